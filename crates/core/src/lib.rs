@@ -1,6 +1,17 @@
 //! The science of flashsift, sans I/O: no file, socket, clock or thread is reachable from here.
 //!
-//! Bytes become [`event::Event`]s outside.
+//! [`event::Event`]s come in, are made dense by [`trace::TraceBuilder`], and run through a system of
+//! [`front`] → [`cache`] → [`back`] as one [`system::Cell`]; what reaches the device comes out as [`back::Io`].
 #![forbid(unsafe_code)]
 
+pub mod back;
+pub mod cache;
 pub mod event;
+pub mod front;
+pub mod layout;
+pub mod page;
+pub mod params;
+pub mod policy;
+pub mod structure;
+pub mod system;
+pub mod trace;

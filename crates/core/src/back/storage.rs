@@ -1,0 +1,127 @@
+//! Plain storage: every miss is a read request, every write-back a write request, each at the place that a layout gives.
+
+use super::{Back, Why};
+use crate::{
+    layout::{Layout, Lba},
+    page::Page,
+};
+use std::ops::Range;
+
+/// A request to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// When, microseconds from the trace's beginning.
+    pub at_us: u64,
+    /// Read or write.
+    pub op: IoOp,
+    /// First place, in 4 KiB units.
+    pub lba: Lba,
+    /// How many.
+    pub pages: u32,
+    /// Somebody waits for it to be durable.
+    pub sync: bool,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoOp {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
+
+/// Takes the requests of a system, in order.
+pub trait Sink {
+    /// Reads are wanted too; where they are not, their place is not looked up.
+    const WANTS_READS: bool;
+    /// One request.
+    fn io(&mut self, io: Io);
+}
+
+/// Nobody listens.
+impl Sink for () {
+    const WANTS_READS: bool = false;
+    #[inline(always)]
+    fn io(&mut self, _: Io) {}
+}
+
+impl Sink for &mut dyn FnMut(Io) {
+    const WANTS_READS: bool = true;
+    fn io(&mut self, io: Io) {
+        self(io);
+    }
+}
+
+/// What reached the device. All in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounts {
+    /// Pages read.
+    pub reads: u64,
+    /// Pages written, those of the drain among them.
+    pub writes: u64,
+    /// Pages written by the drain.
+    pub drained: u64,
+    /// Writes that do not follow the write before them: `lba != previous + 1`. The first write is one.
+    pub nonsequential_writes: u64,
+    /// Pages that were dirty when they were truncated or deleted: writes that never happened.
+    pub dropped_dirty: u64,
+}
+
+/// The back that is storage alone.
+pub struct Storage<S> {
+    layout: Option<Box<dyn Layout>>,
+    /// Where a write would be sequential.
+    next_lba: Option<Lba>,
+    /// The present, for the requests.
+    pub(crate) at_us: u64,
+    sink: S,
+    counts: DeviceCounts,
+}
+
+impl<S: Sink> Storage<S> {
+    /// Requests go to `sink`. Without a layout (a trace without writes that nobody listens to) no place is looked up.
+    pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
+        Self { layout, next_lba: None, at_us: 0, sink, counts: DeviceCounts::default() }
+    }
+
+    /// What reached it so far.
+    pub fn counts(&self) -> DeviceCounts {
+        self.counts
+    }
+
+    fn layout(&mut self) -> &mut dyn Layout {
+        &mut **self.layout.as_mut().expect("a trace with writes, or a sink, gets a layout")
+    }
+}
+
+impl<S: Sink> Back for Storage<S> {
+    #[inline]
+    fn read(&mut self, page: Page) {
+        self.counts.reads += 1;
+        if S::WANTS_READS {
+            let lba = self.layout().read(page);
+            self.sink.io(Io { at_us: self.at_us, op: IoOp::Read, lba, pages: 1, sync: false });
+        }
+    }
+
+    fn write(&mut self, page: Page, why: Why) {
+        let lba = self.layout().write(page);
+        self.counts.writes += 1;
+        self.counts.drained += u64::from(why == Why::Drain);
+        self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
+        self.next_lba = Some(lba + 1);
+        self.sink.io(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync: false });
+    }
+
+    #[inline]
+    fn dropped(&mut self, dirty: bool) {
+        self.counts.dropped_dirty += u64::from(dirty);
+    }
+
+    fn free(&mut self, pages: Range<u32>) {
+        if let Some(layout) = &mut self.layout {
+            layout.free(pages);
+        }
+    }
+}

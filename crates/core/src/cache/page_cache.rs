@@ -1,0 +1,206 @@
+//! The page cache: owns page ↔ frame and the dirty bits; a policy owns the order.
+//!
+//! Three invariants: a page is in at most one frame and the table and the frames agree; only a frame in use is dirty;
+//! the policy holds exactly the frames in use.
+
+use super::Cache;
+use crate::{
+    back::{Back, Why},
+    page::{Access, Frame, Op, Page},
+    policy::Policy,
+};
+use std::ops::Range;
+
+const NONE: u32 = u32::MAX;
+
+/// What a policy may look at: each frame's page and dirty bit, each page's frame.
+pub struct Frames {
+    table: Vec<u32>,
+    page: Vec<u32>,
+    dirty: Vec<bool>,
+}
+
+impl Frames {
+    fn new(pages: u32, slots: u32) -> Self {
+        let (pages, slots) = (pages as usize, slots as usize);
+        Self { table: vec![NONE; pages], page: vec![NONE; slots], dirty: vec![false; slots] }
+    }
+
+    /// The page in a frame in use.
+    #[inline(always)]
+    pub fn page(&self, frame: Frame) -> Page {
+        Page(self.page[frame.0 as usize])
+    }
+
+    /// The frame was written since it last reached storage.
+    #[inline(always)]
+    pub fn dirty(&self, frame: Frame) -> bool {
+        self.dirty[frame.0 as usize]
+    }
+
+    /// Where a page is, if it is resident.
+    #[inline(always)]
+    pub fn frame(&self, page: Page) -> Option<Frame> {
+        let frame = self.table[page.0 as usize];
+        (frame != NONE).then_some(Frame(frame))
+    }
+}
+
+/// The frames that a policy gives up, in the order in which they leave.
+#[derive(Default)]
+pub struct Victims(Vec<Frame>);
+
+impl Victims {
+    /// This frame leaves next. The policy has already taken it out of its own order.
+    #[inline(always)]
+    pub fn push(&mut self, frame: Frame) {
+        self.0.push(frame);
+    }
+
+    /// What was pushed.
+    pub fn as_slice(&self) -> &[Frame] {
+        &self.0
+    }
+}
+
+/// A page cache of some frames under a policy.
+pub struct PageCache<P> {
+    frames: Frames,
+    free: Vec<Frame>,
+    victims: Victims,
+    /// A write miss that covers only a part of its page reads the page first (`--write-miss read`).
+    write_miss_reads: bool,
+    policy: P,
+}
+
+impl<P: Policy> PageCache<P> {
+    /// An empty cache for a trace of `pages` pages. No more frames are made than there are pages; `policy` was built
+    /// for the same numbers.
+    pub fn new(policy: P, pages: u32, frames: u32, write_miss_reads: bool) -> Self {
+        let slots = frames.min(pages);
+        Self {
+            frames: Frames::new(pages, slots),
+            // Popped from the end: frame 0 goes first.
+            free: (0..slots).rev().map(Frame).collect(),
+            victims: Victims::default(),
+            write_miss_reads,
+            policy,
+        }
+    }
+
+    /// A dirty page was written back and stays: it is clean from now on.
+    pub fn clean(&mut self, page: Page) {
+        if let Some(frame) = self.frames.frame(page)
+            && std::mem::take(&mut self.frames.dirty[frame.0 as usize])
+        {
+            self.policy.cleaned(frame);
+        }
+    }
+
+    /// What the policy sees.
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    #[inline(never)]
+    fn miss<B: Back>(&mut self, access: &Access, partial: bool, back: &mut B) {
+        let frame = match self.free.pop() {
+            Some(frame) => frame,
+            None => {
+                self.evict(Some(access), Why::Evict, back);
+                self.free.pop().expect("a policy evicts at least one frame")
+            }
+        };
+        self.frames.page[frame.0 as usize] = access.page.0;
+        self.frames.table[access.page.0 as usize] = frame.0;
+        if access.op == Op::Read || (partial && self.write_miss_reads) {
+            back.read(access.page);
+        }
+        self.policy.insert(frame, access);
+        self.frames.dirty[frame.0 as usize] = access.op == Op::Write;
+    }
+
+    #[inline(always)]
+    fn evict<B: Back>(&mut self, incoming: Option<&Access>, why: Why, back: &mut B) {
+        self.policy.evict(incoming, &self.frames, &mut self.victims);
+        let Self { frames, free, victims, .. } = self;
+        for frame in victims.0.drain(..) {
+            let page = std::mem::replace(&mut frames.page[frame.0 as usize], NONE);
+            assert!(page != NONE, "a policy evicts a frame that is in use");
+            frames.table[page as usize] = NONE;
+            if std::mem::take(&mut frames.dirty[frame.0 as usize]) {
+                back.write(Page(page), why);
+            }
+            free.push(frame);
+        }
+    }
+}
+
+impl<P: Policy> Cache for PageCache<P> {
+    const OFFLINE: bool = P::OFFLINE;
+
+    #[inline(always)]
+    fn access<B: Back>(&mut self, mut access: Access, partial: bool, back: &mut B) -> bool {
+        let frame = self.frames.table[access.page.0 as usize];
+        if frame == NONE {
+            self.miss(&access, partial, back);
+            return false;
+        }
+        let frame = Frame(frame);
+        access.was_dirty = self.frames.dirty(frame);
+        self.policy.hit(frame, &access);
+        if access.op == Op::Write {
+            self.frames.dirty[frame.0 as usize] = true;
+        }
+        true
+    }
+
+    fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B) {
+        for page in pages.clone() {
+            match self.frames.frame(Page(page)) {
+                Some(frame) => {
+                    self.policy.remove(frame, &self.frames);
+                    self.frames.table[page as usize] = NONE;
+                    self.frames.page[frame.0 as usize] = NONE;
+                    back.dropped(std::mem::take(&mut self.frames.dirty[frame.0 as usize]));
+                    self.free.push(frame);
+                }
+                None => self.policy.forget(Page(page)),
+            }
+        }
+        back.free(pages);
+    }
+
+    fn drain<B: Back>(&mut self, back: &mut B) {
+        while self.pages() > 0 {
+            self.evict(None, Why::Drain, back);
+        }
+    }
+
+    fn holds(&self, page: Page) -> bool {
+        self.frames.frame(page).is_some()
+    }
+
+    fn dirty_pages(&self) -> u64 {
+        self.frames.dirty.iter().filter(|dirty| **dirty).count() as u64
+    }
+
+    fn pages(&self) -> u64 {
+        (self.frames.page.len() - self.free.len()) as u64
+    }
+
+    fn check(&self) {
+        let Frames { table, page, dirty } = &self.frames;
+        let used = page.iter().filter(|page| **page != NONE).count();
+        assert_eq!(used + self.free.len(), page.len(), "a frame is in use or free");
+        assert_eq!(used, table.iter().filter(|frame| **frame != NONE).count(), "table and frames agree");
+        for (frame, page) in page.iter().enumerate() {
+            if *page == NONE {
+                assert!(!dirty[frame], "a free frame is not dirty");
+            } else {
+                assert_eq!(table[*page as usize], frame as u32, "table and frames agree");
+            }
+        }
+        self.policy.check(&self.frames);
+    }
+}

@@ -1,0 +1,146 @@
+//! ext4-like: extents, updated in place.
+//!
+//! What is kept of ext4 is what decides whether writes are neighbours: a file is stored in extents as long as its
+//! content is contiguous, an update goes where the page already lies, and blocks are allocated late, when dirty pages
+//! are written back. So every run of pages that the trace touches is one extent. Files that exist before the trace
+//! are laid down in order of first appearance; a hole or untouched stretch inside a file keeps its room up to one
+//! block group (128 MiB). A file made during the trace gets an extent when its first page is written back: the
+//! smallest free one that fits (ext4's buddy allocator also prefers the tightest), else behind everything. Truncation
+//! and deletion free an extent that goes whole. Block groups, the journal and metadata are not modelled.
+
+use super::{Layout, Lba, Runs, Spec};
+use crate::{event::Space, page::Page, trace::Trace};
+use std::{collections::BTreeMap, collections::BTreeSet, ops::Range};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "ext4",
+    what: "ext4-like: extents in place, allocated at write-back, freed by unlink",
+    params: &[],
+    suits: |space| space == Space::Files,
+    build: |trace, _| Box::new(Ext4::new(trace)),
+};
+
+/// Pages in a block group of 128 MiB.
+const GROUP_PAGES: u64 = 32_768;
+
+struct Ext4 {
+    runs: Runs,
+    /// First LBA of each run; `None` until its first write-back.
+    base: Vec<Option<Lba>>,
+    free: FreeSpace,
+}
+
+impl Ext4 {
+    fn new(trace: &Trace) -> Self {
+        let runs = Runs::of(trace);
+        let mut base = vec![None; runs.runs.len()];
+        let mut end = 0;
+        let mut previous: Option<(crate::event::FileId, u64)> = None;
+        for (n, run) in runs.runs.iter().enumerate() {
+            if trace.created().binary_search(&run.file).is_ok() {
+                continue;
+            }
+            if let Some((file, file_end)) = previous
+                && file == run.file
+            {
+                end += (run.page - file_end).min(GROUP_PAGES);
+            }
+            base[n] = Some(end);
+            end += u64::from(run.pages);
+            previous = Some((run.file, run.page + u64::from(run.pages)));
+        }
+        Self { runs, base, free: FreeSpace { end, ..FreeSpace::default() } }
+    }
+}
+
+impl Layout for Ext4 {
+    fn write(&mut self, page: Page) -> Lba {
+        let (run, offset) = self.runs.find(page).expect("a file trace knows the place of its pages");
+        let base = match self.base[run] {
+            Some(base) => base,
+            None => *self.base[run].insert(self.free.take(u64::from(self.runs.runs[run].pages))),
+        };
+        base + u64::from(offset)
+    }
+
+    fn read(&mut self, page: Page) -> Lba {
+        self.write(page)
+    }
+
+    fn free(&mut self, pages: Range<u32>) {
+        let mut at = pages.start;
+        while at < pages.end {
+            let (n, offset) = self.runs.find(Page(at)).expect("a file trace knows the place of its pages");
+            let run = self.runs.runs[n];
+            let part = (run.pages - offset).min(pages.end - at);
+            if part == run.pages
+                && let Some(base) = self.base[n].take()
+            {
+                self.free.put(base, u64::from(run.pages));
+            }
+            at += part;
+        }
+    }
+
+    fn check(&self) {
+        let mut taken: Vec<(Lba, u64)> =
+            self.free.by_start.iter().map(|(start, len)| (*start, *len)).collect();
+        let placed = self.base.iter().zip(&self.runs.runs);
+        taken.extend(placed.filter_map(|(base, run)| Some(((*base)?, u64::from(run.pages)))));
+        taken.sort_unstable();
+        for pair in taken.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "extents {pair:?} overlap");
+        }
+        assert!(
+            taken.last().is_none_or(|last| last.0 + last.1 <= self.free.end),
+            "an extent lies past the end"
+        );
+    }
+}
+
+/// Free extents below `end`, joined with their neighbours.
+#[derive(Default)]
+struct FreeSpace {
+    by_start: BTreeMap<Lba, u64>,
+    by_len: BTreeSet<(u64, Lba)>,
+    end: Lba,
+}
+
+impl FreeSpace {
+    fn take(&mut self, pages: u64) -> Lba {
+        let Some(&(len, start)) = self.by_len.range((pages, 0)..).next() else {
+            let start = self.end;
+            self.end += pages;
+            return start;
+        };
+        self.remove(start, len);
+        if len > pages {
+            self.insert(start + pages, len - pages);
+        }
+        start
+    }
+
+    fn put(&mut self, mut start: Lba, mut len: u64) {
+        if let Some((&before, &before_len)) = self.by_start.range(..start).next_back()
+            && before + before_len == start
+        {
+            self.remove(before, before_len);
+            (start, len) = (before, before_len + len);
+        }
+        if let Some(&after_len) = self.by_start.get(&(start + len)) {
+            self.remove(start + len, after_len);
+            len += after_len;
+        }
+        self.insert(start, len);
+    }
+
+    fn insert(&mut self, start: Lba, len: u64) {
+        self.by_start.insert(start, len);
+        self.by_len.insert((len, start));
+    }
+
+    fn remove(&mut self, start: Lba, len: u64) {
+        self.by_start.remove(&start);
+        self.by_len.remove(&(len, start));
+    }
+}

@@ -1,0 +1,58 @@
+//! The page's own number is its address: for block traces, one pseudo-file a device.
+//!
+//! Several devices stand behind one another, each from where the one before it ends. Units without a place (whole
+//! requests of object traces) lie in the order of their ranks.
+
+use super::{Layout, Lba, Runs, Spec};
+use crate::{
+    event::{FileId, Space},
+    page::Page,
+    trace::Trace,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "identity",
+    what: "the page's own number: for block traces",
+    params: &[],
+    suits: |space| space != Space::Files,
+    build: |trace, _| Box::new(Identity::new(trace)),
+};
+
+struct Identity {
+    runs: Runs,
+    /// First LBA of each run.
+    base: Vec<Lba>,
+}
+
+impl Identity {
+    fn new(trace: &Trace) -> Self {
+        let runs = Runs::of(trace);
+        let mut base = Vec::with_capacity(runs.runs.len());
+        let mut device: Option<FileId> = None;
+        let (mut device_base, mut end) = (0, 0);
+        for run in &runs.runs {
+            if device != Some(run.file) {
+                device = Some(run.file);
+                device_base = end;
+            }
+            let lba = device_base + run.page;
+            base.push(lba);
+            end = lba + u64::from(run.pages);
+        }
+        Self { runs, base }
+    }
+}
+
+impl Layout for Identity {
+    #[inline]
+    fn write(&mut self, page: Page) -> Lba {
+        self.read(page)
+    }
+
+    #[inline]
+    fn read(&mut self, page: Page) -> Lba {
+        self.runs.find(page).map_or(u64::from(page.0), |(run, offset)| self.base[run] + u64::from(offset))
+    }
+
+    fn free(&mut self, _: std::ops::Range<u32>) {}
+}

@@ -1,0 +1,96 @@
+//! Where a page lies on the device: the LBA of a request is given when the request is emitted (spec §1).
+//!
+//! A layout is one file and one line in [`ALL`].
+
+use crate::{
+    event::Space,
+    page::Page,
+    params::{self, Param, Params},
+    trace::Trace,
+};
+
+mod ext4;
+mod f2fs;
+mod identity;
+
+/// Place on the device, in 4 KiB units.
+pub type Lba = u64;
+
+/// Gives pages their places.
+pub trait Layout {
+    /// The page is written: where to.
+    fn write(&mut self, page: Page) -> Lba;
+    /// The page is read: where from. A page that never was written lies where it would be written.
+    fn read(&mut self, page: Page) -> Lba;
+    /// These ranks are truncated or deleted: their places are free.
+    fn free(&mut self, pages: std::ops::Range<u32>);
+    /// Panics unless no two pages share a place.
+    fn check(&self) {}
+}
+
+/// A layout: its name, what it is, how to make one.
+pub struct Spec {
+    /// As `--layout` takes it.
+    pub name: &'static str,
+    /// One line for people.
+    pub what: &'static str,
+    /// What `name:key=value` takes.
+    pub params: &'static [Param],
+    /// Whether it makes sense for traces of this kind.
+    pub suits: fn(Space) -> bool,
+    /// Makes one for a trace.
+    pub build: fn(&Trace, &Params) -> Box<dyn Layout>,
+}
+
+/// Every layout.
+pub const ALL: &[Spec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
+
+/// A layout and its parameters, as a person asked for it.
+#[derive(Clone)]
+pub struct Selection {
+    /// Which.
+    pub spec: &'static Spec,
+    /// How.
+    pub params: Params,
+}
+
+impl Selection {
+    /// `name` or `name:key=value,…`.
+    pub fn parse(text: &str) -> Result<Self, params::Error> {
+        let (spec, params) = params::select(text, "layout", ALL, |spec| (spec.name, spec.params))?;
+        Ok(Self { spec, params })
+    }
+
+    /// What suits a trace where nothing is asked: files lie as on ext4, blocks and objects where they say.
+    pub fn default_for(space: Space) -> Self {
+        let name = if space == Space::Files { ext4::SPEC.name } else { identity::SPEC.name };
+        Self::parse(name).expect("both are in the list")
+    }
+}
+
+/// The runs of a trace as layouts look them up: from a page to its run in one load.
+struct Runs {
+    runs: Vec<crate::trace::Run>,
+    run_of: Vec<u32>,
+}
+
+impl Runs {
+    fn of(trace: &Trace) -> Self {
+        let runs = trace.runs().to_vec();
+        let mut run_of = Vec::with_capacity(trace.pages() as usize);
+        for (n, run) in runs.iter().enumerate() {
+            run_of.extend(std::iter::repeat_n(n as u32, run.pages as usize));
+        }
+        Self { runs, run_of }
+    }
+
+    /// The number of the page's run and the page's offset in it; `None` for units without a place.
+    #[inline]
+    fn find(&self, page: Page) -> Option<(usize, u32)> {
+        let run = *self.run_of.get(page.0 as usize)? as usize;
+        Some((run, page.0 - self.runs[run].first))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! `name:key=value,…`: how policies and layouts are asked for, checked against what each declares.
+
+use std::fmt;
+
+/// One parameter that something takes.
+pub struct Param {
+    /// Key.
+    pub name: &'static str,
+    /// What it does, for help.
+    pub what: &'static str,
+    /// What it may be; the default is in it.
+    pub kind: Kind,
+}
+
+/// What a parameter may be.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// A number between two bounds, both allowed.
+    Number {
+        /// Without the parameter.
+        default: f64,
+        /// Least.
+        min: f64,
+        /// Greatest.
+        max: f64,
+    },
+    /// One of some words; the first is the default.
+    Word(&'static [&'static str]),
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Number { default, min, max } => {
+                write!(f, "{}={default} ({min} to {max}): {}", self.name, self.what)
+            }
+            Kind::Word(words) => write!(f, "{}={}: {}", self.name, words.join("|"), self.what),
+        }
+    }
+}
+
+/// Values given, already checked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params(Vec<(&'static str, Value)>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    Number(f64),
+    Word(&'static str),
+}
+
+impl Params {
+    /// A number: the given one or `params`' default. `name` must be declared in `params`.
+    pub fn number(&self, params: &[Param], name: &str) -> f64 {
+        match (self.get(name), find(params, name).kind) {
+            (Some(Value::Number(number)), _) => number,
+            (None, Kind::Number { default, .. }) => default,
+            _ => panic!("`{name}` is declared as a word"),
+        }
+    }
+
+    /// A word: the given one or `params`' default. `name` must be declared in `params`.
+    pub fn word(&self, params: &[Param], name: &str) -> &'static str {
+        match (self.get(name), find(params, name).kind) {
+            (Some(Value::Word(word)), _) => word,
+            (None, Kind::Word(words)) => words[0],
+            _ => panic!("`{name}` is declared as a number"),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<Value> {
+        self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+
+    /// The name with what was given: how the choice is shown to people.
+    pub fn label(&self, name: &str) -> String {
+        let mut label = name.to_owned();
+        for (n, (key, value)) in self.0.iter().enumerate() {
+            label.push(if n == 0 { ':' } else { ',' });
+            label.push_str(key);
+            label.push('=');
+            match value {
+                Value::Number(number) => label.push_str(&number.to_string()),
+                Value::Word(word) => label.push_str(word),
+            }
+        }
+        label
+    }
+}
+
+fn find<'a>(params: &'a [Param], name: &str) -> &'a Param {
+    params.iter().find(|param| param.name == name).expect("a parameter is declared where it is read")
+}
+
+/// A choice that cannot be made.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No such thing.
+    #[error("no {kind} is called `{name}`; there are: {known}")]
+    Name {
+        /// Policy or layout.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// No such parameter, or not `key=value`.
+    #[error("{kind} `{name}` takes no `{given}`; it takes: {known}")]
+    Param {
+        /// Policy or layout.
+        kind: &'static str,
+        /// Whose parameter.
+        name: &'static str,
+        /// What was given.
+        given: String,
+        /// What it takes.
+        known: String,
+    },
+    /// Not a value of the parameter.
+    #[error("`{value}` is no value for {name}'s {param}")]
+    Value {
+        /// Whose parameter.
+        name: &'static str,
+        /// The parameter, with its bounds.
+        param: String,
+        /// What was given.
+        value: String,
+    },
+}
+
+/// Finds `name:key=value,…` in a list and checks the parameters.
+pub fn select<T>(
+    text: &str,
+    kind: &'static str,
+    all: &'static [T],
+    about: fn(&'static T) -> (&'static str, &'static [Param]),
+) -> Result<(&'static T, Params), Error> {
+    let (wanted, rest) = text.split_once(':').unwrap_or((text, ""));
+    let Some(found) = all.iter().find(|spec| about(spec).0 == wanted) else {
+        let known = all.iter().map(|spec| about(spec).0).collect::<Vec<_>>().join(", ");
+        return Err(Error::Name { kind, name: wanted.to_owned(), known });
+    };
+    let (name, declared) = about(found);
+    let mut params = Params::default();
+    for given in rest.split(',').filter(|given| !given.is_empty()) {
+        let pair = given.split_once('=');
+        let Some((param, value)) =
+            pair.and_then(|(key, value)| Some((declared.iter().find(|param| param.name == key)?, value)))
+        else {
+            let known = match declared {
+                [] => "no parameters".to_owned(),
+                _ => declared.iter().map(Param::to_string).collect::<Vec<_>>().join("; "),
+            };
+            return Err(Error::Param { kind, name, given: given.to_owned(), known });
+        };
+        let value = match param.kind {
+            Kind::Number { min, max, .. } => {
+                value.parse::<f64>().ok().filter(|n| (min..=max).contains(n)).map(Value::Number)
+            }
+            Kind::Word(words) => words.iter().find(|word| **word == value).map(|word| Value::Word(word)),
+        }
+        .ok_or_else(|| Error::Value { name, param: param.to_string(), value: value.to_owned() })?;
+        params.0.retain(|(key, _)| *key != param.name);
+        params.0.push((param.name, value));
+    }
+    Ok((found, params))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Thing(&'static str, &'static [Param]);
+    static THINGS: &[Thing] = &[
+        Thing("plain", &[]),
+        Thing(
+            "rich",
+            &[
+                Param {
+                    name: "n",
+                    what: "a number",
+                    kind: Kind::Number { default: 3.0, min: 0.0, max: 9.0 },
+                },
+                Param { name: "w", what: "a word", kind: Kind::Word(&["one", "two"]) },
+            ],
+        ),
+    ];
+
+    fn choose(text: &str) -> Result<(&'static Thing, Params), Error> {
+        select(text, "thing", THINGS, |thing| (thing.0, thing.1))
+    }
+
+    #[test]
+    fn defaults_and_given_values() {
+        let (thing, params) = choose("rich").unwrap();
+        assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (3.0, "one"));
+        let (thing, params) = choose("rich:w=two,n=4").unwrap();
+        assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (4.0, "two"));
+        assert_eq!(params.label("rich"), "rich:w=two,n=4");
+    }
+
+    #[test]
+    fn says_what_was_wrong() {
+        for (text, says) in [
+            ("poor", "no thing is called `poor`; there are: plain, rich"),
+            ("plain:x=1", "thing `plain` takes no `x=1`; it takes: no parameters"),
+            ("rich:x=1", "n=3 (0 to 9): a number; w=one|two: a word"),
+            ("rich:n", "thing `rich` takes no `n`"),
+            ("rich:n=10", "`10` is no value for rich's n=3 (0 to 9)"),
+            ("rich:n=NaN", "`NaN` is no value"),
+            ("rich:w=three", "`three` is no value for rich's w=one|two"),
+        ] {
+            let error = choose(text).err().unwrap().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

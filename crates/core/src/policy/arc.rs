@@ -1,0 +1,307 @@
+//! ARC: two lists that balance recency and frequency, and ghosts of what left each to learn from.
+//!
+//! Megiddo & Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST '03, Figure 4; names as there: T1 and
+//! B1 hold pages seen once lately, T2 and B2 at least twice, `p` is the target for |T1|. Open points and choices:
+//!
+//! - The paper's `p` moves by |B2|/|B1| or |B1|/|B2|, at least 1; the quotient is kept as an integer (as in the authors'
+//!   pseudo-code for "δ"), rounded down. libCacheSim keeps a fraction instead; on the `cloudphysics` trace
+//!   the two differ by less than 0.002 in miss ratio.
+//! - The paper always has a full cache. After a removal the cache has room: then nothing is replaced, but the
+//!   directory is still trimmed to |T1|+|B1| ≤ c and |T1|+|T2|+|B1|+|B2| ≤ 2c.
+//! - A removed page leaves no ghost, and a ghost that is removed is forgotten.
+//! - A drain replaces as if for a page that is no ghost.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Page},
+    structure::Lists,
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "arc",
+    paper: "Megiddo & Modha, FAST '03",
+    what: "recency and frequency, balanced by what left too early",
+    params: &[],
+    kind: Kind::Online,
+    run: system::run::<Arc>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| Box::new(model::Arc::new(setup.frames as usize)),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<Arc>,
+};
+
+const ONCE: usize = 0;
+const TWICE: usize = 1;
+
+/// Where a page's ghost is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ghost {
+    None,
+    B1,
+    B2,
+}
+
+struct Arc {
+    capacity: u32,
+    /// T1 and T2.
+    resident: Lists<Frame, 2>,
+    /// B1 and B2.
+    ghosts: Lists<Page, 2>,
+    list_of: Vec<bool>,
+    ghost_of: Vec<Ghost>,
+    resident_len: [u32; 2],
+    ghost_len: [u32; 2],
+    /// Target for |T1|.
+    p: u32,
+    /// `p` and the directory are ready for the page that comes in.
+    prepared: bool,
+}
+
+impl Build for Arc {
+    fn build(setup: &Setup<'_>) -> Self {
+        Self {
+            capacity: setup.frames,
+            resident: Lists::new(setup.slots()),
+            ghosts: Lists::new(setup.pages),
+            list_of: vec![false; setup.slots() as usize],
+            ghost_of: vec![Ghost::None; setup.pages as usize],
+            resident_len: [0; 2],
+            ghost_len: [0; 2],
+            p: 0,
+            prepared: false,
+        }
+    }
+}
+
+impl Arc {
+    /// Adapts `p` if the page is a ghost, else makes room in the directory for it.
+    #[inline(always)]
+    fn prepare(&mut self, page: Page) {
+        let [b1, b2] = self.ghost_len;
+        match self.ghost_of[page.0 as usize] {
+            Ghost::B1 => self.p = self.p.saturating_add((b2 / b1).max(1)).min(self.capacity),
+            Ghost::B2 => self.p = self.p.saturating_sub((b1 / b2).max(1)),
+            Ghost::None => {
+                let [t1, t2] = self.resident_len;
+                if t1 + b1 == self.capacity {
+                    // With |T1| = c, B1 is empty and T1's own oldest leaves without a ghost: see `evict`.
+                    self.drop_ghost(ONCE);
+                } else if u64::from(t1) + u64::from(t2) + u64::from(b1) + u64::from(b2)
+                    == 2 * u64::from(self.capacity)
+                {
+                    self.drop_ghost(TWICE);
+                }
+            }
+        }
+        self.prepared = true;
+    }
+
+    #[inline]
+    fn drop_ghost(&mut self, list: usize) {
+        if let Some(page) = self.ghosts.oldest(list) {
+            self.unghost(page, list);
+        }
+    }
+
+    #[inline]
+    fn unghost(&mut self, page: Page, list: usize) {
+        self.ghosts.remove(page);
+        self.ghost_of[page.0 as usize] = Ghost::None;
+        self.ghost_len[list] -= 1;
+    }
+
+    #[inline]
+    fn take_oldest(&mut self, list: usize) -> Frame {
+        let frame = self.resident.oldest(list).expect("evict is never called on an empty cache");
+        self.resident.remove(frame);
+        self.resident_len[list] -= 1;
+        frame
+    }
+}
+
+impl Policy for Arc {
+    const OFFLINE: bool = false;
+
+    #[inline]
+    fn insert(&mut self, frame: Frame, access: &Access) {
+        if !std::mem::take(&mut self.prepared) {
+            self.prepare(access.page);
+            self.prepared = false;
+        }
+        let list = match self.ghost_of[access.page.0 as usize] {
+            Ghost::None => ONCE,
+            Ghost::B1 => {
+                self.unghost(access.page, ONCE);
+                TWICE
+            }
+            Ghost::B2 => {
+                self.unghost(access.page, TWICE);
+                TWICE
+            }
+        };
+        self.resident.push_newest(list, frame);
+        self.resident_len[list] += 1;
+        self.list_of[frame.0 as usize] = list == TWICE;
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        if !std::mem::replace(&mut self.list_of[frame.0 as usize], true) {
+            self.resident_len[ONCE] -= 1;
+            self.resident_len[TWICE] += 1;
+        }
+        self.resident.move_newest(TWICE, frame);
+    }
+
+    #[inline]
+    fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        let mut ghost = Ghost::None;
+        if let Some(access) = incoming {
+            ghost = self.ghost_of[access.page.0 as usize];
+            self.prepare(access.page);
+            if ghost == Ghost::None && self.resident_len[ONCE] == self.capacity {
+                return victims.push(self.take_oldest(ONCE));
+            }
+        }
+        let t1 = self.resident_len[ONCE];
+        let from_t1 = t1 > 0 && (t1 > self.p || (ghost == Ghost::B2 && t1 == self.p));
+        let list = if from_t1 || self.resident_len[TWICE] == 0 { ONCE } else { TWICE };
+        let frame = self.take_oldest(list);
+        let page = frames.page(frame);
+        self.ghosts.push_newest(list, page);
+        self.ghost_len[list] += 1;
+        self.ghost_of[page.0 as usize] = if list == ONCE { Ghost::B1 } else { Ghost::B2 };
+        victims.push(frame);
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.resident.remove(frame);
+        self.resident_len[usize::from(self.list_of[frame.0 as usize])] -= 1;
+    }
+
+    fn forget(&mut self, page: Page) {
+        match self.ghost_of[page.0 as usize] {
+            Ghost::None => {}
+            Ghost::B1 => self.unghost(page, ONCE),
+            Ghost::B2 => self.unghost(page, TWICE),
+        }
+    }
+
+    fn check(&self, _: &Frames) {
+        self.resident.check();
+        self.ghosts.check();
+        for list in [ONCE, TWICE] {
+            assert_eq!(self.resident.iter(list).count(), self.resident_len[list] as usize);
+            assert_eq!(self.ghosts.iter(list).count(), self.ghost_len[list] as usize);
+            assert!(self.resident.iter(list).all(|frame| self.list_of[frame.0 as usize] == (list == TWICE)));
+        }
+        let ([t1, t2], [b1, b2], c) = (self.resident_len, self.ghost_len, self.capacity);
+        assert!(t1 + t2 <= c && t1 + b1 <= c && self.p <= c, "|T1|+|B1| ≤ c");
+        assert!(
+            u64::from(t1 + t2) + u64::from(b1) + u64::from(b2) <= 2 * u64::from(c),
+            "the directory is at most 2c"
+        );
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    /// The paper's Figure 4 over vectors, oldest first.
+    pub(super) struct Arc {
+        c: usize,
+        p: usize,
+        t1: Vec<Page>,
+        t2: Vec<Page>,
+        b1: Vec<Page>,
+        b2: Vec<Page>,
+        /// The page that `request` has seen and `insert` has not.
+        seen: Option<Page>,
+    }
+
+    fn take(list: &mut Vec<Page>, page: Page) -> bool {
+        let before = list.len();
+        list.retain(|p| *p != page);
+        list.len() < before
+    }
+
+    impl Arc {
+        pub(super) fn new(c: usize) -> Self {
+            Self { c, p: 0, t1: vec![], t2: vec![], b1: vec![], b2: vec![], seen: None }
+        }
+
+        fn replace(&mut self, in_b2: bool) -> Page {
+            let t1 = self.t1.len();
+            if !self.t1.is_empty() && (t1 > self.p || (in_b2 && t1 == self.p)) || self.t2.is_empty() {
+                let page = self.t1.remove(0);
+                self.b1.push(page);
+                page
+            } else {
+                let page = self.t2.remove(0);
+                self.b2.push(page);
+                page
+            }
+        }
+
+        /// Cases II, III and IV, without the move of the page itself.
+        fn request(&mut self, page: Page, full: bool) -> Option<Page> {
+            self.seen = Some(page);
+            if self.b1.contains(&page) {
+                self.p = self.c.min(self.p + 1.max(self.b2.len() / self.b1.len()));
+                return full.then(|| self.replace(false));
+            }
+            if self.b2.contains(&page) {
+                self.p -= self.p.min(1.max(self.b1.len() / self.b2.len()));
+                return full.then(|| self.replace(true));
+            }
+            if self.t1.len() + self.b1.len() == self.c {
+                if self.t1.len() == self.c {
+                    return Some(self.t1.remove(0));
+                }
+                self.b1.remove(0);
+            } else if self.t1.len() + self.t2.len() + self.b1.len() + self.b2.len() == 2 * self.c {
+                self.b2.remove(0);
+            }
+            full.then(|| self.replace(false))
+        }
+    }
+
+    impl Naive for Arc {
+        fn insert(&mut self, access: &Access) {
+            if self.seen != Some(access.page) {
+                self.request(access.page, false);
+            }
+            self.seen = None;
+            if take(&mut self.b1, access.page) || take(&mut self.b2, access.page) {
+                self.t2.push(access.page);
+            } else {
+                self.t1.push(access.page);
+            }
+        }
+        fn hit(&mut self, access: &Access) {
+            self.remove(access.page);
+            self.t2.push(access.page);
+        }
+        fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            match incoming {
+                Some(access) => vec![self.request(access.page, true).unwrap()],
+                None => vec![self.replace(false)],
+            }
+        }
+        fn remove(&mut self, page: Page) {
+            take(&mut self.t1, page);
+            take(&mut self.t2, page);
+        }
+        fn forget(&mut self, page: Page) {
+            take(&mut self.b1, page);
+            take(&mut self.b2, page);
+        }
+    }
+}

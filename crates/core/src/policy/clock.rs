@@ -1,0 +1,141 @@
+//! Clock (second chance): a ring in order of arrival and a reference bit a frame.
+//!
+//! Corbató, "A paging experiment with the Multics system", 1968; SpatialClock §4.1 for the form used here. The hand
+//! passes over frames whose bit is set, clearing it, and takes the first whose bit is clear. A new page stands right
+//! behind the hand, the last to be met. The queue below is that ring cut open at the hand: passing a frame moves it
+//! to the end. Whether a new page's bit is set is left open by the paper (in a kernel the first access sets it): clear
+//! by default, as spec §3 decides; `insert_ref=1` sets it.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame},
+    params::{self, Param},
+    structure::Lists,
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "clock",
+    paper: "Corbató 1968",
+    what: "second chance in order of arrival",
+    params: PARAMS,
+    kind: Kind::Online,
+    run: system::run::<Clock>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| Box::new(model::Clock::new(insert_ref(setup))),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<Clock>,
+};
+
+pub(super) const PARAMS: &[Param] = &[Param {
+    name: "insert_ref",
+    what: "the reference bit of a page that comes in",
+    kind: params::Kind::Number { default: 0.0, min: 0.0, max: 1.0 },
+}];
+
+pub(super) fn insert_ref(setup: &Setup<'_>) -> bool {
+    setup.params.number(PARAMS, "insert_ref") != 0.0
+}
+
+struct Clock {
+    /// From the hand on.
+    ring: Lists<Frame, 1>,
+    referenced: Vec<bool>,
+    insert_ref: bool,
+}
+
+impl Build for Clock {
+    fn build(setup: &Setup<'_>) -> Self {
+        let slots = setup.slots();
+        Self {
+            ring: Lists::new(slots),
+            referenced: vec![false; slots as usize],
+            insert_ref: insert_ref(setup),
+        }
+    }
+}
+
+impl Policy for Clock {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, _: &Access) {
+        self.referenced[frame.0 as usize] = self.insert_ref;
+        self.ring.push_newest(0, frame);
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        self.referenced[frame.0 as usize] = true;
+    }
+
+    #[inline(always)]
+    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+        // At most two laps: the first clears every bit it passes.
+        loop {
+            let frame = self.ring.oldest(0).expect("evict is never called on an empty cache");
+            if std::mem::take(&mut self.referenced[frame.0 as usize]) {
+                self.ring.move_newest(0, frame);
+            } else {
+                self.ring.remove(frame);
+                return victims.push(frame);
+            }
+        }
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.ring.remove(frame);
+    }
+
+    fn check(&self, _: &Frames) {
+        self.ring.check();
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    /// A ring in order of arrival and a hand that moves over it: pages never move.
+    pub(super) struct Clock {
+        ring: Vec<(Page, bool)>,
+        hand: usize,
+        insert_ref: bool,
+    }
+
+    impl Clock {
+        pub(super) fn new(insert_ref: bool) -> Self {
+            Self { ring: Vec::new(), hand: 0, insert_ref }
+        }
+    }
+
+    impl Naive for Clock {
+        fn insert(&mut self, access: &Access) {
+            self.ring.insert(self.hand, (access.page, self.insert_ref));
+            self.hand += 1;
+        }
+        fn hit(&mut self, access: &Access) {
+            self.ring.iter_mut().find(|(page, _)| *page == access.page).unwrap().1 = true;
+        }
+        fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            loop {
+                self.hand %= self.ring.len();
+                if !self.ring[self.hand].1 {
+                    return vec![self.ring.remove(self.hand).0];
+                }
+                self.ring[self.hand].1 = false;
+                self.hand += 1;
+            }
+        }
+        fn remove(&mut self, page: Page) {
+            let at = self.ring.iter().position(|(p, _)| *p == page).unwrap();
+            self.ring.remove(at);
+            self.hand -= usize::from(at < self.hand);
+        }
+    }
+}

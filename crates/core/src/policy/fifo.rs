@@ -1,0 +1,84 @@
+//! FIFO: who came first leaves first; a hit changes nothing.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame},
+    structure::Lists,
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "fifo",
+    paper: "textbook",
+    what: "first in, first out",
+    params: &[],
+    kind: Kind::Online,
+    run: system::run::<Fifo>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |_| Box::new(model::Fifo(Vec::new())),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<Fifo>,
+};
+
+struct Fifo {
+    queue: Lists<Frame, 1>,
+}
+
+impl Build for Fifo {
+    fn build(setup: &Setup<'_>) -> Self {
+        Self { queue: Lists::new(setup.slots()) }
+    }
+}
+
+impl Policy for Fifo {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, _: &Access) {
+        self.queue.push_newest(0, frame);
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, _: Frame, _: &Access) {}
+
+    #[inline(always)]
+    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+        let frame = self.queue.oldest(0).expect("evict is never called on an empty cache");
+        self.queue.remove(frame);
+        victims.push(frame);
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.queue.remove(frame);
+    }
+
+    fn check(&self, _: &Frames) {
+        self.queue.check();
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    /// Oldest first.
+    pub(super) struct Fifo(pub(super) Vec<Page>);
+
+    impl Naive for Fifo {
+        fn insert(&mut self, access: &Access) {
+            self.0.push(access.page);
+        }
+        fn hit(&mut self, _: &Access) {}
+        fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            vec![self.0.remove(0)]
+        }
+        fn remove(&mut self, page: Page) {
+            self.0.retain(|p| *p != page);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! LRU: the page whose last access is longest ago leaves.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame},
+    structure::Lists,
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "lru",
+    paper: "textbook",
+    what: "the least recently used page leaves",
+    params: &[],
+    kind: Kind::Online,
+    run: system::run::<Lru>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |_| Box::new(model::Lru(Vec::new())),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<Lru>,
+};
+
+struct Lru {
+    stack: Lists<Frame, 1>,
+}
+
+impl Build for Lru {
+    fn build(setup: &Setup<'_>) -> Self {
+        Self { stack: Lists::new(setup.slots()) }
+    }
+}
+
+impl Policy for Lru {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, _: &Access) {
+        self.stack.push_newest(0, frame);
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        self.stack.move_newest(0, frame);
+    }
+
+    #[inline(always)]
+    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+        let frame = self.stack.oldest(0).expect("evict is never called on an empty cache");
+        self.stack.remove(frame);
+        victims.push(frame);
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.stack.remove(frame);
+    }
+
+    fn check(&self, _: &Frames) {
+        self.stack.check();
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    /// Least recent first.
+    pub(super) struct Lru(pub(super) Vec<Page>);
+
+    impl Naive for Lru {
+        fn insert(&mut self, access: &Access) {
+            self.0.push(access.page);
+        }
+        fn hit(&mut self, access: &Access) {
+            self.remove(access.page);
+            self.0.push(access.page);
+        }
+        fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            vec![self.0.remove(0)]
+        }
+        fn remove(&mut self, page: Page) {
+            self.0.retain(|p| *p != page);
+        }
+    }
+}

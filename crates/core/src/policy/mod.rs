@@ -1,0 +1,141 @@
+//! Replacement policies: one file each, and the one list of them.
+//!
+//! A policy orders frames and says which leave. It does not know pages from one another except through the access and
+//! the read-only [`Frames`]; it hashes nothing and counts no hits. Ghosts (pages that left) are arrays by dense page.
+
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Page},
+    params::{self, Param, Params},
+    system,
+    trace::Run,
+};
+
+#[cfg(any(test, feature = "naive"))]
+pub mod naive;
+
+mod arc;
+mod belady;
+mod clock;
+mod fifo;
+mod lru;
+mod sieve;
+mod spatialclock;
+
+#[cfg(test)]
+mod conformance;
+
+/// Every policy.
+pub const ALL: &[Spec] =
+    &[fifo::SPEC, lru::SPEC, clock::SPEC, sieve::SPEC, arc::SPEC, spatialclock::SPEC, belady::SPEC];
+
+/// Who leaves when the cache is full.
+pub trait Policy {
+    /// Whether [`Access::next_use`] has to be filled in: the policy sees the future and is a bound.
+    const OFFLINE: bool;
+
+    /// A page that was not resident now is, in this frame.
+    fn insert(&mut self, frame: Frame, access: &Access);
+
+    /// A resident page is accessed.
+    fn hit(&mut self, frame: Frame, access: &Access);
+
+    /// All frames are in use and a page comes in; or, with no `incoming`, the cache is drained. Pushes at least one
+    /// frame, each taken out of the policy's own order.
+    fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims);
+
+    /// A resident page is truncated or deleted. Its frame still shows it.
+    fn remove(&mut self, frame: Frame, frames: &Frames);
+
+    /// A page that is not resident is truncated or deleted: what is remembered of it no longer holds.
+    fn forget(&mut self, _: Page) {}
+
+    /// A dirty page was written back and stays.
+    fn cleaned(&mut self, _: Frame) {}
+
+    /// Re-derives the policy's invariants; panics where one is broken. Tests call it after every step.
+    fn check(&self, frames: &Frames);
+}
+
+/// What a policy is built for.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// Capacity asked for, in frames: what shares and ghosts are computed from.
+    pub frames: u32,
+    /// Different pages in the trace.
+    pub pages: u32,
+    /// Which pages belong to which place of which file, by rank; empty for units without a place.
+    pub runs: &'a [Run],
+    /// Parameters given.
+    pub params: &'a Params,
+}
+
+impl Setup<'_> {
+    /// Frames that can ever be in use: no array by frame needs to be larger.
+    pub fn slots(&self) -> u32 {
+        self.frames.min(self.pages)
+    }
+}
+
+/// A policy that can be made.
+pub trait Build: Policy + Sized {
+    /// For this many frames and pages, empty.
+    fn build(setup: &Setup<'_>) -> Self;
+}
+
+/// How much of the future a policy uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// None: it could run in a kernel.
+    Online,
+    /// All of it, and no policy hits more often: it shows what is left to gain.
+    Bound,
+}
+
+/// A policy as the command line, the tests, the fuzzers and the benchmarks know it.
+pub struct Spec {
+    /// As `--policy` takes it.
+    pub name: &'static str,
+    /// Where it is defined.
+    pub paper: &'static str,
+    /// What it does, in a line.
+    pub what: &'static str,
+    /// What `name:key=value` takes.
+    pub params: &'static [Param],
+    /// Online or a bound.
+    pub kind: Kind,
+    pub(crate) run: system::Run,
+    #[cfg(any(test, feature = "naive"))]
+    /// The slow and obviously right model of it.
+    pub naive: fn(&Setup<'_>) -> Box<dyn naive::Naive>,
+    #[cfg(any(test, feature = "naive"))]
+    /// A cache under this policy, for stepping through.
+    pub cache: fn(&Setup<'_>) -> Box<dyn naive::Stepped>,
+}
+
+/// A policy and its parameters, as a person asked for it.
+#[derive(Clone)]
+pub struct Selection {
+    /// Which.
+    pub spec: &'static Spec,
+    /// How.
+    pub params: Params,
+}
+
+impl Selection {
+    /// `name` or `name:key=value,…`.
+    pub fn parse(text: &str) -> Result<Self, params::Error> {
+        let (spec, params) = params::select(text, "policy", ALL, |spec| (spec.name, spec.params))?;
+        Ok(Self { spec, params })
+    }
+
+    /// Every policy with its defaults.
+    pub fn all() -> Vec<Self> {
+        ALL.iter().map(|spec| Self { spec, params: Params::default() }).collect()
+    }
+
+    /// The name with the parameters that were given.
+    pub fn label(&self) -> String {
+        self.params.label(self.spec.name)
+    }
+}

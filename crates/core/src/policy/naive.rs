@@ -1,0 +1,289 @@
+//! Slow, obviously right models, and what steps a model and the real cache side by side.
+//!
+//! A model keeps pages in vectors and does what its policy's definition says, line by line, in time linear in the
+//! cache. It shares no code with the fast policy. Tests and fuzzers compare the two victim by victim.
+
+use super::{Policy, Setup, Spec};
+use crate::{
+    back::{Back, Why},
+    cache::{Cache, PageCache},
+    page::{Access, NEVER, Op, Page},
+};
+use std::{collections::BTreeSet, fmt, ops::Range};
+
+/// A policy over pages, by its definition.
+pub trait Naive {
+    /// A page that was not resident now is.
+    fn insert(&mut self, access: &Access);
+    /// A resident page is accessed.
+    fn hit(&mut self, access: &Access);
+    /// The pages that leave, in order; `dirty`: what is dirty now.
+    fn evict(&mut self, incoming: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page>;
+    /// A resident page is gone.
+    fn remove(&mut self, page: Page);
+    /// A page that is not resident is gone.
+    fn forget(&mut self, _: Page) {}
+    /// A dirty page was written back and stays.
+    fn cleaned(&mut self, _: Page) {}
+}
+
+/// One step of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A page is read.
+    Read(u32),
+    /// A page is written.
+    Write(u32),
+    /// Pages from the first, so many, are truncated or deleted.
+    Drop(u32, u32),
+    /// A page, if dirty, is written back and stays.
+    Clean(u32),
+}
+
+/// What one step did to the cache.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// Whether an access hit.
+    pub hit: bool,
+    /// Pages fetched.
+    pub fetched: Vec<Page>,
+    /// Pages written back, in order.
+    pub written: Vec<Page>,
+    /// Dirty pages dropped.
+    pub dropped_dirty: u64,
+    /// Everything resident afterwards.
+    pub resident: Vec<Page>,
+}
+
+/// A cache that takes one step at a time.
+pub trait Stepped {
+    /// Takes an access or a removal or a cleaning; `next_use` is the access's.
+    fn step(&mut self, act: Act, next_use: u32) -> Effect;
+    /// Writes everything dirty, in its own order, and is empty then.
+    fn drain(&mut self) -> Effect;
+    /// Panics where an invariant is broken.
+    fn check(&self);
+}
+
+fn access(page: u32, op: Op, was_dirty: bool, next_use: u32) -> Access {
+    Access { page: Page(page), op, was_dirty, next_use }
+}
+
+impl Back for Effect {
+    fn read(&mut self, page: Page) {
+        self.fetched.push(page);
+    }
+    fn write(&mut self, page: Page, _: Why) {
+        self.written.push(page);
+    }
+    fn dropped(&mut self, dirty: bool) {
+        self.dropped_dirty += u64::from(dirty);
+    }
+    fn free(&mut self, _: Range<u32>) {}
+}
+
+struct Real<P> {
+    cache: PageCache<P>,
+    pages: u32,
+}
+
+impl<P: Policy> Real<P> {
+    fn with_resident(&self, mut effect: Effect) -> Effect {
+        effect.resident = (0..self.pages).map(Page).filter(|page| self.cache.holds(*page)).collect();
+        effect
+    }
+}
+
+impl<P: Policy> Stepped for Real<P> {
+    fn step(&mut self, act: Act, next_use: u32) -> Effect {
+        let mut effect = Effect::default();
+        match act {
+            Act::Read(page) => {
+                effect.hit = self.cache.access(access(page, Op::Read, false, next_use), false, &mut effect);
+            }
+            Act::Write(page) => {
+                effect.hit = self.cache.access(access(page, Op::Write, false, next_use), false, &mut effect);
+            }
+            Act::Drop(first, pages) => {
+                self.cache.drop_pages(first..(first + pages).min(self.pages), &mut effect)
+            }
+            Act::Clean(page) => self.cache.clean(Page(page)),
+        }
+        self.with_resident(effect)
+    }
+
+    fn drain(&mut self) -> Effect {
+        let mut effect = Effect::default();
+        self.cache.drain(&mut effect);
+        self.with_resident(effect)
+    }
+
+    fn check(&self) {
+        self.cache.check();
+    }
+}
+
+/// The real cache under a policy.
+pub fn real<P: super::Build + 'static>(setup: &Setup<'_>) -> Box<dyn Stepped> {
+    Box::new(Real {
+        cache: PageCache::new(P::build(setup), setup.pages, setup.frames, false),
+        pages: setup.pages,
+    })
+}
+
+/// A cache as simple as can be around a model.
+struct Model {
+    policy: Box<dyn Naive>,
+    capacity: usize,
+    pages: u32,
+    resident: BTreeSet<Page>,
+    dirty: BTreeSet<Page>,
+}
+
+impl Model {
+    fn evict(&mut self, incoming: Option<&Access>, effect: &mut Effect) {
+        let victims = self.policy.evict(incoming, &self.dirty);
+        assert!(!victims.is_empty(), "the model evicts something");
+        for page in victims {
+            assert!(self.resident.remove(&page), "the model evicts {page:?}, which is not resident");
+            if self.dirty.remove(&page) {
+                effect.written.push(page);
+            }
+        }
+    }
+
+    fn access(&mut self, access: Access, effect: &mut Effect) {
+        effect.hit = self.resident.contains(&access.page);
+        if effect.hit {
+            self.policy.hit(&access);
+        } else {
+            if self.resident.len() == self.capacity {
+                self.evict(Some(&access), effect);
+            }
+            self.resident.insert(access.page);
+            if access.op == Op::Read {
+                effect.fetched.push(access.page);
+            }
+            self.policy.insert(&access);
+        }
+        if access.op == Op::Write {
+            self.dirty.insert(access.page);
+        }
+    }
+}
+
+impl Stepped for Model {
+    fn step(&mut self, act: Act, next_use: u32) -> Effect {
+        let mut effect = Effect::default();
+        let dirty = |page| self.dirty.contains(&Page(page));
+        match act {
+            Act::Read(page) => self.access(access(page, Op::Read, dirty(page), next_use), &mut effect),
+            Act::Write(page) => self.access(access(page, Op::Write, dirty(page), next_use), &mut effect),
+            Act::Drop(first, pages) => {
+                for page in (first..(first + pages).min(self.pages)).map(Page) {
+                    if self.resident.remove(&page) {
+                        self.policy.remove(page);
+                        effect.dropped_dirty += u64::from(self.dirty.remove(&page));
+                    } else {
+                        self.policy.forget(page);
+                    }
+                }
+            }
+            Act::Clean(page) => {
+                if self.dirty.remove(&Page(page)) {
+                    self.policy.cleaned(Page(page));
+                }
+            }
+        }
+        effect.resident = self.resident.iter().copied().collect();
+        effect
+    }
+
+    fn drain(&mut self) -> Effect {
+        let mut effect = Effect::default();
+        while !self.resident.is_empty() {
+            self.evict(None, &mut effect);
+        }
+        effect
+    }
+
+    fn check(&self) {
+        assert!(self.resident.len() <= self.capacity && self.dirty.is_subset(&self.resident));
+    }
+}
+
+/// The model of a policy, in a cache of its own.
+pub fn model(spec: &Spec, setup: &Setup<'_>) -> Box<dyn Stepped> {
+    Box::new(Model {
+        policy: (spec.naive)(setup),
+        capacity: setup.slots() as usize,
+        pages: setup.pages,
+        resident: BTreeSet::new(),
+        dirty: BTreeSet::new(),
+    })
+}
+
+/// Each access's next use before its page is dropped, by looking ahead: `None` for what is no access.
+pub fn next_uses(acts: &[Act]) -> Vec<u32> {
+    // Positions count accesses only, as the simulator does.
+    let mut positions = Vec::with_capacity(acts.len());
+    let mut position = 0;
+    for act in acts {
+        positions.push(position);
+        position += u32::from(matches!(act, Act::Read(_) | Act::Write(_)));
+    }
+    let next_use = |n: usize, page: u32| {
+        for (later, act) in acts.iter().enumerate().skip(n + 1) {
+            match *act {
+                Act::Read(other) | Act::Write(other) if other == page => return positions[later],
+                Act::Drop(first, pages) if (first..first + pages).contains(&page) => return NEVER,
+                _ => {}
+            }
+        }
+        NEVER
+    };
+    acts.iter()
+        .enumerate()
+        .map(|(n, act)| match *act {
+            Act::Read(page) | Act::Write(page) => next_use(n, page),
+            _ => NEVER,
+        })
+        .collect()
+}
+
+/// Where the real cache and the model part.
+#[derive(Debug)]
+pub struct Parted {
+    /// Step at which they did.
+    pub step: usize,
+    /// What was done.
+    pub act: Option<Act>,
+    /// What the real cache made of it.
+    pub real: Effect,
+    /// What the model made of it.
+    pub model: Effect,
+}
+
+impl fmt::Display for Parted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {} {:?}\n real {:?}\nmodel {:?}", self.step, self.act, self.real, self.model)
+    }
+}
+
+/// Steps the real cache and the model through a history and a drain, checking both at every step.
+pub fn compare(spec: &Spec, setup: &Setup<'_>, acts: &[Act]) -> Result<(), Box<Parted>> {
+    let (mut real, mut model) = ((spec.cache)(setup), model(spec, setup));
+    for (step, (act, next_use)) in acts.iter().zip(next_uses(acts)).enumerate() {
+        let (real_effect, model_effect) = (real.step(*act, next_use), model.step(*act, next_use));
+        if real_effect != model_effect {
+            return Err(Box::new(Parted { step, act: Some(*act), real: real_effect, model: model_effect }));
+        }
+        real.check();
+        model.check();
+    }
+    let (real, model) = (real.drain(), model.drain());
+    if real != model {
+        return Err(Box::new(Parted { step: acts.len(), act: None, real, model }));
+    }
+    Ok(())
+}

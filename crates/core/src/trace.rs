@@ -1,0 +1,502 @@
+//! A trace made dense: every page a rank, every event a step of eight bytes, shared read-only by all cells.
+//!
+//! Pages are numbered by (file, page) order, so the pages of one request have consecutive ranks (each was touched, by
+//! that request) and a step is a first rank and a count. A sweep over a million cells reads the same steps.
+
+use crate::{
+    event::{About, Action, Event, FileId},
+    page::{NEVER, PAGE_BYTES, Page},
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+/// What a [`Step`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Pages are read.
+    Read,
+    /// Pages are written in cache.
+    Write,
+    /// Pages are written and the writer waits for storage.
+    WriteSync,
+    /// Dirty pages of the range are to be made durable.
+    Sync,
+    /// Pages are truncated, punched out or deleted: gone from every tier, dirty ones unwritten.
+    Drop,
+}
+
+/// One event in eight bytes: a first page, how many pages, what is done to them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    first: u32,
+    /// 3 bits of kind, 2 of partial pages, 27 of count.
+    bits: u32,
+}
+
+const PAGES_MAX: u32 = (1 << 27) - 1;
+const HEAD_PARTIAL: u32 = 1 << 3;
+const TAIL_PARTIAL: u32 = 1 << 4;
+
+impl Step {
+    fn new(kind: StepKind, first: u32, pages: u32) -> Self {
+        debug_assert!(pages <= PAGES_MAX);
+        Self { first, bits: pages << 5 | kind as u32 }
+    }
+
+    /// What it does.
+    #[inline(always)]
+    pub fn kind(self) -> StepKind {
+        match self.bits & 7 {
+            0 => StepKind::Read,
+            1 => StepKind::Write,
+            2 => StepKind::WriteSync,
+            3 => StepKind::Sync,
+            _ => StepKind::Drop,
+        }
+    }
+
+    /// First page (rank).
+    #[inline(always)]
+    pub fn first(self) -> Page {
+        Page(self.first)
+    }
+
+    /// How many pages, of consecutive rank.
+    #[inline(always)]
+    pub fn pages(self) -> u32 {
+        self.bits >> 5
+    }
+
+    /// Its pages, ascending.
+    #[inline(always)]
+    pub fn range(self) -> std::ops::Range<u32> {
+        self.first..self.first + self.pages()
+    }
+
+    /// A write covers only a part of this page of its range.
+    #[inline(always)]
+    pub fn is_partial(self, page: u32) -> bool {
+        (page == self.first && self.bits & HEAD_PARTIAL != 0)
+            || (page + 1 == self.first + self.pages() && self.bits & TAIL_PARTIAL != 0)
+    }
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?}", self.kind(), self.range())
+    }
+}
+
+/// Consecutive pages of one file that the trace touches: where ranks and places meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Rank of the first page.
+    pub first: u32,
+    /// How many pages.
+    pub pages: u32,
+    /// Whose they are.
+    pub file: FileId,
+    /// Number of the first page in the file.
+    pub page: u64,
+}
+
+/// What one unit of the cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A 4 KiB page.
+    Page,
+    /// Whatever a request names, whole: one unit a (file, offset), for object traces (`--object-cache`).
+    Request,
+}
+
+/// What a trace amounts to. All counts are of what became steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Read and write requests that touch at least one page.
+    pub requests: u64,
+    /// Requests of no bytes: they touch no page.
+    pub empty_requests: u64,
+    /// Page reads.
+    pub read_accesses: u64,
+    /// Page writes.
+    pub write_accesses: u64,
+    /// Sync calls.
+    pub syncs: u64,
+    /// Truncations, punches and deletions that reach a page of the trace.
+    pub drops: u64,
+    /// Time of the last event, microseconds.
+    pub duration_us: u64,
+}
+
+/// A densified trace.
+pub struct Trace {
+    about: About,
+    steps: Vec<Step>,
+    at_us: Vec<u64>,
+    runs: Vec<Run>,
+    pages: u32,
+    created: Vec<FileId>,
+    totals: Totals,
+}
+
+impl Trace {
+    /// Where it comes from and what it can say.
+    pub fn about(&self) -> About {
+        self.about
+    }
+
+    /// Every step, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// When step `n` happens, microseconds from the beginning; 0 where the trace has no times.
+    pub fn at_us(&self, n: usize) -> u64 {
+        self.at_us.get(n).copied().unwrap_or(0)
+    }
+
+    /// How many different pages it touches: ranks are `0..pages`.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Its pages by rank. Empty for units that are whole requests: these have no place.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Files that were made during the trace, ascending: no place on the device is theirs at its beginning.
+    pub fn created(&self) -> &[FileId] {
+        &self.created
+    }
+
+    /// What it amounts to.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Bytes that this trace holds in memory.
+    pub fn held_bytes(&self) -> usize {
+        self.steps.capacity() * size_of::<Step>()
+            + self.at_us.capacity() * size_of::<u64>()
+            + self.runs.capacity() * size_of::<Run>()
+    }
+
+    /// For offline policies: each access's next.
+    pub fn future(&self) -> Result<Future, TraceError> {
+        Future::of(self)
+    }
+}
+
+/// For every page access, in order, the position of the same page's next access before its removal, or [`NEVER`].
+pub struct Future {
+    next: Vec<u32>,
+}
+
+impl Future {
+    fn of(trace: &Trace) -> Result<Self, TraceError> {
+        let accesses = trace.totals.read_accesses + trace.totals.write_accesses;
+        if accesses >= u64::from(NEVER) {
+            return Err(TraceError::TooManyAccesses { accesses });
+        }
+        let mut next = vec![NEVER; accesses as usize];
+        let mut seen = vec![NEVER; trace.pages as usize];
+        let mut position = accesses as u32;
+        for step in trace.steps.iter().rev() {
+            match step.kind() {
+                StepKind::Read | StepKind::Write | StepKind::WriteSync => {
+                    for page in step.range().rev() {
+                        position -= 1;
+                        next[position as usize] = std::mem::replace(&mut seen[page as usize], position);
+                    }
+                }
+                StepKind::Drop => seen[step.first as usize..][..step.pages() as usize].fill(NEVER),
+                StepKind::Sync => {}
+            }
+        }
+        Ok(Self { next })
+    }
+
+    /// The next use of what is accessed at `position`.
+    #[inline(always)]
+    pub fn next(&self, position: usize) -> u32 {
+        self.next[position]
+    }
+}
+
+/// A trace that cannot be held.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// More distinct pages than ranks.
+    #[error("the trace touches more than 2^32 - 2 different pages (16 TiB): take a part of it")]
+    TooManyPages,
+    /// The dense trace would not fit.
+    #[error(
+        "the trace needs more than {limit_bytes} bytes of memory after {requests} requests: \
+         shorten it, or raise --trace-memory"
+    )]
+    TooMuchMemory {
+        /// The limit that was given.
+        limit_bytes: u64,
+        /// Requests taken until then.
+        requests: u64,
+    },
+    /// An offline policy numbers every access in 32 bits.
+    #[error(
+        "offline policies (belady) take at most 4294967294 page accesses, the trace has {accesses}: take a part of it"
+    )]
+    TooManyAccesses {
+        /// Page accesses in the trace.
+        accesses: u64,
+    },
+}
+
+/// Where a request begins, before ranks are known.
+struct Start {
+    file: u64,
+    page: u64,
+    /// The longest request that begins here, pages.
+    pages: u32,
+}
+
+/// Takes events, gives a [`Trace`].
+pub struct TraceBuilder {
+    about: About,
+    unit: Unit,
+    limit_bytes: u64,
+    /// `first` is an index into `starts` for accesses, into `ranges` for the rest.
+    steps: Vec<Step>,
+    at_us: Vec<u64>,
+    starts: Vec<Start>,
+    start_at: HashMap<(u64, u64), u32, FixedState>,
+    /// (file, first page, first page after).
+    ranges: Vec<(u64, u64, u64)>,
+    created: Vec<FileId>,
+    totals: Totals,
+}
+
+impl TraceBuilder {
+    /// `limit_bytes` bounds the memory of the densified trace and of what it takes to make it.
+    pub fn new(about: About, unit: Unit, limit_bytes: u64) -> Self {
+        Self {
+            about,
+            unit,
+            limit_bytes,
+            steps: Vec::new(),
+            at_us: Vec::new(),
+            starts: Vec::new(),
+            start_at: HashMap::default(),
+            ranges: Vec::new(),
+            created: Vec::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Takes some events, in order.
+    pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
+        // A doubling vector holds three times its content while it moves; a start is 24 bytes here, about 55 with its
+        // hash entry. Counting capacities is near enough, once a batch.
+        let held = self.steps.capacity() as u64 * size_of::<Step>() as u64
+            + self.at_us.capacity() as u64 * 8
+            + self.starts.capacity() as u64 * 55;
+        if held > self.limit_bytes {
+            return Err(TraceError::TooMuchMemory {
+                limit_bytes: self.limit_bytes,
+                requests: self.totals.requests,
+            });
+        }
+        events.iter().try_for_each(|event| self.push(event))
+    }
+
+    #[inline]
+    fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+        match event.action {
+            Action::Read { file, offset, len } => {
+                self.access(event.at_us, StepKind::Read, file, offset, len)?;
+            }
+            Action::Write { file, offset, len, sync } => {
+                let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
+                self.access(event.at_us, kind, file, offset, len)?;
+            }
+            Action::Sync { file, offset, len } => {
+                self.totals.syncs += 1;
+                let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
+                self.range(event.at_us, StepKind::Sync, file.0, offset / PAGE_BYTES, end);
+            }
+            Action::SyncAll => {
+                self.totals.syncs += 1;
+                self.range(event.at_us, StepKind::Sync, ANY_FILE, 0, u64::MAX);
+            }
+            Action::Truncate { file, size } => {
+                self.range(event.at_us, StepKind::Drop, file.0, size.div_ceil(PAGE_BYTES), u64::MAX);
+            }
+            Action::Punch { file, offset, len } => {
+                let (from, to) = (offset.div_ceil(PAGE_BYTES), offset.saturating_add(len) / PAGE_BYTES);
+                if from < to {
+                    self.range(event.at_us, StepKind::Drop, file.0, from, to);
+                }
+            }
+            Action::Gone { file } => self.range(event.at_us, StepKind::Drop, file.0, 0, u64::MAX),
+            Action::Open { file, created } => {
+                if created {
+                    self.created.push(file);
+                }
+            }
+            Action::Close { .. }
+            | Action::Bind { .. }
+            | Action::Rename { .. }
+            | Action::Unbind { .. }
+            | Action::Process { .. } => {}
+        }
+        self.totals.duration_us = self.totals.duration_us.max(event.at_us);
+        Ok(())
+    }
+
+    #[inline]
+    fn access(
+        &mut self,
+        at_us: u64,
+        kind: StepKind,
+        file: FileId,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), TraceError> {
+        let (page, pages, partial) = match self.unit {
+            Unit::Request => (offset, 1, 0),
+            Unit::Page if len == 0 => {
+                self.totals.empty_requests += 1;
+                return Ok(());
+            }
+            Unit::Page => {
+                let end = offset.saturating_add(len);
+                let (page, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+                let head = if offset.is_multiple_of(PAGE_BYTES) { 0 } else { HEAD_PARTIAL };
+                let tail = if end.is_multiple_of(PAGE_BYTES) { 0 } else { TAIL_PARTIAL };
+                // Readers refuse requests over 2 GiB (Linux's own limit), far below what a step can hold.
+                let pages = u32::try_from(last - page + 1).unwrap_or(PAGES_MAX).min(PAGES_MAX);
+                (page, pages, head | tail)
+            }
+        };
+        let starts = &mut self.starts;
+        let fresh = starts.len() as u32;
+        let start = *self.start_at.entry((file.0, page)).or_insert(fresh);
+        if start == fresh {
+            if fresh == u32::MAX - 1 {
+                return Err(TraceError::TooManyPages);
+            }
+            starts.push(Start { file: file.0, page, pages });
+        } else if starts[start as usize].pages < pages {
+            starts[start as usize].pages = pages;
+        }
+        let count = match kind {
+            StepKind::Read => &mut self.totals.read_accesses,
+            _ => &mut self.totals.write_accesses,
+        };
+        *count += u64::from(pages);
+        self.totals.requests += 1;
+        let mut step = Step::new(kind, start, pages);
+        step.bits |= partial;
+        self.step(at_us, step);
+        Ok(())
+    }
+
+    fn range(&mut self, at_us: u64, kind: StepKind, file: u64, from: u64, to: u64) {
+        self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
+        self.ranges.push((file, from, to));
+    }
+
+    #[inline(always)]
+    fn step(&mut self, at_us: u64, step: Step) {
+        self.steps.push(step);
+        if self.about.knows.times {
+            self.at_us.push(at_us);
+        }
+    }
+
+    /// Ranks the pages and gives every step its ranks.
+    pub fn finish(mut self) -> Result<Trace, TraceError> {
+        drop(std::mem::take(&mut self.start_at));
+        let (runs, rank_of, pages) = rank(&self.starts)?;
+        self.starts = Vec::new();
+        let mut steps = Vec::with_capacity(self.steps.len());
+        let mut at_us = Vec::with_capacity(self.at_us.len());
+        for (n, step) in self.steps.iter().enumerate() {
+            let at = self.at_us.get(n);
+            match step.kind() {
+                StepKind::Read | StepKind::Write | StepKind::WriteSync => {
+                    steps.push(Step { first: rank_of[step.first as usize], bits: step.bits });
+                    at_us.extend(at);
+                }
+                kind => {
+                    let mut ranks = ranks_of(&runs, pages, self.ranges[step.first as usize]);
+                    if kind == StepKind::Drop && !ranks.is_empty() {
+                        self.totals.drops += 1;
+                    }
+                    while !ranks.is_empty() {
+                        let part = (ranks.end - ranks.start).min(PAGES_MAX);
+                        steps.push(Step::new(kind, ranks.start, part));
+                        at_us.extend(at);
+                        ranks.start += part;
+                    }
+                }
+            }
+        }
+        steps.shrink_to_fit();
+        at_us.shrink_to_fit();
+        self.created.sort_unstable();
+        self.created.dedup();
+        let runs = if self.unit == Unit::Request { Vec::new() } else { runs };
+        Ok(Trace { about: self.about, steps, at_us, runs, pages, created: self.created, totals: self.totals })
+    }
+}
+
+/// Stands for every file in a range.
+const ANY_FILE: u64 = u64::MAX;
+
+/// Sweeps the starts in (file, page) order: runs of touched pages, and the rank of every start.
+fn rank(starts: &[Start]) -> Result<(Vec<Run>, Vec<u32>, u32), TraceError> {
+    let mut order: Vec<u32> = (0..starts.len() as u32).collect();
+    order.sort_unstable_by_key(|n| {
+        let start = &starts[*n as usize];
+        (start.file, start.page)
+    });
+    let mut runs: Vec<Run> = Vec::new();
+    let mut rank_of = vec![0; starts.len()];
+    let mut pages: u32 = 0;
+    for n in order {
+        let start = &starts[n as usize];
+        // A start inside or right behind the last run belongs to it.
+        let offset = match runs.last() {
+            Some(run) if run.file.0 == start.file && start.page - run.page <= u64::from(run.pages) => {
+                (start.page - run.page) as u32
+            }
+            _ => {
+                runs.push(Run { first: pages, pages: 0, file: FileId(start.file), page: start.page });
+                0
+            }
+        };
+        let run = runs.last_mut().expect("just pushed or just matched");
+        rank_of[n as usize] = run.first + offset;
+        run.pages = run.pages.max(offset.checked_add(start.pages).ok_or(TraceError::TooManyPages)?);
+        pages = run.first.checked_add(run.pages).filter(|p| *p < u32::MAX).ok_or(TraceError::TooManyPages)?;
+    }
+    Ok((runs, rank_of, pages))
+}
+
+/// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow (file, page).
+fn ranks_of(runs: &[Run], pages: u32, (file, from, to): (u64, u64, u64)) -> std::ops::Range<u32> {
+    if file == ANY_FILE {
+        return 0..pages;
+    }
+    let rank_at = |page: u64| {
+        let n = runs.partition_point(|run| (run.file.0, run.page) <= (file, page));
+        match n.checked_sub(1).map(|n| runs[n]) {
+            Some(run) if run.file.0 == file && page - run.page < u64::from(run.pages) => {
+                run.first + (page - run.page) as u32
+            }
+            // Between runs: the next one's first.
+            _ => runs.get(n).map_or(pages, |run| run.first),
+        }
+    };
+    rank_at(from)..rank_at(to).max(rank_at(from))
+}
