@@ -1,1 +1,71 @@
-fn main() {}
+//! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
+
+use clap::{Parser, Subcommand};
+use std::{io, process::ExitCode};
+
+mod after_cache;
+mod compare;
+mod import;
+mod load;
+mod json;
+mod size;
+mod synth;
+mod table;
+
+/// Decides what reaches flash: how would each page cache treat my storage?
+#[derive(Parser)]
+#[command(name = "flashsift", version, max_term_width = 110, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Compare(compare::Args),
+    Import(import::Args),
+    Synth(synth::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Compare(args) => compare::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Synth(args) => synth::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough (`| head`).
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("flashsift: {error:#}");
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+}
+
+/// The command line asks for something that makes no sense: exit 2, as for what clap refuses.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

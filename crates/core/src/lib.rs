@@ -13,5 +13,6 @@ pub mod page;
 pub mod params;
 pub mod policy;
 pub mod structure;
+pub mod synth;
 pub mod system;
 pub mod trace;

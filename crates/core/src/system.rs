@@ -75,9 +75,12 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Frames in so many bytes of memory; `None` for less than one page or more frames than can be numbered.
+/// The largest cache, in frames: 1 TiB of pages. Ghosts of twice as many still have numbers.
+pub const FRAMES_MAX: u32 = 1 << 28;
+
+/// Frames in so many bytes of memory; `None` for less than one page or more than [`FRAMES_MAX`].
 pub fn frames_in(memory_bytes: u64) -> Option<u32> {
-    u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| *frames > 0 && *frames < u32::MAX)
+    u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
 }
 
 /// Runs a cell: how [`policy::Spec`] holds a monomorphised system.

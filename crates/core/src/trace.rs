@@ -29,13 +29,14 @@ pub enum StepKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     first: u32,
-    /// 3 bits of kind, 2 of partial pages, 27 of count.
+    /// 3 bits of kind, 2 of partial pages, 21 of count; the upper 6 belong to the builder and are 0 afterwards.
     bits: u32,
 }
 
-const PAGES_MAX: u32 = (1 << 27) - 1;
+const PAGES_MAX: u32 = (1 << 21) - 1;
 const HEAD_PARTIAL: u32 = 1 << 3;
 const TAIL_PARTIAL: u32 = 1 << 4;
+const BUILDER: u32 = 26;
 
 impl Step {
     fn new(kind: StepKind, first: u32, pages: u32) -> Self {
@@ -251,24 +252,32 @@ pub enum TraceError {
     },
 }
 
-/// Where a request begins, before ranks are known.
-struct Start {
+/// Sixty-four neighbouring pages of a file and which of them are touched.
+struct Leaf {
     file: u64,
-    page: u64,
-    /// The longest request that begins here, pages.
-    pages: u32,
+    /// Number of the first page / 64.
+    block: u64,
+    touched: u64,
+    /// Rank of the first page touched, once ranks are known.
+    rank: u32,
 }
 
 /// Takes events, gives a [`Trace`].
+///
+/// Pages are collected as bitmaps of 64, so that dense traces need little more than a bit a page while they are read;
+/// ranks are then prefix sums over the bitmaps in (file, page) order.
 pub struct TraceBuilder {
     about: About,
     unit: Unit,
     limit_bytes: u64,
-    /// `first` is an index into `starts` for accesses, into `ranges` for the rest.
+    /// Until ranks are known, `first` is an index into `leaves` and the builder's bits the page in it; for syncs and
+    /// drops an index into `ranges`.
     steps: Vec<Step>,
     at_us: Vec<u64>,
-    starts: Vec<Start>,
-    start_at: HashMap<(u64, u64), u32, FixedState>,
+    leaves: Vec<Leaf>,
+    leaf_at: HashMap<(u64, u64), u32, FixedState>,
+    /// Where the last request ended: the next one often is there too.
+    last_leaf: u32,
     /// (file, first page, first page after).
     ranges: Vec<(u64, u64, u64)>,
     created: Vec<FileId>,
@@ -284,8 +293,9 @@ impl TraceBuilder {
             limit_bytes,
             steps: Vec::new(),
             at_us: Vec::new(),
-            starts: Vec::new(),
-            start_at: HashMap::default(),
+            leaves: Vec::new(),
+            leaf_at: HashMap::default(),
+            last_leaf: 0,
             ranges: Vec::new(),
             created: Vec::new(),
             totals: Totals::default(),
@@ -294,12 +304,13 @@ impl TraceBuilder {
 
     /// Takes some events, in order.
     pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
-        // A doubling vector holds three times its content while it moves; a start is 24 bytes here, about 55 with its
-        // hash entry. Counting capacities is near enough, once a batch.
-        let held = self.steps.capacity() as u64 * size_of::<Step>() as u64
-            + self.at_us.capacity() as u64 * 8
-            + self.starts.capacity() as u64 * 55;
-        if held > self.limit_bytes {
+        // Counting capacities once a batch is near enough; a vector that grows holds its old content for a moment.
+        let held = self.steps.capacity() * size_of::<Step>()
+            + self.at_us.capacity() * size_of::<u64>()
+            + self.leaves.capacity() * size_of::<Leaf>()
+            + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
+            + self.ranges.capacity() * size_of::<(u64, u64, u64)>();
+        if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
                 requests: self.totals.requests,
@@ -320,8 +331,10 @@ impl TraceBuilder {
             }
             Action::Sync { file, offset, len } => {
                 self.totals.syncs += 1;
-                let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-                self.range(event.at_us, StepKind::Sync, file.0, offset / PAGE_BYTES, end);
+                if len > 0 {
+                    let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
+                    self.range(event.at_us, StepKind::Sync, file.0, offset / PAGE_BYTES, end);
+                }
             }
             Action::SyncAll => {
                 self.totals.syncs += 1;
@@ -361,8 +374,9 @@ impl TraceBuilder {
         offset: u64,
         len: u64,
     ) -> Result<(), TraceError> {
-        let (page, pages, partial) = match self.unit {
-            Unit::Request => (offset, 1, 0),
+        let (file, page, pages, partial) = match self.unit {
+            // Identifiers take the place of pages, so that neighbours share a leaf.
+            Unit::Request => (0, file.0, 1, 0),
             Unit::Page if len == 0 => {
                 self.totals.empty_requests += 1;
                 return Ok(());
@@ -372,32 +386,55 @@ impl TraceBuilder {
                 let (page, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
                 let head = if offset.is_multiple_of(PAGE_BYTES) { 0 } else { HEAD_PARTIAL };
                 let tail = if end.is_multiple_of(PAGE_BYTES) { 0 } else { TAIL_PARTIAL };
-                // Readers refuse requests over 2 GiB (Linux's own limit), far below what a step can hold.
+                // Readers refuse requests over 2 GiB (Linux's own limit), which is a quarter of what a step can hold.
                 let pages = u32::try_from(last - page + 1).unwrap_or(PAGES_MAX).min(PAGES_MAX);
-                (page, pages, head | tail)
+                (file.0, page, pages, head | tail)
             }
         };
-        let starts = &mut self.starts;
-        let fresh = starts.len() as u32;
-        let start = *self.start_at.entry((file.0, page)).or_insert(fresh);
-        if start == fresh {
-            if fresh == u32::MAX - 1 {
-                return Err(TraceError::TooManyPages);
-            }
-            starts.push(Start { file: file.0, page, pages });
-        } else if starts[start as usize].pages < pages {
-            starts[start as usize].pages = pages;
-        }
         let count = match kind {
             StepKind::Read => &mut self.totals.read_accesses,
             _ => &mut self.totals.write_accesses,
         };
         *count += u64::from(pages);
         self.totals.requests += 1;
-        let mut step = Step::new(kind, start, pages);
-        step.bits |= partial;
+        let leaf = self.touch(file, page / 64, page % 64, u64::from(pages))?;
+        let mut step = Step::new(kind, leaf, pages);
+        step.bits |= partial | ((page % 64) as u32) << BUILDER;
         self.step(at_us, step);
         Ok(())
+    }
+
+    /// Marks `pages` pages from `first` of a block on, and gives the first one's leaf.
+    #[inline]
+    fn touch(&mut self, file: u64, block: u64, first: u64, pages: u64) -> Result<u32, TraceError> {
+        let leaf = self.leaf(file, block)?;
+        let here = pages.min(64 - first);
+        self.leaves[leaf as usize].touched |= (!0 >> (64 - here)) << first;
+        let mut left = pages - here;
+        let mut block = block;
+        while left > 0 {
+            block += 1;
+            let here = left.min(64);
+            let leaf = self.leaf(file, block)?;
+            self.leaves[leaf as usize].touched |= !0 >> (64 - here);
+            left -= here;
+        }
+        Ok(leaf)
+    }
+
+    #[inline]
+    fn leaf(&mut self, file: u64, block: u64) -> Result<u32, TraceError> {
+        if let Some(last) = self.leaves.get(self.last_leaf as usize)
+            && (last.file, last.block) == (file, block)
+        {
+            return Ok(self.last_leaf);
+        }
+        let fresh = u32::try_from(self.leaves.len()).map_err(|_| TraceError::TooManyPages)?;
+        self.last_leaf = *self.leaf_at.entry((file, block)).or_insert(fresh);
+        if self.last_leaf == fresh {
+            self.leaves.push(Leaf { file, block, touched: 0, rank: 0 });
+        }
+        Ok(self.last_leaf)
     }
 
     fn range(&mut self, at_us: u64, kind: StepKind, file: u64, from: u64, to: u64) {
@@ -415,72 +452,87 @@ impl TraceBuilder {
 
     /// Ranks the pages and gives every step its ranks.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
-        drop(std::mem::take(&mut self.start_at));
-        let (runs, rank_of, pages) = rank(&self.starts)?;
-        self.starts = Vec::new();
-        let mut steps = Vec::with_capacity(self.steps.len());
-        let mut at_us = Vec::with_capacity(self.at_us.len());
-        for (n, step) in self.steps.iter().enumerate() {
-            let at = self.at_us.get(n);
-            match step.kind() {
-                StepKind::Read | StepKind::Write | StepKind::WriteSync => {
-                    steps.push(Step { first: rank_of[step.first as usize], bits: step.bits });
-                    at_us.extend(at);
+        drop(std::mem::take(&mut self.leaf_at));
+        let (runs, pages) = rank(&mut self.leaves, self.unit)?;
+        let ranges = std::mem::take(&mut self.ranges);
+        let leaves = std::mem::take(&mut self.leaves);
+        if ranges.is_empty() {
+            self.steps.iter_mut().for_each(|step| *step = step.ranked(&leaves));
+        } else {
+            // A range may reach no page of the trace, or need several steps.
+            let (steps, at_us) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.at_us));
+            for (n, step) in steps.iter().enumerate() {
+                let at = at_us.get(n).copied().unwrap_or(0);
+                let kind = step.kind();
+                if !matches!(kind, StepKind::Sync | StepKind::Drop) {
+                    self.step(at, step.ranked(&leaves));
+                    continue;
                 }
-                kind => {
-                    let mut ranks = ranks_of(&runs, pages, self.ranges[step.first as usize]);
-                    if kind == StepKind::Drop && !ranks.is_empty() {
-                        self.totals.drops += 1;
-                    }
-                    while !ranks.is_empty() {
-                        let part = (ranks.end - ranks.start).min(PAGES_MAX);
-                        steps.push(Step::new(kind, ranks.start, part));
-                        at_us.extend(at);
-                        ranks.start += part;
-                    }
+                let mut ranks = ranks_of(&runs, pages, ranges[step.first as usize]);
+                self.totals.drops += u64::from(kind == StepKind::Drop && !ranks.is_empty());
+                while !ranks.is_empty() {
+                    let part = (ranks.end - ranks.start).min(PAGES_MAX);
+                    self.step(at, Step::new(kind, ranks.start, part));
+                    ranks.start += part;
                 }
             }
         }
-        steps.shrink_to_fit();
-        at_us.shrink_to_fit();
+        self.steps.shrink_to_fit();
+        self.at_us.shrink_to_fit();
         self.created.sort_unstable();
         self.created.dedup();
-        let runs = if self.unit == Unit::Request { Vec::new() } else { runs };
-        Ok(Trace { about: self.about, steps, at_us, runs, pages, created: self.created, totals: self.totals })
+        let Self { about, steps, at_us, created, totals, .. } = self;
+        Ok(Trace { about, steps, at_us, runs, pages, created, totals })
+    }
+}
+
+impl Step {
+    #[inline(always)]
+    fn ranked(self, leaves: &[Leaf]) -> Self {
+        let leaf = &leaves[self.first as usize];
+        let below = (1 << (self.bits >> BUILDER)) - 1;
+        Self {
+            first: leaf.rank + (leaf.touched & below).count_ones(),
+            bits: self.bits & ((1 << BUILDER) - 1),
+        }
     }
 }
 
 /// Stands for every file in a range.
 const ANY_FILE: u64 = u64::MAX;
 
-/// Sweeps the starts in (file, page) order: runs of touched pages, and the rank of every start.
-fn rank(starts: &[Start]) -> Result<(Vec<Run>, Vec<u32>, u32), TraceError> {
-    let mut order: Vec<u32> = (0..starts.len() as u32).collect();
-    order.sort_unstable_by_key(|n| {
-        let start = &starts[*n as usize];
-        (start.file, start.page)
-    });
+/// Gives every leaf the rank of its first page, in (file, page) order; the runs of touched pages, for units that have a
+/// place; and how many pages there are.
+fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> {
+    let mut order: Vec<u32> = (0..leaves.len() as u32).collect();
+    order.sort_unstable_by_key(|n| (leaves[*n as usize].file, leaves[*n as usize].block));
     let mut runs: Vec<Run> = Vec::new();
-    let mut rank_of = vec![0; starts.len()];
     let mut pages: u32 = 0;
     for n in order {
-        let start = &starts[n as usize];
-        // A start inside or right behind the last run belongs to it.
-        let offset = match runs.last() {
-            Some(run) if run.file.0 == start.file && start.page - run.page <= u64::from(run.pages) => {
-                (start.page - run.page) as u32
+        let leaf = &mut leaves[n as usize];
+        leaf.rank = pages;
+        let mut rest = if unit == Unit::Page { leaf.touched } else { 0 };
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let len = (rest >> first).trailing_ones();
+            let page = leaf.block * 64 + u64::from(first);
+            match runs.last_mut() {
+                Some(run) if run.file.0 == leaf.file && run.page + u64::from(run.pages) == page => {
+                    run.pages += len
+                }
+                _ => {
+                    let rank = leaf.rank + (leaf.touched & ((1 << first) - 1)).count_ones();
+                    runs.push(Run { first: rank, pages: len, file: FileId(leaf.file), page });
+                }
             }
-            _ => {
-                runs.push(Run { first: pages, pages: 0, file: FileId(start.file), page: start.page });
-                0
-            }
-        };
-        let run = runs.last_mut().expect("just pushed or just matched");
-        rank_of[n as usize] = run.first + offset;
-        run.pages = run.pages.max(offset.checked_add(start.pages).ok_or(TraceError::TooManyPages)?);
-        pages = run.first.checked_add(run.pages).filter(|p| *p < u32::MAX).ok_or(TraceError::TooManyPages)?;
+            rest &= !((!0 >> (64 - len)) << first);
+        }
+        pages = pages
+            .checked_add(leaf.touched.count_ones())
+            .filter(|pages| *pages < u32::MAX)
+            .ok_or(TraceError::TooManyPages)?;
     }
-    Ok((runs, rank_of, pages))
+    Ok((runs, pages))
 }
 
 /// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow (file, page).
@@ -500,3 +552,6 @@ fn ranks_of(runs: &[Run], pages: u32, (file, from, to): (u64, u64, u64)) -> std:
     };
     rank_at(from)..rank_at(to).max(rank_at(from))
 }
+
+#[cfg(test)]
+mod tests;

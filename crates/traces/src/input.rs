@@ -1,7 +1,10 @@
 //! The way in to a reader: decompressed bytes or lines, each with its place for messages.
 
 use crate::Error;
-use std::io::{self, BufRead, Read};
+use std::{
+    fs::File,
+    io::{self, BufRead, Read},
+};
 
 /// No line of any text format is longer; one that is gets skipped and counted, never buffered whole.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
@@ -9,8 +12,11 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// A stream of decompressed bytes that knows where it is.
 pub struct Input<'a> {
     bytes: &'a mut dyn BufRead,
+    file: Option<File>,
     offset: u64,
     line: u64,
+    /// Bytes of the stream's own buffer that the last [`Line`] showed, to be consumed before the next.
+    shown: usize,
     buffer: Vec<u8>,
 }
 
@@ -28,7 +34,17 @@ pub struct Line<'a> {
 impl<'a> Input<'a> {
     /// Reads from `bytes`.
     pub fn new(bytes: &'a mut dyn BufRead) -> Self {
-        Self { bytes, offset: 0, line: 0, buffer: Vec::new() }
+        Self { bytes, file: None, offset: 0, line: 0, shown: 0, buffer: Vec::new() }
+    }
+
+    /// The same bytes as a file to seek in, for formats that cannot be streamed.
+    pub fn with_file(bytes: &'a mut dyn BufRead, file: File) -> Self {
+        Self { file: Some(file), ..Self::new(bytes) }
+    }
+
+    /// The trace as a file to seek in, if it is one. What the stream gives is then to be ignored.
+    pub fn take_file(&mut self) -> Option<File> {
+        self.file.take()
     }
 
     /// Bytes consumed so far.
@@ -36,68 +52,98 @@ impl<'a> Input<'a> {
         self.offset
     }
 
-    /// The next line, `None` at the end.
-    pub fn line(&mut self) -> Result<Option<Line<'_>>, Error> {
-        self.buffer.clear();
-        let mut too_long = false;
-        let mut any = false;
-        loop {
-            let chunk = match self.bytes.fill_buf() {
-                Ok(chunk) => chunk,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(Error::Io { offset: self.offset, source }),
-            };
-            if chunk.is_empty() {
-                break;
-            }
-            any = true;
-            let end = memchr::memchr(b'\n', chunk);
-            let part = &chunk[..end.unwrap_or(chunk.len())];
-            let room = LINE_BYTES_MAX - self.buffer.len();
-            too_long |= part.len() > room;
-            self.buffer.extend_from_slice(&part[..part.len().min(room)]);
-            let used = part.len() + usize::from(end.is_some());
-            self.bytes.consume(used);
-            self.offset += used as u64;
-            if end.is_some() {
-                break;
-            }
-        }
-        if !any {
-            return Ok(None);
-        }
-        if self.buffer.last() == Some(&b'\r') {
-            self.buffer.pop();
-        }
-        self.line += 1;
-        Ok(Some(Line { number: self.line, bytes: &self.buffer, too_long }))
+    /// Lines given so far.
+    pub fn lines(&self) -> u64 {
+        self.line
     }
 
-    /// Fills `record` whole; `false` at a clean end. A partial record is an error that says where.
-    pub fn record(&mut self, record: &mut [u8]) -> Result<bool, Error> {
-        let mut filled = 0;
-        while filled < record.len() {
-            match self.bytes.read(&mut record[filled..]) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::Io { offset: self.offset + filled as u64, source }),
+    /// The next line, `None` at the end.
+    pub fn line(&mut self) -> Result<Option<Line<'_>>, Error> {
+        let chunk = self.fill()?;
+        if chunk.is_empty() {
+            return Ok(None);
+        }
+        let Some(end) = memchr::memchr(b'\n', chunk) else {
+            return self.line_across_buffers().map(Some);
+        };
+        self.line += 1;
+        self.offset += end as u64 + 1;
+        self.shown = end + 1;
+        let number = self.line;
+        // Still in the buffer, so this neither reads nor fails.
+        let bytes = self.bytes.fill_buf().map(|chunk| &chunk[..end]).unwrap_or_default();
+        let too_long = bytes.len() > LINE_BYTES_MAX;
+        Ok(Some(Line { number, bytes: without_cr(&bytes[..bytes.len().min(LINE_BYTES_MAX)]), too_long }))
+    }
+
+    #[cold]
+    fn line_across_buffers(&mut self) -> Result<Line<'_>, Error> {
+        self.buffer.clear();
+        let mut too_long = false;
+        loop {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            let chunk = self.fill()?;
+            let end = memchr::memchr(b'\n', chunk);
+            let part = &chunk[..end.unwrap_or(chunk.len())];
+            let room = LINE_BYTES_MAX - buffer.len();
+            too_long |= part.len() > room;
+            buffer.extend_from_slice(&part[..part.len().min(room)]);
+            let used = part.len() + usize::from(end.is_some());
+            self.buffer = buffer;
+            self.shown = used;
+            self.offset += used as u64;
+            if end.is_some() || used == 0 {
+                break;
             }
         }
-        if filled > 0 && filled < record.len() {
-            let what = format!(
-                "the trace ends inside a record ({filled} of {size} bytes): it is truncated; copy it again, or cut it to a \
-                 multiple of {size} bytes",
-                size = record.len()
-            );
-            return Err(Error::Malformed { what, offset: self.offset });
+        self.line += 1;
+        Ok(Line { number: self.line, bytes: without_cr(&self.buffer), too_long })
+    }
+
+    /// Hands over all that is left as records of `N` bytes, many at a time, straight from the stream's buffer. A
+    /// partial record at the end is an error that says where.
+    pub fn records<const N: usize>(
+        &mut self,
+        mut take: impl FnMut(&[[u8; N]]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // The beginning of a record whose end is in the next buffer.
+        let mut cut = [0; N];
+        let mut have = 0;
+        loop {
+            let chunk = self.fill()?;
+            let size = chunk.len();
+            if size == 0 {
+                break;
+            }
+            let head = if have > 0 { (N - have).min(size) } else { 0 };
+            cut[have..have + head].copy_from_slice(&chunk[..head]);
+            have += head;
+            if have == N {
+                take(&[cut])?;
+                have = 0;
+            }
+            if have == 0 {
+                let (records, tail) = chunk[head..].as_chunks::<N>();
+                take(records)?;
+                cut[..tail.len()].copy_from_slice(tail);
+                have = tail.len();
+            }
+            self.shown = size;
+            self.offset += size as u64;
         }
-        self.offset += filled as u64;
-        Ok(filled > 0)
+        if have > 0 {
+            let what = format!(
+                "the trace ends inside a record ({have} of {N} bytes): it is truncated; copy it again, or cut it to a \
+                 multiple of {N} bytes",
+            );
+            return Err(Error::Malformed { what, offset: self.offset - have as u64 });
+        }
+        Ok(())
     }
 
     /// Everything that is left, for formats that cannot be streamed (Parquet): refuses above `bytes_max`.
     pub fn rest(&mut self, bytes_max: u64) -> Result<Vec<u8>, Error> {
+        self.fill()?;
         let mut all = Vec::new();
         let offset = self.offset;
         (&mut self.bytes)
@@ -109,5 +155,79 @@ impl<'a> Input<'a> {
         }
         self.offset += all.len() as u64;
         Ok(all)
+    }
+
+    /// What comes next, empty at the end.
+    fn fill(&mut self) -> Result<&[u8], Error> {
+        self.bytes.consume(std::mem::take(&mut self.shown));
+        while let Err(source) = self.bytes.fill_buf() {
+            if source.kind() != io::ErrorKind::Interrupted {
+                return Err(Error::Io { offset: self.offset, source });
+            }
+        }
+        let offset = self.offset;
+        self.bytes.fill_buf().map_err(|source| Error::Io { offset, source })
+    }
+}
+
+fn without_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+
+    #[test]
+    fn lines_are_the_same_whatever_the_buffer() {
+        let text = b"one\r\ntwo\n\nfour, the last, has no end";
+        for capacity in 1..text.len() + 2 {
+            let mut bytes = BufReader::with_capacity(capacity, &text[..]);
+            let mut input = Input::new(&mut bytes);
+            let mut lines = Vec::new();
+            while let Some(line) = input.line().unwrap() {
+                assert_eq!(line.number, lines.len() as u64 + 1);
+                lines.push(line.bytes.to_vec());
+            }
+            assert_eq!(
+                lines,
+                [&b"one"[..], b"two", b"", b"four, the last, has no end"],
+                "capacity {capacity}"
+            );
+            assert_eq!((input.offset(), input.lines()), (text.len() as u64, 4));
+        }
+    }
+
+    #[test]
+    fn a_line_too_long_is_cut_and_the_next_is_whole() {
+        for capacity in [4096, 4 * LINE_BYTES_MAX] {
+            let text = [vec![b'x'; 3 * LINE_BYTES_MAX], b"\nnext\n".to_vec()].concat();
+            let mut bytes = BufReader::with_capacity(capacity, &text[..]);
+            let mut input = Input::new(&mut bytes);
+            assert!(input.line().unwrap().unwrap().too_long);
+            assert_eq!(input.line().unwrap().unwrap().bytes, b"next");
+            assert!(input.line().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn records_are_the_same_whatever_the_buffer() {
+        let bytes: Vec<u8> = (0..70).collect();
+        for capacity in 1..80 {
+            let mut whole = BufReader::with_capacity(capacity, &bytes[..]);
+            let mut seen = Vec::new();
+            let cut = Input::new(&mut whole).records::<7>(|records| {
+                seen.extend(records.iter().flatten().copied());
+                Ok(())
+            });
+            cut.unwrap();
+            assert_eq!(seen, bytes, "capacity {capacity}");
+
+            let mut cut = BufReader::with_capacity(capacity, &bytes[..66]);
+            let error = Input::new(&mut cut).records::<7>(|_| Ok(())).unwrap_err();
+            assert!(error.to_string().contains("(3 of 7 bytes)"), "{error}");
+            assert!(error.to_string().ends_with("at byte 63"), "{error}");
+        }
     }
 }

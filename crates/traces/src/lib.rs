@@ -8,5 +8,7 @@ pub mod error;
 pub mod events;
 pub mod format;
 pub mod input;
+pub mod open;
+pub mod process;
 
 pub use error::Error;

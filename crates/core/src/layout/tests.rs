@@ -6,7 +6,7 @@ use crate::{
     trace::{TraceBuilder, Unit},
 };
 use proptest::prelude::*;
-use std::collections::HashMap as Model;
+use std::collections::BTreeMap as Model;
 
 fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
     let knows = Knows { times: false, syncs: true, writes: true, removals: true };

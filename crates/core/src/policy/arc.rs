@@ -15,7 +15,7 @@ use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
-    structure::Lists,
+    structure::{Ghosts, Lists},
     system,
 };
 
@@ -32,27 +32,19 @@ pub(super) const SPEC: Spec = Spec {
     cache: super::naive::real::<Arc>,
 };
 
+/// T1 and B1, seen once; T2 and B2, seen at least twice.
 const ONCE: usize = 0;
 const TWICE: usize = 1;
-
-/// Where a page's ghost is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ghost {
-    None,
-    B1,
-    B2,
-}
 
 struct Arc {
     capacity: u32,
     /// T1 and T2.
     resident: Lists<Frame, 2>,
+    /// The frame is in T2.
+    twice: Vec<bool>,
+    len: [u32; 2],
     /// B1 and B2.
-    ghosts: Lists<Page, 2>,
-    list_of: Vec<bool>,
-    ghost_of: Vec<Ghost>,
-    resident_len: [u32; 2],
-    ghost_len: [u32; 2],
+    ghosts: Ghosts<2>,
     /// Target for |T1|.
     p: u32,
     /// `p` and the directory are ready for the page that comes in.
@@ -64,11 +56,9 @@ impl Build for Arc {
         Self {
             capacity: setup.frames,
             resident: Lists::new(setup.slots()),
-            ghosts: Lists::new(setup.pages),
-            list_of: vec![false; setup.slots() as usize],
-            ghost_of: vec![Ghost::None; setup.pages as usize],
-            resident_len: [0; 2],
-            ghost_len: [0; 2],
+            twice: vec![false; setup.slots() as usize],
+            len: [0; 2],
+            ghosts: Ghosts::new(setup.pages),
             p: 0,
             prepared: false,
         }
@@ -76,47 +66,33 @@ impl Build for Arc {
 }
 
 impl Arc {
-    /// Adapts `p` if the page is a ghost, else makes room in the directory for it.
+    /// Adapts `p` if the page is a ghost, else makes room in the directory for it. Says which ghost it is.
     #[inline(always)]
-    fn prepare(&mut self, page: Page) {
-        let [b1, b2] = self.ghost_len;
-        match self.ghost_of[page.0 as usize] {
-            Ghost::B1 => self.p = self.p.saturating_add((b2 / b1).max(1)).min(self.capacity),
-            Ghost::B2 => self.p = self.p.saturating_sub((b1 / b2).max(1)),
-            Ghost::None => {
-                let [t1, t2] = self.resident_len;
+    fn prepare(&mut self, page: Page) -> Option<usize> {
+        self.prepared = true;
+        let ghost = self.ghosts.queue_of(page);
+        let [b1, b2] = [ONCE, TWICE].map(|queue| self.ghosts.len(queue));
+        match ghost {
+            Some(ONCE) => self.p = (self.p + (b2 / b1).max(1)).min(self.capacity),
+            Some(_) => self.p = self.p.saturating_sub((b1 / b2).max(1)),
+            None => {
+                let [t1, t2] = self.len;
                 if t1 + b1 == self.capacity {
                     // With |T1| = c, B1 is empty and T1's own oldest leaves without a ghost: see `evict`.
-                    self.drop_ghost(ONCE);
-                } else if u64::from(t1) + u64::from(t2) + u64::from(b1) + u64::from(b2)
-                    == 2 * u64::from(self.capacity)
-                {
-                    self.drop_ghost(TWICE);
+                    self.ghosts.pop(ONCE);
+                } else if t1 + t2 + b1 + b2 == 2 * self.capacity {
+                    self.ghosts.pop(TWICE);
                 }
             }
         }
-        self.prepared = true;
+        ghost
     }
 
-    #[inline]
-    fn drop_ghost(&mut self, list: usize) {
-        if let Some(page) = self.ghosts.oldest(list) {
-            self.unghost(page, list);
-        }
-    }
-
-    #[inline]
-    fn unghost(&mut self, page: Page, list: usize) {
-        self.ghosts.remove(page);
-        self.ghost_of[page.0 as usize] = Ghost::None;
-        self.ghost_len[list] -= 1;
-    }
-
-    #[inline]
+    #[inline(always)]
     fn take_oldest(&mut self, list: usize) -> Frame {
         let frame = self.resident.oldest(list).expect("evict is never called on an empty cache");
         self.resident.remove(frame);
-        self.resident_len[list] -= 1;
+        self.len[list] -= 1;
         frame
     }
 }
@@ -126,83 +102,63 @@ impl Policy for Arc {
 
     #[inline]
     fn insert(&mut self, frame: Frame, access: &Access) {
-        if !std::mem::take(&mut self.prepared) {
+        if !self.prepared {
             self.prepare(access.page);
-            self.prepared = false;
         }
-        let list = match self.ghost_of[access.page.0 as usize] {
-            Ghost::None => ONCE,
-            Ghost::B1 => {
-                self.unghost(access.page, ONCE);
-                TWICE
-            }
-            Ghost::B2 => {
-                self.unghost(access.page, TWICE);
-                TWICE
-            }
-        };
+        self.prepared = false;
+        let list = if self.ghosts.queue_of(access.page).is_some() { TWICE } else { ONCE };
+        self.ghosts.remove(access.page);
         self.resident.push_newest(list, frame);
-        self.resident_len[list] += 1;
-        self.list_of[frame.0 as usize] = list == TWICE;
+        self.len[list] += 1;
+        self.twice[frame.0 as usize] = list == TWICE;
     }
 
     #[inline(always)]
     fn hit(&mut self, frame: Frame, _: &Access) {
-        if !std::mem::replace(&mut self.list_of[frame.0 as usize], true) {
-            self.resident_len[ONCE] -= 1;
-            self.resident_len[TWICE] += 1;
-        }
+        let moved = u32::from(!std::mem::replace(&mut self.twice[frame.0 as usize], true));
+        self.len[ONCE] -= moved;
+        self.len[TWICE] += moved;
         self.resident.move_newest(TWICE, frame);
     }
 
     #[inline]
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        let mut ghost = Ghost::None;
-        if let Some(access) = incoming {
-            ghost = self.ghost_of[access.page.0 as usize];
-            self.prepare(access.page);
-            if ghost == Ghost::None && self.resident_len[ONCE] == self.capacity {
-                return victims.push(self.take_oldest(ONCE));
-            }
+        let ghost = incoming.and_then(|access| self.prepare(access.page));
+        if incoming.is_some() && ghost.is_none() && self.len[ONCE] == self.capacity {
+            return victims.push(self.take_oldest(ONCE));
         }
-        let t1 = self.resident_len[ONCE];
-        let from_t1 = t1 > 0 && (t1 > self.p || (ghost == Ghost::B2 && t1 == self.p));
-        let list = if from_t1 || self.resident_len[TWICE] == 0 { ONCE } else { TWICE };
+        let t1 = self.len[ONCE];
+        let from_t1 = t1 > 0 && (t1 > self.p || (ghost == Some(TWICE) && t1 == self.p));
+        let list = if from_t1 || self.len[TWICE] == 0 { ONCE } else { TWICE };
         let frame = self.take_oldest(list);
-        let page = frames.page(frame);
-        self.ghosts.push_newest(list, page);
-        self.ghost_len[list] += 1;
-        self.ghost_of[page.0 as usize] = if list == ONCE { Ghost::B1 } else { Ghost::B2 };
+        self.ghosts.push(list, frames.page(frame));
         victims.push(frame);
     }
 
     fn remove(&mut self, frame: Frame, _: &Frames) {
         self.resident.remove(frame);
-        self.resident_len[usize::from(self.list_of[frame.0 as usize])] -= 1;
+        self.len[usize::from(self.twice[frame.0 as usize])] -= 1;
     }
 
     fn forget(&mut self, page: Page) {
-        match self.ghost_of[page.0 as usize] {
-            Ghost::None => {}
-            Ghost::B1 => self.unghost(page, ONCE),
-            Ghost::B2 => self.unghost(page, TWICE),
-        }
+        self.ghosts.remove(page);
     }
 
-    fn check(&self, _: &Frames) {
+    fn check(&self, frames: &Frames) {
         self.resident.check();
         self.ghosts.check();
         for list in [ONCE, TWICE] {
-            assert_eq!(self.resident.iter(list).count(), self.resident_len[list] as usize);
-            assert_eq!(self.ghosts.iter(list).count(), self.ghost_len[list] as usize);
-            assert!(self.resident.iter(list).all(|frame| self.list_of[frame.0 as usize] == (list == TWICE)));
+            assert_eq!(self.resident.iter(list).count(), self.len[list] as usize);
+            assert!(self.resident.iter(list).all(|frame| self.twice[frame.0 as usize] == (list == TWICE)));
+            assert!(
+                self.ghosts.iter(list).all(|page| frames.frame(page).is_none()),
+                "a ghost is not resident"
+            );
         }
-        let ([t1, t2], [b1, b2], c) = (self.resident_len, self.ghost_len, self.capacity);
+        let ([t1, t2], [b1, b2], c) =
+            (self.len, [ONCE, TWICE].map(|queue| self.ghosts.len(queue)), self.capacity);
         assert!(t1 + t2 <= c && t1 + b1 <= c && self.p <= c, "|T1|+|B1| ≤ c");
-        assert!(
-            u64::from(t1 + t2) + u64::from(b1) + u64::from(b2) <= 2 * u64::from(c),
-            "the directory is at most 2c"
-        );
+        assert!(t1 + t2 + b1 + b2 <= 2 * c, "the directory is at most 2c");
     }
 }
 

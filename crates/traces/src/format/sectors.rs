@@ -1,23 +1,35 @@
 //! `r|w SECTOR`: one 512-byte sector a line, as simulators of the 2000s read it; -1 is an unmapped page.
 //!
-//! Nothing else is known: no times, no syncs, no files; one device. `#` begins a comment.
+//! Nothing else is known: no times, no syncs, no files; one device. The traces of this kind were taken above the
+//! page cache and their files mapped to sectors afterwards, which is why a sector can be -1: the file had no place on
+//! the device yet, or never got one. Such a line names no page and is left out. `#` begins a comment.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec, head_lines};
-use crate::{Error, events::Events, input::Input};
+use super::{Confidence, FileId, Knows, Side, Space, Spec, head_lines, text_lines};
+use crate::{
+    Error,
+    events::{Events, Skip},
+    input::Input,
+};
 use flashsift_core::event::{About, Action, Event};
 
-pub(super) const SPEC: Spec =
-    Spec { name: "sectors", what: "`r|w SECTOR` lines, 512-byte sectors, -1 unmapped", detect, read };
+pub(super) const SPEC: Spec = Spec {
+    name: "sectors",
+    what: "`r|w SECTOR` lines, 512-byte sectors, -1 unmapped",
+    detect,
+    read,
+    sample: || b"# a comment\nr 101530792\nw 101530793\nr -1\nw 8\nr 8\n".to_vec(),
+};
 
 const SECTOR_BYTES: u64 = 512;
 
 fn detect(head: &[u8]) -> Confidence {
     let mut lines = 0;
-    for line in head_lines(head).filter(|line| line[0] != b'#') {
-        if parse(line).is_err() {
-            return Confidence::No;
+    for line in head_lines(head) {
+        match std::str::from_utf8(line).map(parse) {
+            Ok(Err(Skip::Benign("comment"))) => {}
+            Ok(Ok(_) | Err(Skip::Benign(_))) => lines += 1,
+            _ => return Confidence::No,
         }
-        lines += 1;
     }
     if lines > 0 { Confidence::Likely } else { Confidence::No }
 }
@@ -28,42 +40,77 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         space: Space::Blocks,
         knows: Knows { times: false, syncs: false, writes: true, removals: false },
     })?;
-    while let Some(line) = input.line()? {
-        if line.bytes.is_empty() {
-            continue;
-        }
-        match parse(line.bytes) {
-            Ok((write, sector)) => {
-                let (file, offset, len) = (FileId(0), sector * SECTOR_BYTES, SECTOR_BYTES);
-                let action = match write {
-                    true => Action::Write { file, offset, len, sync: false },
-                    false => Action::Read { file, offset, len },
-                };
-                events.push(Event { at_us: 0, pid: 0, tid: 0, action })?;
-            }
-            Err(reason) => events.skip(reason, line.number),
-        }
-    }
-    Ok(())
+    text_lines(input, events, |line, events| {
+        let (write, sector) = match parse(line) {
+            Ok(access) => access,
+            Err(skip) => return Ok(Err(skip)),
+        };
+        let (file, offset, len) = (FileId(0), sector.saturating_mul(SECTOR_BYTES), SECTOR_BYTES);
+        let action = match write {
+            true => Action::Write { file, offset, len, sync: false },
+            false => Action::Read { file, offset, len },
+        };
+        events.push(Event { at_us: 0, pid: 0, tid: 0, action }).map(Ok)
+    })
 }
 
 /// Whether it is a write, and the sector; or why not.
-fn parse(line: &[u8]) -> Result<(bool, u64), &'static str> {
-    let text = std::str::from_utf8(line).map_err(|_| "line that is not UTF-8")?;
-    let mut words = text.split_ascii_whitespace();
+fn parse(line: &str) -> Result<(bool, u64), Skip> {
+    const SHAPE: Skip = Skip::Damage("line that is not `r|w SECTOR`");
+    let mut words = line.split_ascii_whitespace();
     let write = match words.next() {
         Some("r" | "R") => false,
         Some("w" | "W") => true,
-        Some(word) if word.starts_with('#') => return Err("comment"),
-        _ => return Err("line that is not `r|w SECTOR`"),
+        Some(word) if word.starts_with('#') => return Err(Skip::Benign("comment")),
+        _ => return Err(SHAPE),
     };
     match (words.next(), words.next()) {
-        (Some("-1"), None) => Err("unmapped sector (-1)"),
-        (Some(sector), None) => match sector.parse::<u64>() {
-            Ok(sector) if sector <= u64::MAX / SECTOR_BYTES - 1 => Ok((write, sector)),
-            Ok(_) => Err("sector beyond 2^55"),
-            Err(_) => Err("line that is not `r|w SECTOR`"),
-        },
-        _ => Err("line that is not `r|w SECTOR`"),
+        (Some("-1"), None) => Err(Skip::Benign("unmapped sector (-1)")),
+        (Some(sector), None) => Ok((write, sector.parse().map_err(|_| SHAPE)?)),
+        _ => Err(SHAPE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing;
+
+    #[test]
+    fn every_line_is_an_access_or_counted() {
+        let text = b"# c\n\nr 1\nw 2\r\nR -1\nx 3\nr\nr 1 2\nr 36028797018963968\nw 99999999999999999999\n\xff 1\nr -2\n";
+        let (events, summary) = testing::read(&SPEC, text).unwrap();
+        let actions: Vec<_> = events.into_iter().map(|event| event.action).collect();
+        let (file, len) = (FileId(0), 512);
+        assert_eq!(
+            actions,
+            [Action::Read { file, offset: 512, len }, Action::Write { file, offset: 1024, len, sync: false }]
+        );
+        assert_eq!(
+            testing::skipped(&summary),
+            "1 comment (first at 1); 1 line that is not UTF-8 (first at 11); 5 line that is not `r|w SECTOR` (first at \
+             6); 1 offset beyond 2^63 (first at 9); 1 unmapped sector (-1) (first at 5)"
+        );
+    }
+
+    #[test]
+    fn comments_and_unmapped_lines_do_not_hide_the_format() {
+        assert_eq!(detect(b"# only a comment\n"), Confidence::No);
+        assert_eq!(detect(b"r -1\n# comment\nw -1\nr 5"), Confidence::Likely);
+        assert_eq!(detect(b"r 1\nread me\n"), Confidence::No);
+        assert_eq!(detect(b"\0\0\0"), Confidence::No);
+    }
+
+    #[test]
+    fn weboffice() {
+        let Some(trace) = testing::shared("weboffice.sectors.txt.xz") else { return };
+        assert_eq!(detect(&trace[..crate::format::HEAD_BYTES]), Confidence::Likely);
+        let (events, summary) = testing::read(&SPEC, &trace).unwrap();
+        let reads = events.iter().filter(|e| matches!(e.action, Action::Read { .. })).count();
+        assert_eq!((reads, events.len() - reads), (52310, 14124));
+        assert_eq!(
+            testing::skipped(&summary),
+            "11 comment (first at 90942); 24507 unmapped sector (-1) (first at 17611)"
+        );
     }
 }

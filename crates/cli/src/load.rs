@@ -1,0 +1,176 @@
+//! From a file name to a trace in memory, with progress, and what was left out said.
+
+use crate::size;
+use anyhow::Context;
+use clap::Args;
+use flashsift_core::{
+    event::{About, Event, Side, Space},
+    page::PAGE_BYTES,
+    trace::{Trace, TraceBuilder, Unit},
+};
+use flashsift_traces::{
+    Error,
+    events::{Sink, Skipped},
+    format, open,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
+
+/// How a trace is read.
+#[derive(Args)]
+pub(crate) struct Input {
+    /// Trace file in any known format, plain or compressed with gzip, zstd or xz; `-` is standard input
+    pub(crate) trace: PathBuf,
+
+    /// Format of the trace, where its content does not tell
+    #[arg(long, value_name = "NAME", help = format!("Format of the trace, where its content does not tell: {}", format::names()))]
+    pub(crate) format: Option<String>,
+}
+
+impl Input {
+    /// What the trace is called in output.
+    pub(crate) fn name(&self) -> String {
+        match self.trace.file_name() {
+            Some(name) if self.trace.as_os_str() != "-" => name.to_string_lossy().into_owned(),
+            _ => "-".to_owned(),
+        }
+    }
+
+    /// Reads it into `sink`, with a progress bar where somebody looks.
+    pub(crate) fn read(&self, sink: &mut dyn Sink) -> Result<open::Outcome, Error> {
+        let limits = open::Limits::default();
+        let bar = progress("reading", "{spinner} {msg} {bar:30} {bytes}/{total_bytes}");
+        let watched = limits.progress.clone();
+        let mut sink = Watched { sink, bar: bar.clone(), progress: watched };
+        let outcome = open::read(&self.trace, self.format.as_deref(), &mut sink, &limits);
+        bar.finish_and_clear();
+        outcome
+    }
+}
+
+/// A bar on stderr, if stderr is a terminal.
+pub(crate) fn progress(message: &'static str, template: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(template).expect("templates are constants");
+    let bar = ProgressBar::new(0).with_style(style).with_message(message);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+struct Watched<'a> {
+    sink: &'a mut dyn Sink,
+    bar: ProgressBar,
+    progress: Arc<open::Progress>,
+}
+
+impl Sink for Watched<'_> {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.bar.set_length(self.progress.total_bytes());
+        self.sink.about(about)
+    }
+
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        self.bar.set_position(self.progress.done_bytes());
+        self.sink.events(events)
+    }
+}
+
+/// A trace in memory and how it came there.
+pub(crate) struct Loaded {
+    pub(crate) trace: Trace,
+    pub(crate) outcome: open::Outcome,
+}
+
+struct Densify {
+    object_cache: bool,
+    limit_bytes: u64,
+    builder: Option<TraceBuilder>,
+}
+
+impl Sink for Densify {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        let unit = if self.object_cache { Unit::Request } else { Unit::Page };
+        if self.object_cache && about.space != Space::Objects {
+            return Err(Error::Sink(
+                "--object-cache is for object traces (oracle-general); this one has pages: leave the flag out".to_owned(),
+            ));
+        }
+        self.builder = Some(TraceBuilder::new(about, unit, self.limit_bytes));
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        let builder = self.builder.as_mut().expect("a reader says what its trace is about first");
+        builder.extend(events).map_err(|error| Error::Sink(error.to_string()))
+    }
+}
+
+/// Reads and densifies a trace. `limit_bytes`: memory it may take; by default three quarters of the machine's.
+pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) -> anyhow::Result<Loaded> {
+    let machine = rustix::system::sysinfo();
+    let memory_bytes = machine.totalram as u64 * u64::from(machine.mem_unit);
+    let limit_bytes = limit_bytes.unwrap_or(memory_bytes / 4 * 3);
+    let mut sink = Densify { object_cache, limit_bytes, builder: None };
+    let outcome = input.read(&mut sink)?;
+    let builder = sink.builder.context("the reader gave no trace")?;
+    Ok(Loaded { trace: builder.finish()?, outcome })
+}
+
+impl Loaded {
+    /// Says on stderr what was read, what was left out and what to be wary of.
+    pub(crate) fn say(&self, name: &str) {
+        let (totals, about) = (self.trace.totals(), self.trace.about());
+        let side = match about.side {
+            Side::Before => "before-cache",
+            Side::After => "after-cache",
+        };
+        let space = match about.space {
+            Space::Files => "files",
+            Space::Blocks => "block device",
+            Space::Objects => "objects",
+        };
+        let pages = u64::from(self.trace.pages());
+        let footprint = if self.trace.runs().is_empty() {
+            format!("{} different", size::count(pages))
+        } else {
+            format!("{} different pages ({})", size::count(pages), size::bytes(pages * PAGE_BYTES))
+        };
+        let time = match about.knows.times {
+            true => format!(", {}", size::duration(totals.duration_us)),
+            false => ", no times".to_owned(),
+        };
+        eprintln!(
+            "{name}: {}, {side}, {space}: {} requests, {} page reads, {} page writes, {footprint}{time}",
+            self.outcome.format,
+            size::count(totals.requests),
+            size::count(totals.read_accesses),
+            size::count(totals.write_accesses),
+        );
+        say_skipped(&self.outcome.skipped);
+        if totals.empty_requests > 0 {
+            eprintln!("  note: {} requests of no bytes touch no page", size::count(totals.empty_requests));
+        }
+        if self.outcome.late > 0 {
+            eprintln!(
+                "  note: {} events were earlier than the one before them and are taken as simultaneous",
+                size::count(self.outcome.late)
+            );
+        }
+        if about.side == Side::After {
+            eprintln!(
+                "  warning: this is an after-cache trace: a cache has already taken the hits out of it, so hit ratios here \
+                 say little about applications"
+            );
+        }
+    }
+}
+
+/// What was left out, one reason a line.
+pub(crate) fn say_skipped(skipped: &Skipped) {
+    for (reason, counts) in skipped.iter() {
+        let damage = if counts.damage { " (not understood)" } else { "" };
+        eprintln!("  skipped {}: {reason}{damage}, first at line or record {}", size::count(counts.count), counts.first);
+    }
+}

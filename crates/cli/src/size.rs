@@ -1,0 +1,83 @@
+//! Sizes as people write and read them: `64MiB` or `64M`, binary; and counts: `20M`, decimal.
+
+use flashsift_core::page::PAGE_BYTES;
+
+/// `64MiB`, `64M`, `65536`: bytes, at least one page.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_size::Config::new()
+        .with_binary()
+        .parse_size(text)
+        .map_err(|error| format!("{error}; a size reads 64MiB, 64M or 67108864"))?;
+    if bytes < PAGE_BYTES { Err(format!("less than one page of {PAGE_BYTES} bytes")) } else { Ok(bytes) }
+}
+
+/// `100000`, `100k`, `20M`: a number, at least 1.
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+    let count = parse_size::Config::new()
+        .with_decimal()
+        .parse_size(text)
+        .map_err(|error| format!("{error}; a number reads 100000, 100k or 20M"))?;
+    if count == 0 { Err("at least 1".to_owned()) } else { Ok(count) }
+}
+
+/// `4 MiB`, `36 KiB`, `1.5 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if value.fract() == 0.0 { format!("{value} {unit}") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// `1 234 567`: digits in groups, the same in every locale.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `3.2 s`, `5 min 20 s`, `2 h 5 min`.
+pub(crate) fn duration(us: u64) -> String {
+    let seconds = us / 1_000_000;
+    match seconds {
+        0..60 => format!("{:.1} s", us as f64 / 1e6),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary_and_at_least_a_page() {
+        assert_eq!(parse_bytes("64MiB"), Ok(64 << 20));
+        assert_eq!(parse_bytes("64M"), Ok(64 << 20));
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        for bad in ["0", "4095", "-1", "", "MiB", "12 parsecs", "99999999999999999999G"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_count("20M"), Ok(20_000_000));
+        assert!(parse_count("0").is_err());
+    }
+
+    #[test]
+    fn people_read_them() {
+        assert_eq!(bytes(4 << 20), "4 MiB");
+        assert_eq!(bytes(36 * 1024), "36 KiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(count(1_234_567).replace('\u{202f}', " "), "1 234 567");
+        assert_eq!(count(123), "123");
+        assert_eq!(duration(320_000_000), "5 min 20 s");
+    }
+}

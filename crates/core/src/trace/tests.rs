@@ -1,0 +1,161 @@
+//! The dense trace against what it is meant to be: the same pages, asked for one by one.
+
+use super::*;
+use crate::event::{Knows, Side, Space};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn about(times: bool) -> About {
+    let knows = Knows { times, syncs: true, writes: true, removals: true };
+    About { side: Side::Before, space: Space::Files, knows }
+}
+
+fn build(actions: &[Action]) -> Trace {
+    let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
+    for (n, action) in actions.iter().enumerate() {
+        builder.extend(&[Event { at_us: n as u64, pid: 0, tid: 0, action: action.clone() }]).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let file = (0..4u64).prop_map(FileId);
+    // Around page and leaf borders, and far out.
+    let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
+    let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
+    (0..7u8, file, offset, len).prop_map(|(kind, file, offset, len)| match kind {
+        0 | 1 => Action::Read { file, offset, len },
+        2 | 3 => Action::Write { file, offset, len, sync: kind == 3 },
+        4 => Action::Truncate { file, size: offset },
+        5 => Action::Punch { file, offset, len },
+        _ => Action::Sync { file, offset, len },
+    })
+}
+
+/// The pages an action reaches, by the definition of spec §1.
+fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
+    let touched = |file: FileId, offset: u64, len: u64| match len {
+        0 => BTreeSet::new(),
+        _ => (offset / 4096..=(offset + len - 1) / 4096).map(|page| (file.0, page)).collect(),
+    };
+    match *action {
+        Action::Read { file, offset, len }
+        | Action::Write { file, offset, len, .. }
+        | Action::Sync { file, offset, len } => touched(file, offset, len),
+        // Pages wholly inside the hole.
+        Action::Punch { file, offset, len } => touched(file, offset, len)
+            .into_iter()
+            .filter(|(_, p)| p * 4096 >= offset && (p + 1) * 4096 <= offset + len)
+            .collect(),
+        _ => unreachable!(),
+    }
+}
+
+proptest! {
+    /// Ranks are (file, page) order; each step reaches the pages that its action asks for, no other, in its time.
+    #[test]
+    fn steps_reach_the_pages_asked_for(actions in prop::collection::vec(action(), 0..40)) {
+        let trace = build(&actions);
+        let mut all = BTreeSet::new();
+        for action in &actions {
+            if matches!(action, Action::Read { .. } | Action::Write { .. }) {
+                all.extend(pages_of(action));
+            }
+        }
+        let rank: BTreeMap<(u64, u64), u32> = all.iter().enumerate().map(|(n, page)| (*page, n as u32)).collect();
+        prop_assert_eq!(trace.pages() as usize, all.len());
+        let of_runs: Vec<_> = trace.runs().iter().flat_map(|run| (0..u64::from(run.pages)).map(|n| (run.file.0, run.page + n))).collect();
+        prop_assert_eq!(of_runs, all.iter().copied().collect::<Vec<_>>());
+        let maximal = trace.runs().windows(2).all(|w| w[0].file != w[1].file || w[0].page + u64::from(w[0].pages) < w[1].page);
+        prop_assert!(maximal, "runs are joined where they touch");
+
+        let mut reached: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        for (n, step) in trace.steps().iter().enumerate() {
+            reached.entry(trace.at_us(n)).or_default().extend(step.range());
+        }
+        for (n, action) in actions.iter().enumerate() {
+            let wanted: BTreeSet<u32> = match *action {
+                Action::Truncate { file, size } => {
+                    rank.iter().filter(|((f, p), _)| *f == file.0 && p * 4096 >= size).map(|(_, r)| *r).collect()
+                }
+                _ => pages_of(action).iter().filter_map(|page| rank.get(page).copied()).collect(),
+            };
+            prop_assert_eq!(reached.remove(&(n as u64)).unwrap_or_default(), wanted, "{:?}", action);
+        }
+    }
+
+    /// The future of each access is the next access of its page, unless the page is dropped before.
+    #[test]
+    fn future_looks_ahead(actions in prop::collection::vec(action(), 0..25)) {
+        let trace = build(&actions);
+        let future = trace.future().unwrap();
+        let mut events: Vec<(bool, u32)> = Vec::new();
+        for step in trace.steps() {
+            match step.kind() {
+                StepKind::Sync => {}
+                kind => events.extend(step.range().map(|page| (kind != StepKind::Drop, page))),
+            }
+        }
+        let mut position = 0;
+        for (n, (is_access, page)) in events.iter().enumerate().filter(|(_, (is_access, _))| *is_access) {
+            let _ = is_access;
+            let next = events[n + 1..].iter().position(|(_, other)| other == page).map(|ahead| n + 1 + ahead);
+            let wanted = match next {
+                Some(next) if events[next].0 => events[..next].iter().filter(|(access, _)| *access).count() as u32,
+                _ => NEVER,
+            };
+            prop_assert_eq!(future.next(position), wanted);
+            position += 1;
+        }
+    }
+}
+
+/// A request for a part of a page says so; one for the whole does not.
+#[test]
+fn partial_pages_are_marked() {
+    let write = |offset, len| Action::Write { file: FileId(0), offset, len, sync: false };
+    for (offset, len, partial) in [
+        (0, 4096, vec![]),
+        (0, 100, vec![0]),
+        (100, 4096, vec![0, 1]),
+        (100, 3 * 4096 - 100, vec![0]),
+        (0, 2 * 4096 + 1, vec![2]),
+    ] {
+        let trace = build(&[write(offset, len)]);
+        let step = trace.steps()[0];
+        assert_eq!(
+            step.range().filter(|page| step.is_partial(*page)).collect::<Vec<_>>(),
+            partial,
+            "{offset}+{len}"
+        );
+    }
+}
+
+/// A request of no bytes touches nothing and is counted; memory and numbers have limits that are said.
+#[test]
+fn limits_are_said() {
+    let read = |len| Action::Read { file: FileId(0), offset: 0, len };
+    let trace = build(&[read(0), read(1)]);
+    assert_eq!((trace.totals().empty_requests, trace.totals().requests, trace.pages()), (1, 1, 1));
+
+    let mut builder = TraceBuilder::new(about(false), Unit::Page, 1000);
+    let event = Event { at_us: 0, pid: 0, tid: 0, action: read(4096) };
+    let error = (0..1000).find_map(|_| builder.extend(std::slice::from_ref(&event)).err()).unwrap();
+    assert!(matches!(error, TraceError::TooMuchMemory { limit_bytes: 1000, .. }), "{error}");
+}
+
+/// A sync of everything over more pages than a step can count becomes several steps that cover all of them.
+#[test]
+fn long_ranges_are_split() {
+    let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
+    let mut push = |action| builder.extend(&[Event { at_us: 0, pid: 0, tid: 0, action }]).unwrap();
+    for part in 0..5 {
+        push(Action::Read { file: FileId(0), offset: part << 31, len: 1 << 31 });
+    }
+    push(Action::SyncAll);
+    let trace = builder.finish().unwrap();
+    let syncs: Vec<_> = trace.steps()[5..].iter().map(|step| step.range()).collect();
+    assert!(syncs.len() > 1);
+    assert_eq!(syncs.iter().map(|range| range.len()).sum::<usize>(), trace.pages() as usize);
+    assert_eq!((syncs[0].start, syncs.last().unwrap().end), (0, trace.pages()));
+}

@@ -1,0 +1,178 @@
+//! oracleGeneral, libCacheSim's binary trace of an object cache: packed little-endian records of 24 bytes.
+//!
+//!     u32 time in seconds · u64 object · u32 size in bytes · i64 number of the record that asks for it next
+//!
+//! Each record is a read of the whole object: the format knows neither writes nor offsets. Records are numbered from
+//! 1; -1 or `i64::MAX` stands for "never again", -2 for "not computed". Only detection looks at that field: what a
+//! cache may know of the future is for the simulator to work out. A record of size 0 is left out and counted:
+//! libCacheSim leaves it out too unless told, so that miss ratios stay comparable.
+//!
+//! There is no magic number. The claims about the future can be checked, though, and random bytes do not pass.
+
+use super::{Confidence, FileId, Knows, Side, Space, Spec};
+use crate::{Error, events::Events, input::Input};
+use flashsift_core::event::{About, Action, Event};
+use std::collections::HashMap;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "oracle-general",
+    what: "libCacheSim's oracleGeneral: 24-byte records (time, object, size, next access)",
+    detect,
+    read,
+    sample,
+};
+
+const RECORD_BYTES: usize = 24;
+
+struct Record {
+    time_s: u32,
+    object: u64,
+    size: u32,
+    next: i64,
+}
+
+impl Record {
+    #[inline]
+    fn new(bytes: &[u8; RECORD_BYTES]) -> Self {
+        // Bytes 16..24 say when the object is next asked for: `next`.
+        let [t0, t1, t2, t3, o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, next @ ..] = *bytes;
+        Self {
+            time_s: u32::from_le_bytes([t0, t1, t2, t3]),
+            object: u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]),
+            size: u32::from_le_bytes([s0, s1, s2, s3]),
+            next: i64::from_le_bytes(next),
+        }
+    }
+}
+
+/// Nothing may contradict it: times hardly go back, sizes are sane, "next" lies ahead, an object said never to come
+/// again does not, and where a next access lies within the head it is the same object's.
+fn detect(head: &[u8]) -> Confidence {
+    const HOUR_S: u32 = 3600;
+    const NEXT_MAX: i64 = 1 << 48;
+    let records: Vec<Record> = head.as_chunks().0.iter().map(Record::new).collect();
+    let mut never_again = HashMap::new();
+    let (mut kept_promises, mut empty) = (0, 0);
+    let mut before_s = 0;
+    for (n, record) in (1i64..).zip(&records) {
+        let never = matches!(record.next, -1 | i64::MAX);
+        let ahead = record.next > n && record.next < NEXT_MAX;
+        let back = record.time_s.saturating_add(HOUR_S) < before_s;
+        if back || record.size > i32::MAX as u32 || !(never || ahead || record.next == -2) {
+            return Confidence::No;
+        }
+        if never_again.insert(record.object, never) == Some(true) {
+            return Confidence::No;
+        }
+        if ahead && let Some(next) = records.get(record.next as usize - 1) {
+            if next.object != record.object {
+                return Confidence::No;
+            }
+            kept_promises += 1;
+        }
+        before_s = record.time_s;
+        empty += usize::from(record.size == 0);
+    }
+    match records.len() {
+        0 => Confidence::No,
+        n if empty * 2 > n => Confidence::No,
+        _ if kept_promises > 0 => Confidence::Likely,
+        _ => Confidence::Maybe,
+    }
+}
+
+fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
+    events.about(About {
+        side: Side::Before,
+        space: Space::Objects,
+        knows: Knows { times: true, syncs: false, writes: false, removals: false },
+    })?;
+    let mut number = 0;
+    let mut first_s = None;
+    input.records(|records| {
+        for record in records {
+            let Record { time_s, object, size, .. } = Record::new(record);
+            number += 1;
+            if size == 0 {
+                events.skip("request of size 0", number);
+                continue;
+            }
+            let at_us = u64::from(time_s.saturating_sub(*first_s.get_or_insert(time_s))) * 1_000_000;
+            let action = Action::Read { file: FileId(object), offset: 0, len: size.into() };
+            events.push(Event { at_us, pid: 0, tid: 0, action })?;
+        }
+        Ok(())
+    })
+}
+
+fn sample() -> Vec<u8> {
+    let records =
+        [(100, 7, 512, 3), (100, 8, 4096, -1), (101, 7, 512, 5), (102, 9, 0, -1), (102, 7, 512, -1)];
+    let bytes = |(time_s, object, size, next): (u32, u64, u32, i64)| {
+        [&time_s.to_le_bytes()[..], &object.to_le_bytes(), &size.to_le_bytes(), &next.to_le_bytes()].concat()
+    };
+    records.into_iter().flat_map(bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing;
+
+    #[test]
+    fn each_record_reads_an_object() {
+        let (events, summary) = testing::read(&SPEC, &sample()).unwrap();
+        let seen: Vec<_> = events
+            .iter()
+            .map(|e| match e.action {
+                Action::Read { file, offset: 0, len } => (e.at_us, file.0, len),
+                _ => panic!("{e:?}"),
+            })
+            .collect();
+        assert_eq!(seen, [(0, 7, 512), (0, 8, 4096), (1_000_000, 7, 512), (2_000_000, 7, 512)]);
+        assert_eq!(testing::skipped(&summary), "1 request of size 0 (first at 4)");
+    }
+
+    #[test]
+    fn only_what_keeps_its_promises_is_recognised() {
+        let sample = sample();
+        assert_eq!(detect(&sample), Confidence::Likely);
+        assert_eq!(detect(&sample[..70]), Confidence::Maybe);
+        for bytes in [vec![], vec![0; 24], vec![0; 4800], vec![0xff; 4800], b"r 101530792\n".repeat(400)] {
+            assert_eq!(detect(&bytes), Confidence::No);
+        }
+        let mut broken = sample.clone();
+        broken[4] = 9; // the first record's object is now not the one its "next" points to
+        assert_eq!(detect(&broken), Confidence::No);
+        assert_eq!(detect(&sample[24..48].repeat(2)), Confidence::No, "never again, yet there it is");
+    }
+
+    #[test]
+    fn random_bytes_are_not_recognised() {
+        let seed = 0x9e37_79b9_7f4a_7c15u64;
+        let mut state = seed;
+        for round in 0..2000 {
+            let bytes: Vec<u8> = std::iter::repeat_with(|| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 56) as u8
+            })
+            .take(24 + round % 1000)
+            .collect();
+            assert_eq!(detect(&bytes), Confidence::No, "seed {seed:#x}, round {round}");
+        }
+    }
+
+    #[test]
+    fn a_truncated_record_is_an_error() {
+        let error = testing::read(&SPEC, &sample()[..50]).unwrap_err().to_string();
+        assert!(error.contains("(2 of 24 bytes)") && error.contains("byte 48"), "{error}");
+    }
+
+    #[test]
+    fn cloudphysics() {
+        let Some(trace) = testing::shared("cloudphysics.oracleGeneral.bin.zst") else { return };
+        assert_eq!(detect(&trace[..crate::format::HEAD_BYTES]), Confidence::Likely);
+        let (events, summary) = testing::read(&SPEC, &trace).unwrap();
+        assert_eq!((events.len(), summary.skipped.total(), summary.late), (113_872, 0, 0));
+    }
+}

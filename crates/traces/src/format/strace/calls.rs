@@ -1,0 +1,628 @@
+//! Which system call is what to the [`Machine`].
+
+use super::line::{Args, Descriptor, Lead, Outcome, descriptor, number, string};
+use crate::{
+    events::Skip,
+    process::{
+        Call, Dir, Done, Fd, Flags, Machine, NOT_STORAGE, Out, Path, Pin, Seen, Shares, Shown, Target,
+    },
+};
+use std::borrow::Cow;
+
+pub(super) const UNREADABLE: Skip = Skip::Damage("call whose arguments cannot be read");
+const OTHER: Done = Err(Skip::Benign("system call that moves no file data"));
+const FAILED: Done = Err(Skip::Benign("failed call"));
+const NO_RESULT: Done = Err(Skip::Benign("call that did not return"));
+const STAT: Done = Err(Skip::Benign("stat, access"));
+const ADVICE: Done = Err(Skip::Benign("advice to the kernel (fadvise, readahead, madvise)"));
+const RING: Done = Err(Skip::Benign("io_uring or libaio (their accesses are invisible to strace)"));
+
+/// What a call that was entered needs until it returns.
+#[derive(Debug, Default)]
+pub(super) struct Entered {
+    pub(super) pin: Option<Pin>,
+    seen: Option<Seen>,
+    /// It took effect when it was entered.
+    done: bool,
+    renaming: bool,
+    pub(super) birth: bool,
+}
+
+/// One thread's call at one time.
+pub(super) struct Caller<'a> {
+    pub(super) machine: &'a mut Machine,
+    pub(super) out: &'a mut Out,
+    pub(super) at_us: u64,
+    pub(super) tid: u32,
+    /// From [`Caller::enter`], for a call that came in two halves.
+    pub(super) entered: Entered,
+}
+
+struct At<'a> {
+    dir: Option<Descriptor<'a>>,
+    path: Cow<'a, [u8]>,
+}
+
+impl At<'_> {
+    fn path(&self) -> Path<'_> {
+        let dir = match &self.dir {
+            None => Dir::Cwd(None),
+            Some(Descriptor { number: None, shown }) => Dir::Cwd(match shown {
+                Some(Lead::Path(path, false)) => Some(path),
+                _ => None,
+            }),
+            Some(Descriptor { number: Some(number), shown }) => Dir::Fd(fd(*number, shown.as_ref(), None)),
+        };
+        Path { dir, path: &self.path }
+    }
+
+    /// With an empty path (`AT_EMPTY_PATH`) the directory argument itself is meant.
+    fn target(&self) -> Target<'_> {
+        match self.path() {
+            Path { dir: Dir::Fd(fd), path: b"" } => Target::Fd(fd),
+            path => Target::Path(path),
+        }
+    }
+}
+
+fn fd<'a>(number: i32, shown: Option<&'a Lead<'_>>, pin: Option<Pin>) -> Fd<'a> {
+    let shown = shown.map(|lead| match lead {
+        Lead::Path(path, deleted) => Shown::Path(path, *deleted),
+        Lead::Other => Shown::Other,
+    });
+    Fd { number, shown, pin }
+}
+
+impl<'a> Descriptor<'a> {
+    fn fd(&self) -> Result<Fd<'_>, Skip> {
+        Ok(fd(self.number.ok_or(UNREADABLE)?, self.shown.as_ref(), None))
+    }
+}
+
+fn own(arg: &[u8]) -> Result<Descriptor<'_>, Skip> {
+    descriptor(arg).ok_or(UNREADABLE)
+}
+
+fn int(arg: &[u8]) -> Result<u64, Skip> {
+    number(arg).ok_or(UNREADABLE)
+}
+
+fn fd_number(arg: &[u8]) -> Result<i32, Skip> {
+    own(arg)?.number.ok_or(UNREADABLE)
+}
+
+fn has(text: &[u8], word: &str) -> bool {
+    memchr::memmem::find(text, word.as_bytes()).is_some()
+}
+
+/// `-1` where a system call takes it for "from the current offset", and `NULL`.
+fn place(arg: &[u8]) -> Result<Option<u64>, Skip> {
+    match arg {
+        b"-1" | b"NULL" => Ok(None),
+        _ => int(arg.strip_prefix(b"[").unwrap_or(arg)).map(Some),
+    }
+}
+
+fn shares(name: &[u8], text: &[u8]) -> Shares {
+    Shares {
+        files: has(text, "CLONE_FILES"),
+        fs: has(text, "CLONE_FS"),
+        vm: name == b"vfork" || has(text, "CLONE_VM"),
+        thread: has(text, "CLONE_THREAD"),
+    }
+}
+
+fn is_birth(name: &[u8]) -> bool {
+    matches!(name, b"clone" | b"clone2" | b"clone3" | b"fork" | b"vfork")
+}
+
+fn is_rename(name: &[u8]) -> bool {
+    matches!(name, b"rename" | b"renameat" | b"renameat2")
+}
+
+impl Caller<'_> {
+    fn call(&mut self, call: Call<'_>) -> Done {
+        self.machine.call(self.at_us, self.tid, call, self.out)
+    }
+
+    /// A call whose end comes later: what must be known from its beginning. `text` is all behind the `(`.
+    pub(super) fn enter(&mut self, name: &[u8], text: &[u8]) -> Entered {
+        let mut entered = Entered::default();
+        match name {
+            _ if is_birth(name) => {
+                entered.birth = true;
+                let _ = self.call(Call::ForkBegins { shares: shares(name, text) });
+            }
+            _ if is_rename(name) => {
+                self.machine.renaming(true);
+                entered.renaming = true;
+            }
+            b"close" => {
+                // The number is free as soon as the kernel has begun: another thread may get it before this returns.
+                entered.done = self.number_closed(text).is_ok();
+            }
+            b"unlink" | b"unlinkat" => {
+                if let Some(at) = Args::parse(text).and_then(|args| removed(name, &args).ok()) {
+                    entered.seen = self.machine.seen(self.at_us, self.tid, at.path(), self.out);
+                }
+            }
+            b"read" | b"pread64" | b"readv" | b"preadv" | b"preadv2" | b"write" | b"pwrite64" | b"writev"
+            | b"pwritev" | b"pwritev2" | b"fsync" | b"fdatasync" | b"lseek" | b"ftruncate" | b"fallocate"
+            | b"sync_file_range" | b"dup" => {
+                if let Some(at) = descriptor(text)
+                    && let Ok(fd) = at.fd()
+                {
+                    entered.pin = self.machine.pin(self.at_us, self.tid, fd, self.out);
+                }
+            }
+            _ => {}
+        }
+        entered
+    }
+
+    fn number_closed(&mut self, text: &[u8]) -> Done {
+        let fd = fd_number(text.trim_ascii())?;
+        self.call(Call::Close { fd })
+    }
+
+    /// The call is over, whatever it did: names that the trace shows can be believed again.
+    pub(super) fn settle(&mut self) {
+        if std::mem::take(&mut self.entered.renaming) {
+            self.machine.renaming(false);
+        }
+    }
+
+    /// What held its descriptor is to hold it no longer.
+    pub(super) fn leave(&mut self) {
+        self.settle();
+        if let Some(pin) = self.entered.pin.take() {
+            self.machine.unpin(pin, self.out);
+        }
+    }
+
+    /// A whole call. `text`: all of its arguments, for what is looked for rather than parsed.
+    pub(super) fn complete(
+        &mut self,
+        name: &[u8],
+        args: &Args<'_>,
+        outcome: Outcome<'_>,
+        text: &[u8],
+    ) -> Done {
+        let (result, shown) = match outcome {
+            Outcome::Done(result, shown) => (result, shown),
+            Outcome::Open if name == b"exit_group" => return self.call(Call::ExitGroup),
+            Outcome::Open if name == b"exit" => return self.call(Call::Exit),
+            Outcome::Failed | Outcome::Open if is_birth(name) => {
+                return self.call(Call::ForkEnds { child: None, shares: Shares::default() }).and(FAILED);
+            }
+            Outcome::Failed => return FAILED,
+            Outcome::Open => return NO_RESULT,
+        };
+        if let Some(done) = self.transfer(name, args, result) {
+            return done;
+        }
+        if let Some(done) = self.descriptors(name, args, result, shown, text) {
+            return done;
+        }
+        if let Some(done) = self.names(name, args, shown, text) {
+            return done;
+        }
+        if let Some(done) = self.memory(name, args, result) {
+            return done;
+        }
+        self.rest(name, args, result, shown, text)
+    }
+
+    /// The descriptor in argument `n`, held since the call began if it is the first.
+    fn with_fd(
+        &mut self,
+        args: &Args<'_>,
+        n: usize,
+        make: impl FnOnce(Fd<'_>) -> Result<Call<'_>, Skip>,
+    ) -> Done {
+        let own = own(args.get(n))?;
+        let pin = self.entered.pin.filter(|_| n == 0);
+        let fd = Fd { pin, ..own.fd()? };
+        self.machine.call(self.at_us, self.tid, make(fd)?, self.out)
+    }
+
+    fn transfer(&mut self, name: &[u8], args: &Args<'_>, len: u64) -> Option<Done> {
+        let read = |args: &Args<'_>, at: Option<usize>| at.map_or(Ok(None), |n| place(args.get(n)));
+        let (write, at, flags) = match name {
+            b"read" | b"readv" => (false, None, None),
+            b"pread64" | b"pread" | b"preadv" => (false, Some(3), None),
+            b"preadv2" => (false, Some(3), Some(4)),
+            b"write" | b"writev" => (true, None, None),
+            b"pwrite64" | b"pwrite" | b"pwritev" => (true, Some(3), None),
+            b"pwritev2" => (true, Some(3), Some(4)),
+            _ => return None,
+        };
+        let mut adds = Flags::default();
+        if let Some(n) = flags.filter(|_| write) {
+            let words = args.get(n);
+            if has(words, "RWF_SYNC") || has(words, "RWF_DSYNC") {
+                adds = adds | Flags::SYNC;
+            }
+            if has(words, "RWF_APPEND") {
+                adds = adds | Flags::APPEND;
+            }
+        }
+        Some(self.with_fd(args, 0, |fd| {
+            let at = read(args, at)?;
+            Ok(match write {
+                true => Call::Write { fd, at, len, flags: adds },
+                false => Call::Read { fd, at, len },
+            })
+        }))
+    }
+
+    fn descriptors(
+        &mut self,
+        name: &[u8],
+        args: &Args<'_>,
+        result: u64,
+        shown: &[u8],
+        text: &[u8],
+    ) -> Option<Done> {
+        Some(match name {
+            b"close" if self.entered.done => Ok(()),
+            b"close" => self.number_closed(args.get(0)),
+            b"dup" | b"dup2" | b"dup3" => {
+                let cloexec = has(args.get(2), "O_CLOEXEC");
+                self.with_fd(args, 0, |from| Ok(Call::Dup { from, to: small(result)?, cloexec }))
+            }
+            b"fcntl" | b"fcntl64" => return Some(self.fcntl(args, result, shown)),
+            b"close_range" => (|| {
+                // The end is mostly ~0U.
+                let ends =
+                    [int(args.get(0))?, int(args.get(1))?].map(|fd| i32::try_from(fd).unwrap_or(i32::MAX));
+                let (cloexec, unshare) = (has(args.get(2), "CLOEXEC"), has(args.get(2), "UNSHARE"));
+                self.call(Call::CloseRange { first: ends[0], last: ends[1], cloexec, unshare })
+            })(),
+            b"lseek" => self.with_fd(args, 0, |fd| {
+                let end = args.get(2) == b"SEEK_END";
+                let size = number(args.get(1)).filter(|_| end).and_then(|past| result.checked_sub(past));
+                Ok(Call::Seek { fd, to: result, size })
+            }),
+            b"_llseek" => self.with_fd(args, 0, |fd| {
+                let to = place(args.get(2))?.ok_or(UNREADABLE)?;
+                let end = args.get(3) == b"SEEK_END";
+                Ok(Call::Seek {
+                    fd,
+                    to,
+                    size: number(args.get(1)).filter(|_| end).and_then(|n| to.checked_sub(n)),
+                })
+            }),
+            b"fsync" | b"fdatasync" => {
+                self.with_fd(args, 0, |fd| Ok(Call::Sync { fd, offset: 0, len: u64::MAX }))
+            }
+            b"sync" | b"syncfs" => self.call(Call::SyncAll),
+            b"sync_file_range" | b"sync_file_range2" => {
+                let flags = if name == b"sync_file_range" { 3 } else { 1 };
+                let (at, n) = if flags == 3 { (1, 2) } else { (2, 3) };
+                if !has(args.get(flags), "RANGE_WRITE") {
+                    return Some(ADVICE);
+                }
+                self.with_fd(args, 0, |fd| {
+                    let (offset, len) = (int(args.get(at))?, int(args.get(n))?);
+                    Ok(Call::Sync { fd, offset, len: if len == 0 { u64::MAX } else { len } })
+                })
+            }
+            b"ftruncate" | b"ftruncate64" => self.with_fd(args, 0, |fd| {
+                Ok(Call::Truncate { target: Target::Fd(fd), size: int(args.get(1))? })
+            }),
+            b"fallocate" => self.fallocate(args),
+            b"copy_file_range" | b"splice" => self.copy(args, [0, 1, 2, 3], result),
+            b"sendfile" | b"sendfile64" => self.copy(args, [1, 2, 0, 9], result),
+            b"fchdir" => self.with_fd(args, 0, |fd| Ok(Call::Chdir { target: Target::Fd(fd) })),
+            b"fstat" | b"fstat64" => self.stat(args.get(1), |caller, size| {
+                caller.with_fd(args, 0, |fd| Ok(Call::Size { target: Target::Fd(fd), size }))
+            }),
+            b"pipe" | b"pipe2" => self.made(args.get(0), has(text, "CLOEXEC")),
+            b"socketpair" => self.made(args.get(3), has(text, "CLOEXEC")),
+            b"recvmsg" | b"recvmmsg" => self.received(text),
+            b"recvfrom" | b"sendto" | b"sendmsg" | b"sendmmsg" | b"recv" | b"send" | b"tee" | b"vmsplice" => {
+                Err(NOT_STORAGE)
+            }
+            _ => return None,
+        })
+    }
+
+    fn fcntl(&mut self, args: &Args<'_>, result: u64, shown: &[u8]) -> Done {
+        let command = args.get(1);
+        let flags = |text: &[u8]| {
+            let from = memchr::memmem::find(text, b"O_").unwrap_or(text.len());
+            let end =
+                text[from..].iter().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|')));
+            Flags::parse(&text[from..end.map_or(text.len(), |end| from + end)])
+        };
+        match command {
+            b"F_DUPFD" | b"F_DUPFD_CLOEXEC" => self.with_fd(args, 0, |from| {
+                Ok(Call::Dup { from, to: small(result)?, cloexec: command == b"F_DUPFD_CLOEXEC" })
+            }),
+            b"F_SETFD" | b"F_GETFD" => {
+                let text = if command == b"F_SETFD" { args.get(2) } else { shown };
+                self.call(Call::SetCloexec { fd: fd_number(args.get(0))?, cloexec: has(text, "FD_CLOEXEC") })
+            }
+            b"F_SETFL" => self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(args.get(2)) })),
+            b"F_GETFL" => self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(shown) })),
+            _ => OTHER,
+        }
+    }
+
+    fn fallocate(&mut self, args: &Args<'_>) -> Done {
+        let (mode, offset, len) = (args.get(1), int(args.get(2))?, int(args.get(3))?);
+        if has(mode, "COLLAPSE_RANGE") || has(mode, "INSERT_RANGE") {
+            return Err(Skip::Damage("fallocate that shifts a file's bytes"));
+        }
+        if has(mode, "PUNCH_HOLE") || has(mode, "ZERO_RANGE") {
+            self.with_fd(args, 0, |fd| Ok(Call::Punch { fd, offset, len }))?;
+        }
+        match has(mode, "KEEP_SIZE") {
+            true => Ok(()),
+            false => self.with_fd(args, 0, |fd| Ok(Call::Allocate { fd, end: offset.saturating_add(len) })),
+        }
+    }
+
+    /// `order`: the arguments that are source, its offset, destination, its offset.
+    fn copy(&mut self, args: &Args<'_>, order: [usize; 4], len: u64) -> Done {
+        let [from, from_at, to, to_at] = order.map(|n| args.get(n));
+        let (from, to) = (own(from)?, own(to)?);
+        let at = |arg: &[u8]| if arg.is_empty() { Ok(None) } else { place(arg) };
+        let (from_at, to_at) = (at(from_at)?, at(to_at)?);
+        let call = Call::Copy { from: from.fd()?, from_at, to: to.fd()?, to_at, len };
+        self.machine.call(self.at_us, self.tid, call, self.out)
+    }
+
+    /// Descriptors of no storage, or (shown) of what they lead to: `[3<pipe:[7]>, 4<pipe:[7]>]`.
+    fn made(&mut self, list: &[u8], cloexec: bool) -> Done {
+        let list = list.strip_prefix(b"[").ok_or(UNREADABLE)?;
+        let list = list.strip_suffix(b"]").unwrap_or(list);
+        let args = Args::parse(list).ok_or(UNREADABLE)?;
+        for n in 0..2 {
+            let made = own(args.get(n))?;
+            self.machine.call(self.at_us, self.tid, Call::Made { fd: made.fd()?, cloexec }, self.out)?;
+        }
+        OTHER
+    }
+
+    /// Descriptors that came through a socket. Where it is not shown what they lead to, nothing is known of them.
+    fn received(&mut self, text: &[u8]) -> Done {
+        let mut rest = text;
+        while let Some(at) = memchr::memmem::find(rest, b"SCM_RIGHTS, cmsg_data=[") {
+            rest = &rest[at + b"SCM_RIGHTS, cmsg_data=[".len()..];
+            let Some(args) = Args::parse_list(rest) else { break };
+            for n in 0..args.len() {
+                let Some(fd) = descriptor(args.get(n)) else { break };
+                let (Some(number), cloexec) = (fd.number, has(text, "MSG_CMSG_CLOEXEC")) else { break };
+                let _ = match fd.shown {
+                    Some(_) => self.machine.call(
+                        self.at_us,
+                        self.tid,
+                        Call::Made { fd: fd.fd()?, cloexec },
+                        self.out,
+                    ),
+                    None => self.call(Call::Close { fd: number }),
+                };
+            }
+        }
+        Err(NOT_STORAGE)
+    }
+
+    fn stat(&mut self, buffer: &[u8], then: impl FnOnce(&mut Self, u64) -> Done) -> Done {
+        if has(buffer, "mode=S_IFREG")
+            && let Some(at) = memchr::memmem::find(buffer, b"_size=")
+            && let Some(size) = number(&buffer[at + b"_size=".len()..])
+        {
+            // What a stat teaches is welcome; where it teaches nothing, nothing is lost.
+            let _ = then(self, size);
+        }
+        STAT
+    }
+
+    fn names(&mut self, name: &[u8], args: &Args<'_>, shown: &[u8], text: &[u8]) -> Option<Done> {
+        Some(match name {
+            b"open" | b"openat" | b"openat2" | b"creat" => self.open(name, args, shown),
+            b"stat" | b"stat64" | b"lstat" | b"lstat64" => self.stat(args.get(1), |caller, size| {
+                let at = at(args, None, 0)?;
+                caller.call(Call::Size { target: at.target(), size })
+            }),
+            b"newfstatat" | b"fstatat64" => self.stat(args.get(2), |caller, size| {
+                let at = at(args, Some(0), 1)?;
+                caller.call(Call::Size { target: at.target(), size })
+            }),
+            b"statx" => self.stat(args.get(4), |caller, size| {
+                let at = at(args, Some(0), 1)?;
+                caller.call(Call::Size { target: at.target(), size })
+            }),
+            b"access" | b"faccessat" | b"faccessat2" | b"readlink" | b"readlinkat" => STAT,
+            b"truncate" | b"truncate64" => (|| {
+                let at = at(args, None, 0)?;
+                self.call(Call::Truncate { target: at.target(), size: int(args.get(1))? })
+            })(),
+            b"rename" => self.rename(args, [None, None], [0, 1], false),
+            b"renameat" => self.rename(args, [Some(0), Some(2)], [1, 3], false),
+            b"renameat2" => {
+                self.rename(args, [Some(0), Some(2)], [1, 3], has(args.get(4), "RENAME_EXCHANGE"))
+            }
+            b"link" => self.link(args, [None, None], [0, 1]),
+            b"linkat" => self.link(args, [Some(0), Some(2)], [1, 3]),
+            b"symlink" => self.symlink(args, None, 1),
+            b"symlinkat" => self.symlink(args, Some(1), 2),
+            b"unlink" | b"unlinkat" | b"rmdir" => (|| {
+                let at = removed(name, args)?;
+                let seen = self.entered.seen;
+                self.call(Call::Unlink { path: at.path(), seen })
+            })(),
+            b"mkdir" | b"mkdirat" => (|| {
+                let at = if name == b"mkdir" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
+                self.call(Call::Mkdir { path: at.path() })
+            })(),
+            b"chdir" => at(args, None, 0).and_then(|at| self.call(Call::Chdir { target: at.target() })),
+            b"chroot" => at(args, None, 0).and_then(|at| self.call(Call::Chroot { path: at.path() })),
+            b"getcwd" => match string(args.get(0)) {
+                Some(path) => self.call(Call::Cwd { path: &path }),
+                None => Err(UNREADABLE),
+            },
+            b"execve" | b"execveat" => {
+                let path = args.get(usize::from(name == b"execveat"));
+                let path = string(path).unwrap_or_default();
+                let base = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+                self.call(Call::Exec { name: &String::from_utf8_lossy(base) })
+            }
+            _ if is_birth(name) => return Some(self.birth(name, shown, text)),
+            _ => return None,
+        })
+    }
+
+    fn birth(&mut self, name: &[u8], shown: &[u8], text: &[u8]) -> Done {
+        // `5 /* 4711 in strace's PID NS */`: the lines of the child carry the second number.
+        let outer = memchr::memmem::find(shown, b"/* ").and_then(|at| number(&shown[at + 3..]));
+        let child = outer.or(number(shown)).and_then(|tid| u32::try_from(tid).ok());
+        self.call(Call::ForkEnds { child, shares: shares(name, text) })
+    }
+
+    fn open(&mut self, name: &[u8], args: &Args<'_>, shown: &[u8]) -> Done {
+        let (dir, path) = if name.starts_with(b"openat") { (Some(0), 1) } else { (None, 0) };
+        let at = at(args, dir, path)?;
+        let words = args.get(path + 1);
+        let flags = match name {
+            b"creat" => Flags::WRITABLE | Flags::CREATE | Flags::TRUNCATE,
+            // {flags=O_RDWR|O_CREAT, mode=0600, resolve=0}
+            b"openat2" => {
+                let words = words.strip_prefix(b"{flags=").ok_or(UNREADABLE)?;
+                Flags::parse(words.split(|&b| b == b',' || b == b'}').next().unwrap_or_default())
+            }
+            _ => Flags::parse(words),
+        };
+        let made = own(shown)?;
+        let call = Call::Open { path: at.path(), flags, fd: made.fd()? };
+        self.machine.call(self.at_us, self.tid, call, self.out)
+    }
+
+    fn rename(
+        &mut self,
+        args: &Args<'_>,
+        dirs: [Option<usize>; 2],
+        paths: [usize; 2],
+        exchange: bool,
+    ) -> Done {
+        let (from, to) = (at(args, dirs[0], paths[0])?, at(args, dirs[1], paths[1])?);
+        self.call(Call::Rename { from: from.path(), to: to.path(), exchange })
+    }
+
+    fn link(&mut self, args: &Args<'_>, dirs: [Option<usize>; 2], paths: [usize; 2]) -> Done {
+        let (from, to) = (at(args, dirs[0], paths[0])?, at(args, dirs[1], paths[1])?);
+        self.call(Call::Link { from: from.target(), to: to.path() })
+    }
+
+    fn symlink(&mut self, args: &Args<'_>, dir: Option<usize>, path: usize) -> Done {
+        let target = string(args.get(0)).ok_or(UNREADABLE)?;
+        let at = at(args, dir, path)?;
+        self.call(Call::Symlink { target: &target, path: at.path() })
+    }
+
+    fn memory(&mut self, name: &[u8], args: &Args<'_>, result: u64) -> Option<Done> {
+        Some(match name {
+            b"mmap" | b"mmap2" => (|| {
+                let (len, offset) = (int(args.get(1))?, number(args.get(5)).unwrap_or(0));
+                let own = match args.get(4) {
+                    b"-1" | b"0xffffffff" => None,
+                    arg => Some(own(arg)?),
+                };
+                let fd = own.as_ref().map(Descriptor::fd).transpose()?;
+                self.machine.call(
+                    self.at_us,
+                    self.tid,
+                    Call::Map { fd, start: result, len, offset },
+                    self.out,
+                )
+            })()
+            .and(OTHER),
+            b"munmap" => {
+                (|| self.call(Call::Unmap { start: int(args.get(0))?, len: int(args.get(1))? }))().and(OTHER)
+            }
+            b"mremap" => (|| {
+                let (from, from_len, to_len) = (int(args.get(0))?, int(args.get(1))?, int(args.get(2))?);
+                self.call(Call::Remap { from, from_len, to: result, to_len })
+            })()
+            .and(OTHER),
+            b"msync" if has(args.get(2), "MS_SYNC") => {
+                (|| self.call(Call::Msync { start: int(args.get(0))?, len: int(args.get(1))? }))()
+            }
+            b"msync" | b"madvise" | b"fadvise64" | b"fadvise64_64" | b"readahead" => ADVICE,
+            _ => return None,
+        })
+    }
+
+    fn rest(&mut self, name: &[u8], args: &Args<'_>, result: u64, shown: &[u8], text: &[u8]) -> Done {
+        match name {
+            b"unshare" => {
+                let words = args.get(0);
+                self.call(Call::Unshare { files: has(words, "CLONE_FILES"), fs: has(words, "CLONE_FS") })
+                    .and(OTHER)
+            }
+            b"io_uring_enter" | b"io_submit" | b"io_getevents" | b"io_pgetevents" => RING,
+            _ if makes_a_descriptor(name) || shown_descriptor(shown) => {
+                let made = own(shown)?;
+                let fd = Fd { number: small(result)?, ..made.fd()? };
+                let cloexec = has(text, "CLOEXEC");
+                self.machine.call(self.at_us, self.tid, Call::Made { fd, cloexec }, self.out).and(OTHER)
+            }
+            _ => OTHER,
+        }
+    }
+}
+
+fn small(result: u64) -> Result<i32, Skip> {
+    i32::try_from(result).map_err(|_| UNREADABLE)
+}
+
+fn at<'a>(args: &Args<'a>, dir: Option<usize>, path: usize) -> Result<At<'a>, Skip> {
+    let dir = dir.map(|n| own(args.get(n))).transpose()?;
+    Ok(At { dir, path: string(args.get(path)).ok_or(UNREADABLE)? })
+}
+
+fn removed<'a>(name: &[u8], args: &Args<'a>) -> Result<At<'a>, Skip> {
+    if name == b"unlinkat" { at(args, Some(0), 1) } else { at(args, None, 0) }
+}
+
+/// `= 7<anon_inode:[eventpoll]>`: whatever the call is, its result is a descriptor.
+fn shown_descriptor(shown: &[u8]) -> bool {
+    let end = shown.iter().position(|b| !b.is_ascii_digit()).unwrap_or(shown.len());
+    end > 0 && shown.get(end) == Some(&b'<')
+}
+
+/// Calls whose result is a descriptor of no storage, for traces that do not show what it leads to.
+fn makes_a_descriptor(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 27] = [
+        b"socket",
+        b"accept",
+        b"accept4",
+        b"epoll_create",
+        b"epoll_create1",
+        b"eventfd",
+        b"eventfd2",
+        b"timerfd_create",
+        b"signalfd",
+        b"signalfd4",
+        b"inotify_init",
+        b"inotify_init1",
+        b"fanotify_init",
+        b"memfd_create",
+        b"memfd_secret",
+        b"pidfd_open",
+        b"userfaultfd",
+        b"perf_event_open",
+        b"io_uring_setup",
+        b"landlock_create_ruleset",
+        b"mq_open",
+        b"fsopen",
+        b"fspick",
+        b"fsmount",
+        b"open_tree",
+        b"pidfd_getfd",
+        b"bpf",
+    ];
+    NAMES.contains(&name)
+}

@@ -1,0 +1,339 @@
+//! The shape of a line of strace's output: who, when, and a call's arguments and result.
+//!
+//! After strace 6.1's manual and sources (`tprint*.c`, `print_quoted_string`, `printfd`): strings are C strings in double
+//! quotes with octal or hexadecimal escapes, cut ones end in `"...`; a descriptor can be followed by `<what it leads
+//! to>`, in which `<`, `>` and control characters are escaped (a `->` of a socket is not), then by `(deleted)`.
+
+use std::borrow::Cow;
+
+/// What stands before the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head<'a> {
+    pub(super) tid: Option<u32>,
+    pub(super) time: Option<Time>,
+    pub(super) body: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    /// `-ttt` or `-r`.
+    Seconds { us: u64 },
+    /// `-t`, `-tt`.
+    OfDay { us: u64 },
+}
+
+/// Splits off `[pid N]` or `N`, a time, and the columns of `-i` and `-n`.
+pub(super) fn head(line: &[u8]) -> Head<'_> {
+    let mut body = line.trim_ascii_start();
+    let (mut tid, mut time) = (None, None);
+    if let Some(rest) = body.strip_prefix(b"[pid") {
+        let (number, rest) = digits(rest.trim_ascii_start());
+        let rest = skip_name(rest);
+        if let Some(rest) = rest.strip_prefix(b"]") {
+            tid = u32::try_from(number.unwrap_or(u64::MAX)).ok();
+            body = rest.trim_ascii_start();
+        }
+    } else if let (Some(number), rest) = digits(body) {
+        let rest = skip_name(rest);
+        if rest.starts_with(b" ") {
+            tid = u32::try_from(number).ok();
+            body = rest.trim_ascii_start();
+        }
+    }
+    if let (Some(first), rest) = digits(body) {
+        match rest.first() {
+            Some(b'.') => {
+                let (us, rest) = fraction(rest);
+                time = first
+                    .checked_mul(1_000_000)
+                    .and_then(|s| s.checked_add(us))
+                    .map(|us| Time::Seconds { us });
+                body = rest.trim_ascii_start();
+            }
+            Some(b':') => {
+                if let (Some(minute), rest) = digits(&rest[1..])
+                    && let Some(rest) = rest.strip_prefix(b":")
+                    && let (Some(second), rest) = digits(rest)
+                    && first < 24
+                    && minute < 60
+                    && second < 61
+                {
+                    let (us, rest) = fraction(rest);
+                    let seconds = first * 3600 + minute * 60 + second;
+                    time = Some(Time::OfDay { us: seconds * 1_000_000 + us });
+                    body = rest.trim_ascii_start();
+                }
+            }
+            _ => {}
+        }
+    }
+    while body.first() == Some(&b'[') {
+        let Some(end) = body.iter().position(|&b| b == b']') else { break };
+        let inside = body[1..end].trim_ascii();
+        if inside.is_empty() || !inside.iter().all(u8::is_ascii_hexdigit) {
+            break;
+        }
+        body = body[end + 1..].trim_ascii_start();
+    }
+    Head { tid, time, body }
+}
+
+/// The program's name that `--decode-pids=comm` puts after a number.
+fn skip_name(text: &[u8]) -> &[u8] {
+    match text.first() {
+        Some(b'<') => text.iter().position(|&b| b == b'>').map_or(text, |end| &text[end + 1..]),
+        _ => text,
+    }
+}
+
+/// Leading decimal digits.
+fn digits(text: &[u8]) -> (Option<u64>, &[u8]) {
+    let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let mut number = (end > 0).then_some(0u64);
+    for digit in &text[..end] {
+        number = number.and_then(|n| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    }
+    (number, &text[end..])
+}
+
+/// `.123456` or `.123456789`, in microseconds; nothing is none.
+fn fraction(text: &[u8]) -> (u64, &[u8]) {
+    let Some(rest) = text.strip_prefix(b".") else { return (0, text) };
+    let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+    let us = (0..6).fold(0, |us, n| us * 10 + rest[..end].get(n).map_or(0, |digit| u64::from(digit - b'0')));
+    (us, &rest[end..])
+}
+
+/// A name and the rest behind its `(`.
+pub(super) fn call(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = body.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))?;
+    (end > 0 && body[end] == b'(').then(|| (&body[..end], &body[end + 1..]))
+}
+
+/// No call has more.
+const ARGS_MAX: usize = 8;
+
+/// A call's arguments, trimmed, and what follows its `)`.
+#[derive(Debug)]
+pub(super) struct Args<'a> {
+    args: [&'a [u8]; ARGS_MAX],
+    count: usize,
+    /// `None`: the closing parenthesis is missing, as in the first half of a call.
+    pub(super) result: Option<&'a [u8]>,
+}
+
+impl<'a> Args<'a> {
+    /// The `n`th argument; empty where there is none.
+    pub(super) fn get(&self, n: usize) -> &'a [u8] {
+        self.args[..self.count].get(n).copied().unwrap_or_default()
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Splits what stands behind a `[`, up to its `]`.
+    pub(super) fn parse_list(text: &'a [u8]) -> Option<Self> {
+        let (mut end, mut args) = (0, None);
+        while args.is_none() {
+            end += 1 + memchr::memchr(b']', text.get(end + 1..)?)?;
+            args = Self::parse(&text[..end]);
+        }
+        args
+    }
+
+    /// Splits what stands behind the `(`; `None` where quotes or brackets do not match.
+    pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
+        let mut args = Args { args: [&[]; ARGS_MAX], count: 0, result: None };
+        let (mut start, mut at, mut depth) = (0, 0, 0u32);
+        while at < text.len() {
+            match text[at] {
+                b'"' => at = string_end(text, at)?,
+                b'<' if at > 0 && matches!(text[at - 1], b'0'..=b'9' | b'D') => at = shown_end(text, at)?,
+                b'/' if text[at + 1..].starts_with(b"*") => {
+                    at = at + 2 + memchr::memmem::find(&text[at + 2..], b"*/")? + 1;
+                }
+                b'(' | b'[' | b'{' => depth += 1,
+                b')' if depth == 0 => {
+                    args.push(&text[start..at]);
+                    args.result = Some(&text[at + 1..]);
+                    return Some(args);
+                }
+                b')' | b']' | b'}' => depth = depth.checked_sub(1)?,
+                b',' if depth == 0 => {
+                    args.push(&text[start..at]);
+                    start = at + 1;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        args.push(&text[start..]);
+        (depth == 0).then_some(args)
+    }
+
+    fn push(&mut self, arg: &'a [u8]) {
+        if let Some(place) = self.args.get_mut(self.count) {
+            *place = arg.trim_ascii();
+            self.count += 1;
+        }
+    }
+}
+
+/// The closing quote of the string that opens at `at`.
+fn string_end(text: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', &text[at..])?;
+        if text[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+        if at > text.len() {
+            return None;
+        }
+    }
+}
+
+/// The closing `>` of what opens at `at`. Socket addresses hold `->`.
+fn shown_end(text: &[u8], at: usize) -> Option<usize> {
+    let (mut at, mut depth) = (at, 0u32);
+    loop {
+        match text[at] {
+            b'<' => depth += 1,
+            b'>' if text[at - 1] == b'-' => {}
+            b'>' if depth == 1 => return Some(at),
+            b'>' => depth -= 1,
+            _ => {}
+        }
+        at += 1 + memchr::memchr2(b'<', b'>', text.get(at + 1..)?)?;
+    }
+}
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome<'a> {
+    /// The number, and everything behind the `=`.
+    Done(u64, &'a [u8]),
+    Failed,
+    /// `= ?`: it did not return (exit), or will be restarted.
+    Open,
+}
+
+/// Reads ` = 3</x>`, ` = -1 ENOENT (…)`, ` = 0x7f…`, ` = ?`.
+pub(super) fn outcome(text: &[u8]) -> Option<Outcome<'_>> {
+    let text = text.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    match text.first()? {
+        b'-' => Some(Outcome::Failed),
+        b'?' => Some(Outcome::Open),
+        _ => Some(Outcome::Done(number(text)?, text)),
+    }
+}
+
+/// A leading number, decimal or `0x…`; `None` also where it is negative.
+pub(super) fn number(text: &[u8]) -> Option<u64> {
+    match text.strip_prefix(b"0x") {
+        Some(hex) => {
+            let end = hex.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(hex.len());
+            u64::from_str_radix(std::str::from_utf8(&hex[..end]).ok()?, 16).ok()
+        }
+        None => digits(text).0,
+    }
+}
+
+/// A C string's bytes; `None` where it is not one, or was cut.
+pub(super) fn string(arg: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let end = string_end(arg, 0).filter(|_| arg.first() == Some(&b'"'))?;
+    (arg.len() == end + 1).then(|| unescaped(&arg[1..end]))
+}
+
+/// Takes back `\n`, `\"`, `\303`, `\xc3`.
+pub(super) fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr::memchr(b'\\', text) else { return Cow::Borrowed(text) };
+    let mut bytes = text[..first].to_vec();
+    let mut rest = &text[first..];
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let Some((&escape, after)) = rest.split_first() else { break };
+        rest = after;
+        let radix = if escape == b'x' { 16 } else { 8 };
+        let (mut value, mut taken) = match escape {
+            b'0'..=b'7' => (u32::from(escape - b'0'), 1),
+            b'x' => (0, 1),
+            _ => {
+                bytes.push(match escape {
+                    b'n' => b'\n',
+                    b't' => b'\t',
+                    b'r' => b'\r',
+                    b'v' => 0x0b,
+                    b'f' => 0x0c,
+                    other => other,
+                });
+                continue;
+            }
+        };
+        while let Some(digit) =
+            rest.first().and_then(|&b| char::from(b).to_digit(radix)).filter(|_| taken < 3)
+        {
+            value = value * radix + digit;
+            (rest, taken) = (&rest[1..], taken + 1);
+        }
+        bytes.push(value as u8);
+    }
+    Cow::Owned(bytes)
+}
+
+/// A descriptor argument or result: `3`, `3</x>`, `3</x>(deleted)`, `AT_FDCWD</x>`.
+#[derive(Debug)]
+pub(super) struct Descriptor<'a> {
+    /// `None`: `AT_FDCWD`.
+    pub(super) number: Option<i32>,
+    pub(super) shown: Option<Lead<'a>>,
+}
+
+/// What stands between `<` and `>`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lead<'a> {
+    Path(Cow<'a, [u8]>, bool),
+    Other,
+}
+
+pub(super) fn descriptor(arg: &[u8]) -> Option<Descriptor<'_>> {
+    let (number, rest) = match arg.strip_prefix(b"AT_FDCWD") {
+        Some(rest) => (None, rest),
+        None if arg.starts_with(b"-100") => (None, &arg[4..]),
+        None => match digits(arg) {
+            (number, rest) => (Some(i32::try_from(number?).ok()?), rest),
+        },
+    };
+    let shown = match rest.first() {
+        Some(b'<') => {
+            let end = shown_end(rest, 0)?;
+            Some(lead(&rest[1..end], rest[end + 1..].starts_with(b"(deleted)")))
+        }
+        _ => None,
+    };
+    Some(Descriptor { number, shown })
+}
+
+/// Files that exist in memory only and show as deleted ones in the root directory.
+const IN_MEMORY: [&[u8]; 6] = [b"/memfd:", b"/SYSV", b"/dmabuf:", b"/anon_hugepage", b"/[", b"/dev/zero"];
+
+fn lead(text: &[u8], deleted: bool) -> Lead<'_> {
+    // `-yy` adds what kind of device it is.
+    if !text.starts_with(b"/")
+        || text.ends_with(b">")
+        || IN_MEMORY.iter().any(|start| text.starts_with(start))
+    {
+        return Lead::Other;
+    }
+    match text.strip_suffix(b" (deleted)").filter(|_| !deleted) {
+        Some(path) => Lead::Path(unescaped(path), true),
+        None => Lead::Path(unescaped(text), deleted),
+    }
+}

@@ -1,0 +1,381 @@
+//! What `strace -f -ttt [-y|-yy] [-o FILE]` prints, with other or no times, of one process or many.
+//!
+//! After strace(1), versions 4 to 6. A call takes effect, and its event the time, where its result stands: on the line
+//! that resumes it if another thread's came between. Three things do at their beginning instead: a `close` (its number is
+//! free at once), the birth of a child (it may be heard of before its parent is), and the binding of a descriptor to
+//! what it leads to (another thread may close it meanwhile).
+//!
+//! Everything that a trace can leave open is settled in [`crate::process`]; `-y` leaves least open. Page accesses through
+//! mappings, io_uring and libaio are not in a trace of system calls: the mappings and submissions are counted.
+
+mod calls;
+mod line;
+#[cfg(test)]
+mod tests;
+
+use super::{Confidence, Knows, Side, Space, Spec, head_lines};
+use crate::{
+    Error,
+    events::{Events, Skip},
+    input::Input,
+    process::{Call, Machine, Out, Strangers},
+};
+use calls::{Caller, Entered, UNREADABLE};
+use flashsift_core::event::About;
+use line::{Args, Time, call, head, number, outcome};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "strace",
+    what: "strace -f -ttt -y (also without -f, -y or times)",
+    detect,
+    read,
+    sample: || SAMPLE.into(),
+};
+
+const SAMPLE: &str = r#"11014 1795169623.673253 execve("/usr/bin/app", ["app"], 0x7ffee7ce6908 /* 6 vars */) = 0
+11014 1795169623.673765 openat(AT_FDCWD</home/me>, "notes, old", O_RDWR|O_CREAT|O_CLOEXEC, 0600) = 3</home/me/notes, old>
+11014 1795169623.673970 read(3</home/me/notes, old>, "a \"quoted\" (word)"..., 4096) = 832
+11014 1795169623.674100 clone3({flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD, exit_signal=0} => {parent_tid=[11015]}, 88) = 11015
+11014 1795169623.674110 write(3</home/me/notes, old>, "new"..., 4096 <unfinished ...>
+11015 1795169623.674200 fdatasync(3</home/me/notes, old>) = 0
+11014 1795169623.674300 <... write resumed>) = 4096
+11014 1795169623.674400 mmap(NULL, 4928, PROT_READ, MAP_SHARED, 3</home/me/notes, old>, 0) = 0x7f596cfae000
+11015 1795169623.674500 unlink("/home/me/notes, old") = 0
+11015 1795169623.674600 close(9) = -1 EBADF (Bad file descriptor)
+11014 1795169623.674700 --- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=11018} ---
+11014 1795169623.674800 exit_group(0) = ?
+11015 1795169623.674900 +++ exited with 0 +++
+11014 1795169623.675000 +++ exited with 0 +++
+"#;
+
+const NOT_A_LINE: Skip = Skip::Damage("line that strace does not print");
+const STRAY_HALF: Skip = Skip::Damage("second half of a call whose first is not in the trace");
+const CUT: Skip = Skip::Benign("call that the trace does not finish");
+const SIGNAL: Skip = Skip::Benign("signal, or end of a thread");
+const REMARK: Skip = Skip::Benign("remark of strace");
+
+/// Text of one line that strace's own remark or another thread interrupted, in bytes.
+const CALL_BYTES_MAX: usize = 1 << 20;
+
+fn detect(head: &[u8]) -> Confidence {
+    let (mut good, mut calls, mut all) = (0, 0, 0);
+    for line in head_lines(head).take(400) {
+        let body = line::head(line).body;
+        let whole = || {
+            let (name, rest) = call(body)?;
+            let known = name.first().is_some_and(|b| b.is_ascii_lowercase() || *b == b'_');
+            let args = Args::parse(unfinished(rest).unwrap_or(rest))?;
+            (known && (rest.ends_with(b">") || outcome(args.result?).is_some())).then_some(())
+        };
+        let half =
+            || body.strip_prefix(b"<... ").filter(|rest| memchr::memmem::find(rest, b" resumed>").is_some());
+        let is_call = whole().is_some() || half().is_some();
+        calls += usize::from(is_call);
+        good += usize::from(is_call || is_mark(body) || is_remark(body));
+        all += 1;
+    }
+    if calls > 0 && good * 5 >= all * 4 { Confidence::Likely } else { Confidence::No }
+}
+
+/// A signal, or the end of a thread.
+fn is_mark(body: &[u8]) -> bool {
+    [&b"--- "[..], b"+++ "].iter().any(|mark| body.starts_with(mark) && body.ends_with(mark.trim_ascii_end()))
+}
+
+fn is_remark(body: &[u8]) -> bool {
+    [&b"strace: "[..], b"Process ", b"[ Process "].iter().any(|start| body.starts_with(start))
+        // -k prints the stack below each call.
+        || body.starts_with(b"> ") && body.ends_with(b"]")
+}
+
+fn unfinished(text: &[u8]) -> Option<&[u8]> {
+    let text = text.strip_suffix(b"<unfinished ...>")?;
+    Some(text.strip_suffix(b" ").unwrap_or(text))
+}
+
+/// A call whose first half was read: all from its name on.
+#[derive(Default)]
+struct Half {
+    line: u64,
+    text: Vec<u8>,
+    entered: Entered,
+}
+
+/// How the trace tells the time, in microseconds.
+#[derive(Clone, Copy)]
+enum Clock {
+    /// The first line's.
+    Absolute(u64),
+    /// Each line's from the one before (`-r`): their sum.
+    Relative(u64),
+    /// The first line's, and that of the line before, a day added at each midnight.
+    OfDay(u64, u64),
+}
+
+const DAY_US: u64 = 24 * 3600 * 1_000_000;
+
+struct Reader<'e, 's> {
+    events: &'e mut Events<'s>,
+    told: bool,
+    machine: Machine,
+    out: Out,
+    halves: HashMap<u32, Half>,
+    clock: Option<Clock>,
+    now_us: u64,
+    /// The start of a line that a remark of strace's own interrupted, and its thread.
+    cut: Option<(u32, Vec<u8>)>,
+    crowd: Crowd,
+}
+
+/// Whose a line is that shows no number: while strace follows one thread only, it prints none. The first such thread is
+/// 0 throughout, as its number is not known from the beginning.
+#[derive(Default)]
+struct Crowd {
+    unnamed: bool,
+    /// The number that turned out to be the first thread's.
+    first: Option<u32>,
+    /// Numbers that strace said it attached to.
+    attached: HashSet<u32>,
+    alive: BTreeSet<u32>,
+}
+
+impl Crowd {
+    /// `bearing`: thread 0 is in a clone that has not returned.
+    fn who(&mut self, shown: Option<u32>, body: &[u8], bearing: bool) -> u32 {
+        let Some(tid) = shown else {
+            if !self.unnamed {
+                self.unnamed = true;
+                self.alive.insert(0);
+            }
+            return self.alive.first().copied().unwrap_or(0);
+        };
+        if !self.unnamed {
+            return tid;
+        }
+        let stranger = !self.attached.contains(&tid) && !self.alive.contains(&tid);
+        if self.first.is_none() && stranger && (!bearing || body.starts_with(b"<... ")) {
+            self.first = Some(tid);
+        }
+        if self.first == Some(tid) {
+            return 0;
+        }
+        self.alive.insert(tid);
+        tid
+    }
+}
+
+fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
+    let mut reader = Reader {
+        events,
+        told: false,
+        machine: Machine::new(Strangers::Processes),
+        out: Out::default(),
+        halves: HashMap::new(),
+        clock: None,
+        now_us: 0,
+        cut: None,
+        crowd: Crowd::default(),
+    };
+    while let Some(line) = input.line()? {
+        if line.too_long {
+            reader.events.skipped(Skip::Damage("line longer than any of strace's"), line.number);
+        } else if !line.bytes.is_empty() {
+            reader.line(line.bytes, line.number)?;
+        }
+    }
+    for half in reader.halves.values() {
+        reader.events.skipped(CUT, half.line);
+    }
+    if reader.told { Ok(()) } else { reader.tell(true) }
+}
+
+impl Reader<'_, '_> {
+    fn tell(&mut self, times: bool) -> Result<(), Error> {
+        self.told = true;
+        let knows = Knows { times, syncs: true, writes: true, removals: true };
+        self.events.about(About { side: Side::Before, space: Space::Files, knows })
+    }
+
+    fn line(&mut self, bytes: &[u8], line: u64) -> Result<(), Error> {
+        let mut joined = Vec::new();
+        let mut head = head(bytes);
+        let continued = self.cut.take().filter(|_| head.tid.is_none() && head.time.is_none());
+        let tid = match continued {
+            Some((tid, start)) => {
+                joined.extend_from_slice(&start);
+                joined.extend_from_slice(bytes);
+                head.body = &joined;
+                tid
+            }
+            None => {
+                if is_remark(head.body) {
+                    self.remark(head.body);
+                    self.events.skipped(REMARK, line);
+                    return Ok(());
+                }
+                if !self.told {
+                    self.tell(head.time.is_some())?;
+                }
+                self.now_us = head.time.map_or(self.now_us, |time| self.time(time));
+                let bearing = self.halves.get(&0).is_some_and(|half| half.entered.birth);
+                self.crowd.who(head.tid, head.body, bearing)
+            }
+        };
+        if head.body.ends_with(b"attached")
+            && let Some(at) = memchr::memmem::find(head.body, b"strace: Process ")
+        {
+            let (start, remark) = head.body.split_at(at);
+            self.remark(remark);
+            self.cut = Some((tid, start.to_vec()));
+            return Ok(());
+        }
+        self.body(tid, head.body, line)
+    }
+
+    /// `strace: Process 7 attached`, `strace: Process 7 attached with 5 threads`.
+    fn remark(&mut self, remark: &[u8]) {
+        let from = remark.iter().position(u8::is_ascii_digit).unwrap_or(remark.len());
+        let Some(tid) = number(&remark[from..]).and_then(|tid| u32::try_from(tid).ok()) else { return };
+        if memchr::memmem::find(remark, b"attached with ").is_some() {
+            self.machine.strangers(Strangers::Threads(tid));
+        } else if remark.ends_with(b"attached") {
+            self.crowd.attached.insert(tid);
+        }
+    }
+
+    /// Microseconds since the first line.
+    fn time(&mut self, time: Time) -> u64 {
+        // No clock that counts from 1970 stood so low when strace first ran; no two lines are further apart.
+        const ABSOLUTE_US: u64 = 10_000_000 * 1_000_000;
+        let clock = self.clock.get_or_insert(match time {
+            Time::Seconds { us } if us >= ABSOLUTE_US => Clock::Absolute(us),
+            Time::Seconds { .. } => Clock::Relative(0),
+            Time::OfDay { us } => Clock::OfDay(us, us),
+        });
+        match (clock, time) {
+            (Clock::Absolute(first), Time::Seconds { us }) => us.saturating_sub(*first),
+            (Clock::Relative(sum), Time::Seconds { us }) => {
+                *sum = sum.saturating_add(us);
+                *sum
+            }
+            (Clock::OfDay(first, last), Time::OfDay { us }) => {
+                let mut us = us.saturating_add(*last - *last % DAY_US);
+                if us + DAY_US / 2 < *last {
+                    us = us.saturating_add(DAY_US);
+                }
+                *last = us.max(*last);
+                us.saturating_sub(*first)
+            }
+            _ => self.now_us,
+        }
+    }
+
+    fn body(&mut self, tid: u32, body: &[u8], line: u64) -> Result<(), Error> {
+        if is_mark(body) {
+            self.events.skipped(SIGNAL, line);
+            return if body.starts_with(b"+++") { self.end(tid, body, line) } else { Ok(()) };
+        }
+        if let Some(rest) = body.strip_prefix(b"<... ") {
+            return self.resumed(tid, rest, line);
+        }
+        let Some((name, rest)) = call(body) else {
+            self.events.skipped(NOT_A_LINE, line);
+            return Ok(());
+        };
+        self.drop_half(tid, line)?;
+        match unfinished(rest) {
+            Some(first) => {
+                let entered = self.caller(tid, Entered::default()).enter(name, first);
+                let text = body[..name.len() + 1 + first.len()].to_vec();
+                self.halves.insert(tid, Half { line, text, entered });
+                self.out.hand_on(Ok(()), self.events, line)
+            }
+            None => self.complete(tid, name, rest, Entered::default(), line),
+        }
+    }
+
+    fn caller(&mut self, tid: u32, entered: Entered) -> Caller<'_> {
+        Caller { machine: &mut self.machine, out: &mut self.out, at_us: self.now_us, tid, entered }
+    }
+
+    /// A thread goes on to something else before its call has returned.
+    fn drop_half(&mut self, tid: u32, line: u64) -> Result<(), Error> {
+        if let Some(half) = self.halves.remove(&tid) {
+            self.caller(tid, half.entered).leave();
+            self.out.hand_on(Err(CUT), self.events, line)?;
+        }
+        Ok(())
+    }
+
+    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7 +++`.
+    fn end(&mut self, tid: u32, body: &[u8], line: u64) -> Result<(), Error> {
+        self.drop_half(tid, line)?;
+        let superseded = body.strip_prefix(b"+++ superseded by execve in pid ").and_then(number);
+        let call = match superseded.and_then(|by| u32::try_from(by).ok()) {
+            Some(by) => {
+                if let Some(half) = self.halves.remove(&by) {
+                    self.halves.insert(tid, half);
+                }
+                self.crowd.alive.remove(&by);
+                Call::Superseded { by }
+            }
+            None => {
+                self.crowd.alive.remove(&tid);
+                Call::Exit
+            }
+        };
+        let done = self.machine.call(self.now_us, tid, call, &mut self.out);
+        self.out.hand_on(done, self.events, line)
+    }
+
+    /// `<... read resumed>"…", 10) = 3`, of which the `<... ` is off.
+    fn resumed(&mut self, tid: u32, rest: &[u8], line: u64) -> Result<(), Error> {
+        let parts = memchr::memmem::find(rest, b" resumed>").map(|at| (&rest[..at], &rest[at + 9..]));
+        let half = self.halves.remove(&tid);
+        let (Some((name, rest)), Some(half)) = (parts, half) else {
+            self.events.skipped(STRAY_HALF, line);
+            return Ok(());
+        };
+        let Half { mut text, entered, .. } = half;
+        let same = call(&text).is_some_and(|(began, _)| began == name);
+        if !same || text.len() + rest.len() > CALL_BYTES_MAX {
+            self.caller(tid, entered).leave();
+            return self.out.hand_on(Err(STRAY_HALF), self.events, line);
+        }
+        text.extend_from_slice(rest);
+        match unfinished(&text).map(<[u8]>::len) {
+            // It was interrupted once more.
+            Some(len) => {
+                text.truncate(len);
+                self.halves.insert(tid, Half { line, text, entered });
+                Ok(())
+            }
+            None => self.complete(tid, name, &text[name.len() + 1..], entered, line),
+        }
+    }
+
+    fn complete(
+        &mut self,
+        tid: u32,
+        name: &[u8],
+        text: &[u8],
+        entered: Entered,
+        line: u64,
+    ) -> Result<(), Error> {
+        let args = Args::parse(text);
+        let outcome = args.as_ref().and_then(|args| outcome(args.result?));
+        let mut caller = self.caller(tid, entered);
+        let done = match (&args, outcome) {
+            (Some(args), Some(outcome)) => {
+                // It is over, whatever it did: the names that it shows can be believed again.
+                caller.settle();
+                caller.complete(name, args, outcome, text)
+            }
+            _ if text.ends_with(b"<detached ...>") => Err(CUT),
+            _ => Err(UNREADABLE),
+        };
+        caller.leave();
+        self.out.hand_on(done, self.events, line)
+    }
+}

@@ -1,0 +1,306 @@
+//! From a path, or standard input, to events: the only part that touches files.
+//!
+//! Gzip, zstd and xz are known by their first bytes, not by a name's ending, and opened in passing; what is compressed
+//! twice is not followed. Memory is bounded whatever the file says: a decompressor's window by its own limits, the
+//! output by a ratio that no honest trace reaches.
+
+use crate::{
+    Error,
+    events::{Events, Origin, Sink, Skipped},
+    format::{self, HEAD_BYTES, Spec},
+    input::Input,
+};
+use flashsift_core::event::About;
+use std::{
+    fmt,
+    fs::File,
+    io::{self, BufRead, BufReader, Cursor, Read},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// What was read, all told.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the trace is about.
+    pub about: About,
+    /// What was left out, by reason.
+    pub skipped: Skipped,
+    /// Events handed on.
+    pub events: u64,
+    /// Reads and writes among them.
+    pub accesses: u64,
+    /// Events whose time lay before their predecessor's and was lifted to it.
+    pub late: u64,
+    /// The format's name in [`format::ALL`].
+    pub format: &'static str,
+    /// How it was packed.
+    pub compression: Compression,
+    /// Decompressed bytes.
+    pub bytes: u64,
+    /// Where a stored trace came from.
+    pub origin: Option<Origin>,
+}
+
+/// What a trace is packed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Compression {
+    None,
+    Gzip,
+    Zstd,
+    Xz,
+}
+
+impl Compression {
+    /// What these first bytes say; six are enough.
+    pub fn of(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, 8, ..] => Self::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            // A zstd file may begin with a skippable frame (pzstd's does).
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            _ => Self::None,
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Xz => "xz",
+        })
+    }
+}
+
+/// How far reading is, in bytes of the file as it lies there: to be looked at from another thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// Bytes read so far.
+    pub fn done_bytes(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
+
+    /// The file's size; 0 while it is not known, and for a pipe.
+    pub fn total_bytes(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+}
+
+/// What keeps hostile input from exhausting the machine.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// An archive may expand this many times …
+    pub ratio_max: u64,
+    /// … once it has given so many bytes.
+    pub ratio_from_bytes: u64,
+    /// Memory that one decompressor may take.
+    pub window_bytes_max: u64,
+    /// Is told how far reading is.
+    pub progress: Arc<Progress>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ratio_max: 500,
+            ratio_from_bytes: 64 << 20,
+            window_bytes_max: 256 << 20,
+            progress: Arc::default(),
+        }
+    }
+}
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Reads the trace at `path` (`-` is standard input) into `sink`. Every error names the path.
+pub fn read(
+    path: &Path,
+    format: Option<&str>,
+    sink: &mut dyn Sink,
+    limits: &Limits,
+) -> Result<Outcome, Error> {
+    read_unnamed(path, format, sink, limits).map_err(|error| match error {
+        Error::At { .. } | Error::NoSuchFormat(_) | Error::Sink(_) => error,
+        error => at(path, error),
+    })
+}
+
+fn read_unnamed(
+    path: &Path,
+    format: Option<&str>,
+    sink: &mut dyn Sink,
+    limits: &Limits,
+) -> Result<Outcome, Error> {
+    let format = format.map(format::named).transpose()?;
+    if path == Path::new("-") {
+        return read_stream(io::stdin(), None, format, sink, limits);
+    }
+    let file = File::open(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => at(path, "there is no such file"),
+        io::ErrorKind::PermissionDenied => at(path, "no permission to read it"),
+        _ => at(path, e),
+    })?;
+    let metadata = file.metadata().map_err(|e| at(path, e))?;
+    if metadata.is_dir() {
+        return Err(at(path, "is a directory; give a trace file"));
+    }
+    limits.progress.total.store(metadata.len(), Relaxed);
+    let again = if metadata.is_file() { Some(file.try_clone().map_err(|e| at(path, e))?) } else { None };
+    read_stream(file, again, format, sink, limits)
+}
+
+/// Reads a trace from any stream. `file` is the same trace to seek in, if it can be.
+pub fn read_stream(
+    stream: impl Read,
+    file: Option<File>,
+    format: Option<&'static Spec>,
+    sink: &mut dyn Sink,
+    limits: &Limits,
+) -> Result<Outcome, Error> {
+    let (mut bytes, compression) = decompressed(stream, limits).map_err(|e| stopped(0, e))?;
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    (&mut bytes).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|e| stopped(head.len() as u64, e))?;
+    if head.is_empty() {
+        return Err(Error::Empty);
+    }
+    let spec = match format {
+        Some(spec) => spec,
+        None => format::detected(&head)?,
+    };
+    let mut bytes = Cursor::new(head).chain(bytes);
+    let mut input = match file.filter(|_| compression == Compression::None) {
+        Some(file) => Input::with_file(&mut bytes, file),
+        None => Input::new(&mut bytes),
+    };
+    let mut events = Events::new(sink);
+    (spec.read)(&mut input, &mut events).map_err(|error| match error {
+        Error::Io { offset, source } => stopped(offset, source),
+        error => error,
+    })?;
+    let summary = events.finish()?;
+    let (damaged, total) = (summary.skipped.damaged(), input.lines().max(summary.skipped.total()));
+    if damaged * 2 > total {
+        return Err(Error::Unreadable { format: spec.name, damaged, total, skipped: summary.skipped });
+    }
+    let (about, true) = (summary.about, summary.accesses > 0) else {
+        return Err(Error::Nothing { skipped: summary.skipped });
+    };
+    Ok(Outcome {
+        about: about.expect("a reader says what its trace is about before its first event"),
+        skipped: summary.skipped,
+        events: summary.events,
+        accesses: summary.accesses,
+        late: summary.late,
+        format: spec.name,
+        compression,
+        bytes: input.offset(),
+        origin: summary.origin,
+    })
+}
+
+/// The decompressed bytes of a file, whatever they are.
+pub fn plain(path: &Path) -> Result<impl Read + use<>, Error> {
+    let file = File::open(path).map_err(|e| at(path, e))?;
+    Ok(decompressed(file, &Limits::default()).map_err(|e| at(path, e))?.0)
+}
+
+fn decompressed<'a>(
+    stream: impl Read + 'a,
+    limits: &Limits,
+) -> io::Result<(Box<dyn BufRead + 'a>, Compression)> {
+    let mut stream =
+        BufReader::with_capacity(BUFFER_BYTES, Counted { stream, progress: limits.progress.clone() });
+    // A pipe may give its first bytes one by one.
+    let mut magic = Vec::new();
+    (&mut stream).take(6).read_to_end(&mut magic)?;
+    let compression = Compression::of(&magic);
+    let stream = Cursor::new(magic).chain(stream);
+    let unpacked: Box<dyn Read + 'a> = match compression {
+        Compression::None => return Ok((Box::new(stream), compression)),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stream)),
+        Compression::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(stream)?;
+            decoder.window_log_max(limits.window_bytes_max.ilog2())?;
+            Box::new(decoder)
+        }
+        Compression::Xz => {
+            let decoder = liblzma::stream::Stream::new_stream_decoder(
+                limits.window_bytes_max,
+                liblzma::stream::CONCATENATED,
+            )?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(stream, decoder))
+        }
+    };
+    let guarded = Guarded { unpacked, given: 0, limits: limits.clone() };
+    Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, guarded)), compression))
+}
+
+/// Tells the progress.
+struct Counted<R> {
+    stream: R,
+    progress: Arc<Progress>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.stream.read(into)?;
+        self.progress.done.fetch_add(n as u64, Relaxed);
+        Ok(n)
+    }
+}
+
+/// Stops an archive that expands beyond belief.
+struct Guarded<'a> {
+    unpacked: Box<dyn Read + 'a>,
+    given: u64,
+    limits: Limits,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the archive expands more than {ratio_max} times ({packed} bytes gave {given} so far), as no trace does; if it is \
+     sound, decompress it yourself and give the plain file"
+)]
+struct Bomb {
+    ratio_max: u64,
+    packed: u64,
+    given: u64,
+}
+
+impl Read for Guarded<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.unpacked.read(into)?;
+        self.given += n as u64;
+        let Limits { ratio_max, ratio_from_bytes, ref progress, .. } = self.limits;
+        let (packed, given) = (progress.done_bytes(), self.given);
+        if given > ratio_from_bytes && given / packed.max(1) >= ratio_max {
+            return Err(io::Error::other(Bomb { ratio_max, packed, given }));
+        }
+        Ok(n)
+    }
+}
+
+fn stopped(offset: u64, source: io::Error) -> Error {
+    match source.get_ref() {
+        Some(inner) if inner.is::<Bomb>() => Error::TooLarge(inner.to_string()),
+        _ => Error::Io { offset, source },
+    }
+}
+
+fn at(path: &Path, what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    let path = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    Error::At { path, what: what.into() }
+}

@@ -1,0 +1,420 @@
+//! The longer calls.
+
+use super::{
+    Action, DIRECT, Description, Dir, Done, Fd, Flags, Machine, NO_PATH, NOT_STORAGE, Node, Of, Out, Path,
+    ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip, Slot, TOO_LONG, Target,
+    Task, Walk, What, id, in_range,
+};
+
+impl Machine {
+    pub(super) fn open(
+        &mut self,
+        task: Task,
+        path: Path<'_>,
+        flags: Flags,
+        fd: Fd<'_>,
+        out: &mut Out,
+    ) -> Done {
+        let cloexec = flags.has(Flags::CLOEXEC);
+        if let Some(open) = self.reopened(task, path.path) {
+            let &Description { of, node, .. } = &self.files.open[open];
+            let open = match of {
+                Of::File(file) => self.open_file(file, node, flags, false, out),
+                of => self.files.describe(of, node, Some(0), flags),
+            };
+            self.install(task, fd.number, open, cloexec, out);
+            return Ok(());
+        }
+        if fd.shown == Some(Shown::Other) {
+            let open = self.files.describe(Of::Other, ROOT, Some(0), flags);
+            self.install(task, fd.number, open, cloexec, out);
+            return Ok(());
+        }
+        let exclusive = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
+        let mut node = self.resolve(task, path, !exclusive && !flags.has(Flags::NOFOLLOW), out)?;
+        let tmpfile = flags.has(Flags::TMPFILE);
+        if let (Some(Shown::Path(shown, false)), false) = (fd.shown, tmpfile) {
+            node = self.arrive(node, shown)?;
+        }
+        let open = if self.names.is_virtual(node) {
+            self.files.describe(Of::Other, node, Some(0), flags)
+        } else if flags.has(Flags::PATH) {
+            self.files.describe(Of::Path, node, Some(0), flags)
+        } else if tmpfile {
+            let (file, node) = (self.files.add(0, Some(0)), self.names.nameless());
+            self.open_file(file, node, flags, true, out)
+        } else {
+            if exclusive {
+                self.unbind(node, out);
+            }
+            let known = self.names.file(node);
+            let absent = matches!(self.names.what(node), What::Absent);
+            let created = exclusive || (absent && flags.has(Flags::CREATE));
+            let file = known.unwrap_or_else(|| self.add(node, created.then_some(0), out));
+            self.open_file(file, node, flags, created, out)
+        };
+        if let Some(Shown::Path(shown, _)) = fd.shown {
+            self.files.open[open].shown = shown.into();
+        }
+        self.install(task, fd.number, open, cloexec, out);
+        Ok(())
+    }
+
+    fn open_file(&mut self, file: u32, node: Node, flags: Flags, created: bool, out: &mut Out) -> u32 {
+        let open = self.files.describe(Of::File(file), node, Some(0), flags);
+        out.push(Action::Open { file: id(file), created });
+        if flags.has(Flags::TRUNCATE | Flags::WRITABLE) && !created {
+            self.truncate(file, 0, out);
+        }
+        open
+    }
+
+    /// `/proc/self/fd/N` and `/dev/fd/N` lead where descriptor `N` does.
+    fn reopened(&self, task: Task, path: &[u8]) -> Option<u32> {
+        let rest = path.strip_prefix(b"/dev/fd/").or_else(|| {
+            let rest = path.strip_prefix(b"/proc/")?;
+            let slash = rest.iter().position(|&b| b == b'/')?;
+            let own = &rest[..slash] == b"self" || number(&rest[..slash]) == Some(task.pid as i32);
+            rest[slash..].strip_prefix(b"/fd/").filter(|_| own)
+        })?;
+        self.tasks.tables[task.table].slots.get(&number(rest)?).map(|slot| slot.open)
+    }
+
+    /// The entry to which an open of `asked` really led.
+    fn arrive(&mut self, asked: Node, shown: &[u8]) -> Result<Node, Skip> {
+        let walk = Walk { follow: false, make: true };
+        let real = self.names.walk(ROOT, ROOT, shown, walk).ok_or(NO_PATH)?;
+        if real == asked && self.names.path(real) == shown {
+            return Ok(real);
+        }
+        self.names.unlearn_links(shown);
+        let real = self.names.walk(ROOT, ROOT, shown, walk).ok_or(NO_PATH)?;
+        if real != asked {
+            self.names.learn_link(asked, real);
+        }
+        Ok(real)
+    }
+
+    /// A file seen for the first time, under the name `node`.
+    fn add(&mut self, node: Node, size: Option<u64>, out: &mut Out) -> u32 {
+        let file = self.files.add(0, size);
+        self.bind(node, file, out);
+        file
+    }
+
+    pub(super) fn bind(&mut self, node: Node, file: u32, out: &mut Out) {
+        self.names.set(node, What::File(file));
+        self.files.file(file).links += 1;
+        out.push(Action::Bind { file: id(file), name: self.names.name(node) });
+    }
+
+    /// `node` names nothing any more, as far as is known.
+    pub(super) fn unbind(&mut self, node: Node, out: &mut Out) {
+        if let Some(file) = self.names.file(node) {
+            let name = self.names.name(node);
+            self.names.set(node, What::Absent);
+            self.files.unlink(file, name, out);
+        }
+    }
+
+    /// Neither does anything beneath: whoever removed or made the directory `node` found it empty.
+    pub(super) fn unbind_all(&mut self, node: Node, out: &mut Out) {
+        for (node, _) in self.names.files_beneath(node) {
+            self.unbind(node, out);
+        }
+    }
+
+    pub(super) fn install(&mut self, task: Task, fd: i32, open: u32, cloexec: bool, out: &mut Out) {
+        if self.tasks.install(task.table, fd, Slot { open, cloexec }, &mut self.files, out) {
+            out.note("file's descriptor used again though its close is not in the trace");
+        }
+    }
+
+    pub(super) fn close_range(&mut self, tid: u32, first: i32, last: i32, cloexec: bool, out: &mut Out) {
+        let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
+        if first > last {
+            return;
+        }
+        let slots = &mut self.tasks.tables[task.table].slots;
+        if cloexec {
+            slots.range_mut(first..=last).for_each(|(_, slot)| slot.cloexec = true);
+            return;
+        }
+        let fds: Vec<i32> = slots.range(first..=last).map(|(&fd, _)| fd).collect();
+        for fd in fds {
+            self.tasks.close(task.table, fd, &mut self.files, out);
+        }
+    }
+
+    /// A description from before the trace, or from another process by a way that the trace does not show.
+    pub(super) fn adopt(&mut self, shown: Shown<'_>, out: &mut Out) -> Result<u32, Skip> {
+        let Shown::Path(path, deleted) = shown else {
+            return Ok(self.files.describe(Of::Other, ROOT, None, Flags::default()));
+        };
+        let walk = Walk { follow: false, make: true };
+        let node = match deleted {
+            true => self.names.nameless(),
+            false => self.names.walk(ROOT, ROOT, path, walk).ok_or(NO_PATH)?,
+        };
+        let of = if self.names.is_virtual(node) {
+            Of::Other
+        } else {
+            let file = match self.names.file(node) {
+                Some(file) => file,
+                None if deleted => self.files.add(0, None),
+                None => self.add(node, None, out),
+            };
+            out.push(Action::Open { file: id(file), created: false });
+            Of::File(file)
+        };
+        let open = self.files.describe(of, node, None, Flags::default());
+        self.files.open[open].shown = path.into();
+        Ok(open)
+    }
+
+    /// The description that a call's descriptor leads to. Where the trace shows another file than it should be, the
+    /// trace is right: something happened that is not in it.
+    pub(super) fn description(&mut self, task: Task, fd: Fd<'_>, out: &mut Out) -> Result<u32, Skip> {
+        if let Some(pin) = fd.pin {
+            return Ok(pin.0);
+        }
+        let slot = self.tasks.tables[task.table].slots.get(&fd.number).copied();
+        match (slot, fd.shown) {
+            (Some(slot), None) => Ok(slot.open),
+            (Some(slot), Some(_)) if self.renaming > 0 => Ok(slot.open),
+            (Some(slot), Some(shown)) if self.agrees(slot.open, shown) => Ok(slot.open),
+            (None, None) => Err(STRANGE_FD),
+            (slot, Some(shown)) => {
+                let open = self.adopt(shown, out)?;
+                let cloexec = slot.is_some_and(|slot| slot.cloexec);
+                self.tasks.install(task.table, fd.number, Slot { open, cloexec }, &mut self.files, out);
+                if matches!(self.files.open[open].of, Of::File(_)) {
+                    out.note(match slot {
+                        Some(_) => "descriptor that leads elsewhere than the trace explains",
+                        None => "descriptor opened before the trace or received, known by its shown name",
+                    });
+                }
+                Ok(open)
+            }
+        }
+    }
+
+    fn agrees(&mut self, open: u32, shown: Shown<'_>) -> bool {
+        let description = &self.files.open[open];
+        let (of, Shown::Path(path, deleted)) = (description.of, shown) else {
+            return !matches!(description.of, Of::File(_));
+        };
+        if *description.shown == *path || deleted {
+            return true;
+        }
+        let node = self.names.walk(ROOT, ROOT, path, Walk { follow: false, make: false });
+        let agrees = match of {
+            Of::File(file) => node.is_some_and(|node| self.names.file(node) == Some(file)),
+            Of::Path => true,
+            Of::Other => node.is_some_and(|node| self.names.is_virtual(node)),
+        };
+        if agrees {
+            self.files.open[open].shown = path.into();
+        }
+        agrees
+    }
+
+    /// The file on storage that a descriptor leads to.
+    pub(super) fn storage(&mut self, task: Task, fd: Fd<'_>, out: &mut Out) -> Result<u32, Skip> {
+        let open = self.description(task, fd, out)?;
+        match self.files.open[open].of {
+            Of::File(file) => Ok(file),
+            Of::Path | Of::Other => Err(NOT_STORAGE),
+        }
+    }
+
+    /// The file by name or descriptor; one that was never opened is added only on demand.
+    pub(super) fn target(
+        &mut self,
+        task: Task,
+        target: Target<'_>,
+        add: bool,
+        out: &mut Out,
+    ) -> Result<Option<u32>, Skip> {
+        let node = match target {
+            Target::Path(path) => match self.reopened(task, path.path) {
+                Some(open) => return Ok(self.file_of(open)),
+                None => match self.find(task, path, Walk { follow: true, make: add }, out)? {
+                    Some(node) => node,
+                    None if add => return Err(NO_PATH),
+                    None => return Ok(None),
+                },
+            },
+            Target::Fd(fd) => {
+                let open = self.description(task, fd, out)?;
+                match self.files.open[open].of {
+                    Of::Path => self.files.open[open].node,
+                    _ => return Ok(self.file_of(open)),
+                }
+            }
+        };
+        let known = self.names.file(node);
+        let addable = add && !self.names.is_virtual(node);
+        Ok(known.or_else(|| addable.then(|| self.add(node, None, out))))
+    }
+
+    fn file_of(&self, open: u32) -> Option<u32> {
+        match self.files.open[open].of {
+            Of::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    pub(super) fn resolve(
+        &mut self,
+        task: Task,
+        path: Path<'_>,
+        follow: bool,
+        out: &mut Out,
+    ) -> Result<Node, Skip> {
+        self.find(task, path, Walk { follow, make: true }, out)?.ok_or(NO_PATH)
+    }
+
+    fn find(&mut self, task: Task, path: Path<'_>, walk: Walk, out: &mut Out) -> Result<Option<Node>, Skip> {
+        let root = self.tasks.fs[task.fs].root;
+        let absolute = path.path.starts_with(b"/");
+        let from = match path.dir {
+            Dir::Cwd(shown) => {
+                let cwd = self.tasks.fs[task.fs].cwd;
+                if let Some(shown) = shown.filter(|_| !absolute || cwd == SOMEWHERE) {
+                    self.cwd_is(task, shown)?;
+                }
+                self.tasks.fs[task.fs].cwd
+            }
+            _ if absolute => root,
+            Dir::Fd(fd) => {
+                let open = self.description(task, fd, out)?;
+                self.files.open[open].node
+            }
+        };
+        Ok(self.names.walk(from, root, path.path, walk))
+    }
+
+    /// The trace says where the caller stands.
+    pub(super) fn cwd_is(&mut self, task: Task, path: &[u8]) -> Done {
+        let cwd = self.tasks.fs[task.fs].cwd;
+        if path.starts_with(b"/") && (cwd == SOMEWHERE || self.names.path(cwd) != path) {
+            let walk = Walk { follow: true, make: true };
+            self.tasks.fs[task.fs].cwd = self.names.walk(ROOT, ROOT, path, walk).ok_or(NO_PATH)?;
+        }
+        Ok(())
+    }
+
+    /// A read, or (with the flags that it adds) a write.
+    pub(super) fn transfer(
+        &mut self,
+        open: u32,
+        at: Option<u64>,
+        len: u64,
+        write: Option<Flags>,
+        out: &mut Out,
+    ) -> Done {
+        let &Description { of, offset, flags, .. } = &self.files.open[open];
+        let Of::File(file) = of else { return Err(NOT_STORAGE) };
+        if len > 1 << 31 {
+            return Err(TOO_LONG);
+        }
+        let flags = flags | write.unwrap_or_default();
+        let start = if write.is_some() && flags.has(Flags::APPEND) {
+            // Even a write with an offset of its own appends then (pwrite(2), BUGS).
+            let f = self.files.file(file);
+            if f.size.is_none() {
+                out.note("append to a file of unknown size: placed after the farthest byte known");
+            }
+            f.size.unwrap_or(f.reach)
+        } else {
+            at.or(offset).ok_or(STRANGE_OFFSET)?
+        };
+        let end = in_range(start.checked_add(len).unwrap_or(u64::MAX))?;
+        if at.is_none() {
+            self.files.open[open].offset = Some(end);
+        }
+        if flags.has(Flags::DIRECT) {
+            self.files.reaches(file, end, write.is_some());
+            return Err(DIRECT);
+        }
+        if len > 0 {
+            self.files.reaches(file, end, write.is_some());
+        }
+        let (file, sync) = (id(file), flags.has(Flags::SYNC));
+        out.push(match write {
+            Some(_) => Action::Write { file, offset: start, len, sync },
+            None => Action::Read { file, offset: start, len },
+        });
+        Ok(())
+    }
+
+    pub(super) fn truncate(&mut self, file: u32, size: u64, out: &mut Out) {
+        self.files.ends_at(file, size);
+        out.push(Action::Truncate { file: id(file), size });
+    }
+
+    /// An exchange is told as two renames, one each way.
+    pub(super) fn rename(
+        &mut self,
+        task: Task,
+        from: Path<'_>,
+        to: Path<'_>,
+        exchange: bool,
+        out: &mut Out,
+    ) -> Done {
+        let (a, b) = (self.resolve(task, from, false, out)?, self.resolve(task, to, false, out)?);
+        let same = self.names.file(a).is_some() && self.names.file(a) == self.names.file(b);
+        if a == b || same {
+            // POSIX: two names of one file stay as they are.
+            return Ok(());
+        }
+        if a.min(b) <= SOMEWHERE || self.names.is_above(a, b) || self.names.is_above(b, a) {
+            return Err(Skip::Damage("rename of a directory into itself"));
+        }
+        let mut moved = self.names.files_beneath(a);
+        if exchange {
+            moved.append(&mut self.names.files_beneath(b));
+        }
+        let before: Vec<_> = moved.iter().map(|&(node, _)| self.names.name(node)).collect();
+        if exchange {
+            self.names.exchange(a, b);
+        } else {
+            self.unbind_all(b, out);
+            self.names.rename(a, b);
+        }
+        for (&(node, file), from) in moved.iter().zip(before) {
+            let names = Box::new(Renamed { from, to: self.names.name(node) });
+            out.push(Action::Rename { file: id(file), names });
+        }
+        if moved.is_empty() && matches!(self.names.what(a), What::Unknown) {
+            Err(STRANGE_FILE)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A mapping moved, grew or shrank; what it grew by belongs to the file too.
+    pub(super) fn remap(&mut self, task: Task, from: (u64, u64), to: (u64, u64), out: &mut Out) {
+        let mut pieces = self.tasks.mapped(task.space, from.0, from.0.saturating_add(from.1));
+        pieces.reverse();
+        let last = pieces.len().wrapping_sub(1);
+        for &(.., file, _) in &pieces {
+            self.files.file(file).uses += 1;
+        }
+        self.tasks.unmap(task.space, from.0, from.0.saturating_add(from.1), &mut self.files, out);
+        self.tasks.unmap(task.space, to.0, to.0.saturating_add(to.1), &mut self.files, out);
+        let limit = to.0.saturating_add(to.1);
+        for (n, &(start, end, file, offset)) in pieces.iter().enumerate() {
+            let at = to.0.saturating_add(start - from.0);
+            let until = if n == last { limit } else { at.saturating_add(end - start).min(limit) };
+            self.tasks.map(task.space, at, until, file, offset, &mut self.files);
+            self.files.unuse(file, out);
+        }
+    }
+}
+
+/// Plain decimal.
+fn number(text: &[u8]) -> Option<i32> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

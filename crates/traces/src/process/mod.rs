@@ -1,0 +1,683 @@
+//! What the kernel knows about processes, descriptors, names and offsets, so that a list of system calls becomes events.
+//!
+//! A machine without I/O: successful [`Call`]s go in, in the order in which they completed, with their results; events
+//! come out. Readers of system-call traces and live recorders use it alike. It follows POSIX and Linux's manual pages
+//! (open(2), dup(2), fork(2), clone(2), execve(2), lseek(2), rename(2), unlink(2), mmap(2)): descriptors of one open
+//! share its offset across `dup` and `fork`; a file lives until its last name, descriptor and mapping are gone, then its
+//! name can come back as another [`FileId`](flashsift_core::event::FileId).
+//!
+//! Where a trace does not say enough, the machine guesses only as follows, each time with a note ([`Out::notes`]) or a
+//! count ([`Skip`]), except the first two, which hold for every trace:
+//!
+//! - A file has the names that the trace shows, no more: when the last of them goes, the file goes (a hard link made
+//!   before the trace and never used in it is unknown).
+//! - What an open finds under a known name is the known file, unless it is an exclusive creation: then the name was
+//!   removed by someone outside the trace.
+//! - An append to a file whose size is unknown starts at the farthest byte known of it.
+//! - A read or write at an unknown offset (a descriptor from before the trace) is left out.
+//! - Zeroing a range counts as punching it; nothing under `/dev`, `/proc` and `/sys` is storage.
+//! - Symbolic links older than the trace are learnt where an open shows another name than it was asked for
+//!   (`Names::learn_link`).
+
+mod calls;
+mod files;
+mod names;
+mod slab;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    Error,
+    events::{Events, Skip},
+};
+use files::{Description, Files, Of, id};
+use flashsift_core::event::{Action, Event, Renamed};
+use names::{Names, Node, ROOT, SOMEWHERE, Walk, What};
+use std::ops::BitOr;
+pub use tasks::Shares;
+use tasks::{Slot, Task, Tasks};
+
+/// Traffic of descriptors that lead to no storage.
+pub const NOT_STORAGE: Skip = Skip::Benign("pipe, socket or device");
+/// See [`Call::Map`].
+pub const MAPPED: Skip =
+    Skip::Benign("mmap of a file (its page accesses are invisible to system-call tracing)");
+const DIRECT: Skip = Skip::Benign("O_DIRECT access (goes past the page cache)");
+/// A descriptor that the trace did not open.
+pub const STRANGE_FD: Skip = Skip::Damage("descriptor opened before the trace");
+const STRANGE_OFFSET: Skip = Skip::Damage("read or write at an offset from before the trace");
+/// An unlink or rename of something that had no [`FileId`](flashsift_core::event::FileId).
+pub const STRANGE_FILE: Skip = Skip::Benign("change of a file that the trace never opens");
+const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kernel takes");
+const TOO_LONG: Skip = Skip::Damage("read or write of more than 2 GiB");
+const TOO_FAR: Skip = Skip::Damage("offset beyond 2^63");
+
+/// What came of a call besides events.
+pub type Done = Result<(), Skip>;
+
+/// What came out.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// In order.
+    pub events: Vec<Event>,
+    /// Things that were used although something about them is a guess.
+    pub notes: Vec<&'static str>,
+    at_us: u64,
+    pid: u32,
+    tid: u32,
+}
+
+impl Out {
+    fn push(&mut self, action: Action) {
+        self.events.push(Event { at_us: self.at_us, pid: self.pid, tid: self.tid, action });
+    }
+
+    fn process(&mut self, pid: u32, tid: u32, name: Box<str>) {
+        self.events.push(Event { at_us: self.at_us, pid, tid, action: Action::Process { name } });
+    }
+
+    pub(crate) fn note(&mut self, note: &'static str) {
+        self.notes.push(note);
+    }
+
+    /// Hands on what came of the call at `line`.
+    pub(crate) fn hand_on(&mut self, done: Done, events: &mut Events<'_>, line: u64) -> Result<(), Error> {
+        for note in self.notes.drain(..) {
+            events.skip(note, line);
+        }
+        if let Err(skip) = done {
+            events.skipped(skip, line);
+        }
+        events.at(line);
+        self.events.drain(..).try_for_each(|event| events.push(event))
+    }
+}
+
+/// How a file was opened; `O_*` as bits of our own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u16);
+
+#[allow(missing_docs)]
+impl Flags {
+    pub const WRITABLE: Self = Self(1);
+    pub const APPEND: Self = Self(1 << 1);
+    /// `O_SYNC` or `O_DSYNC`.
+    pub const SYNC: Self = Self(1 << 2);
+    pub const DIRECT: Self = Self(1 << 3);
+    pub const CREATE: Self = Self(1 << 4);
+    pub const EXCLUSIVE: Self = Self(1 << 5);
+    pub const TRUNCATE: Self = Self(1 << 6);
+    pub const PATH: Self = Self(1 << 7);
+    pub const NOFOLLOW: Self = Self(1 << 8);
+    pub const TMPFILE: Self = Self(1 << 9);
+    pub const CLOEXEC: Self = Self(1 << 10);
+    const CHANGEABLE: Self = Self(Self::APPEND.0 | Self::DIRECT.0);
+
+    /// All of `flags` are set.
+    pub fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+impl Flags {
+    /// Reads `O_WRONLY|O_CREAT`; what it does not know changes nothing here.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut flags = Self::default();
+        for word in text.split(|&b| b == b'|') {
+            flags = flags
+                | match word {
+                    b"O_WRONLY" | b"O_RDWR" => Self::WRITABLE,
+                    b"O_APPEND" => Self::APPEND,
+                    b"O_SYNC" | b"O_DSYNC" | b"__O_SYNC" => Self::SYNC,
+                    b"O_DIRECT" => Self::DIRECT,
+                    b"O_CREAT" => Self::CREATE,
+                    b"O_EXCL" => Self::EXCLUSIVE,
+                    b"O_TRUNC" => Self::TRUNCATE,
+                    b"O_PATH" => Self::PATH,
+                    b"O_NOFOLLOW" => Self::NOFOLLOW,
+                    b"O_TMPFILE" | b"__O_TMPFILE" => Self::TMPFILE,
+                    b"O_CLOEXEC" => Self::CLOEXEC,
+                    _ => Self::default(),
+                };
+        }
+        flags
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A call under way that holds its description, whatever happens to the descriptor meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin(u32);
+
+/// A descriptor as a call names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fd<'a> {
+    /// Its number.
+    pub number: i32,
+    /// What the trace shows it to lead to, if it does.
+    pub shown: Option<Shown<'a>>,
+    /// From [`Machine::pin`] when the call began.
+    pub pin: Option<Pin>,
+}
+
+impl From<i32> for Fd<'_> {
+    fn from(number: i32) -> Self {
+        Self { number, shown: None, pin: None }
+    }
+}
+
+/// Where the kernel says a descriptor leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown<'a> {
+    /// To this absolute path, since deleted or not.
+    Path(&'a [u8], bool),
+    /// To a pipe, socket, device, anonymous inode.
+    Other,
+}
+
+/// What a relative path starts from.
+#[derive(Clone, Copy, Debug)]
+pub enum Dir<'a> {
+    /// The working directory, which the trace may show.
+    Cwd(Option<&'a [u8]>),
+    /// A descriptor.
+    Fd(Fd<'a>),
+}
+
+/// A path as a call names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    /// What it starts from where it is relative.
+    pub dir: Dir<'a>,
+    /// Any bytes.
+    pub path: &'a [u8],
+}
+
+/// A file by name or by descriptor. A path's last link is followed.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// By name.
+    Path(Path<'a>),
+    /// By descriptor.
+    Fd(Fd<'a>),
+}
+
+/// Something that succeeded, with its result. Offsets and lengths in bytes.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Call<'a> {
+    Open {
+        path: Path<'a>,
+        flags: Flags,
+        fd: Fd<'a>,
+    },
+    /// The open of a file that cannot be told by its name: a file of its own, which lives on after it is closed.
+    OpenNameless {
+        flags: Flags,
+        fd: i32,
+    },
+    /// A descriptor that leads to no storage, or (`shown`) that came from elsewhere.
+    Made {
+        fd: Fd<'a>,
+        cloexec: bool,
+    },
+    Dup {
+        from: Fd<'a>,
+        to: i32,
+        cloexec: bool,
+    },
+    Close {
+        fd: i32,
+    },
+    /// `close_range`, both ends included; `cloexec`: marked instead of closed.
+    CloseRange {
+        first: i32,
+        last: i32,
+        cloexec: bool,
+        unshare: bool,
+    },
+    SetCloexec {
+        fd: i32,
+        cloexec: bool,
+    },
+    /// `F_SETFL`, `F_GETFL`.
+    SetFlags {
+        fd: Fd<'a>,
+        flags: Flags,
+    },
+    /// `at`: the call's own offset; without it the description's is used and moved.
+    Read {
+        fd: Fd<'a>,
+        at: Option<u64>,
+        len: u64,
+    },
+    /// `flags`: what this one call adds to the descriptor's (`RWF_APPEND`, `RWF_DSYNC`).
+    Write {
+        fd: Fd<'a>,
+        at: Option<u64>,
+        len: u64,
+        flags: Flags,
+    },
+    /// `sendfile`, `copy_file_range`, `splice`.
+    Copy {
+        from: Fd<'a>,
+        from_at: Option<u64>,
+        to: Fd<'a>,
+        to_at: Option<u64>,
+        len: u64,
+    },
+    /// `size`: what the seek says about the file's.
+    Seek {
+        fd: Fd<'a>,
+        to: u64,
+        size: Option<u64>,
+    },
+    Sync {
+        fd: Fd<'a>,
+        offset: u64,
+        len: u64,
+    },
+    SyncAll,
+    Truncate {
+        target: Target<'a>,
+        size: u64,
+    },
+    /// `fallocate` that may make the file longer.
+    Allocate {
+        fd: Fd<'a>,
+        end: u64,
+    },
+    Punch {
+        fd: Fd<'a>,
+        offset: u64,
+        len: u64,
+    },
+    /// A stat's `st_size`.
+    Size {
+        target: Target<'a>,
+        size: u64,
+    },
+    Rename {
+        from: Path<'a>,
+        to: Path<'a>,
+        exchange: bool,
+    },
+    Link {
+        from: Target<'a>,
+        to: Path<'a>,
+    },
+    Symlink {
+        target: &'a [u8],
+        path: Path<'a>,
+    },
+    /// `unlink`, `rmdir`. `seen`: what [`Machine::seen`] said when the call began, if something could come between.
+    Unlink {
+        path: Path<'a>,
+        seen: Option<Seen>,
+    },
+    Mkdir {
+        path: Path<'a>,
+    },
+    Chdir {
+        target: Target<'a>,
+    },
+    Chroot {
+        path: Path<'a>,
+    },
+    /// `getcwd`'s result.
+    Cwd {
+        path: &'a [u8],
+    },
+    /// A mapping of a file, or (no `fd`) of none.
+    Map {
+        fd: Option<Fd<'a>>,
+        start: u64,
+        len: u64,
+        offset: u64,
+    },
+    Unmap {
+        start: u64,
+        len: u64,
+    },
+    /// `mremap`.
+    Remap {
+        from: u64,
+        from_len: u64,
+        to: u64,
+        to_len: u64,
+    },
+    /// `msync(MS_SYNC)`.
+    Msync {
+        start: u64,
+        len: u64,
+    },
+    /// A clone was entered: its child may be heard of before it returns.
+    ForkBegins {
+        shares: Shares,
+    },
+    /// It returned, or failed.
+    ForkEnds {
+        child: Option<u32>,
+        shares: Shares,
+    },
+    Unshare {
+        files: bool,
+        fs: bool,
+    },
+    Exec {
+        name: &'a str,
+    },
+    /// The caller goes on under the number of its process's leader, whose thread is no more.
+    Superseded {
+        by: u32,
+    },
+    Exit,
+    ExitGroup,
+}
+
+/// Which file a name stood for when a call began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(Option<u32>);
+
+/// What becomes of a thread that no clone made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strangers {
+    /// A process of its own (number = thread's).
+    Processes,
+    /// One more thread of the first process, which has this number if a stranger is its first thread.
+    Threads(u32),
+}
+
+/// The state. See the module's documentation.
+#[derive(Debug)]
+pub struct Machine {
+    names: Names,
+    files: Files,
+    tasks: Tasks,
+    strangers: Strangers,
+    /// Renames under way: shown names may be older or newer than ours.
+    renaming: u32,
+}
+
+impl Machine {
+    /// Nothing is known yet.
+    pub fn new(strangers: Strangers) -> Self {
+        Self { names: Names::new(), files: Files::default(), tasks: Tasks::default(), strangers, renaming: 0 }
+    }
+
+    /// From now on, a thread that no clone made is that.
+    pub fn strangers(&mut self, strangers: Strangers) {
+        self.strangers = strangers;
+    }
+
+    /// A rename began (`true`) or came to its end, before the [`Call`] that tells it.
+    pub fn renaming(&mut self, begins: bool) {
+        self.renaming = if begins { self.renaming + 1 } else { self.renaming.saturating_sub(1) };
+    }
+
+    /// Takes in one call of thread `tid`.
+    pub fn call(&mut self, at_us: u64, tid: u32, call: Call<'_>, out: &mut Out) -> Done {
+        (out.at_us, out.tid) = (at_us, tid);
+        let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
+        out.pid = task.pid;
+        match call {
+            Call::Open { path, flags, fd } => self.open(task, path, flags, fd, out),
+            Call::OpenNameless { flags, fd } => {
+                let created = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
+                // The name that it does have somewhere is never lost: it must not end with its descriptor.
+                let file = self.files.add(1, created.then_some(0));
+                let node = self.names.nameless();
+                let open = self.files.describe(Of::File(file), node, Some(0), flags);
+                out.push(Action::Open { file: id(file), created });
+                self.install(task, fd, open, flags.has(Flags::CLOEXEC), out);
+                Ok(())
+            }
+            Call::Made { fd, cloexec } => {
+                let open = self.adopt(fd.shown.unwrap_or(Shown::Other), out)?;
+                self.install(task, fd.number, open, cloexec, out);
+                Ok(())
+            }
+            Call::Dup { from, to, cloexec } => {
+                let open = self.description(task, from, out)?;
+                if from.number == to {
+                    return Ok(());
+                }
+                self.files.open[open].refs += 1;
+                let slot = Slot { open, cloexec };
+                self.tasks.install(task.table, to, slot, &mut self.files, out);
+                Ok(())
+            }
+            Call::Close { fd } => match self.tasks.close(task.table, fd, &mut self.files, out) {
+                true => Ok(()),
+                false => Err(Skip::Benign("close of a descriptor that was never used in the trace")),
+            },
+            Call::CloseRange { first, last, cloexec, unshare } => {
+                if unshare {
+                    self.tasks.unshare(tid, true, false, &mut self.files, out);
+                }
+                self.close_range(tid, first, last, cloexec, out);
+                Ok(())
+            }
+            Call::SetCloexec { fd, cloexec } => {
+                if let Some(slot) = self.tasks.tables[task.table].slots.get_mut(&fd) {
+                    slot.cloexec = cloexec;
+                }
+                Ok(())
+            }
+            Call::SetFlags { fd, flags } => {
+                let open = self.description(task, fd, out)?;
+                let own = &mut self.files.open[open].flags;
+                *own = Flags(own.0 & !Flags::CHANGEABLE.0 | flags.0 & Flags::CHANGEABLE.0);
+                Ok(())
+            }
+            Call::Read { fd, at, len } => {
+                let open = self.description(task, fd, out)?;
+                self.transfer(open, at, len, None, out)
+            }
+            Call::Write { fd, at, len, flags } => {
+                let open = self.description(task, fd, out)?;
+                self.transfer(open, at, len, Some(flags), out)
+            }
+            Call::Copy { from, from_at, to, to_at, len } => {
+                let read = match self.description(task, from, out) {
+                    Ok(open) => self.transfer(open, from_at, len, None, out),
+                    Err(left) => Err(left),
+                };
+                let open = self.description(task, to, out)?;
+                let written = self.transfer(open, to_at, len, Some(Flags::default()), out);
+                match (read, written) {
+                    (Err(Skip::Benign(_)), done) | (done, Err(Skip::Benign(_))) => done,
+                    (read, written) => read.and(written),
+                }
+            }
+            Call::Seek { fd, to, size } => {
+                let open = self.description(task, fd, out)?;
+                let to = in_range(to)?;
+                self.files.open[open].offset = Some(to);
+                if let (Of::File(file), Some(size)) = (self.files.open[open].of, size) {
+                    self.files.ends_at(file, in_range(size)?);
+                }
+                Ok(())
+            }
+            Call::Sync { fd, offset, len } => {
+                let file = self.storage(task, fd, out)?;
+                out.push(Action::Sync { file: id(file), offset, len });
+                Ok(())
+            }
+            Call::SyncAll => {
+                out.push(Action::SyncAll);
+                Ok(())
+            }
+            Call::Truncate { target, size } => {
+                let size = in_range(size)?;
+                let file = self.target(task, target, true, out)?.ok_or(STRANGE_FILE)?;
+                self.truncate(file, size, out);
+                Ok(())
+            }
+            Call::Allocate { fd, end } => {
+                let file = self.storage(task, fd, out)?;
+                match self.files.file(file).size {
+                    Some(size) if size < in_range(end)? => self.truncate(file, end, out),
+                    _ => {}
+                }
+                Ok(())
+            }
+            Call::Punch { fd, offset, len } => {
+                let file = self.storage(task, fd, out)?;
+                in_range(offset.saturating_add(len))?;
+                out.push(Action::Punch { file: id(file), offset, len });
+                Ok(())
+            }
+            Call::Size { target, size } => {
+                if let Some(file) = self.target(task, target, false, out)? {
+                    self.files.ends_at(file, in_range(size)?);
+                }
+                Ok(())
+            }
+            Call::Rename { from, to, exchange } => self.rename(task, from, to, exchange, out),
+            Call::Link { from, to } => {
+                let to = self.resolve(task, to, false, out)?;
+                let file = self.target(task, from, true, out)?.ok_or(NOT_STORAGE)?;
+                if self.names.file(to) != Some(file) {
+                    self.unbind(to, out);
+                    self.bind(to, file, out);
+                }
+                Ok(())
+            }
+            Call::Symlink { target, path } => {
+                let node = self.resolve(task, path, false, out)?;
+                self.unbind(node, out);
+                self.names.set(node, What::Link { target: target.into(), guess: false });
+                Ok(())
+            }
+            Call::Unlink { path, seen } => {
+                let node = self.resolve(task, path, false, out)?;
+                let now = self.names.file(node);
+                if seen.is_some_and(|seen| seen.0.is_some() && seen.0 != now) {
+                    // Between this call's beginning and its end the name was already found to be another file's.
+                    return Ok(());
+                }
+                let known = !matches!(self.names.what(node), What::Unknown | What::Absent);
+                self.unbind_all(node, out);
+                self.names.set(node, What::Absent);
+                if known { Ok(()) } else { Err(STRANGE_FILE) }
+            }
+            Call::Mkdir { path } => {
+                let node = self.resolve(task, path, false, out)?;
+                self.unbind_all(node, out);
+                self.names.set(node, What::Directory);
+                Ok(())
+            }
+            Call::Chdir { target } => {
+                let node = match target {
+                    Target::Path(path) => self.resolve(task, path, true, out)?,
+                    Target::Fd(fd) => {
+                        let open = self.description(task, fd, out)?;
+                        self.files.open[open].node
+                    }
+                };
+                self.tasks.fs[task.fs].cwd = node;
+                Ok(())
+            }
+            Call::Chroot { path } => {
+                let node = self.resolve(task, path, true, out)?;
+                self.tasks.fs[task.fs].root = node;
+                Ok(())
+            }
+            Call::Cwd { path } => self.cwd_is(task, path),
+            Call::Map { fd, start, len, offset } => {
+                let end = start.saturating_add(len);
+                self.tasks.unmap(task.space, start, end, &mut self.files, out);
+                let Some(fd) = fd else { return Ok(()) };
+                let file = self.storage(task, fd, out)?;
+                self.tasks.map(task.space, start, end, file, offset, &mut self.files);
+                Err(MAPPED)
+            }
+            Call::Unmap { start, len } => {
+                self.tasks.unmap(task.space, start, start.saturating_add(len), &mut self.files, out);
+                Ok(())
+            }
+            Call::Remap { from, from_len, to, to_len } => {
+                self.remap(task, (from, from_len), (to, to_len), out);
+                Ok(())
+            }
+            Call::Msync { start, len } => {
+                let mut found = self.tasks.mapped(task.space, start, start.saturating_add(len));
+                found.reverse();
+                for &(from, to, file, offset) in &found {
+                    out.push(Action::Sync { file: id(file), offset, len: to - from });
+                }
+                if found.is_empty() { Err(Skip::Benign("msync of no known file")) } else { Ok(()) }
+            }
+            Call::ForkBegins { shares } => {
+                self.tasks.birth_begins(tid, shares);
+                Ok(())
+            }
+            Call::ForkEnds { child, shares } => {
+                self.tasks.birth_ends(tid, child, shares, &mut self.files, out);
+                Ok(())
+            }
+            Call::Unshare { files, fs } => {
+                self.tasks.unshare(tid, files, fs, &mut self.files, out);
+                Ok(())
+            }
+            Call::Exec { name } => {
+                self.tasks.exec(tid, name, &mut self.files, out);
+                Ok(())
+            }
+            Call::Superseded { by } => {
+                self.tasks.supersede(tid, by, &mut self.files, out);
+                Ok(())
+            }
+            Call::Exit => {
+                self.tasks.exit(tid, &mut self.files, out);
+                Ok(())
+            }
+            Call::ExitGroup => {
+                self.tasks.exit_group(tid, &mut self.files, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the trace opened this descriptor?
+    pub fn is_open(&mut self, tid: u32, fd: i32) -> bool {
+        let task = self.tasks.caller(tid, self.strangers, &mut self.files, &mut Out::default());
+        self.tasks.tables[task.table].slots.contains_key(&fd)
+    }
+
+    /// A call on `fd` began and will be told when it ends: holds what it leads to. To be given back with
+    /// [`Machine::unpin`].
+    pub fn pin(&mut self, at_us: u64, tid: u32, fd: Fd<'_>, out: &mut Out) -> Option<Pin> {
+        (out.at_us, out.tid) = (at_us, tid);
+        let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
+        out.pid = task.pid;
+        let open = self.description(task, fd, out).ok()?;
+        self.files.open[open].refs += 1;
+        Some(Pin(open))
+    }
+
+    /// The call that held `pin` is over.
+    pub fn unpin(&mut self, pin: Pin, out: &mut Out) {
+        self.files.release(pin.0, out);
+    }
+
+    /// Which file a name stands for, for an [`Call::Unlink`] that begins now.
+    pub fn seen(&mut self, at_us: u64, tid: u32, path: Path<'_>, out: &mut Out) -> Option<Seen> {
+        (out.at_us, out.tid) = (at_us, tid);
+        let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
+        let node = self.resolve(task, path, false, out).ok()?;
+        Some(Seen(self.names.file(node)))
+    }
+}
+
+fn in_range(offset: u64) -> Result<u64, Skip> {
+    if offset <= i64::MAX as u64 { Ok(offset) } else { Err(TOO_FAR) }
+}

@@ -1,0 +1,1 @@
+"""Parts of record-strace: real programs under load, traced with strace."""
