@@ -129,12 +129,16 @@ struct Done {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let policies = chosen_policies(&args.policy)?;
-    let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(|e| Usage(e.to_string()))?;
+    let layout =
+        args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(|e| Usage(e.to_string()))?;
     if args.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
         return Err(Usage("--rate is a positive number of requests a second".to_owned()).into());
     }
     if args.object_cache && !args.memory.is_empty() {
-        return Err(Usage("objects have no page size: with --object-cache give --frames, not --memory".to_owned()).into());
+        return Err(Usage(
+            "objects have no page size: with --object-cache give --frames, not --memory".to_owned(),
+        )
+        .into());
     }
     let name = args.input.name();
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
@@ -142,7 +146,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let layout = checked_layout(layout, &loaded.trace)?;
     let sizes = sizes(args, &loaded.trace)?;
     let after = match &args.after_cache {
-        Some(dir) => Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace, args.rate)?),
+        Some(dir) => {
+            Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace, args.rate)?)
+        }
         None => None,
     };
 
@@ -196,9 +202,14 @@ fn checked_layout(layout: Option<layout::Selection>, trace: &Trace) -> anyhow::R
     let space = trace.about().space;
     let layout = layout.unwrap_or_else(|| layout::Selection::default_for(space));
     if !(layout.spec.suits)(space) {
-        let suits: Vec<_> = layout::ALL.iter().filter(|spec| (spec.suits)(space)).map(|spec| spec.name).collect();
+        let suits: Vec<_> =
+            layout::ALL.iter().filter(|spec| (spec.suits)(space)).map(|spec| spec.name).collect();
         let kind = if space == Space::Files { "files" } else { "addresses" };
-        let says = format!("--layout {}: this trace is of {kind}; it takes {}", layout.spec.name, suits.join(" or "));
+        let says = format!(
+            "--layout {}: this trace is of {kind}; it takes {}",
+            layout.spec.name,
+            suits.join(" or ")
+        );
         return Err(Usage(says).into());
     }
     Ok(layout)
@@ -298,7 +309,8 @@ fn print(
     cells: &[(u32, &policy::Selection)],
     done: Vec<Done>,
 ) -> anyhow::Result<()> {
-    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let color =
+        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let pages = loaded.trace.pages();
     let mut rows = cells.iter().zip(done).peekable();
     while let Some(((frames, _), _)) = rows.peek() {

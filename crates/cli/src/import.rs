@@ -1,5 +1,44 @@
-//! temporary
-/// import
+//! `flashsift import`: traces of any format into one file of our own.
+
+use crate::{
+    Usage,
+    load::{self, Input},
+    size,
+};
+use flashsift_traces::store;
+use std::path::PathBuf;
+
+/// Turn a trace of any format into flashsift's own Parquet store
 #[derive(clap::Args)]
-pub(crate) struct Args {}
-pub(crate) fn run(_: &Args) -> anyhow::Result<()> { Ok(()) }
+#[command(after_help = "Examples:
+  flashsift import app.strace.xz -o app.parquet
+  flashsift import - --format strace -o app.parquet < app.strace")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// Where to write it
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let same = |path: &PathBuf| path.canonicalize().ok();
+    if same(&args.output).is_some_and(|output| Some(output) == same(&args.input.trace)) {
+        return Err(Usage("the output is the trace itself: give another -o".to_owned()).into());
+    }
+    let name = args.input.name();
+    let mut writer = store::Writer::create(&args.output, &name)?;
+    let outcome = args.input.read(&mut writer)?;
+    let bytes = writer.finish(&outcome.skipped)?;
+    eprintln!(
+        "{}: {} events from {name} ({}), {}, {:.1} bytes an event",
+        args.output.display(),
+        size::count(outcome.events),
+        outcome.format,
+        size::bytes(bytes),
+        bytes as f64 / outcome.events as f64
+    );
+    load::say_skipped(&outcome.skipped);
+    Ok(())
+}

@@ -171,6 +171,10 @@ impl Loaded {
 pub(crate) fn say_skipped(skipped: &Skipped) {
     for (reason, counts) in skipped.iter() {
         let damage = if counts.damage { " (not understood)" } else { "" };
-        eprintln!("  skipped {}: {reason}{damage}, first at line or record {}", size::count(counts.count), counts.first);
+        eprintln!(
+            "  skipped {}: {reason}{damage}, first at line or record {}",
+            size::count(counts.count),
+            counts.first
+        );
     }
 }

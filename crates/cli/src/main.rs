@@ -6,8 +6,8 @@ use std::{io, process::ExitCode};
 mod after_cache;
 mod compare;
 mod import;
-mod load;
 mod json;
+mod load;
 mod size;
 mod synth;
 mod table;
@@ -45,7 +45,9 @@ fn main() -> ExitCode {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
 /// The command line asks for something that makes no sense: exit 2, as for what clap refuses.

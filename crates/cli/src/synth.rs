@@ -1,5 +1,182 @@
-//! temporary
-/// import
+//! `flashsift synth`: seeded traces for tests and benchmarks.
+
+use crate::{Usage, load, size};
+use anyhow::Context;
+use clap::ValueEnum;
+use flashsift_core::{
+    event::{Action, Event},
+    page::NEVER,
+    synth::{Pattern, Recipe},
+    trace::{TraceBuilder, Unit},
+};
+use flashsift_traces::{
+    events::{Sink, Skipped},
+    format::oracle_general,
+    replace::Replace,
+    store,
+};
+use std::{
+    io::{BufWriter, Write},
+    path::PathBuf,
+};
+
+/// Make a synthetic trace: the same seed gives the same trace
 #[derive(clap::Args)]
-pub(crate) struct Args {}
-pub(crate) fn run(_: &Args) -> anyhow::Result<()> { Ok(()) }
+#[command(after_help = "Examples:
+  flashsift synth zipf --requests 20M --pages 1M --alpha 1.0 --as oracle-general -o zipf.oracleGeneral
+  flashsift synth mixed --requests 1M --pages 100k --writes 0.3 --seed 7 -o mixed.parquet
+  flashsift synth loop --requests 1M --pages 50k --lap 10k -o loop.parquet")]
+pub(crate) struct Args {
+    /// How pages are chosen
+    kind: Kind,
+
+    /// Where to write the trace
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Requests, each of one page
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = size::parse_count)]
+    requests: u64,
+
+    /// Different pages (or objects) at most
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = size::parse_count)]
+    pages: u64,
+
+    /// zipf: skew; 0 is uniform
+    #[arg(long, value_name = "A", default_value_t = 1.0)]
+    alpha: f64,
+
+    /// loop: pages a lap; default a tenth of all
+    #[arg(long, value_name = "N", value_parser = size::parse_count)]
+    lap: Option<u64>,
+
+    /// Probability that a request is a write; default 0.3 for mixed, else 0
+    #[arg(long, value_name = "P")]
+    writes: Option<f64>,
+
+    /// Requests a second
+    #[arg(long, value_name = "N", default_value_t = 1000.0)]
+    rate: f64,
+
+    /// Everything random follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Format to write
+    #[arg(long = "as", value_name = "FORMAT", default_value = "parquet")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Popular pages are asked for more: the k-th with probability ∝ 1/k^alpha
+    Zipf,
+    /// One after the other, and again
+    Sequential,
+    /// Laps over a part that slowly moves on
+    Loop,
+    /// Like an application: Zipf(0.9) with sequential stretches, reads and writes
+    Mixed,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Format {
+    /// flashsift's own store
+    Parquet,
+    /// libCacheSim's, with the next access of each object; reads only
+    OracleGeneral,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let objects = args.format == Format::OracleGeneral;
+    let mixed = matches!(args.kind, Kind::Mixed) && !objects;
+    let recipe = Recipe {
+        requests: args.requests,
+        pages: args.pages,
+        pattern: match args.kind {
+            Kind::Zipf => Pattern::Zipf { alpha: args.alpha },
+            Kind::Sequential => Pattern::Sequential,
+            Kind::Loop => Pattern::Loop { lap_pages: args.lap.unwrap_or_else(|| args.pages.div_ceil(10)) },
+            Kind::Mixed => Pattern::Mixed,
+        },
+        write_share: args.writes.unwrap_or(if mixed { 0.3 } else { 0.0 }),
+        rate: args.rate,
+        seed: args.seed,
+        objects,
+    };
+    let events = recipe.events().map_err(|error| Usage(error.to_string()))?;
+    let bytes = match args.format {
+        Format::Parquet => parquet(args, recipe, events)?,
+        Format::OracleGeneral => oracle_general(args, recipe, events)?,
+    };
+    eprintln!(
+        "{}: {} requests, {}, seed {}",
+        args.output.display(),
+        size::count(args.requests),
+        size::bytes(bytes),
+        args.seed
+    );
+    Ok(())
+}
+
+const BATCH: usize = 4096;
+
+/// Calls `each` with the events, a batch at a time, and shows how far it is.
+fn batches(
+    args: &Args,
+    mut events: impl Iterator<Item = Event>,
+    mut each: impl FnMut(&[Event]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let bar = load::progress("requests", "{spinner} {msg} {bar:30} {human_pos}/{human_len}");
+    bar.set_length(args.requests);
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        batch.clear();
+        batch.extend(events.by_ref().take(BATCH));
+        if batch.is_empty() {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        each(&batch)?;
+        bar.inc(batch.len() as u64);
+    }
+}
+
+fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> anyhow::Result<u64> {
+    let mut writer = store::Writer::create(&args.output, "synth")?;
+    writer.about(recipe.about())?;
+    batches(args, events, |batch| Ok(writer.events(batch)?))?;
+    Ok(writer.finish(&Skipped::default())?)
+}
+
+/// Twice over the same events: once for what comes next, once to write.
+fn oracle_general(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> anyhow::Result<u64> {
+    let mut builder = TraceBuilder::new(recipe.about(), Unit::Request, u64::MAX);
+    batches(args, events, |batch| Ok(builder.extend(batch)?))?;
+    let future = builder.finish()?.future()?;
+
+    let at = || args.output.display().to_string();
+    let mut replace = Replace::new(&args.output).with_context(at)?;
+    let mut out = BufWriter::with_capacity(1 << 20, &mut replace);
+    let mut n = 0;
+    batches(args, recipe.events()?, |batch| {
+        for event in batch {
+            let Action::Read { file, len, .. } = event.action else {
+                unreachable!("an object trace is of reads")
+            };
+            let next = match future.next(n) {
+                NEVER => -1,
+                next => i64::from(next) + 1,
+            };
+            let time_s =
+                u32::try_from(event.at_us / 1_000_000).context("the trace lasts more than 2^32 seconds")?;
+            out.write_all(&oracle_general::encode(time_s, file.0, len as u32, next)).with_context(at)?;
+            n += 1;
+        }
+        Ok(())
+    })?;
+    out.flush().with_context(at)?;
+    drop(out);
+    replace.commit().with_context(at)?;
+    Ok(n as u64 * 24)
+}

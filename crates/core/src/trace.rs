@@ -129,11 +129,36 @@ pub struct Totals {
     pub duration_us: u64,
 }
 
+/// One time a step, exact, in four bytes: the low half of each, and where the high half changes (every 71 minutes).
+#[derive(Default)]
+struct Times {
+    low: Vec<u32>,
+    /// (First step, high half from there on.)
+    high: Vec<(usize, u32)>,
+}
+
+impl Times {
+    #[inline(always)]
+    fn push(&mut self, at_us: u64) {
+        let high = (at_us >> 32) as u32;
+        if self.high.last().is_none_or(|(_, last)| *last != high) {
+            self.high.push((self.low.len(), high));
+        }
+        self.low.push(at_us as u32);
+    }
+
+    fn get(&self, n: usize) -> Option<u64> {
+        let low = *self.low.get(n)?;
+        let at = self.high.partition_point(|(first, _)| *first <= n);
+        Some(u64::from(self.high[at - 1].1) << 32 | u64::from(low))
+    }
+}
+
 /// A densified trace.
 pub struct Trace {
     about: About,
     steps: Vec<Step>,
-    at_us: Vec<u64>,
+    times: Times,
     runs: Vec<Run>,
     pages: u32,
     created: Vec<FileId>,
@@ -153,7 +178,7 @@ impl Trace {
 
     /// When step `n` happens, microseconds from the beginning; 0 where the trace has no times.
     pub fn at_us(&self, n: usize) -> u64 {
-        self.at_us.get(n).copied().unwrap_or(0)
+        self.times.get(n).unwrap_or(0)
     }
 
     /// How many different pages it touches: ranks are `0..pages`.
@@ -179,7 +204,7 @@ impl Trace {
     /// Bytes that this trace holds in memory.
     pub fn held_bytes(&self) -> usize {
         self.steps.capacity() * size_of::<Step>()
-            + self.at_us.capacity() * size_of::<u64>()
+            + self.times.low.capacity() * size_of::<u32>()
             + self.runs.capacity() * size_of::<Run>()
     }
 
@@ -273,7 +298,7 @@ pub struct TraceBuilder {
     /// Until ranks are known, `first` is an index into `leaves` and the builder's bits the page in it; for syncs and
     /// drops an index into `ranges`.
     steps: Vec<Step>,
-    at_us: Vec<u64>,
+    times: Times,
     leaves: Vec<Leaf>,
     leaf_at: HashMap<(u64, u64), u32, FixedState>,
     /// Where the last request ended: the next one often is there too.
@@ -292,7 +317,7 @@ impl TraceBuilder {
             unit,
             limit_bytes,
             steps: Vec::new(),
-            at_us: Vec::new(),
+            times: Times::default(),
             leaves: Vec::new(),
             leaf_at: HashMap::default(),
             last_leaf: 0,
@@ -306,7 +331,7 @@ impl TraceBuilder {
     pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
         // Counting capacities once a batch is near enough; a vector that grows holds its old content for a moment.
         let held = self.steps.capacity() * size_of::<Step>()
-            + self.at_us.capacity() * size_of::<u64>()
+            + self.times.low.capacity() * size_of::<u32>()
             + self.leaves.capacity() * size_of::<Leaf>()
             + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
             + self.ranges.capacity() * size_of::<(u64, u64, u64)>();
@@ -446,7 +471,7 @@ impl TraceBuilder {
     fn step(&mut self, at_us: u64, step: Step) {
         self.steps.push(step);
         if self.about.knows.times {
-            self.at_us.push(at_us);
+            self.times.push(at_us);
         }
     }
 
@@ -460,9 +485,9 @@ impl TraceBuilder {
             self.steps.iter_mut().for_each(|step| *step = step.ranked(&leaves));
         } else {
             // A range may reach no page of the trace, or need several steps.
-            let (steps, at_us) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.at_us));
+            let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
             for (n, step) in steps.iter().enumerate() {
-                let at = at_us.get(n).copied().unwrap_or(0);
+                let at = times.get(n).unwrap_or(0);
                 let kind = step.kind();
                 if !matches!(kind, StepKind::Sync | StepKind::Drop) {
                     self.step(at, step.ranked(&leaves));
@@ -478,11 +503,11 @@ impl TraceBuilder {
             }
         }
         self.steps.shrink_to_fit();
-        self.at_us.shrink_to_fit();
+        self.times.low.shrink_to_fit();
         self.created.sort_unstable();
         self.created.dedup();
-        let Self { about, steps, at_us, created, totals, .. } = self;
-        Ok(Trace { about, steps, at_us, runs, pages, created, totals })
+        let Self { about, steps, times, created, totals, .. } = self;
+        Ok(Trace { about, steps, times, runs, pages, created, totals })
     }
 }
 

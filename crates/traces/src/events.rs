@@ -178,6 +178,12 @@ impl<'a> Events<'a> {
         self.skipped(Skip::Damage(reason), line);
     }
 
+    /// One line or record (1-based number) that did give events, though something about them is a guess. It is counted
+    /// and shown as a benign skip is; the phrase says what was assumed.
+    pub fn note(&mut self, reason: &'static str, line: u64) {
+        self.skipped(Skip::Benign(reason), line);
+    }
+
     /// One line or record (1-based number) that gives no event.
     #[cold]
     pub fn skipped(&mut self, skip: Skip, line: u64) {

@@ -10,5 +10,7 @@ pub mod format;
 pub mod input;
 pub mod open;
 pub mod process;
+pub mod replace;
+pub mod store;
 
 pub use error::Error;

@@ -110,6 +110,19 @@ proptest! {
     }
 }
 
+/// Times come back exact, past 32 bits too.
+#[test]
+fn times_are_exact() {
+    let times = [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 7, 1 << 50, u64::MAX];
+    let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
+    for at_us in times {
+        let action = Action::Read { file: FileId(0), offset: 0, len: 1 };
+        builder.extend(&[Event { at_us, pid: 0, tid: 0, action }]).unwrap();
+    }
+    let trace = builder.finish().unwrap();
+    assert_eq!((0..times.len()).map(|n| trace.at_us(n)).collect::<Vec<_>>(), times);
+}
+
 /// A request for a part of a page says so; one for the whole does not.
 #[test]
 fn partial_pages_are_marked() {

@@ -8,9 +8,11 @@ use crate::{
 use flashsift_core::event::{FileId, Knows, Side, Space};
 
 mod mobigen;
-mod oracle_general;
+pub mod oracle_general;
+mod parquet;
 mod pixel;
 mod sectors;
+mod strace;
 
 /// How sure a format is that some bytes are its own, from their beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +46,7 @@ pub struct Spec {
 pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Every format that can be read.
-pub const ALL: &[Spec] = &[mobigen::SPEC, oracle_general::SPEC, pixel::SPEC, sectors::SPEC];
+pub const ALL: &[Spec] = &[mobigen::SPEC, oracle_general::SPEC, parquet::SPEC, pixel::SPEC, sectors::SPEC, strace::SPEC];
 
 /// The names of [`ALL`], for messages.
 pub fn names() -> String {

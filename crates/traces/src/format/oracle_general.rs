@@ -1,6 +1,8 @@
 //! oracleGeneral, libCacheSim's binary trace of an object cache: packed little-endian records of 24 bytes.
 //!
-//!     u32 time in seconds · u64 object · u32 size in bytes · i64 number of the record that asks for it next
+//! ```text
+//! u32 time in seconds · u64 object · u32 size in bytes · i64 number of the record that asks for it next
+//! ```
 //!
 //! Each record is a read of the whole object: the format knows neither writes nor offsets. Records are numbered from
 //! 1; -1 or `i64::MAX` stands for "never again", -2 for "not computed". Only detection looks at that field: what a
@@ -108,10 +110,17 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 fn sample() -> Vec<u8> {
     let records =
         [(100, 7, 512, 3), (100, 8, 4096, -1), (101, 7, 512, 5), (102, 9, 0, -1), (102, 7, 512, -1)];
-    let bytes = |(time_s, object, size, next): (u32, u64, u32, i64)| {
-        [&time_s.to_le_bytes()[..], &object.to_le_bytes(), &size.to_le_bytes(), &next.to_le_bytes()].concat()
-    };
-    records.into_iter().flat_map(bytes).collect()
+    records.into_iter().flat_map(|(time_s, object, size, next)| encode(time_s, object, size, next)).collect()
+}
+
+/// One record. `next`: 1-based number of the record that asks for the object next, -1 for never.
+pub fn encode(time_s: u32, object: u64, size: u32, next: i64) -> [u8; RECORD_BYTES] {
+    let mut record = [0; RECORD_BYTES];
+    record[..4].copy_from_slice(&time_s.to_le_bytes());
+    record[4..12].copy_from_slice(&object.to_le_bytes());
+    record[12..16].copy_from_slice(&size.to_le_bytes());
+    record[16..].copy_from_slice(&next.to_le_bytes());
+    record
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Pixel CSV: block requests of Android phones, `proces,device,rw_flag,sector,size,timestamp` (so spelt).
 //!
-//!     kworker/u17:0-21515,8388608,R,4709256,32,653409.114285
+//! ```text
+//! kworker/u17:0-21515,8388608,R,4709256,32,653409.114285
+//! ```
 //!
 //! Process and pid are joined by the last `-`; `<...>` is ftrace's word for a name it had forgotten. Names with a
 //! space were cut there by whoever wrote the CSV ("AsyncTask #2-123"), and their pid with it: such a line has pid 0.

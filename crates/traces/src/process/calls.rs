@@ -328,7 +328,16 @@ impl Machine {
             }
             f.size.unwrap_or(f.reach)
         } else {
-            at.or(offset).ok_or(STRANGE_OFFSET)?
+            match at.or(offset) {
+                Some(start) => start,
+                None if write.is_some() => {
+                    out.note(
+                        "write at an offset from before the trace: placed after the farthest byte known",
+                    );
+                    self.files.file(file).reach
+                }
+                None => return Err(STRANGE_OFFSET),
+            }
         };
         let end = in_range(start.checked_add(len).unwrap_or(u64::MAX))?;
         if at.is_none() {

@@ -13,8 +13,8 @@
 //!   before the trace and never used in it is unknown).
 //! - What an open finds under a known name is the known file, unless it is an exclusive creation: then the name was
 //!   removed by someone outside the trace.
-//! - An append to a file whose size is unknown starts at the farthest byte known of it.
-//! - A read or write at an unknown offset (a descriptor from before the trace) is left out.
+//! - An append to a file whose size is unknown starts at the farthest byte known of it, and so does a write at an unknown
+//!   offset (a descriptor from before the trace). A read there is left out.
 //! - Zeroing a range counts as punching it; nothing under `/dev`, `/proc` and `/sys` is storage.
 //! - Symbolic links older than the trace are learnt where an open shows another name than it was asked for
 //!   (`Names::learn_link`).
@@ -46,7 +46,7 @@ pub const MAPPED: Skip =
 const DIRECT: Skip = Skip::Benign("O_DIRECT access (goes past the page cache)");
 /// A descriptor that the trace did not open.
 pub const STRANGE_FD: Skip = Skip::Damage("descriptor opened before the trace");
-const STRANGE_OFFSET: Skip = Skip::Damage("read or write at an offset from before the trace");
+const STRANGE_OFFSET: Skip = Skip::Damage("read at an offset from before the trace");
 /// An unlink or rename of something that had no [`FileId`](flashsift_core::event::FileId).
 pub const STRANGE_FILE: Skip = Skip::Benign("change of a file that the trace never opens");
 const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kernel takes");
@@ -84,7 +84,7 @@ impl Out {
     /// Hands on what came of the call at `line`.
     pub(crate) fn hand_on(&mut self, done: Done, events: &mut Events<'_>, line: u64) -> Result<(), Error> {
         for note in self.notes.drain(..) {
-            events.skip(note, line);
+            events.note(note, line);
         }
         if let Err(skip) = done {
             events.skipped(skip, line);
@@ -425,6 +425,10 @@ impl Machine {
     /// Takes in one call of thread `tid`.
     pub fn call(&mut self, at_us: u64, tid: u32, call: Call<'_>, out: &mut Out) -> Done {
         (out.at_us, out.tid) = (at_us, tid);
+        if matches!(call, Call::Exit) && !self.tasks.knows(tid) {
+            // Its process ended before its last line.
+            return Ok(());
+        }
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
         out.pid = task.pid;
         match call {

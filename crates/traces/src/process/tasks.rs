@@ -153,6 +153,10 @@ impl Tasks {
         *task
     }
 
+    pub(super) fn knows(&self, tid: u32) -> bool {
+        self.tasks.contains_key(&tid)
+    }
+
     fn adopt(&mut self, tid: u32, task: Task) {
         self.tables[task.table].refs += 1;
         self.fs[task.fs].refs += 1;

@@ -1,0 +1,65 @@
+# What a person and .ci/run call alike. `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+CARGO ?= cargo
+FLASHSIFT := target/release/flashsift
+# Programs that tests drive and Debian's packages that hold them. A test whose program is absent skips itself, by name.
+DEBIAN_PACKAGES := gcc libc6-dev strace fio sqlite3 xz-utils
+
+.PHONY: help demo test lint docs unit bench fuzz deny setup build clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: build ## Compare every policy at five sizes on the recorded traces of testdata/
+	@for trace in testdata/*.strace.xz; do echo; echo "\$$ flashsift compare $$trace"; $(FLASHSIFT) compare $$trace; done
+
+test: setup lint docs unit ## Everything that has to pass: format, clippy, docs, tests
+
+lint: setup ## Format and clippy; warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+docs: setup ## API documentation; a broken link is an error
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+unit: setup ## Tests, naming each that was skipped
+	$(CARGO) test --workspace --all-features --locked -- --show-output > target/test.log 2>&1 \
+	  || { cat target/test.log; exit 1; }
+	@grep -E '^(running|test result)|^SKIPPED' target/test.log
+	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
+
+bench: build ## Figures and ratios against rivals on the PATH, into benchmarks/
+	$(CARGO) build --release --locked -p flashsift-bench
+	target/release/flashsift-bench $(BENCH_ARGS)
+
+fuzz: ## Fuzz every reader and the cache for FUZZ_SECONDS each (60); needs nightly Rust and cargo-fuzz
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+	  cargo +nightly fuzz run $$target -- -max_total_time=$(or $(FUZZ_SECONDS),60) -rss_limit_mb=4096; done
+
+deny: ## Licences, sources and duplicates of all dependencies, by deny.toml
+	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked
+	$(CARGO) deny --all-features check licenses bans sources
+
+build: setup
+	$(CARGO) build --release --locked -p flashsift
+
+setup:
+	@command -v $(CARGO) >/dev/null || { echo "flashsift is built with Rust: install it from https://rustup.rs"; exit 1; }
+	@$(CARGO) --version >/dev/null || { echo "the toolchain of rust-toolchain.toml is missing: rustup toolchain install"; exit 1; }
+	@missing=(); for program in cc:gcc strace:strace fio:fio sqlite3:sqlite3 xz:xz-utils; do \
+	  command -v $${program%%:*} >/dev/null || missing+=($${program##*:}); done; \
+	if (( $${#missing[@]} )); then \
+	  if command -v apt-get >/dev/null && (( EUID == 0 )); then \
+	    echo "installing $${missing[*]}"; \
+	    apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN_PACKAGES) >/dev/null; \
+	  else \
+	    echo "not installed: $${missing[*]}. A C compiler (gcc) is needed; without the others their tests are skipped."; \
+	    command -v cc >/dev/null || exit 1; \
+	  fi; \
+	fi
+	@mkdir -p target
+
+clean: ## Remove what was built
+	$(CARGO) clean

@@ -1,0 +1,152 @@
+//! Input that nobody should be able to break it with: an error that helps, exit 1 or 2, never a panic, never silence.
+
+use super::flashsift;
+use std::{fs, io::Write, path::Path, process::Stdio};
+use tempfile::tempdir;
+
+/// Exit code and words.
+fn fails(args: &[&str]) -> (i32, String) {
+    let output = flashsift().args(args).output().unwrap();
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!says.contains("panicked"), "{args:?}: {says}");
+    assert_eq!(output.stdout, b"", "{args:?}: nothing on standard output");
+    (output.status.code().unwrap_or_else(|| panic!("{args:?} was killed: {says}")), says)
+}
+
+fn says(args: &[&str], code: i32, words: &[&str]) {
+    let (found, text) = fails(args);
+    assert_eq!(found, code, "{args:?}: {text}");
+    for word in words {
+        assert!(text.contains(word), "{args:?}: {text:?} lacks {word:?}");
+    }
+}
+
+fn write(dir: &Path, name: &str, content: &[u8]) -> String {
+    let path = dir.join(name);
+    fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn files_that_are_no_traces() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    let long_line = [b"r 1\n".as_slice(), &b"r ".repeat(1 << 22)].concat();
+    for (name, content, words) in [
+        ("empty", &b""[..], &["empty"][..]),
+        ("zeros", &[0; 100_000][..], &["no trace format recognises", "--format"]),
+        ("random", &(0..=255u8).rev().collect::<Vec<_>>().repeat(50)[..], &["no trace format recognises"]),
+        ("prose", &b"It was a dark and stormy night; the rain fell in torrents.\n".repeat(9)[..], &["no trace format"]),
+        ("not-utf8", &b"r \xff\xfe\nw \x80\n".repeat(9)[..], &["no trace format recognises"]),
+        ("newlines", &b"\n\n\n\n"[..], &["no trace format recognises"]),
+        ("unmapped", &b"r -1\nw -1\n"[..], &["holds no read or write", "unmapped sector"]),
+        ("png", &b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &["no trace format recognises"]),
+        ("long-line", &long_line[..], &["no trace format recognises"]),
+    ] {
+        let path = write(dir, name, content);
+        says(&["compare", &path], 1, words);
+        says(&["compare", &path], 1, &[name]);
+        let out = dir.join("out.parquet");
+        says(&["import", &path, "-o", out.to_str().unwrap()], 1, words);
+        assert!(!out.exists(), "{name}: a failed import leaves no file");
+    }
+    says(&["compare", dir.to_str().unwrap()], 1, &["directory"]);
+    says(&["compare", "/no/such/trace"], 1, &["/no/such/trace", "no such file"]);
+}
+
+/// Read as the wrong format, most lines make no sense: that is an error with the reasons, not an empty table.
+#[test]
+fn the_wrong_format() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "trace", &b"r 8\nw 16\n".repeat(100));
+    for format in ["mobigen", "strace", "pixel", "fio-iolog-2", "fio-iolog-3", "oracle-general", "parquet"] {
+        let (code, text) = fails(&["compare", &path, "--format", format]);
+        assert_eq!(code, 1, "{format}: {text}");
+        assert!(text.len() > 40, "{format}: {text}");
+    }
+    says(&["compare", &path, "--format", "nonsense"], 2, &["nonsense", "sectors"]);
+}
+
+/// One line too long among good ones is left out and counted.
+#[test]
+fn one_absurd_line_is_counted() {
+    let dir = tempdir().unwrap();
+    let text = [b"r 8\n".repeat(1000), b"r ".repeat(1 << 21), b"\nw 16\n".to_vec()].concat();
+    let path = write(dir.path(), "trace", &text);
+    let output = super::run(&["compare", &path, "--policy", "lru", "--frames", "1", "--json"]);
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(says.contains("skipped 1:") && says.contains("1001"), "{says}");
+    let cell: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&cell["read_accesses"], &cell["write_accesses"]), (&1000.into(), &1.into()));
+}
+
+/// A truncated archive says where it ended; a bomb is stopped.
+#[test]
+fn archives() {
+    let dir = tempdir().unwrap();
+    let good = include_bytes!("../../../../testdata/messenger.strace.xz");
+    let path = write(dir.path(), "cut.xz", &good[..good.len() / 2]);
+    says(&["compare", &path], 1, &["cut.xz", "byte"]);
+    let path = write(dir.path(), "broken.xz", &[&good[..5000], &[0x55; 100], &good[5100..]].concat());
+    says(&["compare", &path], 1, &["broken.xz"]);
+}
+
+#[test]
+fn sizes_and_choices_that_make_no_sense() {
+    let dir = tempdir().unwrap();
+    let path = write(dir.path(), "trace", &b"r 8\nw 16\n".repeat(10));
+    for (args, words) in [
+        (&["--memory", "0"][..], &["page"][..]),
+        (&["--memory", "4095"], &["page"]),
+        (&["--memory", "2000GiB"], &["TiB"]),
+        (&["--memory", "lots"], &["64MiB"]),
+        (&["--memory", "-4M"], &[]),
+        (&["--frames", "0"], &["at least 1"]),
+        (&["--frames", "5000000000"], &["frames"]),
+        (&["--frames", "1", "--memory", "4M"], &["cannot be used with"]),
+        (&["--policy", "lfu2"], &["lfu2", "spatialclock"]),
+        (&["--policy", "clock:insert_ref=2"], &["insert_ref"]),
+        (&["--policy", "lru:x=1"], &["no parameters"]),
+        (&["--layout", "ntfs"], &["ntfs", "f2fs"]),
+        (&["--layout", "ext4"], &["identity"]),
+        (&["--object-cache", "--memory", "4M"], &["--frames"]),
+        (&["--rate", "-1"], &["--rate"]),
+        (&["--rate", "0"], &["--rate"]),
+        (&["--writeback", "never"], &["evict"]),
+        (&["--nonsense"], &["--nonsense"]),
+    ] {
+        says(&[&["compare", &path], args].concat(), 2, words);
+    }
+    says(&["compare", &path, "--object-cache", "--frames", "1"], 1, &["--object-cache"]);
+    says(&["compare"], 2, &["TRACE"]);
+    says(&["synth", "zipf", "--pages", "0", "-o", "/dev/null"], 2, &["at least 1"]);
+    says(&["synth", "zipf", "--writes", "2", "-o", "x.parquet"], 2, &["between 0 and 1"]);
+    says(&["import", &path, "-o", &path], 2, &["the output is the trace"]);
+    assert_eq!(fs::read(&path).unwrap(), b"r 8\nw 16\n".repeat(10), "the trace is untouched");
+}
+
+/// A trace that needs more memory than it may take stops with the flag that allows more.
+#[test]
+fn too_much_for_the_memory() {
+    let dir = tempdir().unwrap();
+    let lines: String = (0..200_000).map(|n| format!("r {}\n", n * 8000)).collect();
+    let path = write(dir.path(), "trace", lines.as_bytes());
+    says(&["compare", &path, "--trace-memory", "1M"], 1, &["--trace-memory"]);
+}
+
+/// Standard input works, and is detected too.
+#[test]
+fn standard_input() {
+    let mut child = flashsift()
+        .args(["compare", "-", "--policy", "lru", "--frames", "4", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&b"r 8\nw 16\n".repeat(10)).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cell: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(cell["hits"], 18);
+}

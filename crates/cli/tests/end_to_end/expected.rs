@@ -1,0 +1,79 @@
+//! Counts of independent simulators, on traces that others recorded.
+
+use super::{cells, number, shared};
+
+fn rows(text: &str) -> Vec<Vec<String>> {
+    text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+/// Pages read and pages written by eviction, LRU at every size, to the page. (That simulator's 2Q and ARC are its
+/// authors' readings; ARC is within a percent.)
+#[test]
+fn weboffice() {
+    let Some(trace) = shared("expected::weboffice", "weboffice.sectors.txt.xz") else { return };
+    let Some(expected) = shared("expected::weboffice", "expected/weboffice.csv") else { return };
+    let mut seen = 0;
+    for row in rows(&std::fs::read_to_string(expected).unwrap()) {
+        let [_, policy, frames, rest @ ..] = &row[..] else { panic!("{row:?}") };
+        let wanted: Vec<u64> = rest.iter().map(|n| n.parse().unwrap()).collect();
+        let found = match policy.as_str() {
+            "lru" | "arc" => cells(&["compare", &trace, "--policy", policy, "--frames", frames]),
+            _ => continue,
+        };
+        let found = ["read_accesses", "write_accesses", "device_reads", "device_writes"].map(|f| number(&found[0], f));
+        if policy == "lru" {
+            assert_eq!(found[..], wanted[..], "{row:?}");
+        } else {
+            assert_eq!(found[..2], wanted[..2], "{row:?}");
+            for (found, wanted) in found[2..].iter().zip(&wanted[2..]) {
+                assert!(found.abs_diff(*wanted) as f64 <= 0.01 * *wanted as f64, "{row:?}: {found}, not {wanted}");
+            }
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 8, "every line for a policy of ours was compared");
+}
+
+/// Miss ratios to four digits; ARC within 0.002 (its target moves in whole frames here: see its module).
+#[test]
+fn cloudphysics() {
+    let Some(trace) = shared("expected::cloudphysics", "cloudphysics.oracleGeneral.bin.zst") else { return };
+    let Some(expected) = shared("expected::cloudphysics", "expected/cloudphysics.csv") else { return };
+    let mut seen = 0;
+    for row in rows(&std::fs::read_to_string(expected).unwrap()) {
+        let [_, _, policy, frames, requests, miss_ratio] = &row[..] else { panic!("{row:?}") };
+        if !["lru", "fifo", "clock", "sieve", "belady", "arc"].contains(&policy.as_str()) {
+            continue;
+        }
+        let found = cells(&["compare", &trace, "--object-cache", "--policy", policy, "--frames", frames]);
+        let (accesses, hits) = (number(&found[0], "accesses"), number(&found[0], "hits"));
+        assert_eq!(accesses.to_string(), *requests);
+        let found = (accesses - hits) as f64 / accesses as f64;
+        let wanted: f64 = miss_ratio.parse().unwrap();
+        let tolerance = if policy == "arc" { 0.002 } else { 0.000_050_1 };
+        assert!((found - wanted).abs() <= tolerance, "{row:?}: {found:.5}");
+        seen += 1;
+    }
+    assert_eq!(seen, 18, "every line for a policy of ours was compared");
+}
+
+/// Every shared trace opens with nothing but its name; what was skipped is said.
+#[test]
+fn every_shared_trace_opens() {
+    for (file, skipped) in [
+        ("facebook.mobigen.xz", "stat"),
+        ("weboffice.sectors.txt.xz", "24\u{202f}507: unmapped sector (-1)"),
+        ("pixel6a_telegram.csv.gz", "request issued again by another process"),
+        ("pixel6a_cod.csv.gz", "request issued again by another process"),
+        ("pixel6a_slideshow.csv.gz", "request issued again by another process"),
+        ("cloudphysics.oracleGeneral.bin.zst", ""),
+    ] {
+        let Some(trace) = shared("expected::every_shared_trace_opens", file) else { continue };
+        let output = super::run(&["compare", &trace]);
+        let says = String::from_utf8(output.stderr).unwrap();
+        assert!(says.contains(skipped), "{file}: {says}");
+        assert_eq!(says.contains("after-cache trace"), file.starts_with("pixel"), "{file}: {says}");
+        let table = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(table.matches("belady").count(), 5, "five sizes, each with its bound: {table}");
+    }
+}

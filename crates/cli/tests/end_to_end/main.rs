@@ -1,0 +1,52 @@
+//! The binary as a person runs it: real traces in, exit codes, messages and figures out.
+
+mod bad_input;
+mod expected;
+mod golden;
+mod outputs;
+
+use serde_json::Value;
+use std::{
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+/// The binary, with an environment that decides nothing.
+fn flashsift() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashsift"));
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+/// Runs it; panics with its words unless it succeeds.
+fn run(args: &[&str]) -> Output {
+    let output = flashsift().args(args).output().unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "flashsift {args:?} exits with {:?}: {says}", output.status.code());
+    output
+}
+
+/// Runs it with `--json`: one object a cell.
+fn cells(args: &[&str]) -> Vec<Value> {
+    let output = run(&[args, &["--json"]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn number(cell: &Value, field: &str) -> u64 {
+    cell[field].as_u64().unwrap_or_else(|| panic!("no {field} in {cell}"))
+}
+
+fn repository(path: &str) -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).to_str().unwrap().to_owned()
+}
+
+/// A trace that others recorded, beside the checkout. Where it is absent, the test is skipped, by name.
+fn shared(test: &str, file: &str) -> Option<String> {
+    let path = repository(&format!("../shared/data/{file}"));
+    if PathBuf::from(&path).exists() {
+        return Some(path);
+    }
+    println!("SKIPPED {test}: ../shared/data/{file} is not there");
+    None
+}

@@ -1,0 +1,162 @@
+//! What comes out: the table, JSON, after-cache traces, imports, synthetic traces.
+
+use super::{cells, number, repository, run};
+use serde_json::Value;
+use std::{collections::BTreeMap, fs, process::Stdio};
+use tempfile::tempdir;
+
+const BROWSER: &str = "testdata/browser.strace.xz";
+
+/// `import` loses nothing that `compare` counts.
+#[test]
+fn import_changes_no_count() {
+    let dir = tempdir().unwrap();
+    let stored = dir.path().join("browser.parquet").to_str().unwrap().to_owned();
+    run(&["import", &repository(BROWSER), "-o", &stored]);
+    let counts = |trace: &str| {
+        let mut cells = cells(&["compare", trace, "--policy", "lru,spatialclock", "--memory", "1M,8M", "--drain"]);
+        for cell in &mut cells {
+            let cell = cell.as_object_mut().unwrap();
+            cell.remove("cpu_ns_per_access");
+            cell.remove("trace");
+        }
+        cells
+    };
+    assert_eq!(counts(&stored), counts(&repository(BROWSER)));
+}
+
+/// Each cell's after-cache trace, read back, holds exactly what the cell says it sent to storage, in both formats.
+#[test]
+fn after_cache_traces_hold_what_was_counted() {
+    let dir = tempdir().unwrap();
+    for format in ["parquet", "fio-iolog3"] {
+        let out = dir.path().join(format);
+        let out = out.to_str().unwrap();
+        let args = ["--policy", "lru,spatialclock", "--memory", "1M,2M", "--drain"];
+        let files = ["--after-cache", out, "--after-cache-format", format];
+        let cells_made = cells(&[&["compare", &repository(BROWSER)], &args[..], &files[..]].concat());
+        let mut names: Vec<_> = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        assert_eq!(names.len(), 4, "{names:?}");
+        let mut found = BTreeMap::new();
+        for name in &names {
+            let after = cells(&["compare", name.to_str().unwrap(), "--policy", "fifo", "--frames", "1"]);
+            let file = name.file_name().unwrap().to_str().unwrap().to_owned();
+            found.insert(file, (number(&after[0], "read_accesses"), number(&after[0], "write_accesses")));
+        }
+        for cell in cells_made {
+            let (policy, frames) = (cell["policy"].as_str().unwrap(), cell["frames"].to_string());
+            let (_, counts) =
+                found.iter().find(|(name, _)| name.contains(&format!(".{policy}.{frames}."))).expect("a file a cell");
+            assert_eq!(*counts, (number(&cell, "device_reads"), number(&cell, "device_writes")), "{format}: {cell}");
+        }
+    }
+}
+
+/// A trace without times gives an after-cache trace without times; an iolog v3, which needs them, names the flag.
+#[test]
+fn times_are_not_invented() {
+    let dir = tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
+    let (trace, out) = (trace.to_str().unwrap(), dir.path().join("out"));
+    let out = out.to_str().unwrap();
+    let args = ["compare", trace, "--policy", "lru", "--frames", "1", "--after-cache", out];
+    run(&args);
+    let iolog = [&args[..], &["--after-cache-format", "fio-iolog3"]].concat();
+    let output = super::flashsift().args(&iolog).output().unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(says.contains("--rate"), "{says}");
+    run(&[&iolog[..], &["--rate", "1000"]].concat());
+}
+
+/// Numbers of the table are those of the JSON; the best is marked, the bound stands apart.
+#[test]
+fn the_table_shows_the_counts() {
+    let trace = repository(BROWSER);
+    let args = ["compare", &trace, "--memory", "1M"];
+    let json = cells(&args);
+    let table = String::from_utf8(run(&args).stdout).unwrap();
+    assert!(!table.contains('\x1b'), "no colour where no terminal is");
+    let row = |policy: &str| table.lines().find(|line| line.trim_start().starts_with(policy)).unwrap();
+    let grouped = |n: u64| {
+        let digits = n.to_string();
+        let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).unwrap()).collect();
+        groups.join("\u{202f}")
+    };
+    for cell in &json {
+        let row = row(cell["policy"].as_str().unwrap());
+        assert!(row.contains(&grouped(number(cell, "device_writes"))), "{row}: {cell}");
+    }
+    let online = |cell: &&Value| cell["policy"] != "belady";
+    let best = json.iter().filter(online).map(|cell| number(cell, "hits")).max().unwrap();
+    for cell in json.iter().filter(online) {
+        let hit_ratio = number(cell, "hits") as f64 / number(cell, "accesses") as f64 * 100.0;
+        let marked = row(cell["policy"].as_str().unwrap()).contains(&format!("{hit_ratio:.2}*"));
+        assert_eq!(marked, number(cell, "hits") == best, "{table}");
+    }
+    let (rule, bound) = (table.find("bound for hits").unwrap(), table.find("belady").unwrap());
+    assert!(rule < bound && table.rfind("spatialclock").unwrap() < rule);
+}
+
+/// Parameters are parsed, shown, and do something.
+#[test]
+fn parameters_reach_the_policy() {
+    let trace = repository(BROWSER);
+    let found = cells(&["compare", &trace, "--policy", "clock,clock:insert_ref=1,lru", "--memory", "256K"]);
+    let labels: Vec<_> = found.iter().map(|cell| cell["policy"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["clock", "clock:insert_ref=1", "lru"]);
+    assert_ne!(found[0]["hits"], found[1]["hits"]);
+    let read = cells(&["compare", &trace, "--policy", "lru", "--memory", "256K", "--write-miss", "read"]);
+    assert!(number(&read[0], "device_reads") > number(&found[2], "device_reads"));
+    let f2fs = cells(&["compare", &trace, "--policy", "lru", "--memory", "256K", "--layout", "f2fs"]);
+    assert_eq!(f2fs[0]["device_writes"], found[2]["device_writes"]);
+    assert!(number(&f2fs[0], "nonsequential_writes") < number(&found[2], "nonsequential_writes"));
+}
+
+/// The same seed gives the same bytes; both formats hold the same requests; `compare` opens both.
+#[test]
+fn synthetic_traces() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let zipf = ["synth", "zipf", "--requests", "20k", "--pages", "1k", "--seed", "3"];
+    for (name, format) in [("a", "oracle-general"), ("b", "oracle-general"), ("c", "parquet")] {
+        run(&[&zipf[..], &["--as", format, "-o", &path(name)]].concat());
+    }
+    assert_eq!(fs::read(path("a")).unwrap(), fs::read(path("b")).unwrap());
+    let hits = |name: &str| {
+        let found = cells(&["compare", &path(name), "--policy", "lru,belady", "--frames", "100"]);
+        found.iter().map(|cell| number(cell, "hits")).collect::<Vec<_>>()
+    };
+    assert_eq!(hits("a"), hits("c"), "an object of one page is a page");
+    run(&["synth", "mixed", "--requests", "5k", "--pages", "500", "-o", &path("d")]);
+    let found = cells(&["compare", &path("d"), "--policy", "lru", "--frames", "50"]);
+    assert_eq!(number(&found[0], "accesses"), 5000);
+    assert!((1200..1800).contains(&number(&found[0], "write_accesses")));
+}
+
+/// Whoever reads our output may stop reading.
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = super::flashsift()
+        .args(["compare", &repository(BROWSER), "--memory", "1M"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Cells do not depend on how many run at once.
+#[test]
+fn threads_change_no_count() {
+    let counts = |threads: &str| {
+        let mut cells = cells(&["compare", &repository(BROWSER), "--memory", "1M,4M", "--threads", threads]);
+        cells.iter_mut().for_each(|cell| drop(cell.as_object_mut().unwrap().remove("cpu_ns_per_access")));
+        cells
+    };
+    assert_eq!(counts("1"), counts("3"));
+}

@@ -1,0 +1,159 @@
+//! A program whose accesses are known, under the real strace: what the reader makes of the trace is what it did.
+
+use flashsift_core::event::{Action, Event, FileId};
+use flashsift_traces::{
+    Error,
+    events::{Events, Sink, Summary},
+    format,
+    input::Input,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+struct Kept(Vec<Event>);
+
+impl Sink for Kept {
+    fn about(&mut self, about: flashsift_core::event::About) -> Result<(), Error> {
+        assert!(about.knows.syncs && about.knows.writes && about.knows.removals);
+        Ok(())
+    }
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        self.0.extend_from_slice(events);
+        Ok(())
+    }
+}
+
+fn read(mut text: &[u8]) -> (Vec<Event>, Summary) {
+    let spec = format::named("strace").expect("it is one of the formats");
+    assert_eq!(format::detected(&text[..text.len().min(format::HEAD_BYTES)]).expect("known").name, "strace");
+    let mut kept = Kept(Vec::new());
+    let mut events = Events::new(&mut kept);
+    (spec.read)(&mut Input::new(&mut text), &mut events).expect("readable");
+    let summary = events.finish().expect("the sink takes all");
+    (kept.0, summary)
+}
+
+/// The events of files that ever had a name below `directory`, with letters for files and relative names.
+fn told(events: &[Event], directory: &str) -> Vec<String> {
+    let ours: HashSet<FileId> = events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Bind { file, name } if name.starts_with(directory) => Some(*file),
+            _ => None,
+        })
+        .collect();
+    let mut letters: HashMap<FileId, char> = HashMap::new();
+    let mut told = Vec::new();
+    for event in events {
+        let mut letter = |file: &FileId| {
+            let next = char::from(b'A' + letters.len() as u8);
+            ours.contains(file).then(|| *letters.entry(*file).or_insert(next))
+        };
+        let short = |name: &str| {
+            name.strip_prefix(directory)
+                .map_or(name, |name| name.trim_start_matches('/'))
+                .replace('\n', "\\n")
+        };
+        let line = match &event.action {
+            Action::Read { file, offset, len } => letter(file).map(|f| format!("read {f} {offset} {len}")),
+            Action::Write { file, offset, len, sync } => {
+                letter(file).map(|f| format!("write{} {f} {offset} {len}", if *sync { "sync" } else { "" }))
+            }
+            Action::Sync { file, offset, len: u64::MAX } => {
+                letter(file).map(|f| format!("sync {f} {offset} max"))
+            }
+            Action::Sync { file, offset, len } => letter(file).map(|f| format!("sync {f} {offset} {len}")),
+            Action::SyncAll => Some("syncall".to_owned()),
+            Action::Truncate { file, size } => letter(file).map(|f| format!("truncate {f} {size}")),
+            Action::Punch { file, offset, len } => letter(file).map(|f| format!("punch {f} {offset} {len}")),
+            Action::Open { file, created } => {
+                letter(file).map(|f| format!("open {f}{}", if *created { " created" } else { "" }))
+            }
+            Action::Close { file } => letter(file).map(|f| format!("close {f}")),
+            Action::Bind { file, name } => letter(file).map(|f| format!("bind {f} {}", short(name))),
+            Action::Rename { file, names } => {
+                letter(file).map(|f| format!("rename {f} {} {}", short(&names.from), short(&names.to)))
+            }
+            Action::Unbind { file, name } => letter(file).map(|f| format!("unbind {f} {}", short(name))),
+            Action::Gone { file } => letter(file).map(|f| format!("gone {f}")),
+            Action::Process { .. } => None,
+        };
+        told.extend(line);
+    }
+    told
+}
+
+fn found(program: &str) -> Option<String> {
+    let script = match program {
+        "python3" => "python3 -c 'import sys; print(sys.executable)'",
+        _ => "command -v strace && strace -o /dev/null true",
+    };
+    let out = Command::new("sh").args(["-c", script]).stderr(Stdio::null()).output().ok()?;
+    let path = String::from_utf8(out.stdout).ok()?.lines().next()?.to_owned();
+    out.status.success().then_some(path)
+}
+
+#[test]
+fn what_a_program_does_under_the_real_strace_is_what_is_read() {
+    let (Some(strace), Some(python)) = (found("strace"), found("python3")) else {
+        eprintln!("skipped: strace, or the right to trace, or python3 is not here");
+        return;
+    };
+    // Not in /tmp, which may lack O_TMPFILE and fallocate.
+    let home = tempfile::Builder::new().prefix("strace-test-").tempdir_in("/var/tmp").expect("a directory");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strace/program.py");
+    let options: [&[&str]; 7] = [
+        &["-f", "-ttt", "-y"],
+        &["-f", "-ttt"],
+        &["-f", "-tt", "-yy"],
+        &["-f", "-y", "-s", "0"],
+        &["-f", "-r", "-T"],
+        &["-f", "-ttt", "-y", "-xx"],
+        &["-f", "-ttt", "-q", "stderr"],
+    ];
+    for (n, options) in options.iter().enumerate() {
+        let directory = home.path().join(format!("work{n}"));
+        std::fs::create_dir(&directory).expect("a directory");
+        let (trace, report) = (home.path().join("trace"), home.path().join("report"));
+        let mut command = Command::new(&strace);
+        // Without -o the lines come with [pid N], or none, and with strace's remarks in between.
+        let to_stderr = options.last() == Some(&"stderr");
+        command.args(options.iter().filter(|&&option| option != "stderr"));
+        if !to_stderr {
+            command.arg("-o").arg(&trace);
+        }
+        command.arg(&python).arg("-IS").arg(&program).arg(&directory).arg(&report);
+        let out = command.output().expect("strace runs");
+        assert!(out.status.success(), "{options:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let text = if to_stderr { out.stderr } else { std::fs::read(&trace).expect("a trace") };
+        let (events, summary) = read(&text);
+        let expected = std::fs::read_to_string(&report).expect("a report");
+        let directory = directory.canonicalize().expect("it is there");
+        let told = told(&events, directory.to_str().expect("a plain name"));
+        if told != expected.lines().collect::<Vec<_>>() {
+            let kept = std::env::temp_dir().join("flashsift-strace-test.trace");
+            std::fs::write(&kept, &text).expect("room");
+            let at = told
+                .iter()
+                .zip(expected.lines())
+                .position(|(a, b)| a != b)
+                .unwrap_or(told.len().min(expected.lines().count()));
+            panic!(
+                "{options:?}, trace kept at {}: at {at}\ntold     {:#?}\nexpected {:#?}",
+                kept.display(),
+                &told[at.saturating_sub(3)..(at + 6).min(told.len())],
+                expected.lines().skip(at.saturating_sub(3)).take(9).collect::<Vec<_>>()
+            );
+        }
+        let damage = summary
+            .skipped
+            .iter()
+            .filter(|(reason, r)| r.damage && *reason != "descriptor opened before the trace")
+            .map(|(reason, r)| (reason, r.count))
+            .collect::<Vec<_>>();
+        assert_eq!(damage, [], "{options:?}: {}", summary.skipped);
+    }
+}
