@@ -68,6 +68,10 @@ impl Outcome {
     }
 }
 
+/// How many steps before its turn a page's table entry, then its frame, are fetched into the near caches.
+const FAR_AHEAD: usize = 32;
+const NEAR_AHEAD: usize = 12;
+
 const READ_COST_US: u64 = 100;
 const WRITE_COST_US: u64 = 800;
 
@@ -125,7 +129,12 @@ impl<F: Front, C: Cache, S: Sink> System<F, C, Storage<S>> {
         assert!(!C::OFFLINE || future.is_some(), "an offline policy is given the future");
         let mut position = 0;
         let (mut read_hits, mut write_hits) = (0, 0);
-        for (n, step) in trace.steps().iter().enumerate() {
+        let steps = trace.steps();
+        for (n, step) in steps.iter().enumerate() {
+            if let Some(later) = steps.get(n + FAR_AHEAD) {
+                self.cache.far_ahead(later.first());
+                self.cache.near_ahead(steps[n + NEAR_AHEAD].first());
+            }
             if S::WANTS_READS {
                 self.back.at_us = trace.at_us(n);
             }

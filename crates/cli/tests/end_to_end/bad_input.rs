@@ -36,7 +36,11 @@ fn files_that_are_no_traces() {
         ("empty", &b""[..], &["empty"][..]),
         ("zeros", &[0; 100_000][..], &["no trace format recognises", "--format"]),
         ("random", &(0..=255u8).rev().collect::<Vec<_>>().repeat(50)[..], &["no trace format recognises"]),
-        ("prose", &b"It was a dark and stormy night; the rain fell in torrents.\n".repeat(9)[..], &["no trace format"]),
+        (
+            "prose",
+            &b"It was a dark and stormy night; the rain fell in torrents.\n".repeat(9)[..],
+            &["no trace format"],
+        ),
         ("not-utf8", &b"r \xff\xfe\nw \x80\n".repeat(9)[..], &["no trace format recognises"]),
         ("newlines", &b"\n\n\n\n"[..], &["no trace format recognises"]),
         ("unmapped", &b"r -1\nw -1\n"[..], &["holds no read or write", "unmapped sector"]),

@@ -20,13 +20,17 @@ fn weboffice() {
             "lru" | "arc" => cells(&["compare", &trace, "--policy", policy, "--frames", frames]),
             _ => continue,
         };
-        let found = ["read_accesses", "write_accesses", "device_reads", "device_writes"].map(|f| number(&found[0], f));
+        let found = ["read_accesses", "write_accesses", "device_reads", "device_writes"]
+            .map(|f| number(&found[0], f));
         if policy == "lru" {
             assert_eq!(found[..], wanted[..], "{row:?}");
         } else {
             assert_eq!(found[..2], wanted[..2], "{row:?}");
             for (found, wanted) in found[2..].iter().zip(&wanted[2..]) {
-                assert!(found.abs_diff(*wanted) as f64 <= 0.01 * *wanted as f64, "{row:?}: {found}, not {wanted}");
+                assert!(
+                    found.abs_diff(*wanted) as f64 <= 0.01 * *wanted as f64,
+                    "{row:?}: {found}, not {wanted}"
+                );
             }
         }
         seen += 1;

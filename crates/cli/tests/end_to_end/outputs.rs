@@ -14,7 +14,8 @@ fn import_changes_no_count() {
     let stored = dir.path().join("browser.parquet").to_str().unwrap().to_owned();
     run(&["import", &repository(BROWSER), "-o", &stored]);
     let counts = |trace: &str| {
-        let mut cells = cells(&["compare", trace, "--policy", "lru,spatialclock", "--memory", "1M,8M", "--drain"]);
+        let mut cells =
+            cells(&["compare", trace, "--policy", "lru,spatialclock", "--memory", "1M,8M", "--drain"]);
         for cell in &mut cells {
             let cell = cell.as_object_mut().unwrap();
             cell.remove("cpu_ns_per_access");
@@ -46,9 +47,15 @@ fn after_cache_traces_hold_what_was_counted() {
         }
         for cell in cells_made {
             let (policy, frames) = (cell["policy"].as_str().unwrap(), cell["frames"].to_string());
-            let (_, counts) =
-                found.iter().find(|(name, _)| name.contains(&format!(".{policy}.{frames}."))).expect("a file a cell");
-            assert_eq!(*counts, (number(&cell, "device_reads"), number(&cell, "device_writes")), "{format}: {cell}");
+            let (_, counts) = found
+                .iter()
+                .find(|(name, _)| name.contains(&format!(".{policy}.{frames}.")))
+                .expect("a file a cell");
+            assert_eq!(
+                *counts,
+                (number(&cell, "device_reads"), number(&cell, "device_writes")),
+                "{format}: {cell}"
+            );
         }
     }
 }
@@ -82,7 +89,8 @@ fn the_table_shows_the_counts() {
     let row = |policy: &str| table.lines().find(|line| line.trim_start().starts_with(policy)).unwrap();
     let grouped = |n: u64| {
         let digits = n.to_string();
-        let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).unwrap()).collect();
+        let groups: Vec<&str> =
+            digits.as_bytes().rchunks(3).rev().map(|g| std::str::from_utf8(g).unwrap()).collect();
         groups.join("\u{202f}")
     };
     for cell in &json {

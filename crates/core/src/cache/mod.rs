@@ -17,6 +17,10 @@ pub trait Cache {
     const OFFLINE: bool;
     /// One access. `partial`: it is a write that covers only a part of the page. Returns whether it hit.
     fn access<B: Back>(&mut self, access: Access, partial: bool, back: &mut B) -> bool;
+    /// This page will be accessed some steps from now: have at hand where it is. Changes nothing.
+    fn far_ahead(&self, _: Page) {}
+    /// This page will be accessed soon: have at hand what its access touches. Changes nothing.
+    fn near_ahead(&self, _: Page) {}
     /// These pages are truncated or deleted: gone, dirty ones unwritten.
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B);
     /// The end of a trace, when everything dirty is to be written, in the cache's own order.

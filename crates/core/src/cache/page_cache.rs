@@ -9,6 +9,7 @@ use crate::{
     page::{Access, Frame, Op, Page},
     policy::Policy,
 };
+use prefetch_index::prefetch_index;
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
@@ -153,6 +154,21 @@ impl<P: Policy> Cache for PageCache<P> {
             self.frames.dirty[frame.0 as usize] = true;
         }
         true
+    }
+
+    // A table of millions of pages lies beyond the near caches, and whether an access hits is a branch that nobody can
+    // predict: without fetching ahead each one waits.
+    #[inline(always)]
+    fn far_ahead(&self, page: Page) {
+        prefetch_index(&self.frames.table, page.0 as usize);
+    }
+
+    #[inline(always)]
+    fn near_ahead(&self, page: Page) {
+        match self.frames.frame(page) {
+            Some(frame) => self.policy.expect_hit(frame),
+            None => self.policy.expect_miss(page),
+        }
     }
 
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B) {

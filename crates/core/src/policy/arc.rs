@@ -144,6 +144,16 @@ impl Policy for Arc {
         self.ghosts.remove(page);
     }
 
+    #[inline(always)]
+    fn expect_hit(&self, frame: Frame) {
+        self.resident.prefetch(frame);
+    }
+
+    #[inline(always)]
+    fn expect_miss(&self, page: Page) {
+        self.ghosts.prefetch(page);
+    }
+
     fn check(&self, frames: &Frames) {
         self.resident.check();
         self.ghosts.check();

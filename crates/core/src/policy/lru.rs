@@ -55,6 +55,11 @@ impl Policy for Lru {
         self.stack.remove(frame);
     }
 
+    #[inline(always)]
+    fn expect_hit(&self, frame: Frame) {
+        self.stack.prefetch(frame);
+    }
+
     fn check(&self, _: &Frames) {
         self.stack.check();
     }

@@ -53,6 +53,14 @@ pub trait Policy {
     /// A dirty page was written back and stays.
     fn cleaned(&mut self, _: Frame) {}
 
+    /// This frame will probably be hit soon: a chance to fetch what that touches. Changes nothing.
+    #[inline(always)]
+    fn expect_hit(&self, _: Frame) {}
+
+    /// This page will probably miss soon. Changes nothing.
+    #[inline(always)]
+    fn expect_miss(&self, _: Page) {}
+
     /// Re-derives the policy's invariants; panics where one is broken. Tests call it after every step.
     fn check(&self, frames: &Frames);
 }

@@ -6,6 +6,7 @@
 //! four bytes a page, is what makes ghosts cheap at millions of pages.
 
 use crate::page::Page;
+use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
 
 /// Queues named by their number `0..N`. Pages in all queues together: at most 2^31 / N.
@@ -115,6 +116,12 @@ impl<const N: usize> Ghosts<N> {
             }
         }
         at.ring.truncate(alive);
+    }
+
+    /// Fetches what says whether a page is in a queue into the near caches. Changes nothing.
+    #[inline(always)]
+    pub fn prefetch(&self, page: Page) {
+        prefetch_index(&self.stamps, page.0 as usize);
     }
 
     /// From the page pushed first to the last.

@@ -3,6 +3,7 @@
 //! Each list is a ring through a sentinel behind the items, so that no operation has a special case at an end.
 
 use crate::page::Id;
+use prefetch_index::prefetch_index;
 use std::marker::PhantomData;
 
 /// Lists over the items `0..items`; a list is named by its number `0..N`. Every list runs from oldest to newest, in
@@ -103,6 +104,12 @@ impl<I: Id, const N: usize> Lists<I, N> {
     #[inline(always)]
     pub fn contains(&self, item: I) -> bool {
         self.nodes[item.index() as usize].newer != item.index()
+    }
+
+    /// Fetches an item's links into the near caches. Changes nothing.
+    #[inline(always)]
+    pub fn prefetch(&self, item: I) {
+        prefetch_index(&self.nodes, item.index() as usize);
     }
 
     /// From oldest to newest.

@@ -237,15 +237,15 @@ impl Names {
     }
 
     /// Every entry at or beneath `node` that names a file, with the file.
-    pub(super) fn files_beneath(&self, node: Node) -> Vec<(Node, u32)> {
+    pub(super) fn files_beneath(&self, top: Node) -> Vec<(Node, u32)> {
         let mut found = Vec::new();
-        let mut ahead = vec![node];
+        let mut ahead = vec![top];
         while let Some(node) = ahead.pop() {
             found.extend(self.file(node).map(|file| (node, file)));
             ahead.extend(self.entry(node).children.values());
         }
-        // A hash map's order is not one that two runs share.
-        found.sort_unstable();
+        // A hash map's order is not one that two runs share. The directory comes before what is in it.
+        found.sort_unstable_by_key(|&(node, _)| (node != top, node));
         found
     }
 

@@ -112,7 +112,7 @@ fn shares(name: &[u8], text: &[u8]) -> Shares {
     }
 }
 
-fn is_birth(name: &[u8]) -> bool {
+pub(super) fn is_birth(name: &[u8]) -> bool {
     matches!(name, b"clone" | b"clone2" | b"clone3" | b"fork" | b"vfork")
 }
 
@@ -318,6 +318,8 @@ impl Caller<'_> {
             b"fstat" | b"fstat64" => self.stat(args.get(1), |caller, size| {
                 caller.with_fd(args, 0, |fd| Ok(Call::Size { target: Target::Fd(fd), size }))
             }),
+            b"ioctl" if matches!(args.get(1), b"FIOCLEX" | b"FIONCLEX") => fd_number(args.get(0))
+                .and_then(|fd| self.call(Call::SetCloexec { fd, cloexec: args.get(1) == b"FIOCLEX" })),
             b"pipe" | b"pipe2" => self.made(args.get(0), has(text, "CLOEXEC")),
             b"socketpair" => self.made(args.get(3), has(text, "CLOEXEC")),
             b"recvmsg" | b"recvmmsg" => self.received(text),
@@ -376,6 +378,10 @@ impl Caller<'_> {
 
     /// Descriptors of no storage, or (shown) of what they lead to: `[3<pipe:[7]>, 4<pipe:[7]>]`.
     fn made(&mut self, list: &[u8], cloexec: bool) -> Done {
+        if list == b"[...]" {
+            // `-s 0` leaves the numbers out.
+            return OTHER;
+        }
         let list = list.strip_prefix(b"[").ok_or(UNREADABLE)?;
         let list = list.strip_suffix(b"]").unwrap_or(list);
         let args = Args::parse(list).ok_or(UNREADABLE)?;

@@ -325,15 +325,15 @@ pub(super) fn descriptor(arg: &[u8]) -> Option<Descriptor<'_>> {
 const IN_MEMORY: [&[u8]; 6] = [b"/memfd:", b"/SYSV", b"/dmabuf:", b"/anon_hugepage", b"/[", b"/dev/zero"];
 
 fn lead(text: &[u8], deleted: bool) -> Lead<'_> {
-    // `-yy` adds what kind of device it is.
-    if !text.starts_with(b"/")
-        || text.ends_with(b">")
-        || IN_MEMORY.iter().any(|start| text.starts_with(start))
-    {
+    // `-yy` adds what kind of device it is, in brackets that no name has unescaped.
+    if text.ends_with(b">") {
         return Lead::Other;
     }
-    match text.strip_suffix(b" (deleted)").filter(|_| !deleted) {
-        Some(path) => Lead::Path(unescaped(path), true),
-        None => Lead::Path(unescaped(text), deleted),
-    }
+    let (text, deleted) = match text.strip_suffix(b" (deleted)").filter(|_| !deleted) {
+        Some(text) => (text, true),
+        None => (text, deleted),
+    };
+    let path = unescaped(text);
+    let in_memory = IN_MEMORY.iter().any(|start| path.starts_with(start));
+    if path.starts_with(b"/") && !in_memory { Lead::Path(path, deleted) } else { Lead::Other }
 }

@@ -20,9 +20,9 @@ use crate::{
     input::Input,
     process::{Call, Machine, Out, Strangers},
 };
-use calls::{Caller, Entered, UNREADABLE};
+use calls::{Caller, Entered, UNREADABLE, is_birth};
 use flashsift_core::event::About;
-use line::{Args, Time, call, head, number, outcome};
+use line::{Args, Outcome, Time, call, head, number, outcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub(super) const SPEC: Spec = Spec {
@@ -135,7 +135,7 @@ struct Crowd {
     unnamed: bool,
     /// The number that turned out to be the first thread's.
     first: Option<u32>,
-    /// Numbers that strace said it attached to.
+    /// Numbers that strace said it attached to, or a clone returned.
     attached: HashSet<u32>,
     alive: BTreeSet<u32>,
 }
@@ -365,6 +365,12 @@ impl Reader<'_, '_> {
     ) -> Result<(), Error> {
         let args = Args::parse(text);
         let outcome = args.as_ref().and_then(|args| outcome(args.result?));
+        if let Some(Outcome::Done(child, _)) = outcome
+            && self.crowd.unnamed
+            && is_birth(name)
+        {
+            self.crowd.attached.extend(u32::try_from(child));
+        }
         let mut caller = self.caller(tid, entered);
         let done = match (&args, outcome) {
             (Some(args), Some(outcome)) => {
