@@ -74,10 +74,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "parquet", requires = "after_cache")]
     after_cache_format: after_cache::Format,
 
-    /// Requests a second, for traces that have no times and outputs that need them
-    #[arg(long, value_name = "N")]
-    rate: Option<f64>,
-
     /// One JSON object a cell and line, on standard output
     #[arg(long)]
     json: bool,
@@ -131,9 +127,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let policies = chosen_policies(&args.policy)?;
     let layout =
         args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(|e| Usage(e.to_string()))?;
-    if args.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-        return Err(Usage("--rate is a positive number of requests a second".to_owned()).into());
-    }
     if args.object_cache && !args.memory.is_empty() {
         return Err(Usage(
             "objects have no page size: with --object-cache give --frames, not --memory".to_owned(),
@@ -146,9 +139,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let layout = checked_layout(layout, &loaded.trace)?;
     let sizes = sizes(args, &loaded.trace)?;
     let after = match &args.after_cache {
-        Some(dir) => {
-            Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace, args.rate)?)
-        }
+        Some(dir) => Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?),
         None => None,
     };
 

@@ -4,7 +4,7 @@ use crate::size;
 use anyhow::Context;
 use clap::Args;
 use flashsift_core::{
-    event::{About, Event, Side, Space},
+    event::{About, Action, Event, Side, Space},
     page::PAGE_BYTES,
     trace::{Trace, TraceBuilder, Unit},
 };
@@ -23,8 +23,21 @@ pub(crate) struct Input {
     pub(crate) trace: PathBuf,
 
     /// Format of the trace, where its content does not tell
-    #[arg(long, value_name = "NAME", help = format!("Format of the trace, where its content does not tell: {}", format::names()))]
+    #[arg(long, value_name = "NAME", value_parser = format_name, help = format!("Format of the trace, where its content does not tell: {}", format::names()))]
     pub(crate) format: Option<String>,
+
+    /// Requests a second: gives times to a trace that has none
+    #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
+    pub(crate) rate: Option<f64>,
+}
+
+fn format_name(text: &str) -> Result<String, Error> {
+    format::named(text).map(|spec| spec.name.to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("not a positive number".to_owned()) }
 }
 
 impl Input {
@@ -41,10 +54,46 @@ impl Input {
         let limits = open::Limits::default();
         let bar = progress("reading", "{spinner} {msg} {bar:30} {bytes}/{total_bytes}");
         let watched = limits.progress.clone();
+        let mut timed;
+        let sink = match self.rate {
+            Some(rate) => {
+                timed = Timed { sink, rate, requests: 0, events: Vec::new() };
+                &mut timed
+            }
+            None => sink,
+        };
         let mut sink = Watched { sink, bar: bar.clone(), progress: watched };
         let outcome = open::read(&self.trace, self.format.as_deref(), &mut sink, &limits);
         bar.finish_and_clear();
         outcome
+    }
+}
+
+/// Gives events the times that `--rate` says.
+struct Timed<'a> {
+    sink: &'a mut dyn Sink,
+    rate: f64,
+    requests: u64,
+    events: Vec<Event>,
+}
+
+impl Sink for Timed<'_> {
+    fn about(&mut self, mut about: About) -> Result<(), Error> {
+        if about.knows.times {
+            return Err(Error::Sink("the trace has times of its own: leave --rate out".to_owned()));
+        }
+        about.knows.times = true;
+        self.sink.about(about)
+    }
+
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        self.events.clear();
+        for event in events {
+            let at_us = (self.requests as f64 * 1e6 / self.rate) as u64;
+            self.requests += u64::from(matches!(event.action, Action::Read { .. } | Action::Write { .. }));
+            self.events.push(Event { at_us, ..event.clone() });
+        }
+        self.sink.events(&self.events)
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod error;
 pub mod events;
+pub mod fio_log;
 pub mod format;
 pub mod input;
 pub mod open;

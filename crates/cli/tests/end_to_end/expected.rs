@@ -38,7 +38,7 @@ fn weboffice() {
     assert_eq!(seen, 8, "every line for a policy of ours was compared");
 }
 
-/// Miss ratios to four digits; ARC within 0.002 (its target moves in whole frames here: see its module).
+/// Miss ratios to four digits, ARC's too.
 #[test]
 fn cloudphysics() {
     let Some(trace) = shared("expected::cloudphysics", "cloudphysics.oracleGeneral.bin.zst") else { return };
@@ -54,8 +54,7 @@ fn cloudphysics() {
         assert_eq!(accesses.to_string(), *requests);
         let found = (accesses - hits) as f64 / accesses as f64;
         let wanted: f64 = miss_ratio.parse().unwrap();
-        let tolerance = if policy == "arc" { 0.002 } else { 0.000_050_1 };
-        assert!((found - wanted).abs() <= tolerance, "{row:?}: {found:.5}");
+        assert!((found - wanted).abs() <= 0.000_050_1, "{row:?}: {found:.5}");
         seen += 1;
     }
     assert_eq!(seen, 18, "every line for a policy of ours was compared");

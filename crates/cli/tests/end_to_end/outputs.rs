@@ -30,7 +30,7 @@ fn import_changes_no_count() {
 #[test]
 fn after_cache_traces_hold_what_was_counted() {
     let dir = tempdir().unwrap();
-    for format in ["parquet", "fio-iolog3"] {
+    for format in ["parquet", "fio-iolog-3"] {
         let out = dir.path().join(format);
         let out = out.to_str().unwrap();
         let args = ["--policy", "lru,spatialclock", "--memory", "1M,2M", "--drain"];
@@ -70,7 +70,7 @@ fn times_are_not_invented() {
     let out = out.to_str().unwrap();
     let args = ["compare", trace, "--policy", "lru", "--frames", "1", "--after-cache", out];
     run(&args);
-    let iolog = [&args[..], &["--after-cache-format", "fio-iolog3"]].concat();
+    let iolog = [&args[..], &["--after-cache-format", "fio-iolog-3"]].concat();
     let output = super::flashsift().args(&iolog).output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{says}");

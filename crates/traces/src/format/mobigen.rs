@@ -226,3 +226,145 @@ fn in_own_words(left: Skip) -> Skip {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing, *};
+    use flashsift_core::event::{Action, Event};
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn lines(text: &str) -> (Vec<Event>, String) {
+        let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("no error but of I/O");
+        (events, testing::skipped(&summary))
+    }
+
+    #[test]
+    fn threads_are_put_in_order_of_time_before_descriptors_are_followed() {
+        let (events, _) =
+            lines("1 50 read 7 10\n2 10 open data/data O_RDWR 7\n2 40 write 7 100\n2 60 close 7 0\n");
+        let told: Vec<_> = events.iter().map(|event| (event.at_us, event.tid, event.pid)).collect();
+        assert_eq!(told, [(0, 2, 0), (30, 2, 0), (40, 1, 0), (50, 2, 0)]);
+        assert!(matches!(events[2].action, Action::Read { offset: 100, len: 10, .. }));
+    }
+
+    #[test]
+    fn only_whole_names_are_names() {
+        let (events, skipped) = lines(
+            "1 1 open \"/a b\" O_RDONLY 3\n1 2 close 3 0\n1 3 open \"/a b\" O_RDONLY 3\n1 4 read 3 1\n1 5 open x O_RDONLY 4\n\
+             1 6 close 4 0\n1 7 open x O_RDONLY 4\n1 8 read 4 1\n1 9 unlink \"/a b\" 0\n1 10 unlink \"/never\" 0\n1 11 close 3 0\n",
+        );
+        let read = |event: &Event| match event.action {
+            Action::Read { file, .. } => Some(file.0),
+            _ => None,
+        };
+        assert_eq!(events.iter().filter_map(read).collect::<Vec<_>>(), [0, 2]);
+        assert!(matches!(events.last().unwrap().action, Action::Gone { .. }));
+        assert!(
+            skipped.contains("2 open with a truncated name") && skipped.contains("1 unlink"),
+            "{skipped}"
+        );
+    }
+
+    #[test]
+    fn a_made_up_open_of_an_open_descriptor_changes_nothing() {
+        let made_up = "open /data/data O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE 5";
+        let (events, skipped) = lines(&format!(
+            "1 1 open d O_RDWR 5\n1 2 {made_up}\n1 2 write 5 9\n1 3 close 5 0\n1 4 {made_up}\n1 4 write 5 9\n"
+        ));
+        let writes =
+            events.iter().filter(|event| matches!(event.action, Action::Write { offset: 0, len: 9, .. }));
+        assert_eq!(writes.count(), 2);
+        assert_eq!(events.iter().filter(|event| matches!(event.action, Action::Open { .. })).count(), 2);
+        assert!(skipped.contains("1 open made up for a descriptor that is open"), "{skipped}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_damage() {
+        let (events, skipped) = lines(
+            "1 1 open d O_RDWR 5\n1 2 pwrite 5 9223372036854775807 10\n1 3 read 5 3000000000\n1 4 read 5\n1 5\nx 1 read 5 1\n\
+             1 6 frobnicate 5 1\n1 7 open d O_RDWR 99999999999\n1 8 pread 5 -1 1\n1 18446744073709551615 read 5 1\n",
+        );
+        assert_eq!(events.len(), 2, "{skipped}");
+        for part in ["offset beyond", "more than 2 GiB", "5 line that is not", "1 operation"] {
+            assert!(skipped.contains(part), "{part}: {skipped}");
+        }
+    }
+
+    /// The same count, made in the plainest way that the module's documentation allows.
+    #[test]
+    fn the_facebook_trace_agrees_with_a_plain_count() {
+        let Some(text) = testing::shared("facebook.mobigen.xz") else { return };
+        let text = String::from_utf8(text).expect("plain text");
+        let mut lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+        lines.sort_by_key(|line| line[1].parse::<u64>().unwrap());
+        let mut storage: HashMap<&str, bool> = HashMap::new();
+        let (mut reads, mut writes, mut syncs, mut lost) = ((0, 0), (0, 0), 0, (0, 0));
+        for line in &lines {
+            let result: i64 = line.last().unwrap().parse().unwrap();
+            let device =
+                |name: &str| ["dev/", "\"/dev/", "\"/proc/"].iter().any(|start| name.starts_with(start));
+            match line[2] {
+                "open" if result >= 0 => {
+                    if line[3] != "/data/data" || !storage.contains_key(line[5]) {
+                        storage.insert(line[5], !device(line[3]));
+                    }
+                }
+                "close" => drop(storage.remove(line[3])),
+                "fsync" => syncs += i32::from(storage[line[3]]),
+                op @ ("read" | "write" | "pread" | "pwrite") if result >= 0 => {
+                    if op.starts_with('p') {
+                        storage.entry(line[3]).or_insert(true);
+                    }
+                    let sum = match storage.get(line[3]) {
+                        Some(true) if op.ends_with("read") => &mut reads,
+                        Some(true) => &mut writes,
+                        Some(false) => continue,
+                        None => &mut lost,
+                    };
+                    *sum = (sum.0 + 1, sum.1 + result);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!((reads, writes), ((8258, 3_653_437), (13_989, 12_171_335)));
+        assert_eq!((syncs, lost), (997, (1261, 1_552_127)));
+        let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("readable");
+        let mut told = ((0, 0), (0, 0), 0);
+        for event in &events {
+            match event.action {
+                Action::Read { len, .. } => told.0 = (told.0.0 + 1, told.0.1 + len as i64),
+                Action::Write { len, .. } => told.1 = (told.1.0 + 1, told.1.1 + len as i64),
+                Action::Sync { .. } => told.2 += 1,
+                _ => {}
+            }
+        }
+        assert_eq!(told, (reads, writes, syncs));
+        let count =
+            |reason: &str| summary.skipped.iter().find(|(r, _)| *r == reason).map_or(0, |(_, r)| r.count);
+        assert_eq!(count(NEVER_OPENED), lost.0);
+        assert_eq!((count(MADE_UP), count(MADE_UP_TWICE), count(MANGLED), count(IMPLIED)), (78, 21, 459, 3));
+        assert_eq!(
+            (count(NO_DATA), count(FAILED), count(CLOSE_ONLY), count(UNBINDABLE)),
+            (3249, 845, 362, 52)
+        );
+        assert_eq!((summary.skipped.damaged(), summary.late), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_and_any_damage(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>()), 0..20),
+        ) {
+            let mut sample = SAMPLE.as_bytes().to_vec();
+            for (at, byte) in changes {
+                sample[at] = byte;
+            }
+            for bytes in [bytes, sample] {
+                detect(&bytes);
+                testing::read(&SPEC, &bytes).expect("damage is no error");
+            }
+        }
+    }
+}

@@ -7,6 +7,7 @@ use crate::{
 };
 use flashsift_core::event::{FileId, Knows, Side, Space};
 
+pub(crate) mod fio;
 mod mobigen;
 pub mod oracle_general;
 mod parquet;
@@ -47,7 +48,7 @@ pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Every format that can be read.
 pub const ALL: &[Spec] =
-    &[mobigen::SPEC, oracle_general::SPEC, parquet::SPEC, pixel::SPEC, sectors::SPEC, strace::SPEC];
+    &[fio::V2, fio::V3, mobigen::SPEC, oracle_general::SPEC, parquet::SPEC, pixel::SPEC, sectors::SPEC, strace::SPEC];
 
 /// The names of [`ALL`], for messages.
 pub fn names() -> String {

@@ -339,7 +339,7 @@ impl Machine {
                 None => return Err(STRANGE_OFFSET),
             }
         };
-        let end = in_range(start.checked_add(len).unwrap_or(u64::MAX))?;
+        let end = in_range(start.saturating_add(len))?;
         if at.is_none() {
             self.files.open[open].offset = Some(end);
         }

@@ -6,11 +6,14 @@ use super::{
     names::{Node, ROOT, SOMEWHERE},
     slab::Slab,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Descriptors and mappings in all tables together; a fork that would make more gets empty ones. Far more than a
 /// kernel grants, little enough for hostile input not to exhaust memory.
 const SLOTS_MAX: usize = 4 << 20;
+
+/// Clones under way at one time that are followed; no machine has so many cores.
+const BIRTHS_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
@@ -94,7 +97,7 @@ pub(super) struct Tasks {
 
 #[derive(Debug, Default)]
 struct Group {
-    tids: Vec<u32>,
+    tids: BTreeSet<u32>,
     name: Option<Box<str>>,
 }
 
@@ -161,15 +164,15 @@ impl Tasks {
         self.tables[task.table].refs += 1;
         self.fs[task.fs].refs += 1;
         self.spaces[task.space].refs += 1;
-        self.groups.entry(task.pid).or_default().tids.push(tid);
+        self.groups.entry(task.pid).or_default().tids.insert(tid);
         self.tasks.insert(tid, task);
     }
 
     fn renumber(&mut self, from: u32, to: u32) {
         let Some(mut task) = self.tasks.remove(&from) else { return };
         let mut group = self.groups.remove(&task.pid).unwrap_or_default();
-        group.tids.retain(|&tid| tid != from);
-        group.tids.push(to);
+        group.tids.remove(&from);
+        group.tids.insert(to);
         if task.pid == from {
             task.pid = to;
         }
@@ -185,6 +188,9 @@ impl Tasks {
     /// A clone was entered.
     pub(super) fn birth_begins(&mut self, parent: u32, shares: Shares) {
         self.births.retain(|birth| birth.parent != parent);
+        if self.births.len() == BIRTHS_MAX {
+            self.births.pop_front();
+        }
         self.births.push_back(Birth { parent, shares, child: None });
     }
 
@@ -328,7 +334,7 @@ impl Tasks {
 
     fn leave(&mut self, tid: u32, task: Task, files: &mut Files, out: &mut Out) {
         if let Some(group) = self.groups.get_mut(&task.pid) {
-            group.tids.retain(|&other| other != tid);
+            group.tids.remove(&tid);
             if group.tids.is_empty() {
                 self.groups.remove(&task.pid);
             }

@@ -1,1 +1,532 @@
+//! The machine against a small kernel that keeps whole path names and counts links and descriptors by looking at all
+//! of them, over random histories; and against nonsense, with its invariants checked at every step.
 
+use super::*;
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    rc::Rc,
+};
+
+impl Machine {
+    /// Re-derives what the machine counts. `pins`: how many are out.
+    fn check(&self, pins: u32) {
+        let links = self.names.check();
+        let (open, mapped) = self.tasks.check();
+        let mut uses = mapped;
+        let mut held = 0;
+        for (n, description) in self.files.open.iter() {
+            let slots = open.get(&n).copied().unwrap_or(0);
+            assert!(description.refs >= slots.max(1), "description {n}");
+            held += description.refs - slots;
+            if let Of::File(file) = description.of {
+                *uses.entry(file).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(held, pins);
+        for (n, file) in self.files.files.iter().enumerate() {
+            let n = n as u32;
+            let named = links.get(&n).copied().unwrap_or(0);
+            // One more for a file whose name cannot be known.
+            assert!(file.links == named || file.links == named + 1, "file {n}: {file:?}, {named} names");
+            assert_eq!(file.uses, uses.get(&n).copied().unwrap_or(0), "file {n}");
+            assert_eq!(file.gone, file.links == 0 && file.uses == 0, "file {n}");
+        }
+    }
+}
+
+/// SplitMix64, so that a seed is a history for ever.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+struct Open {
+    inode: usize,
+    offset: Cell<u64>,
+    append: bool,
+}
+
+type Table = Rc<RefCell<BTreeMap<i32, (Rc<Open>, bool)>>>;
+
+#[derive(Clone)]
+struct Process {
+    tid: u32,
+    table: Table,
+    cwd: Rc<RefCell<String>>,
+}
+
+#[derive(Default)]
+struct Kernel {
+    names: BTreeMap<String, usize>,
+    directories: BTreeSet<String>,
+    sizes: Vec<u64>,
+    gone: BTreeSet<usize>,
+    processes: Vec<Process>,
+    tids: u32,
+}
+
+/// An event in the kernel's own words.
+type Said = (&'static str, usize, u64, u64, String);
+
+impl Kernel {
+    fn opens(&self, inode: usize) -> Vec<*const Open> {
+        let mut seen: Vec<_> = Vec::new();
+        for process in &self.processes {
+            for (open, _) in process.table.borrow().values() {
+                if open.inode == inode && !seen.contains(&Rc::as_ptr(open)) {
+                    seen.push(Rc::as_ptr(open));
+                }
+            }
+        }
+        seen
+    }
+
+    fn all_opens(&self) -> BTreeMap<*const Open, usize> {
+        (0..self.sizes.len())
+            .flat_map(|inode| self.opens(inode).into_iter().map(move |open| (open, inode)))
+            .collect()
+    }
+
+    /// What has gone since `before` was taken.
+    fn ends(&mut self, before: &BTreeMap<*const Open, usize>, said: &mut Vec<Said>) {
+        let now = self.all_opens();
+        for (open, inode) in before {
+            if !now.contains_key(open) {
+                said.push(("close", *inode, 0, 0, String::new()));
+            }
+        }
+        for inode in 0..self.sizes.len() {
+            let alive =
+                self.names.values().any(|&named| named == inode) || now.values().any(|&used| used == inode);
+            if !alive && self.gone.insert(inode) {
+                said.push(("gone", inode, 0, 0, String::new()));
+            }
+        }
+    }
+
+    fn moved(&mut self, from: &str, to: &str, said: &mut Vec<Said>) {
+        let under =
+            |name: &str| name == from || name.strip_prefix(from).is_some_and(|rest| rest.starts_with('/'));
+        let shift = |name: &str| format!("{to}{}", &name[from.len()..]);
+        let names: Vec<_> = self.names.keys().filter(|name| under(name)).cloned().collect();
+        for name in names {
+            let inode = self.names.remove(&name).unwrap();
+            said.push(("rename", inode, 0, 0, format!("{name} {}", shift(&name))));
+            self.names.insert(shift(&name), inode);
+        }
+        self.directories =
+            self.directories.iter().map(|d| if under(d) { shift(d) } else { d.clone() }).collect();
+        for process in &self.processes {
+            let mut cwd = process.cwd.borrow_mut();
+            if under(&cwd) {
+                *cwd = shift(&cwd);
+            }
+        }
+    }
+}
+
+fn told(event: &Event, inodes: &HashMap<u64, usize>) -> Said {
+    let n = |file: &flashsift_core::event::FileId| inodes[&file.0];
+    let none = String::new;
+    match &event.action {
+        Action::Read { file, offset, len } => ("read", n(file), *offset, *len, none()),
+        Action::Write { file, offset, len, .. } => ("write", n(file), *offset, *len, none()),
+        Action::Truncate { file, size } => ("truncate", n(file), *size, 0, none()),
+        Action::Open { file, created } => ("open", n(file), (*created).into(), 0, none()),
+        Action::Close { file } => ("close", n(file), 0, 0, none()),
+        Action::Bind { file, name } => ("bind", n(file), 0, 0, name.to_string()),
+        Action::Unbind { file, name } => ("unbind", n(file), 0, 0, name.to_string()),
+        Action::Rename { file, names } => ("rename", n(file), 0, 0, format!("{} {}", names.from, names.to)),
+        Action::Gone { file } => ("gone", n(file), 0, 0, none()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One random call: done by the kernel, told to the machine.
+fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut Out) -> Vec<Said> {
+    let mut said = Vec::new();
+    let before = kernel.all_opens();
+    let at = dice.below(kernel.processes.len() as u64) as usize;
+    let process = kernel.processes[at].clone();
+    let top = ["/d0", "/d1", "/d2"][dice.below(3) as usize];
+    let leaf = ["a", "b", "c", "d"][dice.below(4) as usize];
+    let pick = |dice: &mut Dice, kernel: &Kernel| {
+        let place =
+            kernel.directories.iter().nth(dice.below(kernel.directories.len() as u64 + 1) as usize).cloned();
+        format!("{}/{}", place.unwrap_or_default(), ["a", "b", "c", "d"][dice.below(4) as usize])
+    };
+    let (path, other) = (pick(dice, kernel), pick(dice, kernel));
+    let relative = dice.one_in(3);
+    let whole = if relative {
+        format!("{}/{leaf}", process.cwd.borrow().trim_end_matches('/'))
+    } else {
+        path.clone()
+    };
+    let given = if relative { leaf.to_owned() } else { path.clone() };
+    fn dir(path: &str) -> Path<'_> {
+        Path { dir: Dir::Cwd(None), path: path.as_bytes() }
+    }
+    let mut call =
+        |machine: &mut Machine, call: Call<'_>| machine.call(0, process.tid, call, out).expect("it happened");
+    let fds: Vec<i32> = process.table.borrow().keys().copied().collect();
+    let fd = (!fds.is_empty()).then(|| fds[dice.below(fds.len() as u64) as usize]);
+    let free = (3..).find(|fd| !fds.contains(fd)).unwrap();
+    let len = dice.below(3) * dice.below(5000);
+    match dice.below(22) {
+        0..=4 if !kernel.directories.contains(&whole) => {
+            let known = kernel.names.get(&whole).copied();
+            let mut flags = Flags::WRITABLE;
+            let mut add = |on: bool, flag| flags = if on { flags | flag } else { flags };
+            let (create, exclusive, truncate) = (dice.one_in(2), dice.one_in(4), dice.one_in(4));
+            let (append, cloexec) = (dice.one_in(4), dice.one_in(2));
+            add(create, Flags::CREATE);
+            add(create && exclusive, Flags::EXCLUSIVE);
+            add(truncate, Flags::TRUNCATE);
+            add(append, Flags::APPEND);
+            add(cloexec, Flags::CLOEXEC);
+            let inode = match known {
+                Some(_) if create && exclusive => return said,
+                Some(inode) => inode,
+                None if !create => return said,
+                None => {
+                    kernel.sizes.push(0);
+                    kernel.names.insert(whole.clone(), kernel.sizes.len() - 1);
+                    said.push(("bind", kernel.sizes.len() - 1, 0, 0, whole.clone()));
+                    kernel.sizes.len() - 1
+                }
+            };
+            // Whether an open without O_EXCL made the file is known where the trace saw the name go, and only there.
+            said.push(("open", inode, u64::MAX, 0, String::new()));
+            if truncate && known.is_some() {
+                kernel.sizes[inode] = 0;
+                said.push(("truncate", inode, 0, 0, String::new()));
+            } else if truncate {
+                said.push(("truncate?", inode, 0, 0, String::new()));
+            }
+            let open = Rc::new(Open { inode, offset: Cell::new(0), append });
+            process.table.borrow_mut().insert(free, (open, cloexec));
+            call(machine, Call::Open { path: dir(&given), flags, fd: free.into() });
+        }
+        5..=6 => {
+            let Some(fd) = fd else { return said };
+            let to = 3 + dice.below(8) as i32;
+            if to != fd {
+                let open = process.table.borrow()[&fd].0.clone();
+                process.table.borrow_mut().insert(to, (open, false));
+            }
+            call(machine, Call::Dup { from: fd.into(), to, cloexec: false });
+        }
+        7..=8 => {
+            let Some(fd) = fd else { return said };
+            process.table.borrow_mut().remove(&fd);
+            call(machine, Call::Close { fd });
+        }
+        9..=12 => {
+            let Some(fd) = fd else { return said };
+            let open = process.table.borrow()[&fd].0.clone();
+            let (write, own) = (dice.one_in(2), dice.one_in(2).then(|| dice.below(9000)));
+            let start = match own {
+                _ if write && open.append => kernel.sizes[open.inode],
+                Some(own) => own,
+                None => open.offset.get(),
+            };
+            let size = &mut kernel.sizes[open.inode];
+            let len = if write { len } else { len.min(size.saturating_sub(start)) };
+            if write && len > 0 {
+                *size = (*size).max(start + len);
+            }
+            if own.is_none() {
+                open.offset.set(start + len);
+            }
+            said.push((if write { "write" } else { "read" }, open.inode, start, len, String::new()));
+            let (fd, flags) = (fd.into(), Flags::default());
+            call(
+                machine,
+                match write {
+                    true => Call::Write { fd, at: own, len, flags },
+                    false => Call::Read { fd, at: own, len },
+                },
+            );
+        }
+        13 => {
+            let Some(fd) = fd else { return said };
+            process.table.borrow()[&fd].0.offset.set(len);
+            call(machine, Call::Seek { fd: fd.into(), to: len, size: None });
+        }
+        14 => {
+            let Some(inode) = kernel.names.get(&whole).copied() else { return said };
+            kernel.names.remove(&whole);
+            said.push(("unbind", inode, 0, 0, whole.clone()));
+            call(machine, Call::Unlink { path: dir(&given), seen: None });
+        }
+        15..=16 => {
+            let Some(&inode) = kernel.names.get(&whole) else { return said };
+            if kernel.directories.contains(&other) {
+                return said;
+            }
+            let there = kernel.names.get(&other).copied();
+            if there != Some(inode) {
+                if let Some(there) = there {
+                    kernel.names.remove(&other);
+                    said.push(("unbind", there, 0, 0, other.clone()));
+                }
+                kernel.moved(&whole, &other, &mut said);
+            }
+            call(machine, Call::Rename { from: dir(&given), to: dir(&other), exchange: false });
+        }
+        17 => {
+            let (Some(&a), Some(&b)) = (kernel.names.get(&whole), kernel.names.get(&other)) else {
+                return said;
+            };
+            if a != b {
+                kernel.names.insert(whole.clone(), b);
+                kernel.names.insert(other.clone(), a);
+                said.push(("rename", a, 0, 0, format!("{whole} {other}")));
+                said.push(("rename", b, 0, 0, format!("{other} {whole}")));
+            }
+            call(machine, Call::Rename { from: dir(&given), to: dir(&other), exchange: true });
+        }
+        18 => {
+            let Some(&inode) = kernel.names.get(&whole) else { return said };
+            if kernel.names.contains_key(&other) || kernel.directories.contains(&other) {
+                return said;
+            }
+            kernel.names.insert(other.clone(), inode);
+            said.push(("bind", inode, 0, 0, other.clone()));
+            call(machine, Call::Link { from: Target::Path(dir(&given)), to: dir(&other) });
+        }
+        19 => {
+            let busy = kernel.directories.contains(top) || kernel.names.contains_key(top);
+            match kernel.directories.iter().nth(dice.below(3) as usize).cloned() {
+                Some(from) if !busy => {
+                    // It may be known to hold nothing: then there is nothing to tell.
+                    kernel.moved(&from, top, &mut said);
+                    let call = Call::Rename { from: dir(&from), to: dir(top), exchange: false };
+                    let _ = machine.call(0, process.tid, call, out);
+                }
+                None if !busy => {
+                    kernel.directories.insert(top.to_owned());
+                    call(machine, Call::Mkdir { path: dir(top) });
+                }
+                Some(cwd) => {
+                    *process.cwd.borrow_mut() = cwd.clone();
+                    call(machine, Call::Chdir { target: Target::Path(dir(&cwd)) });
+                }
+                None => {}
+            }
+        }
+        20 if kernel.processes.len() < 5 => {
+            let shares = Shares { files: dice.one_in(2), fs: dice.one_in(2), ..Shares::default() };
+            let mut child = process.clone();
+            kernel.tids += 1;
+            child.tid = kernel.tids;
+            if !shares.files {
+                child.table = Rc::new(RefCell::new(process.table.borrow().clone()));
+            }
+            if !shares.fs {
+                child.cwd = Rc::new(RefCell::new(process.cwd.borrow().clone()));
+            }
+            kernel.processes.push(child);
+            if dice.one_in(2) {
+                call(machine, Call::ForkBegins { shares });
+                // The child speaks up before its parent returns.
+                let _ = machine.call(0, kernel.tids, Call::SetCloexec { fd: 999, cloexec: true }, out);
+            }
+            machine.call(0, process.tid, Call::ForkEnds { child: Some(kernel.tids), shares }, out).unwrap();
+        }
+        21 if kernel.processes.len() > 1 && dice.one_in(2) => {
+            kernel.processes.remove(at);
+            drop(process.table);
+            machine.call(0, process.tid, Call::Exit, out).unwrap();
+        }
+        21 => {
+            let mut kept = process.table.borrow().clone();
+            kept.retain(|_, (_, cloexec)| !*cloexec);
+            kernel.processes[at].table = Rc::new(RefCell::new(kept));
+            call(machine, Call::Exec { name: "next" });
+        }
+        _ => {}
+    }
+    kernel.ends(&before, &mut said);
+    said
+}
+
+#[test]
+fn random_histories_are_told_as_a_plain_kernel_lived_them() {
+    for seed in 0..400 {
+        let (mut dice, mut machine, mut inodes) =
+            (Dice(seed), Machine::new(Strangers::Processes), HashMap::new());
+        let mut kernel = Kernel { tids: 1, ..Kernel::default() };
+        kernel.processes.push(Process {
+            tid: 1,
+            table: Table::default(),
+            cwd: Rc::new(RefCell::new("/".to_owned())),
+        });
+        let mut out = Out::default();
+        machine.call(0, 1, Call::Cwd { path: b"/" }, &mut out).unwrap();
+        for n in 0..300 {
+            let mut said = step(&mut kernel, &mut machine, &mut dice, &mut out);
+            machine.check(0);
+            let events: Vec<_> =
+                out.events.drain(..).filter(|e| !matches!(e.action, Action::Process { .. })).collect();
+            for event in &events {
+                if let Action::Bind { file, .. } = event.action {
+                    inodes.entry(file.0).or_insert(kernel.sizes.len() - 1);
+                }
+            }
+            let mut told: Vec<_> = events.iter().map(|event| told(event, &inodes)).collect();
+            // What the machine cannot know for sure: whether a plain O_CREAT made the file, and so had nothing to cut.
+            let created = told.iter().any(|told| told.0 == "open" && told.2 == 1);
+            said.retain(|said| said.0 != "truncate?" || !created);
+            said.iter_mut().filter(|said| said.0 == "truncate?").for_each(|said| said.0 = "truncate");
+            told.iter_mut().filter(|told| told.0 == "open").for_each(|told| told.2 = u64::MAX);
+            said.sort();
+            told.sort();
+            assert_eq!(told, said, "seed {seed}, step {n}");
+            let notes: BTreeSet<_> = out.notes.drain(..).collect();
+            assert!(notes.iter().all(|note| note.starts_with("append")), "seed {seed}, step {n}: {notes:?}");
+        }
+    }
+}
+
+/// Says where it was when something panics.
+struct Place(String);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0);
+        }
+    }
+}
+
+/// Calls that no kernel would have let happen, with numbers from anywhere.
+#[test]
+fn nonsense_keeps_the_counts_right() {
+    for seed in 0..300 {
+        let (mut dice, mut machine, mut out) =
+            (Dice(seed), Machine::new(Strangers::Processes), Out::default());
+        let mut pins = Vec::new();
+        for n in 0..400 {
+            let tid = dice.below(6) as u32;
+            let odd = |dice: &mut Dice| match dice.below(5) {
+                0 => u64::MAX - dice.below(3),
+                1 => i64::MAX as u64 - dice.below(3),
+                _ => dice.below(9) * 4096,
+            };
+            let paths = [
+                "/",
+                "",
+                ".",
+                "..",
+                "a",
+                "a/",
+                "/a/b",
+                "/b",
+                "../a",
+                "/dev/x",
+                "/proc/self/fd/4",
+                "/l/b",
+                "/l",
+            ];
+            let path = |dice: &mut Dice| {
+                let path = paths[dice.below(paths.len() as u64) as usize].as_bytes();
+                let dir = match dice.below(3) {
+                    0 => Dir::Fd((dice.below(6) as i32).into()),
+                    1 => Dir::Cwd(Some(&b"/a"[..])),
+                    _ => Dir::Cwd(None),
+                };
+                Path { dir, path }
+            };
+            let fd = |dice: &mut Dice| Fd {
+                shown: match dice.below(6) {
+                    0 => Some(Shown::Path(b"/a/b", false)),
+                    1 => Some(Shown::Path(b"/b", true)),
+                    2 => Some(Shown::Other),
+                    _ => None,
+                },
+                ..Fd::from(dice.below(6) as i32 - 1)
+            };
+            let number = |dice: &mut Dice| dice.below(6) as i32;
+            let shares = |dice: &mut Dice| Shares {
+                files: dice.one_in(2),
+                fs: dice.one_in(2),
+                vm: dice.one_in(2),
+                thread: dice.one_in(2),
+            };
+            let target = |dice: &mut Dice| {
+                if dice.one_in(2) { Target::Path(path(dice)) } else { Target::Fd(fd(dice)) }
+            };
+            let d = &mut dice;
+            let call = match d.below(31) {
+                0 | 1 => Call::Open { path: path(d), flags: Flags(d.next() as u16), fd: fd(d) },
+                2 => Call::OpenNameless { flags: Flags(d.next() as u16), fd: number(d) },
+                3 => Call::Made { fd: fd(d), cloexec: d.one_in(2) },
+                4 | 5 => Call::Dup { from: fd(d), to: number(d), cloexec: d.one_in(2) },
+                6 => Call::Close { fd: number(d) },
+                7 => Call::CloseRange {
+                    first: number(d),
+                    last: number(d),
+                    cloexec: d.one_in(2),
+                    unshare: d.one_in(2),
+                },
+                8 => Call::SetFlags { fd: fd(d), flags: Flags(d.next() as u16) },
+                9 => Call::Read { fd: fd(d), at: None, len: odd(d) },
+                10 => Call::Write { fd: fd(d), at: Some(odd(d)), len: odd(d), flags: Flags(d.next() as u16) },
+                11 => Call::Copy { from: fd(d), from_at: None, to: fd(d), to_at: Some(odd(d)), len: odd(d) },
+                12 => Call::Seek { fd: fd(d), to: odd(d), size: Some(odd(d)) },
+                13 => Call::Truncate { target: target(d), size: odd(d) },
+                14 => Call::Allocate { fd: fd(d), end: odd(d) },
+                15 => Call::Size { target: target(d), size: odd(d) },
+                16 | 17 => Call::Rename { from: path(d), to: path(d), exchange: d.one_in(2) },
+                18 => Call::Link { from: target(d), to: path(d) },
+                19 => Call::Symlink { target: paths[d.below(13) as usize].as_bytes(), path: path(d) },
+                20 => Call::Unlink { path: path(d), seen: d.one_in(2).then_some(Seen(Some(1))) },
+                21 => Call::Mkdir { path: path(d) },
+                22 => Call::Chdir { target: target(d) },
+                23 => Call::Chroot { path: path(d) },
+                24 => {
+                    Call::Map { fd: d.one_in(2).then(|| fd(d)), start: odd(d), len: odd(d), offset: odd(d) }
+                }
+                25 => Call::Unmap { start: odd(d), len: odd(d) },
+                26 => Call::Remap { from: odd(d), from_len: odd(d), to: odd(d), to_len: odd(d) },
+                27 => Call::ForkBegins { shares: shares(d) },
+                28 => Call::ForkEnds { child: d.one_in(2).then(|| d.below(6) as u32), shares: shares(d) },
+                29 => Call::Superseded { by: d.below(6) as u32 },
+                _ => match d.below(4) {
+                    0 => Call::Exec { name: "x" },
+                    1 => Call::Exit,
+                    2 => Call::ExitGroup,
+                    _ => Call::Unshare { files: d.one_in(2), fs: d.one_in(2) },
+                },
+            };
+            let _place = Place(format!("seed {seed}, step {n}: {tid} {call:?}"));
+            let _ = machine.call(n, tid, call, &mut out);
+            machine.check(pins.len() as u32);
+            if dice.one_in(8) {
+                pins.extend(machine.pin(n, tid, fd(&mut dice), &mut out));
+            } else if dice.one_in(8)
+                && let Some(pin) = pins.pop()
+            {
+                machine.unpin(pin, &mut out);
+            }
+            machine.check(pins.len() as u32);
+        }
+    }
+}

@@ -1,19 +1,19 @@
 //! Which system call is what to the [`Machine`].
 
-use super::line::{Args, Descriptor, Lead, Outcome, descriptor, number, string};
+use super::{
+    line::{Args, Descriptor, Lead, Outcome, descriptor, number},
+    names::removed,
+};
 use crate::{
     events::Skip,
-    process::{
-        Call, Dir, Done, Fd, Flags, Machine, NOT_STORAGE, Out, Path, Pin, Seen, Shares, Shown, Target,
-    },
+    process::{Call, Done, Fd, Flags, Machine, NOT_STORAGE, Out, Pin, Seen, Shares, Shown, Target},
 };
-use std::borrow::Cow;
 
 pub(super) const UNREADABLE: Skip = Skip::Damage("call whose arguments cannot be read");
 const OTHER: Done = Err(Skip::Benign("system call that moves no file data"));
 const FAILED: Done = Err(Skip::Benign("failed call"));
 const NO_RESULT: Done = Err(Skip::Benign("call that did not return"));
-const STAT: Done = Err(Skip::Benign("stat, access"));
+pub(super) const STAT: Done = Err(Skip::Benign("stat, access"));
 const ADVICE: Done = Err(Skip::Benign("advice to the kernel (fadvise, readahead, madvise)"));
 const RING: Done = Err(Skip::Benign("io_uring or libaio (their accesses are invisible to strace)"));
 
@@ -21,7 +21,7 @@ const RING: Done = Err(Skip::Benign("io_uring or libaio (their accesses are invi
 #[derive(Debug, Default)]
 pub(super) struct Entered {
     pub(super) pin: Option<Pin>,
-    seen: Option<Seen>,
+    pub(super) seen: Option<Seen>,
     /// It took effect when it was entered.
     done: bool,
     renaming: bool,
@@ -38,34 +38,7 @@ pub(super) struct Caller<'a> {
     pub(super) entered: Entered,
 }
 
-struct At<'a> {
-    dir: Option<Descriptor<'a>>,
-    path: Cow<'a, [u8]>,
-}
-
-impl At<'_> {
-    fn path(&self) -> Path<'_> {
-        let dir = match &self.dir {
-            None => Dir::Cwd(None),
-            Some(Descriptor { number: None, shown }) => Dir::Cwd(match shown {
-                Some(Lead::Path(path, false)) => Some(path),
-                _ => None,
-            }),
-            Some(Descriptor { number: Some(number), shown }) => Dir::Fd(fd(*number, shown.as_ref(), None)),
-        };
-        Path { dir, path: &self.path }
-    }
-
-    /// With an empty path (`AT_EMPTY_PATH`) the directory argument itself is meant.
-    fn target(&self) -> Target<'_> {
-        match self.path() {
-            Path { dir: Dir::Fd(fd), path: b"" } => Target::Fd(fd),
-            path => Target::Path(path),
-        }
-    }
-}
-
-fn fd<'a>(number: i32, shown: Option<&'a Lead<'_>>, pin: Option<Pin>) -> Fd<'a> {
+pub(super) fn fd<'a>(number: i32, shown: Option<&'a Lead<'_>>, pin: Option<Pin>) -> Fd<'a> {
     let shown = shown.map(|lead| match lead {
         Lead::Path(path, deleted) => Shown::Path(path, *deleted),
         Lead::Other => Shown::Other,
@@ -74,16 +47,16 @@ fn fd<'a>(number: i32, shown: Option<&'a Lead<'_>>, pin: Option<Pin>) -> Fd<'a> 
 }
 
 impl<'a> Descriptor<'a> {
-    fn fd(&self) -> Result<Fd<'_>, Skip> {
+    pub(super) fn fd(&self) -> Result<Fd<'_>, Skip> {
         Ok(fd(self.number.ok_or(UNREADABLE)?, self.shown.as_ref(), None))
     }
 }
 
-fn own(arg: &[u8]) -> Result<Descriptor<'_>, Skip> {
+pub(super) fn own(arg: &[u8]) -> Result<Descriptor<'_>, Skip> {
     descriptor(arg).ok_or(UNREADABLE)
 }
 
-fn int(arg: &[u8]) -> Result<u64, Skip> {
+pub(super) fn int(arg: &[u8]) -> Result<u64, Skip> {
     number(arg).ok_or(UNREADABLE)
 }
 
@@ -91,7 +64,7 @@ fn fd_number(arg: &[u8]) -> Result<i32, Skip> {
     own(arg)?.number.ok_or(UNREADABLE)
 }
 
-fn has(text: &[u8], word: &str) -> bool {
+pub(super) fn has(text: &[u8], word: &str) -> bool {
     memchr::memmem::find(text, word.as_bytes()).is_some()
 }
 
@@ -103,7 +76,7 @@ fn place(arg: &[u8]) -> Result<Option<u64>, Skip> {
     }
 }
 
-fn shares(name: &[u8], text: &[u8]) -> Shares {
+pub(super) fn shares(name: &[u8], text: &[u8]) -> Shares {
     Shares {
         files: has(text, "CLONE_FILES"),
         fs: has(text, "CLONE_FS"),
@@ -121,7 +94,7 @@ fn is_rename(name: &[u8]) -> bool {
 }
 
 impl Caller<'_> {
-    fn call(&mut self, call: Call<'_>) -> Done {
+    pub(super) fn call(&mut self, call: Call<'_>) -> Done {
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
 
@@ -415,7 +388,7 @@ impl Caller<'_> {
         Err(NOT_STORAGE)
     }
 
-    fn stat(&mut self, buffer: &[u8], then: impl FnOnce(&mut Self, u64) -> Done) -> Done {
+    pub(super) fn stat(&mut self, buffer: &[u8], then: impl FnOnce(&mut Self, u64) -> Done) -> Done {
         if has(buffer, "mode=S_IFREG")
             && let Some(at) = memchr::memmem::find(buffer, b"_size=")
             && let Some(size) = number(&buffer[at + b"_size=".len()..])
@@ -424,108 +397,6 @@ impl Caller<'_> {
             let _ = then(self, size);
         }
         STAT
-    }
-
-    fn names(&mut self, name: &[u8], args: &Args<'_>, shown: &[u8], text: &[u8]) -> Option<Done> {
-        Some(match name {
-            b"open" | b"openat" | b"openat2" | b"creat" => self.open(name, args, shown),
-            b"stat" | b"stat64" | b"lstat" | b"lstat64" => self.stat(args.get(1), |caller, size| {
-                let at = at(args, None, 0)?;
-                caller.call(Call::Size { target: at.target(), size })
-            }),
-            b"newfstatat" | b"fstatat64" => self.stat(args.get(2), |caller, size| {
-                let at = at(args, Some(0), 1)?;
-                caller.call(Call::Size { target: at.target(), size })
-            }),
-            b"statx" => self.stat(args.get(4), |caller, size| {
-                let at = at(args, Some(0), 1)?;
-                caller.call(Call::Size { target: at.target(), size })
-            }),
-            b"access" | b"faccessat" | b"faccessat2" | b"readlink" | b"readlinkat" => STAT,
-            b"truncate" | b"truncate64" => (|| {
-                let at = at(args, None, 0)?;
-                self.call(Call::Truncate { target: at.target(), size: int(args.get(1))? })
-            })(),
-            b"rename" => self.rename(args, [None, None], [0, 1], false),
-            b"renameat" => self.rename(args, [Some(0), Some(2)], [1, 3], false),
-            b"renameat2" => {
-                self.rename(args, [Some(0), Some(2)], [1, 3], has(args.get(4), "RENAME_EXCHANGE"))
-            }
-            b"link" => self.link(args, [None, None], [0, 1]),
-            b"linkat" => self.link(args, [Some(0), Some(2)], [1, 3]),
-            b"symlink" => self.symlink(args, None, 1),
-            b"symlinkat" => self.symlink(args, Some(1), 2),
-            b"unlink" | b"unlinkat" | b"rmdir" => (|| {
-                let at = removed(name, args)?;
-                let seen = self.entered.seen;
-                self.call(Call::Unlink { path: at.path(), seen })
-            })(),
-            b"mkdir" | b"mkdirat" => (|| {
-                let at = if name == b"mkdir" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
-                self.call(Call::Mkdir { path: at.path() })
-            })(),
-            b"chdir" => at(args, None, 0).and_then(|at| self.call(Call::Chdir { target: at.target() })),
-            b"chroot" => at(args, None, 0).and_then(|at| self.call(Call::Chroot { path: at.path() })),
-            b"getcwd" => match string(args.get(0)) {
-                Some(path) => self.call(Call::Cwd { path: &path }),
-                None => Err(UNREADABLE),
-            },
-            b"execve" | b"execveat" => {
-                let path = args.get(usize::from(name == b"execveat"));
-                let path = string(path).unwrap_or_default();
-                let base = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-                self.call(Call::Exec { name: &String::from_utf8_lossy(base) })
-            }
-            _ if is_birth(name) => return Some(self.birth(name, shown, text)),
-            _ => return None,
-        })
-    }
-
-    fn birth(&mut self, name: &[u8], shown: &[u8], text: &[u8]) -> Done {
-        // `5 /* 4711 in strace's PID NS */`: the lines of the child carry the second number.
-        let outer = memchr::memmem::find(shown, b"/* ").and_then(|at| number(&shown[at + 3..]));
-        let child = outer.or(number(shown)).and_then(|tid| u32::try_from(tid).ok());
-        self.call(Call::ForkEnds { child, shares: shares(name, text) })
-    }
-
-    fn open(&mut self, name: &[u8], args: &Args<'_>, shown: &[u8]) -> Done {
-        let (dir, path) = if name.starts_with(b"openat") { (Some(0), 1) } else { (None, 0) };
-        let at = at(args, dir, path)?;
-        let words = args.get(path + 1);
-        let flags = match name {
-            b"creat" => Flags::WRITABLE | Flags::CREATE | Flags::TRUNCATE,
-            // {flags=O_RDWR|O_CREAT, mode=0600, resolve=0}
-            b"openat2" => {
-                let words = words.strip_prefix(b"{flags=").ok_or(UNREADABLE)?;
-                Flags::parse(words.split(|&b| b == b',' || b == b'}').next().unwrap_or_default())
-            }
-            _ => Flags::parse(words),
-        };
-        let made = own(shown)?;
-        let call = Call::Open { path: at.path(), flags, fd: made.fd()? };
-        self.machine.call(self.at_us, self.tid, call, self.out)
-    }
-
-    fn rename(
-        &mut self,
-        args: &Args<'_>,
-        dirs: [Option<usize>; 2],
-        paths: [usize; 2],
-        exchange: bool,
-    ) -> Done {
-        let (from, to) = (at(args, dirs[0], paths[0])?, at(args, dirs[1], paths[1])?);
-        self.call(Call::Rename { from: from.path(), to: to.path(), exchange })
-    }
-
-    fn link(&mut self, args: &Args<'_>, dirs: [Option<usize>; 2], paths: [usize; 2]) -> Done {
-        let (from, to) = (at(args, dirs[0], paths[0])?, at(args, dirs[1], paths[1])?);
-        self.call(Call::Link { from: from.target(), to: to.path() })
-    }
-
-    fn symlink(&mut self, args: &Args<'_>, dir: Option<usize>, path: usize) -> Done {
-        let target = string(args.get(0)).ok_or(UNREADABLE)?;
-        let at = at(args, dir, path)?;
-        self.call(Call::Symlink { target: &target, path: at.path() })
     }
 
     fn memory(&mut self, name: &[u8], args: &Args<'_>, result: u64) -> Option<Done> {
@@ -582,15 +453,6 @@ impl Caller<'_> {
 
 fn small(result: u64) -> Result<i32, Skip> {
     i32::try_from(result).map_err(|_| UNREADABLE)
-}
-
-fn at<'a>(args: &Args<'a>, dir: Option<usize>, path: usize) -> Result<At<'a>, Skip> {
-    let dir = dir.map(|n| own(args.get(n))).transpose()?;
-    Ok(At { dir, path: string(args.get(path)).ok_or(UNREADABLE)? })
-}
-
-fn removed<'a>(name: &[u8], args: &Args<'a>) -> Result<At<'a>, Skip> {
-    if name == b"unlinkat" { at(args, Some(0), 1) } else { at(args, None, 0) }
 }
 
 /// `= 7<anon_inode:[eventpoll]>`: whatever the call is, its result is a descriptor.

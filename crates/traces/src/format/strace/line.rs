@@ -10,6 +10,8 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     pub(super) tid: Option<u32>,
+    /// The number stood without `[pid ]`, as in files that strace writes: then every line has one.
+    pub(super) bare: bool,
     pub(super) time: Option<Time>,
     pub(super) body: &'a [u8],
 }
@@ -25,7 +27,7 @@ pub(super) enum Time {
 /// Splits off `[pid N]` or `N`, a time, and the columns of `-i` and `-n`.
 pub(super) fn head(line: &[u8]) -> Head<'_> {
     let mut body = line.trim_ascii_start();
-    let (mut tid, mut time) = (None, None);
+    let (mut tid, mut bare, mut time) = (None, false, None);
     if let Some(rest) = body.strip_prefix(b"[pid") {
         let (number, rest) = digits(rest.trim_ascii_start());
         let rest = skip_name(rest);
@@ -37,6 +39,7 @@ pub(super) fn head(line: &[u8]) -> Head<'_> {
         let rest = skip_name(rest);
         if rest.starts_with(b" ") {
             tid = u32::try_from(number).ok();
+            bare = true;
             body = rest.trim_ascii_start();
         }
     }
@@ -75,7 +78,7 @@ pub(super) fn head(line: &[u8]) -> Head<'_> {
         }
         body = body[end + 1..].trim_ascii_start();
     }
-    Head { tid, time, body }
+    Head { tid, bare, time, body }
 }
 
 /// The program's name that `--decode-pids=comm` puts after a number.
@@ -185,14 +188,11 @@ impl<'a> Args<'a> {
 fn string_end(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
-        at += memchr::memchr2(b'"', b'\\', &text[at..])?;
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
         if text[at] == b'"' {
             return Some(at);
         }
         at += 2;
-        if at > text.len() {
-            return None;
-        }
     }
 }
 
@@ -307,9 +307,10 @@ pub(super) fn descriptor(arg: &[u8]) -> Option<Descriptor<'_>> {
     let (number, rest) = match arg.strip_prefix(b"AT_FDCWD") {
         Some(rest) => (None, rest),
         None if arg.starts_with(b"-100") => (None, &arg[4..]),
-        None => match digits(arg) {
-            (number, rest) => (Some(i32::try_from(number?).ok()?), rest),
-        },
+        None => {
+            let (number, rest) = digits(arg);
+            (Some(i32::try_from(number?).ok()?), rest)
+        }
     };
     let shown = match rest.first() {
         Some(b'<') => {

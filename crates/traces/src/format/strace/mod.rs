@@ -10,6 +10,7 @@
 
 mod calls;
 mod line;
+mod names;
 #[cfg(test)]
 mod tests;
 
@@ -132,6 +133,8 @@ struct Reader<'e, 's> {
 /// 0 throughout, as its number is not known from the beginning.
 #[derive(Default)]
 struct Crowd {
+    /// Every line has a number.
+    numbered: bool,
     unnamed: bool,
     /// The number that turned out to be the first thread's.
     first: Option<u32>,
@@ -212,6 +215,13 @@ impl Reader<'_, '_> {
                 if is_remark(head.body) {
                     self.remark(head.body);
                     self.events.skipped(REMARK, line);
+                    return Ok(());
+                }
+                self.crowd.numbered |= head.bare;
+                let line_like =
+                    is_mark(head.body) || head.body.starts_with(b"<... ") || call(head.body).is_some();
+                if !line_like || (head.tid.is_none() && self.crowd.numbered) {
+                    self.events.skipped(NOT_A_LINE, line);
                     return Ok(());
                 }
                 if !self.told {

@@ -1,1 +1,364 @@
+use super::{
+    super::testing,
+    line::{Descriptor, Lead, descriptor, string},
+    *,
+};
+use flashsift_core::event::{Action, Event, FileId};
+use proptest::prelude::*;
 
+fn read_text(text: &str) -> (Vec<Event>, String) {
+    let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("no error but of I/O");
+    (events, testing::skipped(&summary))
+}
+
+/// Reads and writes, as `(write, file, offset, length)`.
+fn accesses(text: &str) -> Vec<(bool, u64, u64, u64)> {
+    let access = |event: Event| match event.action {
+        Action::Read { file, offset, len } => Some((false, file.0, offset, len)),
+        Action::Write { file, offset, len, .. } => Some((true, file.0, offset, len)),
+        _ => None,
+    };
+    read_text(text).0.into_iter().filter_map(access).collect()
+}
+
+#[test]
+fn heads_in_all_their_forms() {
+    let seconds = |us| Some(Time::Seconds { us });
+    let cases: [(&str, Option<u32>, Option<Time>); 11] = [
+        ("read(3", None, None),
+        ("42 read(3", Some(42), None),
+        ("[pid 42] read(3", Some(42), None),
+        ("[pid    42] 10:30:27 read(3", Some(42), Some(Time::OfDay { us: 37_827_000_000 })),
+        ("[pid 42<app name>] read(3", Some(42), None),
+        ("42<app> 1795170624.658591 read(3", Some(42), seconds(1_795_170_624_658_591)),
+        ("     0.000193 read(3", None, seconds(193)),
+        ("42    0.000193 read(3", Some(42), seconds(193)),
+        ("1795170624.658591999 read(3", None, seconds(1_795_170_624_658_591)),
+        ("10:30:27.5 [00007f1a2b3c4d5e] read(3", None, Some(Time::OfDay { us: 37_827_500_000 })),
+        ("42 [   0] read(3", Some(42), None),
+    ];
+    for (line, tid, time) in cases {
+        let found = head(line.as_bytes());
+        assert_eq!((found.tid, found.time, found.body), (tid, time, &b"read(3"[..]), "{line}");
+    }
+}
+
+#[test]
+fn arguments_with_everything_in_them() {
+    let text = br#"3</a, (b)\76>(deleted), "q\"), (", [{iov_base="x)", iov_len=2}, 4<TCP:[1.2.3.4:5->6.7.8.9:10]>], {a={b, c}} => {d}, 0x7f /* 6 " vars */) = 7</x>"#;
+    let args = Args::parse(text).expect("well formed");
+    assert_eq!(args.get(0), br"3</a, (b)\76>(deleted)");
+    assert_eq!(args.get(1), br#""q\"), (""#);
+    assert_eq!(args.get(3), b"{a={b, c}} => {d}");
+    assert_eq!(args.get(5), b"");
+    assert_eq!(outcome(args.result.expect("closed")), Some(Outcome::Done(7, b"7</x>")));
+    for broken in [&b"\"abc"[..], b"3</x", b"]", b"\"\\", b"0x7 /* x"] {
+        assert!(Args::parse(broken).is_none(), "{}", broken.escape_ascii());
+    }
+    assert_eq!(outcome(b" = -1 ENOENT (No such file)"), Some(Outcome::Failed));
+    assert_eq!(outcome(b"     = ?"), Some(Outcome::Open));
+    assert_eq!(outcome(b" = 0x7f00 (flags O_RDWR)"), Some(Outcome::Done(0x7f00, b"0x7f00 (flags O_RDWR)")));
+}
+
+#[test]
+fn strings_and_descriptors() {
+    assert_eq!(string(br#""a\n\303\251\x41\0019\"\\""#).expect("a string"), &b"a\n\xc3\xa9A\x019\"\\"[..]);
+    assert_eq!(string(br#""cut"..."#), None);
+    let shown = |text: &'static str| {
+        let Descriptor { number, shown } = descriptor(text.as_bytes()).expect("a descriptor");
+        let shown = shown.map(|lead| match lead {
+            Lead::Path(path, deleted) => (String::from_utf8_lossy(&path).into_owned(), deleted),
+            Lead::Other => ("-".to_owned(), false),
+        });
+        (number, shown)
+    };
+    let path = |path: &str, deleted| Some((path.to_owned(), deleted));
+    assert_eq!(shown("3"), (Some(3), None));
+    assert_eq!(shown("3</a b>"), (Some(3), path("/a b", false)));
+    assert_eq!(shown("3</a>(deleted)"), (Some(3), path("/a", true)));
+    assert_eq!(shown("3</a (deleted)>"), (Some(3), path("/a", true)));
+    assert_eq!(shown(r"3<\x2f\x61>"), (Some(3), path("/a", false)));
+    assert_eq!(shown("AT_FDCWD</home>"), (None, path("/home", false)));
+    for other in ["0</dev/null<char 1:3>>", "1<pipe:[7]>", "2<UNIX-STREAM:[1->2]>", "4</memfd:x>(deleted)"] {
+        assert_eq!(shown(other).1, path("-", false), "{other}");
+    }
+    assert!(descriptor(b"99999999999").is_none());
+}
+
+#[test]
+fn an_event_stands_where_its_call_ends() {
+    let text = r#"1 100000000.000000 openat(AT_FDCWD, "/f", O_RDWR) = 3
+1 100000000.000010 write(3, "a", 5 <unfinished ...>
+2 100000000.000020 read(9, "", 1) = 0
+1 100000000.000030 <... write resumed>) = 5
+1 100000000.000040 read(3,  <unfinished ...>
+2 100000000.000050 +++ exited with 0 +++
+1 100000000.000060 <... read resumed> "b", 7) = 4
+"#;
+    let (events, _) = read_text(text);
+    let file = FileId(0);
+    assert_eq!(events[2].at_us, 30);
+    assert_eq!(events[2].action, Action::Write { file, offset: 0, len: 5, sync: false });
+    assert_eq!((events[3].at_us, &events[3].action), (60, &Action::Read { file, offset: 5, len: 4 }));
+}
+
+#[test]
+fn a_number_closed_and_used_again_while_calls_are_under_way() {
+    let text = r#"1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
+1 openat(AT_FDCWD, "/f", O_RDONLY) = 3
+1 read(3,  <unfinished ...>
+2 close(3 <unfinished ...>
+1 <... read resumed>"", 8) = 8
+1 openat(AT_FDCWD, "/g", O_RDONLY) = 3
+2 <... close resumed>) = 0
+2 read(3, "", 4) = 4
+"#;
+    assert_eq!(accesses(text), [(false, 0, 0, 8), (false, 1, 0, 4)]);
+    assert!(!read_text(text).1.contains("used again"));
+}
+
+#[test]
+fn a_child_may_speak_before_its_parent_is_told_of_it() {
+    let text = r#"7 openat(AT_FDCWD, "/f", O_RDONLY) = 3
+7 vfork( <unfinished ...>
+8 read(3, "", 10) = 10
+8 execve("/bin/x", ["x"], 0x7f /* 1 var */) = 0
+7 <... vfork resumed>) = 8
+7 read(3, "", 10) = 10
+"#;
+    assert_eq!(accesses(text), [(false, 0, 0, 10), (false, 0, 10, 10)]);
+    let (events, skipped) = read_text(text);
+    let name =
+        |event: &Event| matches!(&event.action, Action::Process { name } if &**name == "x" && event.pid == 8);
+    assert!(events.iter().any(name));
+    assert!(!skipped.contains("thread"), "{skipped}");
+}
+
+#[test]
+fn an_unlink_whose_end_comes_after_the_name_was_made_again() {
+    let text = r#"1 openat(AT_FDCWD, "/f", O_WRONLY|O_CREAT, 0600) = 3
+1 close(3) = 0
+1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
+1 unlink("/f" <unfinished ...>
+2 openat(AT_FDCWD, "/f", O_WRONLY|O_CREAT|O_EXCL, 0600) = 3
+1 <... unlink resumed>) = 0
+2 close(3) = 0
+2 openat(AT_FDCWD, "/f", O_RDONLY) = 3
+2 read(3, "", 4) = 4
+"#;
+    assert_eq!(accesses(text), [(false, 1, 0, 4)]);
+    let (events, _) = read_text(text);
+    let gone: Vec<_> = events.iter().filter(|event| matches!(event.action, Action::Gone { .. })).collect();
+    assert_eq!(gone.len(), 1);
+}
+
+#[test]
+fn an_exec_in_a_thread_goes_on_under_the_leader() {
+    let text = r#"1 openat(AT_FDCWD, "/f", O_RDONLY) = 3
+1 openat(AT_FDCWD, "/g", O_RDONLY|O_CLOEXEC) = 4
+1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
+2 execve("/bin/x", ["x"], 0x7f <unfinished ...>
+1 +++ superseded by execve in pid 2 +++
+1 <... execve resumed>) = 0
+1 read(3, "", 4) = 4
+1 read(4, "", 4) = 4
+"#;
+    assert_eq!(accesses(text), [(false, 0, 0, 4)]);
+    assert!(read_text(text).1.contains("1 descriptor opened before the trace"));
+}
+
+#[test]
+fn what_is_shown_beside_a_descriptor_explains_what_the_trace_does_not() {
+    let text = r#"1 read(5</d/old>, "", 10) = 10
+1 lseek(5</d/old>, 0, SEEK_SET) = 0
+1 read(5</d/old>, "", 10) = 10
+1 pread64(5</d/other>, "", 10, 50) = 10
+1 write(1</dev/pts/0<char 136:0>>, "", 10) = 10
+1 recvmsg(6<socket:[1]>, {msg_control=[{cmsg_len=24, cmsg_level=SOL_SOCKET, cmsg_type=SCM_RIGHTS, cmsg_data=[7</d/r>, 8<pipe:[2]>]}]}, 0) = 2
+1 pread64(7</d/r>, "", 10, 0) = 10
+"#;
+    assert_eq!(accesses(text), [(false, 0, 0, 10), (false, 1, 50, 10), (false, 2, 0, 10)]);
+    let (_, skipped) = read_text(text);
+    for part in ["1 read at an offset from before", "1 descriptor that leads elsewhere", "2 pipe, socket"] {
+        assert!(skipped.contains(part), "{part}: {skipped}");
+    }
+}
+
+#[test]
+fn absurd_numbers_are_damage_and_nothing_more() {
+    let text = r#"1 openat(AT_FDCWD, "/f", O_RDWR) = 3
+1 read(3, "", 18446744073709551615) = 18446744073709551615
+1 pwrite64(3, "", 4096, 18446744073709551610) = 4096
+1 pwrite64(3, "", 4096, 9223372036854775807) = 4096
+1 pread64(3, "", 4294967296, 0) = 4294967296
+1 dup2(3, 2147483647) = 2147483647
+1 read(99999999999999999999, "", 1) = 1
+99999999999999999999 read(3, "", 1) = 1
+1 mmap(NULL, 18446744073709551615, PROT_READ, MAP_SHARED, 3, 0) = 0xffffffffffffffff
+1 openat(AT_FDCWD, "cut"..., O_RDWR) = 4
+1 read(((((((((((
+1 read(3, "half
+1 read(3, "", 1) = 1
+"#;
+    assert_eq!(accesses(text), [(false, 0, 0, 1)]);
+}
+
+#[test]
+fn odd_beginnings_are_recognised() {
+    let beginnings = [
+        "execve(\"/bin/true\", [\"true\"], 0x7ffc /* 9 vars */) = 0\n",
+        "42 <... read resumed>\"\", 10) = 10\n42 close(3) = 0\n",
+        "42 1795169623.673253 --- SIGCHLD {si_signo=SIGCHLD} ---\n42 1795169623.673254 close(3) = 0\n",
+        "strace: Process 42 attached\n[pid 42] close(3) = 0\n",
+        "strace: Process 42 attached with 3 threads\n[pid 42] restart_syscall(<... resuming interrupted read ...>) = 0\n",
+        "[ Process PID=42 runs in 32 bit mode. ]\nbrk(NULL) = 0x5640db1a3000\n",
+        "10:30:27 exit_group(0) = ?\n",
+        "read(0,  <unfinished ...>\n",
+        "Process 42 attached\n[pid 42] 10:30:27.123456 futex(0x55, FUTEX_WAIT) = -1 EAGAIN (Resource)\n",
+    ];
+    for text in beginnings {
+        assert_eq!(detect(text.as_bytes()), Confidence::Likely, "{text}");
+    }
+    for text in
+        ["", "main(void) = x\n", "1 0 open /data/data O_RDWR 3\n", "proces,device,rw_flag\n", "r 12\nw 13\n"]
+    {
+        assert_eq!(detect(text.as_bytes()), Confidence::No, "{text}");
+    }
+}
+
+#[test]
+fn traces_of_other_kinds_are_left_to_their_readers() {
+    for name in [
+        "facebook.mobigen.xz",
+        "weboffice.sectors.txt.xz",
+        "pixel6a_slideshow.csv.gz",
+        "cloudphysics.oracleGeneral.bin.zst",
+        "readahead-6.18.txt",
+        "sql/facebook.statements.sql.xz",
+    ] {
+        if let Some(text) = testing::shared(name) {
+            assert_eq!(detect(&text[..text.len().min(super::super::HEAD_BYTES)]), Confidence::No, "{name}");
+        }
+    }
+}
+
+#[test]
+fn times_of_day_go_past_midnight_and_relative_ones_add_up() {
+    let at = |text: &str| read_text(text).0.iter().map(|event| event.at_us).collect::<Vec<_>>();
+    let day = "23:59:59.9 openat(AT_FDCWD, \"/f\", O_RDONLY) = 3\n00:00:00.1 read(3, \"\", 1) = 1\n";
+    assert_eq!(at(day), [0, 0, 200_000]);
+    let relative = "     0.000000 openat(AT_FDCWD, \"/f\", O_RDONLY) = 3\n     0.000100 sync() = 0\n     0.000100 sync() = 0\n";
+    assert_eq!(at(relative), [0, 0, 100, 200]);
+}
+
+/// The traces that this project recorded: nothing in them is strange to the reader.
+#[test]
+fn recorded_traces_are_understood() {
+    for (name, reads_min, writes_min) in [("browser", 4000, 9000), ("messenger", 30_000, 15_000)] {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/{name}.strace.xz"));
+        if !path.exists() {
+            eprintln!("skipped: {} is not here", path.display());
+            continue;
+        }
+        let mut text = Vec::new();
+        let mut bytes = crate::open::plain(&path).expect("a readable trace");
+        std::io::Read::read_to_end(&mut bytes, &mut text).expect("an intact archive");
+        let (events, summary) = testing::read(&SPEC, &text).expect("readable");
+        let count = |write: bool| {
+            let of = |event: &&Event| match event.action {
+                Action::Read { .. } => !write,
+                Action::Write { .. } => write,
+                _ => false,
+            };
+            events.iter().filter(of).count()
+        };
+        assert!(count(false) > reads_min && count(true) > writes_min, "{name}");
+        // Descriptors that came through sockets tell no offset.
+        let known = |reason: &str| reason == "read at an offset from before the trace";
+        let damaged = summary.skipped.iter().filter(|(reason, r)| r.damage && !known(reason));
+        assert_eq!(damaged.count(), 0, "{name}: {}", summary.skipped);
+        // Each descriptor shows its file: where the two disagree, the machine has lost its way.
+        let astray = summary.skipped.iter().filter(|(reason, _)| reason.contains("leads elsewhere"));
+        assert!(astray.map(|(_, r)| r.count).sum::<u64>() <= 3, "{name}: {}", summary.skipped);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_at_all(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        detect(&bytes);
+        testing::read(&SPEC, &bytes).expect("damage is no error");
+    }
+
+    /// Lines made of the pieces that real ones are made of, in any order.
+    #[test]
+    fn any_pieces_in_any_order(pieces in proptest::collection::vec(0..PIECES.len(), 0..120)) {
+        let text: String = pieces.into_iter().map(|n| PIECES[n]).collect();
+        detect(text.as_bytes());
+        testing::read(&SPEC, text.as_bytes()).expect("damage is no error");
+    }
+
+    /// The sample with some bytes changed, lost or doubled.
+    #[test]
+    fn a_damaged_sample(changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>(), 0..3), 1..20)) {
+        let mut bytes = SAMPLE.as_bytes().to_vec();
+        for (at, byte, how) in changes {
+            let at = at.min(bytes.len() - 1);
+            match how {
+                0 => bytes[at] = byte,
+                1 => { bytes.remove(at); }
+                _ => bytes.insert(at, byte),
+            }
+        }
+        detect(&bytes);
+        testing::read(&SPEC, &bytes).expect("damage is no error");
+    }
+}
+
+const PIECES: [&str; 44] = [
+    "\n",
+    "\n",
+    "\n",
+    "1 ",
+    "2 ",
+    "[pid 3] ",
+    "99 ",
+    "1795169623.673253 ",
+    "10:30:27 ",
+    "0.5 ",
+    "read(",
+    "write(",
+    "openat(",
+    "close(",
+    "clone(",
+    "vfork(",
+    "execve(",
+    "rename(",
+    "unlink(",
+    "mmap(",
+    "dup2(",
+    "lseek(",
+    "sendfile(",
+    "3",
+    "4</a>",
+    "</a>(deleted)",
+    "AT_FDCWD</>",
+    "\"/a\"",
+    "\"b/../c\"",
+    ", ",
+    ", ",
+    ") = 3",
+    ") = 4</a>",
+    ") = -1 E",
+    ") = ?",
+    " <unfinished ...>",
+    "<... read resumed>",
+    "<... close resumed>",
+    "+++ exited with 0 +++",
+    "+++ superseded by execve in pid 2 +++",
+    "strace: Process 3 attached",
+    "O_RDWR|O_CREAT|O_APPEND",
+    "18446744073709551615",
+    "CLONE_FILES|CLONE_VM",
+];

@@ -1,0 +1,85 @@
+//! Requests to a device as fio's iolog, version 3, for `fio --read_iolog` to replay.
+
+use crate::{Error, format::fio::HEADER_3};
+use flashsift_core::{
+    back::{Io, IoOp},
+    event::Knows,
+    page::PAGE_BYTES,
+};
+use std::io::{self, Write};
+
+/// fio holds a buffer as long as the longest request: longer ones are written as several.
+const REQUEST_PAGES_MAX: u32 = 4096;
+
+/// Writes the log of one file or device.
+///
+/// Each run of synchronous writes of one moment is followed by one `datasync`, as the one `fsync` that caused it would.
+#[derive(Debug)]
+pub struct FioLog<W> {
+    log: W,
+    target: String,
+    at_us: u64,
+    /// A synchronous write awaits its `datasync`.
+    unsynced: bool,
+}
+
+impl<W: Write> FioLog<W> {
+    /// Onto `log`; fio will open `target`. Refuses a trace without times, and a name that fio cannot read.
+    pub fn new(mut log: W, target: &str, knows: Knows) -> Result<Self, Error> {
+        if !knows.times {
+            return Err(Error::Lacks(
+                "the trace has no times and a fio log needs them; --rate N spreads N requests over each second".into(),
+            ));
+        }
+        if target.is_empty()
+            || target.len() > 255
+            || target.contains(|c: char| c.is_whitespace() || c.is_control())
+        {
+            return Err(Error::Lacks(format!(
+                "fio cannot read the file name \"{target}\" in a log: it must have 1 to 255 bytes and no space"
+            )));
+        }
+        write!(log, "{HEADER_3}\n0 {target} add\n0 {target} open\n").map_err(stopped)?;
+        Ok(Self { log, target: target.to_owned(), at_us: 0, unsynced: false })
+    }
+
+    /// One request; times that go back are lifted to the one before.
+    pub fn request(&mut self, io: &Io) -> Result<(), Error> {
+        if self.unsynced && (io.at_us > self.at_us || !io.sync || io.op == IoOp::Read) {
+            self.sync()?;
+        }
+        self.at_us = self.at_us.max(io.at_us);
+        let name = match io.op {
+            IoOp::Read => "read",
+            IoOp::Write => "write",
+        };
+        let mut done = 0;
+        while done < io.pages {
+            let pages = (io.pages - done).min(REQUEST_PAGES_MAX);
+            let (offset, len) = ((io.lba + u64::from(done)) * PAGE_BYTES, u64::from(pages) * PAGE_BYTES);
+            writeln!(self.log, "{} {} {name} {offset} {len}", self.at_us, self.target).map_err(stopped)?;
+            done += pages;
+        }
+        self.unsynced |= io.sync && io.op == IoOp::Write;
+        Ok(())
+    }
+
+    /// Closes the file in the log and gives the stream back.
+    pub fn finish(mut self) -> Result<W, Error> {
+        if self.unsynced {
+            self.sync()?;
+        }
+        writeln!(self.log, "{} {} close", self.at_us, self.target).map_err(stopped)?;
+        self.log.flush().map_err(stopped)?;
+        Ok(self.log)
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.unsynced = false;
+        writeln!(self.log, "{} {} datasync 0 0", self.at_us, self.target).map_err(stopped)
+    }
+}
+
+fn stopped(error: io::Error) -> Error {
+    Error::Sink(format!("writing the fio log failed: {error}"))
+}

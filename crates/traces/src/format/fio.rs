@@ -1,0 +1,295 @@
+//! fio's iolog, versions 2 and 3: what fio did, or is to replay (`fio --write_iolog`, `--read_iolog`; fio(1), "Trace file
+//! format").
+//!
+//! ```text
+//! fio version 3 iolog
+//! 17 /data/a add
+//! 121 /data/a open
+//! 125 /data/a read 0 4096
+//! 70135 /data/a close
+//! ```
+//!
+//! Version 3 puts a time before each line. The manual does not say in what unit; fio 3.33 writes and replays
+//! microseconds (a log whose last time is 2000000 runs for two seconds). Version 2 has `NAME wait µs 0` lines instead,
+//! each relative to the one before: if there is one near the beginning, times are their sums, else the trace has none.
+//!
+//! File names hold whatever was given to fio, spaces too: a line is taken apart from its end. A name beginning with
+//! `/dev/` is a block device. If all names in the first 4096 lines are such, this is an after-cache trace of blocks, else
+//! a before-cache trace of files; what an iolog is about has to be said before its first event, so later names no longer
+//! change it. `sync` and `datasync` make the whole file durable, `trim` takes its blocks away. fio never deletes or
+//! truncates in a log.
+
+use super::{Confidence, FileId, Knows, Side, Space, Spec, text_lines};
+use crate::{
+    Error,
+    events::{Events, Skip},
+    input::Input,
+};
+use flashsift_core::event::{About, Action, Event};
+use std::collections::HashMap;
+
+pub(super) const V2: Spec = Spec {
+    name: "fio-iolog-2",
+    what: "fio's iolog, version 2: `NAME action [offset length]`",
+    detect: |head| detect(head, HEADER_2),
+    read: |input, events| read(input, events, Version::Two),
+    sample: || SAMPLE_2.into(),
+};
+
+pub(super) const V3: Spec = Spec {
+    name: "fio-iolog-3",
+    what: "fio's iolog, version 3: `µs NAME action [offset length]`",
+    detect: |head| detect(head, HEADER_3),
+    read: |input, events| read(input, events, Version::Three),
+    sample: || SAMPLE_3.into(),
+};
+
+const HEADER_2: &str = "fio version 2 iolog";
+pub(crate) const HEADER_3: &str = "fio version 3 iolog";
+const HEAD_LINES: u64 = 4096;
+/// Linux's `PATH_MAX`.
+const NAME_BYTES_MAX: usize = 4096;
+
+const SAMPLE_2: &str = "fio version 2 iolog
+/data/a add
+/data/a open
+/data/a write 0 8192
+/data/a wait 1500 0
+/data/a datasync 0 0
+/data/a read 4096 4096
+/data/a trim 0 4096
+/data/a close
+";
+const SAMPLE_3: &str = "fio version 3 iolog
+17 /dev/sda add
+121 /dev/sda open
+125 /dev/sda read 0 4096
+460 /dev/sda write 20480 4096
+462 /dev/sda sync 0 0
+70135 /dev/sda close
+";
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Version {
+    Two,
+    #[default]
+    Three,
+}
+
+fn detect(head: &[u8], header: &str) -> Confidence {
+    let line = head.split(|&b| b == b'\n').next().unwrap_or_default().trim_ascii_end();
+    if line == header.as_bytes() { Confidence::Certain } else { Confidence::No }
+}
+
+fn read(input: &mut Input<'_>, events: &mut Events<'_>, version: Version) -> Result<(), Error> {
+    let mut reader = Reader { version, ..Reader::default() };
+    let mut number = 0;
+    text_lines(input, events, |text, events| {
+        number += 1;
+        if matches!(text, HEADER_2 | HEADER_3) {
+            return Ok(Ok(()));
+        }
+        match Line::new(text, version) {
+            Ok(line) => reader.line(&line, number, events).map(Ok),
+            Err(skip) => Ok(Err(skip)),
+        }
+    })?;
+    reader.settle(events)
+}
+
+struct Line<'a> {
+    time: u64,
+    name: &'a str,
+    action: &'a str,
+    offset: u64,
+    len: u64,
+}
+
+impl<'a> Line<'a> {
+    fn new(text: &'a str, version: Version) -> Result<Self, Skip> {
+        const SHAPE: Skip = Skip::Damage("line that is not `[time] name action [offset length]`");
+        const ACTIONS: [&str; 10] =
+            ["add", "open", "close", "read", "write", "sync", "datasync", "sync_file_range", "trim", "wait"];
+        let number = |word: &str| word.parse::<u64>().map_err(|_| SHAPE);
+        let (time, rest) = match version {
+            Version::Two => (0, text),
+            Version::Three => {
+                let (time, rest) = text.split_once(' ').ok_or(SHAPE)?;
+                (number(time)?, rest)
+            }
+        };
+        let (before, last) = rest.trim_ascii_end().rsplit_once(' ').ok_or(SHAPE)?;
+        // The short form is fio's for files; the rest of it is tolerated for a plain `NAME sync`.
+        let (name, action, offset, len) = match ACTIONS.contains(&last) {
+            true => (before, last, 0, 0),
+            false => {
+                let (before, offset) = before.rsplit_once(' ').ok_or(SHAPE)?;
+                let (name, action) = before.rsplit_once(' ').ok_or(SHAPE)?;
+                (name, action, number(offset)?, number(last)?)
+            }
+        };
+        match (action, version) {
+            ("wait", Version::Three) => Err(Skip::Damage("`wait` in a log of version 3")),
+            _ if name.len() > NAME_BYTES_MAX => Err(Skip::Damage("file name longer than 4096 bytes")),
+            _ if ACTIONS.contains(&action) && !name.is_empty() => {
+                Ok(Self { time, name, action, offset, len })
+            }
+            _ => Err(SHAPE),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    version: Version,
+    first: Option<u64>,
+    at_us: u64,
+    files: HashMap<Box<str>, FileId>,
+    waits: bool,
+    /// Until it is settled what the trace is about: events and their lines.
+    held: Vec<(u64, Event)>,
+    /// Whether the trace has times, once that is settled.
+    times: Option<bool>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &Line<'_>, number: u64, events: &mut Events<'_>) -> Result<(), Error> {
+        if number > HEAD_LINES {
+            self.settle(events)?;
+        }
+        let &Line { time, name, action, offset, len } = line;
+        if self.version == Version::Three {
+            self.at_us = time.saturating_sub(*self.first.get_or_insert(time));
+        }
+        let file = match self.files.get(name) {
+            Some(&file) => file,
+            None => {
+                let file = FileId(self.files.len() as u64);
+                self.files.insert(name.into(), file);
+                self.push(number, Action::Bind { file, name: name.into() }, events)?;
+                file
+            }
+        };
+        let action = match action {
+            "open" => Action::Open { file, created: false },
+            "close" => Action::Close { file },
+            "read" => Action::Read { file, offset, len },
+            "write" => Action::Write { file, offset, len, sync: false },
+            "sync" | "datasync" => Action::Sync { file, offset: 0, len: u64::MAX },
+            "sync_file_range" => Action::Sync { file, offset, len },
+            "trim" => Action::Punch { file, offset, len },
+            "wait" => {
+                self.waits = true;
+                // A log without a wait near its beginning was said to have no times.
+                if self.times != Some(false) {
+                    self.at_us = self.at_us.saturating_add(offset);
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        self.push(number, action, events)
+    }
+
+    fn push(&mut self, number: u64, action: Action, events: &mut Events<'_>) -> Result<(), Error> {
+        let event = Event { at_us: self.at_us, pid: 0, tid: 0, action };
+        if self.times.is_some() {
+            return events.push(event);
+        }
+        self.held.push((number, event));
+        Ok(())
+    }
+
+    /// Says what the trace is about, as far as has been seen.
+    fn settle(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
+        if self.times.is_some() {
+            return Ok(());
+        }
+        let blocks = !self.files.is_empty() && self.files.keys().all(|name| name.starts_with("/dev/"));
+        let (side, space) = if blocks { (Side::After, Space::Blocks) } else { (Side::Before, Space::Files) };
+        let times = self.version == Version::Three || self.waits;
+        self.times = Some(times);
+        let knows = Knows { times, syncs: true, writes: true, removals: false };
+        events.about(About { side, space, knows })?;
+        for (number, event) in self.held.drain(..) {
+            events.at(number);
+            events.push(event)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing;
+
+    fn lines(spec: &Spec, text: &str) -> (About, Vec<String>, String) {
+        let (events, summary) = testing::read(spec, text.as_bytes()).unwrap();
+        let line = |e: &Event| {
+            let what = match &e.action {
+                Action::Read { file, offset, len } => format!("{} r {offset} {len}", file.0),
+                Action::Write { file, offset, len, sync: false } => format!("{} w {offset} {len}", file.0),
+                Action::Bind { file, name } => format!("{} is {name}", file.0),
+                Action::Open { file, created: false } => format!("{} opened", file.0),
+                Action::Close { file } => format!("{} closed", file.0),
+                Action::Sync { file, offset, len: u64::MAX } => format!("{} sync {offset}", file.0),
+                Action::Sync { file, offset, len } => format!("{} sync {offset} {len}", file.0),
+                Action::Punch { file, offset, len } => format!("{} trim {offset} {len}", file.0),
+                other => panic!("{other:?}"),
+            };
+            format!("{} {what}", e.at_us)
+        };
+        (summary.about.unwrap(), events.iter().map(line).collect(), testing::skipped(&summary))
+    }
+
+    #[test]
+    fn version_2_waits() {
+        let (about, events, skipped) = lines(&V2, SAMPLE_2);
+        assert_eq!((about.side, about.space, about.knows.times), (Side::Before, Space::Files, true));
+        assert_eq!(
+            events,
+            [
+                "0 0 is /data/a",
+                "0 0 opened",
+                "0 0 w 0 8192",
+                "1500 0 sync 0",
+                "1500 0 r 4096 4096",
+                "1500 0 trim 0 4096",
+                "1500 0 closed",
+            ]
+        );
+        assert_eq!(skipped, "");
+        let without = SAMPLE_2.replace("/data/a wait 1500 0\n", "");
+        assert!(!lines(&V2, &without).0.knows.times);
+        let late = without + &"/data/a read 0 1\n".repeat(HEAD_LINES as usize) + "/a wait 5 0\n/a read 0 1\n";
+        let (about, events, _) = lines(&V2, &late);
+        assert_eq!((about.knows.times, &**events.last().unwrap()), (false, "0 1 r 0 1"));
+    }
+
+    #[test]
+    fn version_3_of_a_device() {
+        let (about, events, skipped) = lines(&V3, SAMPLE_3);
+        assert_eq!((about.side, about.space, about.knows.times), (Side::After, Space::Blocks, true));
+        assert_eq!(events[2..5], ["108 0 r 0 4096", "443 0 w 20480 4096", "445 0 sync 0"]);
+        assert_eq!(skipped, "");
+        let mixed = SAMPLE_3.to_owned() + "70136 /data/b add\n";
+        assert_eq!(lines(&V3, &mixed).0.space, Space::Files);
+    }
+
+    #[test]
+    fn names_with_spaces_and_nonsense() {
+        let (_, events, skipped) = lines(
+            &V3,
+            "fio version 3 iolog\n5 /a b read 0 1\n6 /a b sync\n7 /a b sync_file_range 4096 8192\n8 /a wait 5 0\n\
+             9 /a fly 0 1\n10 /a read 0\n/a read 0 1\n11 /a read -1 1\n12  read 1 1\n13 /a read 9223372036854775807 \
+             1\n14 /a b write 18446744073709551616 1\n",
+        );
+        assert_eq!(events, ["0 0 is /a b", "0 0 r 0 1", "1 0 sync 0", "2 0 sync 4096 8192", "8 1 is /a"]);
+        assert_eq!(
+            skipped,
+            "1 `wait` in a log of version 3 (first at 5); 6 line that is not `[time] name action [offset length]` \
+             (first at 6); 1 offset beyond 2^63 (first at 11)"
+        );
+    }
+}

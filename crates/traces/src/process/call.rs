@@ -1,0 +1,305 @@
+//! What a [`Machine`](super::Machine) is told: system calls that succeeded, with their results.
+
+use super::Shares;
+use std::ops::BitOr;
+
+/// How a file was opened; `O_*` as bits of our own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub(super) u16);
+
+#[allow(missing_docs)]
+impl Flags {
+    pub const WRITABLE: Self = Self(1);
+    pub const APPEND: Self = Self(1 << 1);
+    /// `O_SYNC` or `O_DSYNC`.
+    pub const SYNC: Self = Self(1 << 2);
+    pub const DIRECT: Self = Self(1 << 3);
+    pub const CREATE: Self = Self(1 << 4);
+    pub const EXCLUSIVE: Self = Self(1 << 5);
+    pub const TRUNCATE: Self = Self(1 << 6);
+    pub const PATH: Self = Self(1 << 7);
+    pub const NOFOLLOW: Self = Self(1 << 8);
+    pub const TMPFILE: Self = Self(1 << 9);
+    pub const CLOEXEC: Self = Self(1 << 10);
+    pub(super) const CHANGEABLE: Self = Self(Self::APPEND.0 | Self::DIRECT.0);
+
+    /// All of `flags` are set.
+    pub fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+impl Flags {
+    /// Reads `O_WRONLY|O_CREAT`; what it does not know changes nothing here.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut flags = Self::default();
+        for word in text.split(|&b| b == b'|') {
+            flags = flags
+                | match word {
+                    b"O_WRONLY" | b"O_RDWR" => Self::WRITABLE,
+                    b"O_APPEND" => Self::APPEND,
+                    b"O_SYNC" | b"O_DSYNC" | b"__O_SYNC" => Self::SYNC,
+                    b"O_DIRECT" => Self::DIRECT,
+                    b"O_CREAT" => Self::CREATE,
+                    b"O_EXCL" => Self::EXCLUSIVE,
+                    b"O_TRUNC" => Self::TRUNCATE,
+                    b"O_PATH" => Self::PATH,
+                    b"O_NOFOLLOW" => Self::NOFOLLOW,
+                    b"O_TMPFILE" | b"__O_TMPFILE" => Self::TMPFILE,
+                    b"O_CLOEXEC" => Self::CLOEXEC,
+                    _ => Self::default(),
+                };
+        }
+        flags
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A call under way that holds its description, whatever happens to the descriptor meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin(pub(super) u32);
+
+/// A descriptor as a call names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fd<'a> {
+    /// Its number.
+    pub number: i32,
+    /// What the trace shows it to lead to, if it does.
+    pub shown: Option<Shown<'a>>,
+    /// From [`super::Machine::pin`] when the call began.
+    pub pin: Option<Pin>,
+}
+
+impl From<i32> for Fd<'_> {
+    fn from(number: i32) -> Self {
+        Self { number, shown: None, pin: None }
+    }
+}
+
+/// Where the kernel says a descriptor leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown<'a> {
+    /// To this absolute path, since deleted or not.
+    Path(&'a [u8], bool),
+    /// To a pipe, socket, device, anonymous inode.
+    Other,
+}
+
+/// What a relative path starts from.
+#[derive(Clone, Copy, Debug)]
+pub enum Dir<'a> {
+    /// The working directory, which the trace may show.
+    Cwd(Option<&'a [u8]>),
+    /// A descriptor.
+    Fd(Fd<'a>),
+}
+
+/// A path as a call names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    /// What it starts from where it is relative.
+    pub dir: Dir<'a>,
+    /// Any bytes.
+    pub path: &'a [u8],
+}
+
+/// A file by name or by descriptor. A path's last link is followed.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// By name.
+    Path(Path<'a>),
+    /// By descriptor.
+    Fd(Fd<'a>),
+}
+
+/// Something that succeeded, with its result. Offsets and lengths in bytes.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Call<'a> {
+    Open {
+        path: Path<'a>,
+        flags: Flags,
+        fd: Fd<'a>,
+    },
+    /// The open of a file that cannot be told by its name: a file of its own, which lives on after it is closed.
+    OpenNameless {
+        flags: Flags,
+        fd: i32,
+    },
+    /// A descriptor that leads to no storage, or (`shown`) that came from elsewhere.
+    Made {
+        fd: Fd<'a>,
+        cloexec: bool,
+    },
+    Dup {
+        from: Fd<'a>,
+        to: i32,
+        cloexec: bool,
+    },
+    Close {
+        fd: i32,
+    },
+    /// `close_range`, both ends included; `cloexec`: marked instead of closed.
+    CloseRange {
+        first: i32,
+        last: i32,
+        cloexec: bool,
+        unshare: bool,
+    },
+    SetCloexec {
+        fd: i32,
+        cloexec: bool,
+    },
+    /// `F_SETFL`, `F_GETFL`.
+    SetFlags {
+        fd: Fd<'a>,
+        flags: Flags,
+    },
+    /// `at`: the call's own offset; without it the description's is used and moved.
+    Read {
+        fd: Fd<'a>,
+        at: Option<u64>,
+        len: u64,
+    },
+    /// `flags`: what this one call adds to the descriptor's (`RWF_APPEND`, `RWF_DSYNC`).
+    Write {
+        fd: Fd<'a>,
+        at: Option<u64>,
+        len: u64,
+        flags: Flags,
+    },
+    /// `sendfile`, `copy_file_range`, `splice`.
+    Copy {
+        from: Fd<'a>,
+        from_at: Option<u64>,
+        to: Fd<'a>,
+        to_at: Option<u64>,
+        len: u64,
+    },
+    /// `size`: what the seek says about the file's.
+    Seek {
+        fd: Fd<'a>,
+        to: u64,
+        size: Option<u64>,
+    },
+    Sync {
+        fd: Fd<'a>,
+        offset: u64,
+        len: u64,
+    },
+    SyncAll,
+    Truncate {
+        target: Target<'a>,
+        size: u64,
+    },
+    /// `fallocate` that may make the file longer.
+    Allocate {
+        fd: Fd<'a>,
+        end: u64,
+    },
+    Punch {
+        fd: Fd<'a>,
+        offset: u64,
+        len: u64,
+    },
+    /// A stat's `st_size`.
+    Size {
+        target: Target<'a>,
+        size: u64,
+    },
+    Rename {
+        from: Path<'a>,
+        to: Path<'a>,
+        exchange: bool,
+    },
+    Link {
+        from: Target<'a>,
+        to: Path<'a>,
+    },
+    Symlink {
+        target: &'a [u8],
+        path: Path<'a>,
+    },
+    /// `unlink`, `rmdir`. `seen`: what [`super::Machine::seen`] said when the call began, if something could come between.
+    Unlink {
+        path: Path<'a>,
+        seen: Option<Seen>,
+    },
+    Mkdir {
+        path: Path<'a>,
+    },
+    Chdir {
+        target: Target<'a>,
+    },
+    Chroot {
+        path: Path<'a>,
+    },
+    /// `getcwd`'s result.
+    Cwd {
+        path: &'a [u8],
+    },
+    /// A mapping of a file, or (no `fd`) of none.
+    Map {
+        fd: Option<Fd<'a>>,
+        start: u64,
+        len: u64,
+        offset: u64,
+    },
+    Unmap {
+        start: u64,
+        len: u64,
+    },
+    /// `mremap`.
+    Remap {
+        from: u64,
+        from_len: u64,
+        to: u64,
+        to_len: u64,
+    },
+    /// `msync(MS_SYNC)`.
+    Msync {
+        start: u64,
+        len: u64,
+    },
+    /// A clone was entered: its child may be heard of before it returns.
+    ForkBegins {
+        shares: Shares,
+    },
+    /// It returned, or failed.
+    ForkEnds {
+        child: Option<u32>,
+        shares: Shares,
+    },
+    Unshare {
+        files: bool,
+        fs: bool,
+    },
+    Exec {
+        name: &'a str,
+    },
+    /// The caller goes on under the number of its process's leader, whose thread is no more.
+    Superseded {
+        by: u32,
+    },
+    Exit,
+    ExitGroup,
+}
+
+/// Which file a name stood for when a call began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(pub(super) Option<u32>);
+
+/// What becomes of a thread that no clone made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strangers {
+    /// A process of its own (number = thread's).
+    Processes,
+    /// One more thread of the first process, which has this number if a stranger is its first thread.
+    Threads(u32),
+}
