@@ -1,58 +1,363 @@
-//! x
-use flashsift_core::event::{Action, Space};
-use flashsift_core::{layout, policy, synth::*, system::Cell, trace::*};
-use std::io::Write;
-fn cpu() -> f64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+//! `make bench`: flashsift's figures on this machine, each beside what it is held against.
+//!
+//! CPU times are of whole processes (user and system) or, for policy loops, of the thread. Where libCacheSim's
+//! `cachesim` is on the PATH it runs in turn with ours in the same round, and medians of the rounds are compared: what
+//! else the machine does hits both.
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use flashsift_core::{
+    event::{Event, Space},
+    layout,
+    policy::{self, Kind},
+    synth::{Pattern, Recipe},
+    system::Cell,
+    trace::{Trace, TraceBuilder, Unit},
+};
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeVal,
+};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// Figures on this machine, each beside what it is held against
+#[derive(Parser)]
+struct Args {
+    /// Rounds; medians are reported
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+
+    /// Also time policy loops at 10^3 to 10^7 frames
+    #[arg(long)]
+    sizes: bool,
+
+    /// Where the report goes; default benchmarks/<date>/RESULTS.md
+    #[arg(short, long)]
+    output: Option<PathBuf>,
 }
+
+const REQUESTS: u64 = 20_000_000;
+const OBJECTS: u64 = 1_000_000;
+const FRAMES: u32 = 100_000;
+const FLASHSIFT: &str = "target/release/flashsift";
+/// Ours and the name that `cachesim` has for it.
+const SHARED_POLICIES: [(&str, &str); 5] =
+    [("fifo", "fifo"), ("lru", "lru"), ("clock", "clock"), ("sieve", "sieve"), ("arc", "arc")];
+const SWEEP_FRAMES: [u32; 5] = [10_000, 30_000, 100_000, 300_000, 600_000];
+
 fn main() -> anyhow::Result<()> {
-    let n: u64 = 20_000_000;
-    let recipe = Recipe {
-        requests: n,
-        pages: 1_000_000,
-        pattern: Pattern::Zipf { alpha: 1.0 },
-        write_share: 0.0,
-        rate: 1000.0,
-        seed: 1,
-        objects: true,
-    };
-    let mut b = TraceBuilder::new(recipe.about(), Unit::Request, u64::MAX);
-    let events: Vec<_> = recipe.events()?.collect();
-    if let Some(p) = std::env::args().nth(1) {
-        let mut f = std::io::BufWriter::new(std::fs::File::create(p)?);
-        for e in &events {
-            if let Action::Read { file, .. } = e.action {
-                f.write_all(&((e.at_us / 1_000_000) as u32).to_le_bytes())?;
-                f.write_all(&file.0.to_le_bytes())?;
-                f.write_all(&4096u32.to_le_bytes())?;
-                f.write_all(&(-1i64).to_le_bytes())?;
+    let args = Args::parse();
+    ensure!(Path::new(FLASHSIFT).exists(), "{FLASHSIFT} is not built: run this by `make bench`");
+    let mut report = Report::new()?;
+    let dir = tempfile::tempdir()?;
+    let zipf = dir.path().join("zipf.oracleGeneral");
+    let recipe =
+        format!("zipf --requests {REQUESTS} --pages {OBJECTS} --alpha 1.0 --seed 1 --as oracle-general");
+    cpu_s(Command::new(FLASHSIFT).arg("synth").args(recipe.split(' ')).arg("-o").arg(&zipf))?;
+    let rival =
+        Command::new("cachesim").arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !rival {
+        report.line("libCacheSim's `cachesim` is not on the PATH: no ratios against it.\n");
+    }
+    let trace = zipf_trace(REQUESTS, OBJECTS)?;
+    report.line(&format!(
+        "Held in memory: {:.1} bytes a request ({REQUESTS} requests, {} objects).\n",
+        trace.held_bytes() as f64 / REQUESTS as f64,
+        trace.pages()
+    ));
+    one_cell(&mut report, &args, &trace, &zipf, rival)?;
+    sweep(&mut report, &args, &zipf, rival)?;
+    loops(&mut report, &args, &trace)?;
+    drop(trace);
+    if args.sizes {
+        sizes(&mut report)?;
+    }
+    spatial_flatness(&mut report)?;
+    small_traces(&mut report, &args)?;
+    report.save(args.output)
+}
+
+/// Policy loops and whole processes, one policy and size, with the rival in turn.
+fn one_cell(report: &mut Report, args: &Args, trace: &Trace, zipf: &Path, rival: bool) -> anyhow::Result<()> {
+    report.line(&format!(
+        "## One cell: Zipf(1.0), {REQUESTS} requests, {OBJECTS} objects, {FRAMES} frames, one core\n\n\
+         Held against: policy loop ≥ 8 × the rival's whole process, whole process ≥ 2 ×; miss ratios equal to four digits.\n\n\
+         | policy | loop M/s | process s | rival process s | loop / rival | process / rival | miss ratio | rival's |\n\
+         |---|---|---|---|---|---|---|---|"
+    ));
+    for (policy, theirs) in SHARED_POLICIES {
+        let (mut loop_s, mut ours_s, mut rival_s) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut miss, mut rival_miss) = (String::new(), "–".to_owned());
+        for _ in 0..args.rounds {
+            loop_s.push(loop_cpu_s(trace, policy, FRAMES)?);
+            let mut command = Command::new(FLASHSIFT);
+            command.args(["compare", "--object-cache", "--json", "--threads", "1", "--policy", policy]);
+            let (s, out) = cpu_s(command.args(["--frames", &FRAMES.to_string()]).arg(zipf))?;
+            ours_s.push(s);
+            miss = miss_ratio(&out)?;
+            if rival {
+                let (s, out) = cpu_s(&mut cachesim(zipf, theirs, &FRAMES.to_string()))?;
+                rival_s.push(s);
+                rival_miss = after(&out, "miss ratio ").context("cachesim prints a miss ratio")?;
             }
         }
+        let (looped, ours) = (median(&mut loop_s), median(&mut ours_s));
+        let millions = REQUESTS as f64 / 1e6;
+        let ratios = match median_of(&mut rival_s) {
+            Some(theirs) => format!("{theirs:.2} | {:.1} | {:.1}", theirs / looped, theirs / ours),
+            None => "– | – | –".to_owned(),
+        };
+        report.line(&format!(
+            "| {policy} | {:.0} | {ours:.2} | {ratios} | {miss} | {rival_miss} |",
+            millions / looped
+        ));
     }
-    let t0 = cpu();
-    for c in events.chunks(2048) {
-        b.extend(c)?;
-    }
-    let t1 = cpu();
-    let trace = b.finish()?;
-    println!(
-        "extend {:.3} finish {:.3} held {:.1} B/req pages {}",
-        t1 - t0,
-        cpu() - t1,
-        trace.held_bytes() as f64 / n as f64,
-        trace.pages()
-    );
-    let future = trace.future()?;
-    let layout = layout::Selection::default_for(Space::Objects);
-    for f in [10_000, 30_000, 100_000, 300_000] {
-        for p in policy::Selection::all() {
-            let cell = Cell { policy: &p, frames: f, layout: &layout, drain: false, write_miss_reads: false };
-            let t0 = cpu();
-            let o = cell.run(&trace, Some(&future), None);
-            let t = cpu() - t0;
-            println!("{f} {:14} {:7.1} M/s  miss {:.4}", p.label(), n as f64 / t / 1e6, 1.0 - o.hit_ratio());
+    report.line("");
+    Ok(())
+}
+
+/// Five policies at five sizes: one process of ours against one of theirs a policy, which is what its user runs.
+fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::Result<()> {
+    let sizes = |separator| SWEEP_FRAMES.map(|frames| frames.to_string()).join(separator);
+    let policies = SHARED_POLICIES.map(|(ours, _)| ours).join(",");
+    let (mut ours_s, mut rival_s) = (Vec::new(), Vec::new());
+    // Minutes a round: fewer of them.
+    for _ in 0..args.rounds.div_ceil(2) {
+        let mut command = Command::new(FLASHSIFT);
+        command.args(["compare", "--object-cache", "--json", "--policy", &policies, "--frames", &sizes(",")]);
+        ours_s.push(cpu_s(command.arg(zipf))?.0);
+        if rival {
+            let mut sum = 0.0;
+            for (_, theirs) in SHARED_POLICIES {
+                sum += cpu_s(&mut cachesim(zipf, theirs, &sizes(",")))?.0;
+            }
+            rival_s.push(sum);
         }
     }
+    let ours = median(&mut ours_s);
+    let ratio = median_of(&mut rival_s)
+        .map_or("no rival".to_owned(), |s| format!("rival {s:.1} s: {:.1} ×", s / ours));
+    report.line(&format!(
+        "## Sweep: those five policies × 5 sizes ({})\n\nHeld against: ≥ 10 ×. CPU {ours:.2} s; {ratio}.\n",
+        sizes(", ")
+    ));
     Ok(())
+}
+
+/// Every policy in the list.
+fn loops(report: &mut Report, args: &Args, trace: &Trace) -> anyhow::Result<()> {
+    report.line(&format!("## Policy loops at {FRAMES} frames\n\n| policy | M accesses/s |\n|---|---|"));
+    for spec in policy::ALL {
+        let mut times = Vec::new();
+        for _ in 0..args.rounds.div_ceil(2) {
+            times.push(loop_cpu_s(trace, spec.name, FRAMES)?);
+        }
+        report.line(&format!("| {} | {:.1} |", spec.name, REQUESTS as f64 / 1e6 / median(&mut times)));
+    }
+    report.line("");
+    Ok(())
+}
+
+/// 10³ to 10⁷ frames, over as many objects as make the largest cache worth having.
+fn sizes(report: &mut Report) -> anyhow::Result<()> {
+    let trace = zipf_trace(4 * REQUESTS, 20_000_000)?;
+    report
+        .line("## Policy loops by size, M accesses/s: Zipf(1.0), 80 million requests, 20 million objects\n");
+    let sizes = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+    report.line(&format!("| policy | {} |", sizes.map(|size| size.to_string()).join(" | ")));
+    report.line(&format!("|---|{}", "---|".repeat(sizes.len())));
+    for spec in policy::ALL {
+        let mut row = format!("| {} |", spec.name);
+        for frames in sizes {
+            write!(row, " {:.1} |", 4.0 * REQUESTS as f64 / 1e6 / loop_cpu_s(&trace, spec.name, frames)?)?;
+        }
+        report.line(&row);
+    }
+    report.line("");
+    Ok(())
+}
+
+/// SpatialClock's cost must not grow with the cache: its own tree is O(log n).
+fn spatial_flatness(report: &mut Report) -> anyhow::Result<()> {
+    report.line(
+        "## SpatialClock by size\n\nHeld against: ≥ 20 M accesses/s at 100,000 frames, flat to 10 million. Reads and writes, \
+         twice as many pages as frames, Zipf(0.8).\n\n| frames | M accesses/s |\n|---|---|",
+    );
+    for frames in [100_000u32, 1_000_000, 10_000_000] {
+        let pages = 2 * u64::from(frames);
+        let recipe = Recipe {
+            requests: REQUESTS.max(4 * pages),
+            pages,
+            pattern: Pattern::Zipf { alpha: 0.8 },
+            write_share: 0.3,
+            rate: 1000.0,
+            seed: 1,
+            objects: false,
+        };
+        let requests = recipe.requests;
+        let trace = densified(recipe, Unit::Page)?;
+        let seconds = loop_cpu_s(&trace, "spatialclock", frames)?;
+        report.line(&format!("| {frames} | {:.1} |", requests as f64 / 1e6 / seconds));
+    }
+    report.line("");
+    Ok(())
+}
+
+/// From start to exit on traces that others recorded.
+fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
+    let shared = Path::new("../shared/data");
+    let facebook = shared.join("facebook.mobigen.xz");
+    let cloudphysics = shared.join("cloudphysics.oracleGeneral.bin.zst");
+    report.line("## Small traces, from start to exit\n");
+    if !facebook.exists() || !cloudphysics.exists() {
+        report.line("The traces of ../shared/data are not there: not measured.\n");
+        return Ok(());
+    }
+    let (mut cell_s, mut wall_s, mut all_s) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..args.rounds * 4 {
+        let mut command = Command::new(FLASHSIFT);
+        command.args(["compare", "--object-cache", "--policy", "lru", "--frames", "1000", "--json"]);
+        cell_s.push(cpu_s(command.arg(&cloudphysics))?.0);
+        let started = std::time::Instant::now();
+        all_s.push(cpu_s(Command::new(FLASHSIFT).args(["compare", "--json"]).arg(&facebook))?.0);
+        wall_s.push(started.elapsed().as_secs_f64());
+    }
+    report.line(&format!(
+        "- cloudphysics, one LRU cell: {:.1} ms CPU (held against 20).\n\
+         - Facebook, all {} policies × 5 sizes: {:.0} ms wall clock, {:.0} ms CPU (held against 500 of wall clock on two cores).\n",
+        median(&mut cell_s) * 1e3,
+        policy::ALL.len(),
+        median(&mut wall_s) * 1e3,
+        median(&mut all_s) * 1e3
+    ));
+    Ok(())
+}
+
+fn zipf_trace(requests: u64, pages: u64) -> anyhow::Result<Trace> {
+    let pattern = Pattern::Zipf { alpha: 1.0 };
+    let recipe = Recipe { requests, pages, pattern, write_share: 0.0, rate: 1000.0, seed: 1, objects: true };
+    densified(recipe, Unit::Request)
+}
+
+fn densified(recipe: Recipe, unit: Unit) -> anyhow::Result<Trace> {
+    let mut builder = TraceBuilder::new(recipe.about(), unit, u64::MAX);
+    let mut events = recipe.events()?;
+    let mut batch: Vec<Event> = Vec::new();
+    loop {
+        batch.clear();
+        batch.extend(events.by_ref().take(4096));
+        if batch.is_empty() {
+            return Ok(builder.finish()?);
+        }
+        builder.extend(&batch)?;
+    }
+}
+
+/// CPU seconds of this thread for one run through a policy.
+fn loop_cpu_s(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<f64> {
+    let policy = policy::Selection::parse(name)?;
+    let future = (policy.spec.kind != Kind::Online).then(|| trace.future()).transpose()?;
+    let layout = layout::Selection::default_for(Space::Objects);
+    let cell = Cell { policy: &policy, frames, layout: &layout, drain: false, write_miss_reads: false };
+    let before = thread_cpu_s();
+    let outcome = cell.run(trace, future.as_ref(), None);
+    let spent = thread_cpu_s() - before;
+    ensure!(outcome.hits() <= outcome.accesses());
+    Ok(spent)
+}
+
+fn thread_cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn cachesim(trace: &Path, policy: &str, sizes: &str) -> Command {
+    let mut command = Command::new("cachesim");
+    // It writes its results beside the trace unless told otherwise.
+    let output = trace.with_extension("cachesim");
+    command.arg(trace).args(["oracleGeneral", policy, sizes, "--ignore-obj-size", "1", "--num-thread", "1"]);
+    command.arg("-o").arg(output);
+    command
+}
+
+/// CPU seconds, user and system, of a process that succeeds, and what it printed. Nothing else runs beside it.
+fn cpu_s(command: &mut Command) -> anyhow::Result<(f64, String)> {
+    let children_s = || -> anyhow::Result<f64> {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+    };
+    let before = children_s()?;
+    let output = command.stderr(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed");
+    Ok((children_s()? - before, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+fn miss_ratio(json: &str) -> anyhow::Result<String> {
+    let cell: serde_json::Value = serde_json::from_str(json.lines().next().context("a cell")?)?;
+    let field = |name: &str| cell[name].as_f64().context("a count");
+    Ok(format!("{:.4}", 1.0 - field("hits")? / field("accesses")?))
+}
+
+fn after(text: &str, word: &str) -> Option<String> {
+    let rest = &text[text.rfind(word)? + word.len()..];
+    Some(rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect())
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn median_of(times: &mut [f64]) -> Option<f64> {
+    (!times.is_empty()).then(|| median(times))
+}
+
+/// Printed as it grows, saved at the end.
+struct Report {
+    date: String,
+    text: String,
+}
+
+impl Report {
+    fn new() -> anyhow::Result<Self> {
+        let date = Command::new("date").arg("+%F").output().context("date")?;
+        let date = String::from_utf8(date.stdout)?.trim().to_owned();
+        let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let cpu =
+            cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
+        let cores = std::thread::available_parallelism()?;
+        let kernel = rustix::system::uname();
+        let release = kernel.release().to_string_lossy();
+        let kernel = release.split('-').next().unwrap_or_default();
+        let mut report = Self { date, text: String::new() };
+        report.line(&format!(
+            "# Benchmarks, {}\n\n{cores} cores,{}, Linux {kernel}, flashsift {}. By `make bench`.\n",
+            report.date,
+            cpu.trim_start_matches([' ', '\t', ':']).trim_end().replacen("", " ", 1),
+            env!("CARGO_PKG_VERSION")
+        ));
+        Ok(report)
+    }
+
+    fn line(&mut self, line: &str) {
+        println!("{line}");
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn save(self, output: Option<PathBuf>) -> anyhow::Result<()> {
+        let path = output.unwrap_or_else(|| Path::new("benchmarks").join(&self.date).join("RESULTS.md"));
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(&path, self.text)?;
+        println!("saved in {}", path.display());
+        Ok(())
+    }
 }

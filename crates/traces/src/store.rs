@@ -39,7 +39,12 @@ use parquet::{
     schema::{parser::parse_message_type, types::ColumnPath},
 };
 use serde::{Deserialize, Serialize};
-use std::{io::Write, path::Path, sync::Arc};
+use std::{
+    io::Write,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    sync::Arc,
+};
 
 /// The version this writes, and the newest it reads.
 pub const SCHEMA: u32 = 1;
@@ -401,9 +406,18 @@ fn malformed(what: impl std::fmt::Display) -> Error {
     Error::Malformed { what: format!("the Parquet file is damaged or not one of ours: {what}"), offset: 0 }
 }
 
+/// The crate checks much of what a file claims, but not all: on damaged pages it is known to panic (version 60: "Block
+/// size must be a multiple of 128" in the delta decoder, among others). Whatever was being decoded is then given up.
+fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Error> {
+    match panic::catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(result) => result.map_err(malformed),
+        Err(_) => Err(malformed("its pages contradict themselves")),
+    }
+}
+
 /// Reads a stored trace.
 pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) -> Result<(), Error> {
-    let reader = SerializedFileReader::new(file).map_err(malformed)?;
+    let reader = guarded(|| SerializedFileReader::new(file))?;
     let metadata = reader.metadata().file_metadata();
     let meta = metadata.key_value_metadata().into_iter().flatten().find(|pair| pair.key == KEY);
     let Some(meta) = meta.and_then(|pair| pair.value.as_deref()) else {
@@ -418,7 +432,7 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
     events.origin(meta.origin());
     let mut row = 0;
     for group in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(group).map_err(malformed)?;
+        let group = guarded(|| reader.get_row_group(group))?;
         read_group(&*group, &mut row, events)?;
     }
     Ok(())
@@ -429,7 +443,7 @@ fn read_group(group: &dyn RowGroupReader, row: &mut u64, events: &mut Events<'_>
         Ok(rows) if rows <= GROUP_ROWS_MAX => rows,
         _ => return Err(malformed(format_args!("a row group of {} rows", group.metadata().num_rows()))),
     };
-    let get = |n| group.get_column_reader(n).map_err(malformed);
+    let get = |n| guarded(|| group.get_column_reader(n));
     let (mut at_us, mut action) = (Column::<Int64Type>::new(get(0)?), Column::<Int32Type>::new(get(1)?));
     let (mut file, mut offset) = (Column::<Int64Type>::new(get(2)?), Column::<Int64Type>::new(get(3)?));
     let (mut len, mut flag) = (Column::<Int64Type>::new(get(4)?), Column::<BoolType>::new(get(7)?));
@@ -497,8 +511,9 @@ impl<T: DataType> Column<T> {
         self.levels.clear();
         let (mut have, mut values) = (0, 0);
         while have < rows {
-            let read = self.reader.read_records(rows - have, Some(&mut self.levels), None, &mut self.values);
-            let (records, some, _) = read.map_err(malformed)?;
+            let (records, some, _) = guarded(|| {
+                self.reader.read_records(rows - have, Some(&mut self.levels), None, &mut self.values)
+            })?;
             if records == 0 {
                 return Err(malformed("a column ends early"));
             }

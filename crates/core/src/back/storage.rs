@@ -125,3 +125,41 @@ impl<S: Sink> Back for Storage<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device on which page n lies at `lbas[n]`.
+    struct Fixed(Vec<Lba>);
+
+    impl Layout for Fixed {
+        fn write(&mut self, page: Page) -> Lba {
+            self.0[page.0 as usize]
+        }
+        fn read(&mut self, page: Page) -> Lba {
+            self.0[page.0 as usize]
+        }
+        fn free(&mut self, _: Range<u32>) {}
+    }
+
+    /// The first write is not; reads between two writes do not matter; the same place again, a gap and a step back do.
+    #[test]
+    fn a_write_is_sequential_right_behind_the_last() {
+        let mut seen = Vec::new();
+        let mut sink = |io: Io| seen.push((io.op, io.lba));
+        let mut storage =
+            Storage::new(Some(Box::new(Fixed(vec![7, 8, 9, 20, 8]))), &mut sink as &mut dyn FnMut(Io));
+        let mut nonsequential = Vec::new();
+        for (page, read_between) in [(0, false), (1, true), (2, false), (3, false), (2, false), (2, false), (4, false)] {
+            storage.write(Page(page), Why::Evict);
+            nonsequential.push(storage.counts().nonsequential_writes);
+            if read_between {
+                storage.read(Page(3));
+            }
+        }
+        assert_eq!(nonsequential, [1, 1, 1, 2, 3, 4, 5]);
+        assert_eq!((storage.counts().reads, storage.counts().writes), (1, 7));
+        assert_eq!(seen[..3], [(IoOp::Write, 7), (IoOp::Write, 8), (IoOp::Read, 20)]);
+    }
+}

@@ -305,11 +305,9 @@ mod tests {
             let device =
                 |name: &str| ["dev/", "\"/dev/", "\"/proc/"].iter().any(|start| name.starts_with(start));
             match line[2] {
-                "open" if result >= 0 => {
-                    if line[3] != "/data/data" || !storage.contains_key(line[5]) {
-                        storage.insert(line[5], !device(line[3]));
-                    }
-                }
+                "open" if result < 0 => {}
+                "open" if line[3] == "/data/data" && storage.contains_key(line[5]) => {}
+                "open" => drop(storage.insert(line[5], !device(line[3]))),
                 "close" => drop(storage.remove(line[3])),
                 "fsync" => syncs += i32::from(storage[line[3]]),
                 op @ ("read" | "write" | "pread" | "pwrite") if result >= 0 => {

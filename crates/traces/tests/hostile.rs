@@ -1,0 +1,256 @@
+//! Whatever the bytes, a reader gives events and counts, or an error that says something: never a panic, never an event
+//! that no system can have carried out.
+//!
+//! `FLASHSIFT_SEED=N` repeats a failure of the random part, `FLASHSIFT_ROUNDS=N` makes it longer.
+
+use flashsift_core::event::{About, Action, Event, Space};
+use flashsift_traces::{
+    Error,
+    events::{ACCESS_BYTES_MAX, Sink},
+    format::{self, ALL, Spec},
+    input::LINE_BYTES_MAX,
+    open::{self, Limits},
+};
+use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use rand_pcg::Pcg64Mcg;
+
+/// Checks every event.
+#[derive(Default)]
+struct Checked {
+    about: Option<About>,
+    at_us: u64,
+    accesses: u64,
+}
+
+impl Sink for Checked {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        assert!(self.about.replace(about).is_none(), "said twice what it is about");
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        let about = self.about.expect("events before anything is known about them");
+        for event in events {
+            assert!(event.at_us >= self.at_us, "time went back: {event:?}");
+            self.at_us = event.at_us;
+            if let Action::Read { offset, len, .. } | Action::Write { offset, len, .. } = event.action {
+                self.accesses += 1;
+                assert!(about.space == Space::Objects || len <= ACCESS_BYTES_MAX, "{event:?}");
+                assert!(offset.checked_add(len).is_some_and(|end| end <= i64::MAX as u64), "{event:?}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says which input it was, if reading it panics.
+struct Case<'a> {
+    spec: &'a Spec,
+    what: &'a str,
+    bytes: &'a [u8],
+}
+
+impl Drop for Case<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let shown = &self.bytes[..self.bytes.len().min(4096)];
+            eprintln!("{}: {}\n{}", self.spec.name, self.what, shown.escape_ascii());
+        }
+    }
+}
+
+fn read(spec: &'static Spec, what: &str, bytes: &[u8]) -> Result<open::Outcome, Error> {
+    let _case = Case { spec, what, bytes };
+    let mut sink = Checked::default();
+    let result = open::read_stream(bytes, None, Some(spec), &mut sink, &Limits::default());
+    match &result {
+        Ok(outcome) => {
+            assert!(sink.accesses > 0 && outcome.accesses == sink.accesses);
+            assert_eq!(Some(outcome.about), sink.about);
+        }
+        Err(error) => assert!(error.to_string().len() > 10, "{error}"),
+    }
+    let _ = format::detected(bytes);
+    result
+}
+
+fn samples() -> impl Iterator<Item = (&'static Spec, Vec<u8>)> {
+    ALL.iter().map(|spec| (spec, (spec.sample)()))
+}
+
+#[test]
+fn samples_are_recognised_and_read() {
+    for (spec, sample) in samples() {
+        assert_eq!(format::detected(&sample).unwrap().name, spec.name);
+        let outcome = read(spec, "sample", &sample).unwrap();
+        assert_eq!(outcome.skipped.damaged(), 0, "{}: {}", spec.name, outcome.skipped);
+        assert!(sample.len() < 64 << 10, "{}: a sample is small", spec.name);
+    }
+}
+
+#[test]
+fn nothing_at_all() {
+    for spec in ALL {
+        assert!(matches!(read(spec, "empty", b""), Err(Error::Empty)), "{}", spec.name);
+        assert!(read(spec, "a line end", b"\n").is_err(), "{}", spec.name);
+    }
+}
+
+#[test]
+fn every_truncation() {
+    for (spec, sample) in samples() {
+        for end in 0..sample.len().min(2048) {
+            let _ = read(spec, &format!("cut at {end}"), &sample[..end]);
+        }
+    }
+}
+
+#[test]
+fn every_byte_changed() {
+    for (spec, sample) in samples() {
+        for n in 0..sample.len().min(2048) {
+            for byte in [0, 0xff, b'\n', b' ', b'9', b'-', b'"', sample[n] ^ 1, sample[n] ^ 0x80] {
+                let mut bytes = sample.clone();
+                bytes[n] = byte;
+                let _ = read(spec, &format!("byte {n} is {byte:#x}"), &bytes);
+            }
+        }
+    }
+}
+
+/// Every number in a text sample, in turn, becomes one that does not fit.
+#[test]
+fn numbers_beyond_belief() {
+    const NUMBERS: [&str; 14] = [
+        "18446744073709551615",
+        "18446744073709551616",
+        "9223372036854775807",
+        "9223372036854775808",
+        "4294967295",
+        "4294967296",
+        "2147483648",
+        "99999999999999999999999999999999999999999",
+        "-1",
+        "-9223372036854775808",
+        "0",
+        "1e308",
+        "1e999",
+        "nan",
+    ];
+    for (spec, sample) in samples() {
+        for (start, end) in numbers(&sample) {
+            for number in NUMBERS {
+                let bytes = [&sample[..start], number.as_bytes(), &sample[end..]].concat();
+                let _ = read(spec, &format!("{number} at {start}"), &bytes);
+            }
+        }
+    }
+}
+
+/// Where the runs of digits are.
+fn numbers(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (n, byte) in bytes.iter().enumerate().take(4096) {
+        match runs.last_mut() {
+            _ if !byte.is_ascii_digit() => {}
+            Some((_, end)) if *end == n => *end = n + 1,
+            _ => runs.push((n, n + 1)),
+        }
+    }
+    runs
+}
+
+#[test]
+fn lines_without_end() {
+    for (spec, sample) in samples() {
+        for byte in [b'x', b' ', b'9', b'"', b'(', b'\\', 0, 0xff] {
+            let long = vec![byte; 3 * LINE_BYTES_MAX];
+            for cut in [0, sample.len() / 2, sample.len().saturating_sub(3), sample.len()] {
+                let (before, after) = sample.split_at(cut);
+                let bytes = [before, &long, b"\n", after].concat();
+                let _ = read(spec, &format!("3 MiB of {byte:#x} at {cut}"), &bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn random_bytes() {
+    let mut random = random("random bytes");
+    for spec in ALL {
+        for round in 0..500 {
+            let bytes: Vec<u8> = (0..random.random_range(0..4096)).map(|_| random.random()).collect();
+            let _ = read(spec, &format!("round {round}"), &bytes);
+            assert!(format::detected(&bytes).is_err(), "round {round}: random bytes are no trace");
+        }
+    }
+}
+
+/// A few thousand samples a reader, each with some damage: what fuzzing finds first.
+#[test]
+fn damaged_samples() {
+    let mut random = random("damaged samples");
+    let rounds = number("FLASHSIFT_ROUNDS").unwrap_or(3000);
+    let all: Vec<_> = samples().collect();
+    for (spec, sample) in &all {
+        for round in 0..rounds {
+            let mut bytes = sample.clone();
+            for _ in 0..random.random_range(1..6) {
+                damage(&mut bytes, &all, &mut random);
+            }
+            let _ = read(spec, &format!("round {round}"), &bytes);
+        }
+    }
+}
+
+fn damage(bytes: &mut Vec<u8>, all: &[(&Spec, Vec<u8>)], random: &mut Pcg64Mcg) {
+    let mut somewhere = |max: usize| random.random_range(0..=max);
+    let (a, b) = (somewhere(bytes.len()), somewhere(bytes.len()));
+    let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 64));
+    match somewhere(7) {
+        0 => drop(bytes.drain(from..to)),
+        1 => {
+            let part = bytes[from..to].to_vec();
+            bytes.splice(a.min(bytes.len())..a.min(bytes.len()), part);
+        }
+        2 => bytes.truncate(a),
+        3 => {
+            let (_, other) = all.choose(random).expect("there are formats");
+            let part = random.random_range(0..=other.len());
+            bytes.splice(from..to, other[part..].iter().take(128).copied());
+        }
+        4 => {
+            const TOKENS: [&str; 12] = [
+                "18446744073709551615",
+                "-1",
+                "",
+                "\n",
+                "\r\n",
+                "<unfinished ...>",
+                "resumed>",
+                " = ",
+                "\"",
+                "\\",
+                "0",
+                "/dev/",
+            ];
+            bytes.splice(from..to, TOKENS.choose(random).expect("not empty").bytes());
+        }
+        5 => bytes[from..to].fill(random.random()),
+        _ => {
+            if let Some(byte) = bytes.get_mut(from) {
+                *byte ^= 1 << random.random_range(0..8);
+            }
+        }
+    }
+}
+
+fn random(test: &str) -> Pcg64Mcg {
+    let seed = number("FLASHSIFT_SEED").unwrap_or(20_261_120);
+    eprintln!("{test}: FLASHSIFT_SEED={seed}");
+    Pcg64Mcg::seed_from_u64(seed)
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}

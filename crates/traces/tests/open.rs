@@ -1,0 +1,169 @@
+//! From a path to events: every compression, every way a file can be wrong.
+
+mod kept;
+
+use flashsift_traces::{
+    Error,
+    open::{self, Compression, Limits},
+};
+use kept::Kept;
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+const TRACE: &str = "r 8\nw 16\nw 24\n# the end\n";
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 3).unwrap()
+}
+
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 6);
+    xz.write_all(bytes).unwrap();
+    xz.finish().unwrap()
+}
+
+type Pack = fn(&[u8]) -> Vec<u8>;
+const PACKED: [(Compression, Pack); 3] =
+    [(Compression::Gzip, gzip), (Compression::Zstd, zstd), (Compression::Xz, xz)];
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+fn read(path: &Path) -> Result<(Kept, open::Outcome), Error> {
+    let mut kept = Kept::default();
+    let outcome = open::read(path, None, &mut kept, &Limits::default())?;
+    Ok((kept, outcome))
+}
+
+fn error(path: &Path) -> String {
+    read(path).map(|(_, outcome)| outcome).unwrap_err().to_string()
+}
+
+#[test]
+fn packed_or_not_the_events_are_the_same() {
+    let folder = Folder::new();
+    let (plain, outcome) = read(&folder.file("plain", TRACE.as_bytes())).unwrap();
+    assert_eq!((outcome.compression, outcome.bytes), (Compression::None, TRACE.len() as u64));
+    for (compression, pack) in PACKED {
+        // The name says nothing.
+        let (kept, outcome) = read(&folder.file("t.csv", &pack(TRACE.as_bytes()))).unwrap();
+        assert_eq!(kept.0, plain.0);
+        assert_eq!((outcome.compression, outcome.bytes), (compression, TRACE.len() as u64));
+
+        let (first, second) = TRACE.as_bytes().split_at(10);
+        let (kept, _) = read(&folder.file("two", &[pack(first), pack(second)].concat())).unwrap();
+        assert_eq!(kept.0, plain.0, "{compression}: two members one after the other");
+
+        let twice = folder.file("twice", &pack(&pack(TRACE.as_bytes())));
+        assert!(
+            error(&twice).contains("no trace format"),
+            "{compression}: what is packed twice is not followed"
+        );
+    }
+}
+
+#[test]
+fn archives_cut_short_are_errors() {
+    let folder = Folder::new();
+    let text: String = (0..20_000).map(|n| format!("r {}\n", n * 7919 % 100_003)).collect();
+    for (compression, pack) in PACKED {
+        let packed = pack(text.as_bytes());
+        for keep in [packed.len() / 2, packed.len() - 9, packed.len() - 1] {
+            let error = error(&folder.file("cut", &packed[..keep]));
+            assert!(
+                error.contains("cut") && error.contains("reading stopped"),
+                "{compression}, {keep}: {error}"
+            );
+        }
+        let mut flipped = packed.clone();
+        flipped[packed.len() / 2] ^= 0x55;
+        let error = error(&folder.file("flipped", &flipped));
+        assert!(error.contains("flipped"), "{compression}: {error}");
+    }
+}
+
+#[test]
+fn bombs_are_refused_and_honest_archives_are_not() {
+    let folder = Folder::new();
+    let zeros = vec![b'#'; 80 << 20];
+    for (compression, pack) in PACKED {
+        let error = error(&folder.file("bomb", &pack(&zeros)));
+        // Deflate cannot exceed 1032:1, and that is beyond belief too.
+        assert!(
+            error.contains("500 times") && error.contains("decompress it yourself"),
+            "{compression}: {error}"
+        );
+    }
+    let mut kept = Kept::default();
+    let limits = Limits { ratio_max: 100_000, ..Limits::default() };
+    let bomb = folder.file("bomb", &[gzip(&zeros), gzip(b"\nr 8\n")].concat());
+    assert_eq!(
+        open::read(&bomb, None, &mut kept, &limits).unwrap_err().to_string().matches("more than").count(),
+        0
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = Folder::new();
+    let path = folder.0.path();
+    assert!(error(path).ends_with("is a directory; give a trace file"), "{}", error(path));
+    let missing = error(&path.join("missing"));
+    assert!(missing.contains("missing") && missing.ends_with("there is no such file"), "{missing}");
+    for empty in [folder.file("empty", b""), folder.file("empty.gz", &gzip(b""))] {
+        assert!(error(&empty).ends_with("it is empty"), "{}", error(&empty));
+    }
+    let strange = error(&folder.file("strange", b"Dear diary,\ntoday\n"));
+    assert!(strange.contains("it begins with \"Dear diary,\"") && strange.contains("--format"), "{strange}");
+    let strange = error(&folder.file("strange", b"\x7fELF\x01"));
+    assert!(strange.contains("the bytes \\x7fELF\\x01"), "{strange}");
+}
+
+#[test]
+fn nothing_useful_is_an_error_with_the_counts() {
+    let folder = Folder::new();
+    let unmapped = error(&folder.file("unmapped", b"r -1\nw -1\n"));
+    assert!(unmapped.ends_with("no read or write: 2 unmapped sector (-1) (first at 1)"), "{unmapped}");
+
+    // Half damaged is still read; more is not.
+    let mut kept = Kept::default();
+    let mut half = |text: &str| {
+        let path = folder.file("damaged", text.as_bytes());
+        open::read(&path, Some("sectors"), &mut kept, &Limits::default()).map(|outcome| outcome.accesses)
+    };
+    assert_eq!(half("r 8\nx\n").unwrap(), 1);
+    let damaged = half("r 8\nx\ny\n").unwrap_err().to_string();
+    assert!(damaged.contains("2 of 3 lines") && damaged.contains("--format"), "{damaged}");
+    let unknown = open::read(Path::new("x"), Some("nonsense"), &mut kept, &Limits::default()).unwrap_err();
+    assert!(unknown.to_string().contains("no trace format \"nonsense\"; known formats: "), "{unknown}");
+}
+
+#[test]
+fn progress_ends_at_the_file_size() {
+    let folder = Folder::new();
+    for bytes in [TRACE.as_bytes().to_vec(), gzip(TRACE.as_bytes())] {
+        let limits = Limits::default();
+        open::read(&folder.file("t", &bytes), None, &mut Kept::default(), &limits).unwrap();
+        assert_eq!(limits.progress.done_bytes(), bytes.len() as u64);
+        assert_eq!(limits.progress.total_bytes(), bytes.len() as u64);
+    }
+}
