@@ -1,10 +1,7 @@
 //! The way in to a reader: decompressed bytes or lines, each with its place for messages.
 
-use crate::Error;
-use std::{
-    fs::File,
-    io::{self, BufRead, Read},
-};
+use crate::{Error, open::Seekable};
+use std::io::{self, BufRead, Read};
 
 /// No line of any text format is longer; one that is gets skipped and counted, never buffered whole.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
@@ -12,7 +9,7 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// A stream of decompressed bytes that knows where it is.
 pub struct Input<'a> {
     bytes: &'a mut dyn BufRead,
-    file: Option<File>,
+    file: Option<Seekable>,
     offset: u64,
     line: u64,
     /// Bytes of the stream's own buffer that the last [`Line`] showed, to be consumed before the next.
@@ -38,13 +35,16 @@ impl<'a> Input<'a> {
     }
 
     /// The same bytes as a file to seek in, for formats that cannot be streamed.
-    pub fn with_file(bytes: &'a mut dyn BufRead, file: File) -> Self {
+    pub fn with_file(bytes: &'a mut dyn BufRead, file: Seekable) -> Self {
         Self { file: Some(file), ..Self::new(bytes) }
     }
 
     /// The trace as a file to seek in, if it is one. What the stream gives is then to be ignored.
-    pub fn take_file(&mut self) -> Option<File> {
-        self.file.take()
+    pub fn take_file(&mut self) -> Option<Seekable> {
+        let file = self.file.take()?;
+        file.rewound();
+        self.offset = file.bytes;
+        Some(file)
     }
 
     /// Bytes consumed so far.

@@ -158,14 +158,21 @@ fn read_unnamed(
         return Err(at(path, "is a directory; give a trace file"));
     }
     limits.progress.total.store(metadata.len(), Relaxed);
-    let again = if metadata.is_file() { Some(file.try_clone().map_err(|e| at(path, e))?) } else { None };
-    read_stream(file, again, format, sink, limits)
+    let seekable = match metadata.is_file() {
+        true => Some(Seekable {
+            file: file.try_clone().map_err(|e| at(path, e))?,
+            bytes: metadata.len(),
+            progress: limits.progress.clone(),
+        }),
+        false => None,
+    };
+    read_stream(file, seekable, format, sink, limits)
 }
 
 /// Reads a trace from any stream. `file` is the same trace to seek in, if it can be.
 pub fn read_stream(
     stream: impl Read,
-    file: Option<File>,
+    file: Option<Seekable>,
     format: Option<&'static Spec>,
     sink: &mut dyn Sink,
     limits: &Limits,
@@ -246,6 +253,26 @@ fn decompressed<'a>(
     };
     let guarded = Guarded { unpacked, given: 0, limits: limits.clone() };
     Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, guarded)), compression))
+}
+
+/// A trace's file for a reader that has to seek; tells the progress too.
+#[derive(Debug)]
+pub struct Seekable {
+    pub(crate) file: File,
+    pub(crate) bytes: u64,
+    progress: Arc<Progress>,
+}
+
+impl Seekable {
+    /// What the stream read does not count.
+    pub(crate) fn rewound(&self) {
+        self.progress.done.store(0, Relaxed);
+    }
+
+    /// Some bytes of it were used.
+    pub(crate) fn used(&self, bytes: usize) {
+        self.progress.done.fetch_add(bytes as u64, Relaxed);
+    }
 }
 
 /// Tells the progress.

@@ -406,8 +406,8 @@ fn malformed(what: impl std::fmt::Display) -> Error {
     Error::Malformed { what: format!("the Parquet file is damaged or not one of ours: {what}"), offset: 0 }
 }
 
-/// The crate checks much of what a file claims, but not all: on damaged pages it is known to panic (version 60: "Block
-/// size must be a multiple of 128" in the delta decoder, among others). Whatever was being decoded is then given up.
+/// The crate checks much of what a file claims, but not all: on damaged pages it is known to panic (version 60: "Bit reader
+/// is not initialized" in the delta decoder, among others). Whatever was being decoded is then given up.
 fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Error> {
     match panic::catch_unwind(AssertUnwindSafe(decode)) {
         Ok(result) => result.map_err(malformed),

@@ -15,7 +15,7 @@ fn fio(folder: &Path, arguments: &[&str]) -> Option<String> {
     let output = match Command::new("fio").args(arguments).current_dir(folder).output() {
         Ok(output) => output,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: fio is not installed");
+            println!("SKIPPED fio: it is not installed");
             return None;
         }
         Err(e) => panic!("{e}"),

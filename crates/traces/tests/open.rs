@@ -16,13 +16,17 @@ use std::{
 const TRACE: &str = "r 8\nw 16\nw 24\n# the end\n";
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(bytes).unwrap();
     gzip.finish().unwrap()
 }
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {
-    zstd::encode_all(bytes, 3).unwrap()
+    let mut zstd = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    // As the command line tool does.
+    zstd.include_checksum(true).unwrap();
+    zstd.write_all(bytes).unwrap();
+    zstd.finish().unwrap()
 }
 
 fn xz(bytes: &[u8]) -> Vec<u8> {
@@ -102,24 +106,25 @@ fn archives_cut_short_are_errors() {
 }
 
 #[test]
-fn bombs_are_refused_and_honest_archives_are_not() {
+fn bombs_are_refused() {
     let folder = Folder::new();
-    let zeros = vec![b'#'; 80 << 20];
+    let comments =
+        [b"r 8\n".to_vec(), (String::from("#").repeat(4000) + "\n").repeat(20_000).into_bytes()].concat();
     for (compression, pack) in PACKED {
-        let error = error(&folder.file("bomb", &pack(&zeros)));
-        // Deflate cannot exceed 1032:1, and that is beyond belief too.
+        let bomb = folder.file("bomb", &pack(&comments));
+        let error = error(&bomb);
         assert!(
             error.contains("500 times") && error.contains("decompress it yourself"),
             "{compression}: {error}"
         );
+        let limits = Limits { ratio_max: 100_000, ..Limits::default() };
+        let outcome = open::read(&bomb, None, &mut Kept::default(), &limits).unwrap();
+        assert_eq!(
+            outcome.bytes,
+            comments.len() as u64,
+            "{compression}: whoever raises the limit gets it all"
+        );
     }
-    let mut kept = Kept::default();
-    let limits = Limits { ratio_max: 100_000, ..Limits::default() };
-    let bomb = folder.file("bomb", &[gzip(&zeros), gzip(b"\nr 8\n")].concat());
-    assert_eq!(
-        open::read(&bomb, None, &mut kept, &limits).unwrap_err().to_string().matches("more than").count(),
-        0
-    );
 }
 
 #[test]

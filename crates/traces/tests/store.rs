@@ -146,7 +146,7 @@ fn a_file_appears_when_it_is_finished() {
     assert!(kept.0 == many(10));
     assert_eq!((outcome.format, outcome.bytes), ("parquet", bytes));
     assert_eq!(limits.progress.total_bytes(), bytes);
-    assert!(limits.progress.done_bytes() <= bytes);
+    assert!(limits.progress.done_bytes() > 0);
 
     let error = Writer::create(&folder.path().join("no/t"), "x").err().unwrap().to_string();
     assert!(error.contains("no/t"), "{error}");

@@ -151,7 +151,9 @@ mod tests {
         let mut storage =
             Storage::new(Some(Box::new(Fixed(vec![7, 8, 9, 20, 8]))), &mut sink as &mut dyn FnMut(Io));
         let mut nonsequential = Vec::new();
-        for (page, read_between) in [(0, false), (1, true), (2, false), (3, false), (2, false), (2, false), (4, false)] {
+        for (page, read_between) in
+            [(0, false), (1, true), (2, false), (3, false), (2, false), (2, false), (4, false)]
+        {
             storage.write(Page(page), Why::Evict);
             nonsequential.push(storage.counts().nonsequential_writes);
             if read_between {

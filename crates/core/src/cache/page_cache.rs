@@ -1,7 +1,7 @@
 //! The page cache: owns page ↔ frame and the dirty bits; a policy owns the order.
 //!
-//! Three invariants: a page is in at most one frame and the table and the frames agree; only a frame in use is dirty;
-//! the policy holds exactly the frames in use.
+//! Two invariants: a page is in at most one frame, and the table and the frames agree; the policy holds exactly the
+//! frames in use.
 
 use super::Cache;
 use crate::{
@@ -13,18 +13,20 @@ use prefetch_index::prefetch_index;
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
+/// In a table entry: the frame is dirty. Frames are numbered below 2^28 ([`crate::system::FRAMES_MAX`]).
+const DIRTY: u32 = 1 << 31;
 
 /// What a policy may look at: each frame's page and dirty bit, each page's frame.
 pub struct Frames {
+    /// By page: its frame and whether that is dirty, in one word, since an access wants both.
     table: Vec<u32>,
+    /// By frame.
     page: Vec<u32>,
-    dirty: Vec<bool>,
 }
 
 impl Frames {
     fn new(pages: u32, slots: u32) -> Self {
-        let (pages, slots) = (pages as usize, slots as usize);
-        Self { table: vec![NONE; pages], page: vec![NONE; slots], dirty: vec![false; slots] }
+        Self { table: vec![NONE; pages as usize], page: vec![NONE; slots as usize] }
     }
 
     /// The page in a frame in use.
@@ -33,17 +35,17 @@ impl Frames {
         Page(self.page[frame.0 as usize])
     }
 
-    /// The frame was written since it last reached storage.
+    /// A frame in use was written since it last reached storage.
     #[inline(always)]
     pub fn dirty(&self, frame: Frame) -> bool {
-        self.dirty[frame.0 as usize]
+        self.table[self.page[frame.0 as usize] as usize] & DIRTY != 0
     }
 
     /// Where a page is, if it is resident.
     #[inline(always)]
     pub fn frame(&self, page: Page) -> Option<Frame> {
-        let frame = self.table[page.0 as usize];
-        (frame != NONE).then_some(Frame(frame))
+        let entry = self.table[page.0 as usize];
+        (entry != NONE).then_some(Frame(entry & !DIRTY))
     }
 }
 
@@ -91,9 +93,10 @@ impl<P: Policy> PageCache<P> {
 
     /// A dirty page was written back and stays: it is clean from now on.
     pub fn clean(&mut self, page: Page) {
-        if let Some(frame) = self.frames.frame(page)
-            && std::mem::take(&mut self.frames.dirty[frame.0 as usize])
-        {
+        let entry = &mut self.frames.table[page.0 as usize];
+        if *entry != NONE && *entry & DIRTY != 0 {
+            *entry &= !DIRTY;
+            let frame = Frame(*entry);
             self.policy.cleaned(frame);
         }
     }
@@ -118,7 +121,9 @@ impl<P: Policy> PageCache<P> {
             back.read(access.page);
         }
         self.policy.insert(frame, access);
-        self.frames.dirty[frame.0 as usize] = access.op == Op::Write;
+        if access.op == Op::Write {
+            self.frames.table[access.page.0 as usize] |= DIRTY;
+        }
     }
 
     #[inline(always)]
@@ -128,8 +133,7 @@ impl<P: Policy> PageCache<P> {
         for frame in victims.0.drain(..) {
             let page = std::mem::replace(&mut frames.page[frame.0 as usize], NONE);
             assert!(page != NONE, "a policy evicts a frame that is in use");
-            frames.table[page as usize] = NONE;
-            if std::mem::take(&mut frames.dirty[frame.0 as usize]) {
+            if std::mem::replace(&mut frames.table[page as usize], NONE) & DIRTY != 0 {
                 back.write(Page(page), why);
             }
             free.push(frame);
@@ -142,16 +146,15 @@ impl<P: Policy> Cache for PageCache<P> {
 
     #[inline(always)]
     fn access<B: Back>(&mut self, mut access: Access, partial: bool, back: &mut B) -> bool {
-        let frame = self.frames.table[access.page.0 as usize];
-        if frame == NONE {
+        let entry = self.frames.table[access.page.0 as usize];
+        if entry == NONE {
             self.miss(&access, partial, back);
             return false;
         }
-        let frame = Frame(frame);
-        access.was_dirty = self.frames.dirty(frame);
-        self.policy.hit(frame, &access);
+        access.was_dirty = entry & DIRTY != 0;
+        self.policy.hit(Frame(entry & !DIRTY), &access);
         if access.op == Op::Write {
-            self.frames.dirty[frame.0 as usize] = true;
+            self.frames.table[access.page.0 as usize] = entry | DIRTY;
         }
         true
     }
@@ -176,9 +179,8 @@ impl<P: Policy> Cache for PageCache<P> {
             match self.frames.frame(Page(page)) {
                 Some(frame) => {
                     self.policy.remove(frame, &self.frames);
-                    self.frames.table[page as usize] = NONE;
                     self.frames.page[frame.0 as usize] = NONE;
-                    back.dropped(std::mem::take(&mut self.frames.dirty[frame.0 as usize]));
+                    back.dropped(std::mem::replace(&mut self.frames.table[page as usize], NONE) & DIRTY != 0);
                     self.free.push(frame);
                 }
                 None => self.policy.forget(Page(page)),
@@ -198,7 +200,7 @@ impl<P: Policy> Cache for PageCache<P> {
     }
 
     fn dirty_pages(&self) -> u64 {
-        self.frames.dirty.iter().filter(|dirty| **dirty).count() as u64
+        self.frames.table.iter().filter(|entry| **entry != NONE && **entry & DIRTY != 0).count() as u64
     }
 
     fn pages(&self) -> u64 {
@@ -206,15 +208,13 @@ impl<P: Policy> Cache for PageCache<P> {
     }
 
     fn check(&self) {
-        let Frames { table, page, dirty } = &self.frames;
+        let Frames { table, page } = &self.frames;
         let used = page.iter().filter(|page| **page != NONE).count();
         assert_eq!(used + self.free.len(), page.len(), "a frame is in use or free");
         assert_eq!(used, table.iter().filter(|frame| **frame != NONE).count(), "table and frames agree");
         for (frame, page) in page.iter().enumerate() {
-            if *page == NONE {
-                assert!(!dirty[frame], "a free frame is not dirty");
-            } else {
-                assert_eq!(table[*page as usize], frame as u32, "table and frames agree");
+            if *page != NONE {
+                assert_eq!(table[*page as usize] & !DIRTY, frame as u32, "table and frames agree");
             }
         }
         self.policy.check(&self.frames);

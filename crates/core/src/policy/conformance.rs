@@ -5,30 +5,33 @@ use super::{
     ALL, Kind, Setup, Spec,
     naive::{self, Act},
 };
-use crate::params::{self, Params};
+use crate::{
+    page::Page,
+    params::{self, Params},
+};
 use proptest::{
     prelude::Rng,
     test_runner::{RngAlgorithm, TestRng},
 };
 
 /// A seeded stream of small numbers.
-struct Dice(TestRng);
+pub(super) struct Dice(TestRng);
 
 impl Dice {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
     }
 
-    fn below(&mut self, n: u32) -> u32 {
+    pub(super) fn below(&mut self, n: u32) -> u32 {
         self.0.next_u32() % n
     }
 }
 
 /// Reads, writes, removals and cleanings with the shapes that real traces have: a hot set, scans, runs of neighbours,
 /// files deleted and made again.
-fn history(dice: &mut Dice, pages: u32, steps: u32) -> Vec<Act> {
+pub(super) fn history(dice: &mut Dice, pages: u32, steps: u32) -> Vec<Act> {
     let hot = 1 + dice.below(pages);
     let removals = dice.below(2) * 3;
     let cleanings = dice.below(2) * 10;
@@ -51,6 +54,56 @@ fn history(dice: &mut Dice, pages: u32, steps: u32) -> Vec<Act> {
         });
     }
     acts
+}
+
+/// Every access as a read.
+pub(super) fn reads_only(act: Act) -> Act {
+    if let Act::Write(page) = act { Act::Read(page) } else { act }
+}
+
+/// Every access as a write, every cleaning too: all pages are dirty.
+pub(super) fn writes_only(act: Act) -> Act {
+    if let Act::Read(page) | Act::Clean(page) = act { Act::Write(page) } else { act }
+}
+
+/// Two policies do the same to the cache at every step of seeded histories, each act passed through `map`.
+pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) {
+    let chosen = [one, other].map(|text| super::Selection::parse(text).unwrap());
+    for seed in 0..300 {
+        let mut dice = Dice::new(seed);
+        let pages = 1 + dice.below(60);
+        let frames = 1 + dice.below(pages + 1);
+        let [mut one_cache, mut other_cache] = chosen
+            .each_ref()
+            .map(|chosen| (chosen.spec.cache)(&Setup { frames, pages, runs: &[], params: &chosen.params }));
+        for (step, act) in history(&mut dice, pages, 300).into_iter().map(&map).enumerate() {
+            let (left, right) = (one_cache.step(act, 0), other_cache.step(act, 0));
+            assert_eq!(
+                left, right,
+                "{one} and {other} part, seed {seed}, {frames} frames, step {step} {act:?}"
+            );
+        }
+        assert_eq!(
+            one_cache.drain(),
+            other_cache.drain(),
+            "{one} and {other} part in the drain, seed {seed}"
+        );
+    }
+}
+
+/// The pages that accesses push out of a cache of so many frames, step by step, ascending within one.
+pub(super) fn pushed_out(text: &str, frames: u32, acts: &[Act]) -> Vec<Page> {
+    let chosen = super::Selection::parse(text).unwrap();
+    let mut cache = (chosen.spec.cache)(&Setup { frames, pages: 1000, runs: &[], params: &chosen.params });
+    let (mut gone, mut before) = (Vec::new(), Vec::new());
+    for act in acts {
+        let after = cache.step(*act, 0).resident;
+        if !matches!(act, Act::Drop(..)) {
+            gone.extend(before.iter().filter(|page| !after.contains(page)).copied());
+        }
+        before = after;
+    }
+    gone
 }
 
 /// Every way to set a policy's parameters that is worth a test of its own: the defaults, and each parameter's

@@ -16,9 +16,14 @@ pub mod naive;
 
 mod arc;
 mod belady;
+mod car;
+mod cflru;
 mod clock;
 mod fifo;
+mod linux2q;
 mod lru;
+mod lruwsr;
+mod s3fifo;
 mod sieve;
 mod spatialclock;
 
@@ -26,8 +31,20 @@ mod spatialclock;
 mod conformance;
 
 /// Every policy.
-pub const ALL: &[Spec] =
-    &[fifo::SPEC, lru::SPEC, clock::SPEC, sieve::SPEC, arc::SPEC, spatialclock::SPEC, belady::SPEC];
+pub const ALL: &[Spec] = &[
+    fifo::SPEC,
+    lru::SPEC,
+    clock::SPEC,
+    linux2q::SPEC,
+    cflru::SPEC,
+    lruwsr::SPEC,
+    spatialclock::SPEC,
+    arc::SPEC,
+    car::SPEC,
+    s3fifo::SPEC,
+    sieve::SPEC,
+    belady::SPEC,
+];
 
 /// Who leaves when the cache is full.
 pub trait Policy {

@@ -32,8 +32,6 @@ struct SpatialClock {
     resident: BitTree,
     /// A bit a page, only ever set where the page is resident.
     referenced: Vec<u64>,
-    /// Page of each frame, for a hit's reference bit and a removal.
-    page_of: Vec<Page>,
     /// The next page to examine, always resident; `None` starts at the first.
     hand: Option<u32>,
     insert_ref: bool,
@@ -44,7 +42,6 @@ impl Build for SpatialClock {
         Self {
             resident: BitTree::new(setup.pages),
             referenced: vec![0; setup.pages.div_ceil(64) as usize],
-            page_of: vec![Page(0); setup.slots() as usize],
             hand: None,
             insert_ref: clock::insert_ref(setup),
         }
@@ -55,9 +52,8 @@ impl Policy for SpatialClock {
     const OFFLINE: bool = false;
 
     #[inline]
-    fn insert(&mut self, frame: Frame, access: &Access) {
+    fn insert(&mut self, _: Frame, access: &Access) {
         let page = access.page.0;
-        self.page_of[frame.0 as usize] = access.page;
         self.resident.insert(page);
         if self.insert_ref {
             self.referenced[page as usize / 64] |= 1 << (page % 64);
@@ -93,8 +89,8 @@ impl Policy for SpatialClock {
         }
     }
 
-    fn remove(&mut self, frame: Frame, _: &Frames) {
-        let page = self.page_of[frame.0 as usize].0;
+    fn remove(&mut self, frame: Frame, frames: &Frames) {
+        let page = frames.page(frame).0;
         if self.hand == Some(page) {
             self.hand = self.resident.next(page + 1);
         }
@@ -114,8 +110,7 @@ impl Policy for SpatialClock {
         }
         let mut page = self.resident.next(0);
         while let Some(at) = page {
-            let frame = frames.frame(Page(at)).expect("the set holds resident pages");
-            assert_eq!(self.page_of[frame.0 as usize], Page(at));
+            assert!(frames.frame(Page(at)).is_some(), "the set holds resident pages");
             page = self.resident.next(at + 1);
         }
     }

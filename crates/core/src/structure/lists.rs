@@ -1,4 +1,5 @@
-//! `N` doubly linked lists that share one array of nodes. An item is in at most one of them.
+//! `N` doubly linked lists that share one array of nodes. An item is in at most one of them. With `N` = 0 how many there
+//! are is said at run time.
 //!
 //! Each list is a ring through a sentinel behind the items, so that no operation has a special case at an end.
 
@@ -21,16 +22,27 @@ struct Node {
     newer: u32,
 }
 
+impl<I: Id> Lists<I, 0> {
+    /// So many empty lists over `items` items.
+    pub fn with_lists(items: u32, lists: u32) -> Self {
+        Self::make(items, lists)
+    }
+}
+
 impl<I: Id, const N: usize> Lists<I, N> {
     /// Empty lists over `items` items.
     pub fn new(items: u32) -> Self {
-        let nodes = (0..items + N as u32).map(|n| Node { older: n, newer: n }).collect();
+        Self::make(items, N as u32)
+    }
+
+    fn make(items: u32, lists: u32) -> Self {
+        let nodes = (0..items + lists).map(|n| Node { older: n, newer: n }).collect();
         Self { nodes, items, item: PhantomData }
     }
 
     #[inline(always)]
     fn sentinel(&self, list: usize) -> u32 {
-        debug_assert!(list < N);
+        debug_assert!(N == 0 || list < N);
         self.items + list as u32
     }
 
@@ -120,8 +132,7 @@ impl<I: Id, const N: usize> Lists<I, N> {
     /// Panics unless every list is a ring whose links agree in both directions and no item is in two.
     pub fn check(&self) {
         let mut seen = vec![false; self.items as usize];
-        for list in 0..N {
-            let end = self.sentinel(list);
+        for end in self.items..self.nodes.len() as u32 {
             let mut at = end;
             loop {
                 let next = self.nodes[at as usize].newer;

@@ -154,7 +154,7 @@ pub(crate) mod testing {
     pub(crate) fn shared(name: &str) -> Option<Vec<u8>> {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
         if !path.exists() {
-            eprintln!("skipped: {name} is not here");
+            println!("SKIPPED {name}: ../shared/data is not there");
             return None;
         }
         let mut all = Vec::new();

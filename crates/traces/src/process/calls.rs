@@ -1,9 +1,9 @@
 //! The longer calls.
 
 use super::{
-    Action, DIRECT, Description, Dir, Done, Fd, Flags, Machine, NO_PATH, NOT_STORAGE, Node, Of, Out, Path,
-    ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip, Slot, TOO_LONG, Target,
-    Task, Walk, What, id, in_range,
+    Action, DIRECT, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, NO_PATH, NOT_STORAGE, Node, Of,
+    Out, Path, ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip, Slot,
+    TOO_LONG, Target, Task, Walk, What, id, in_range,
 };
 
 impl Machine {
@@ -20,6 +20,10 @@ impl Machine {
             let &Description { of, node, .. } = &self.files.open[open];
             let open = match of {
                 Of::File(file) => self.open_file(file, node, flags, false, out),
+                Of::Path if !self.names.is_virtual(node) => {
+                    let file = self.names.file(node).unwrap_or_else(|| self.add(node, None, out));
+                    self.open_file(file, node, flags, false, out)
+                }
                 of => self.files.describe(of, node, Some(0), flags),
             };
             self.install(task, fd.number, open, cloexec, out);
@@ -381,10 +385,18 @@ impl Machine {
         if a.min(b) <= SOMEWHERE || self.names.is_above(a, b) || self.names.is_above(b, a) {
             return Err(Skip::Damage("rename of a directory into itself"));
         }
-        let mut moved = self.names.files_beneath(a);
-        if exchange {
-            moved.append(&mut self.names.files_beneath(b));
+        let mut moved = Vec::new();
+        for node in [a, b].into_iter().take(if exchange { 2 } else { 1 }) {
+            if self.moved < MOVED_MAX {
+                moved.append(&mut self.names.files_beneath(node));
+            } else {
+                out.note(
+                    "rename of a directory after millions of others: names beneath it move without a word",
+                );
+                moved.extend(self.names.file(node).map(|file| (node, file)));
+            }
         }
+        self.moved += moved.len().saturating_sub(1);
         let before: Vec<_> = moved.iter().map(|&(node, _)| self.names.name(node)).collect();
         if exchange {
             self.names.exchange(a, b);

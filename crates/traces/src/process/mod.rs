@@ -51,6 +51,9 @@ const STRANGE_OFFSET: Skip = Skip::Damage("read at an offset from before the tra
 /// An unlink or rename of something that had no [`FileId`](flashsift_core::event::FileId).
 pub const STRANGE_FILE: Skip = Skip::Benign("change of a file that the trace never opens");
 const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kernel takes");
+/// More files than this, all told, are not said to have moved with a directory: a little hostile input would say it for
+/// ever.
+const MOVED_MAX: usize = 10_000_000;
 const TOO_LONG: Skip = Skip::Damage("read or write of more than 2 GiB");
 const TOO_FAR: Skip = Skip::Damage("offset beyond 2^63");
 
@@ -104,12 +107,21 @@ pub struct Machine {
     strangers: Strangers,
     /// Renames under way: shown names may be older or newer than ours.
     renaming: u32,
+    /// Renames of files that moved with a directory, so far.
+    moved: usize,
 }
 
 impl Machine {
     /// Nothing is known yet.
     pub fn new(strangers: Strangers) -> Self {
-        Self { names: Names::new(), files: Files::default(), tasks: Tasks::default(), strangers, renaming: 0 }
+        Self {
+            names: Names::new(),
+            files: Files::default(),
+            tasks: Tasks::default(),
+            strangers,
+            renaming: 0,
+            moved: 0,
+        }
     }
 
     /// From now on, a thread that no clone made is that.
@@ -315,6 +327,8 @@ impl Machine {
             Call::Msync { start, len } => {
                 let mut found = self.tasks.mapped(task.space, start, start.saturating_add(len));
                 found.reverse();
+                // One range mapped twice is made durable once.
+                found.dedup_by_key(|&mut (from, to, file, offset)| (to - from, file, offset));
                 for &(from, to, file, offset) in &found {
                     out.push(Action::Sync { file: id(file), offset, len: to - from });
                 }

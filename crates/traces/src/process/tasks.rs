@@ -243,11 +243,11 @@ impl Tasks {
     }
 
     fn copy_table(&mut self, table: u32, files: &mut Files, out: &mut Out) -> u32 {
-        let mut slots = self.tables[table].slots.clone();
-        if self.slots + slots.len() > SLOTS_MAX {
+        if self.slots + self.tables[table].slots.len() > SLOTS_MAX {
             out.note("more descriptors than can be followed: a fork got none");
-            slots.clear();
+            return self.tables.add(Table::default());
         }
+        let slots = self.tables[table].slots.clone();
         self.slots += slots.len();
         for slot in slots.values() {
             files.open[slot.open].refs += 1;
@@ -256,11 +256,11 @@ impl Tasks {
     }
 
     fn copy_space(&mut self, space: u32, files: &mut Files, out: &mut Out) -> u32 {
-        let mut maps = self.spaces[space].maps.clone();
-        if self.slots + maps.len() > SLOTS_MAX {
+        if self.slots + self.spaces[space].maps.len() > SLOTS_MAX {
             out.note("more mappings than can be followed: a fork got none");
-            maps.clear();
+            return self.spaces.add(Space::default());
         }
+        let maps = self.spaces[space].maps.clone();
         self.slots += maps.len();
         for map in maps.values() {
             files.file(map.file).uses += 1;

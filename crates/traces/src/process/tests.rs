@@ -530,3 +530,21 @@ fn nonsense_keeps_the_counts_right() {
         }
     }
 }
+
+#[test]
+fn a_name_that_was_given_up_is_known_to_be_free() {
+    let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
+    let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
+    let open = |name, fd: i32| Call::Open { path: path(name), flags: Flags::CREATE, fd: fd.into() };
+    for call in
+        [open("/a", 3), Call::Rename { from: path("/a"), to: path("/b"), exchange: false }, open("/a", 4)]
+    {
+        machine.call(0, 1, call, &mut out).unwrap();
+    }
+    let created = out.events.iter().filter_map(|event| match event.action {
+        Action::Open { file, created } => Some((file.0, created)),
+        _ => None,
+    });
+    // The first may have existed before the trace.
+    assert_eq!(created.collect::<Vec<_>>(), [(0, false), (1, true)]);
+}

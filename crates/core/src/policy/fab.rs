@@ -1,0 +1,403 @@
+//! FAB: whole erase blocks leave, the fullest first.
+//!
+//! Jo et al., "FAB: flash-aware buffer management policy for portable media players", IEEE Transactions on Consumer
+//! Electronics 2006; SpatialClock §2, §5.1.2 (64 pages a block). A block is (file, page / 64): spec §3. The victim is
+//! the block of which most pages are resident, of equals the one accessed least recently; all of its pages leave, in
+//! ascending order, so that the dirty ones are written as neighbours. SpatialClock's text can also be read as counting
+//! dirty pages only: `count=dirty`, under which a block whose pages are all clean counts 0. Left open:
+//!
+//! - The block of the page that comes in is no exception: it can be the victim.
+//! - A removal lowers its block's count and a write-back that keeps the page lowers the count of dirty pages; neither is
+//!   an access, so the block keeps its place among equals.
+//! - Drain: block after block by the same rule.
+//! - Units without a place in a file (whole requests) form blocks of neighbours in rank.
+//!
+//! Every block has a key that says count first, then recency; a tournament over the keys knows the greatest. A key that
+//! changes is replayed against its neighbours only as long as it wins or has won: two or three levels on average, and
+//! ⌈log2 blocks⌉ at most.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Op, Page},
+    params::{self, Param},
+    system,
+};
+use prefetch_index::prefetch_index;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "fab",
+    paper: "Jo et al., IEEE TCE 2006",
+    what: "the block of which most pages are cached leaves, whole",
+    params: PARAMS,
+    kind: Kind::Online,
+    run: system::run::<Fab>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| Box::new(model::Fab::new(setup, u64::from(block_pages(setup)), counts_dirty(setup))),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<Fab>,
+};
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "block_pages",
+        what: "pages a block",
+        kind: params::Kind::Number { default: 64.0, min: 1.0, max: 65536.0 },
+    },
+    Param {
+        name: "count",
+        what: "which pages make a block full",
+        kind: params::Kind::Word(&["resident", "dirty"]),
+    },
+];
+
+fn block_pages(setup: &Setup<'_>) -> u32 {
+    setup.params.number(PARAMS, "block_pages") as u32
+}
+
+fn counts_dirty(setup: &Setup<'_>) -> bool {
+    setup.params.word(PARAMS, "count") == "dirty"
+}
+
+/// A key is (count + 1, accesses left until the stamps run out), or 0 for a block of which nothing is resident.
+const STAMP_BITS: u32 = 40;
+const ONE: u64 = 1 << STAMP_BITS;
+const STAMPS: u64 = ONE - 1;
+
+struct Fab {
+    /// By page.
+    block_of: Vec<u32>,
+    /// First page of each block, and one past the last page.
+    first: Vec<u32>,
+    /// Block of each frame's page.
+    block_in: Vec<u32>,
+    /// Resident pages a block.
+    resident: Vec<u32>,
+    blocks: Tournament,
+    /// Falls with each access.
+    stamp: u64,
+    counts_dirty: bool,
+}
+
+impl Build for Fab {
+    fn build(setup: &Setup<'_>) -> Self {
+        let mut block_of = Vec::with_capacity(setup.pages as usize);
+        let mut first = Vec::new();
+        let mut last = None;
+        let size = u64::from(block_pages(setup));
+        let mut place = |file, page: u64| {
+            if last != Some((file, page / size)) {
+                last = Some((file, page / size));
+                first.push(block_of.len() as u32);
+            }
+            block_of.push(first.len() as u32 - 1);
+        };
+        match setup.runs {
+            [] => (0..u64::from(setup.pages)).for_each(|page| place(None, page)),
+            runs => runs.iter().for_each(|run| {
+                (run.page..run.page + u64::from(run.pages)).for_each(|page| place(Some(run.file), page));
+            }),
+        }
+        assert_eq!(block_of.len(), setup.pages as usize, "runs say the place of every page");
+        let blocks = first.len();
+        first.push(setup.pages);
+        Self {
+            block_of,
+            first,
+            block_in: vec![0; setup.slots() as usize],
+            resident: vec![0; blocks],
+            blocks: Tournament::new(blocks),
+            stamp: STAMPS,
+            counts_dirty: counts_dirty(setup),
+        }
+    }
+}
+
+impl Fab {
+    #[inline(always)]
+    fn access(&mut self, block: u32, counts_more: bool) {
+        self.stamp -= 1;
+        let key = self.blocks.keys[block as usize];
+        let count = (key & !STAMPS).max(ONE) + if counts_more { ONE } else { 0 };
+        self.blocks.set(block, count | self.stamp);
+    }
+
+    fn count_less(&mut self, block: u32) {
+        self.blocks.set(block, self.blocks.keys[block as usize] - ONE);
+    }
+}
+
+impl Policy for Fab {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, access: &Access) {
+        let block = self.block_of[access.page.0 as usize];
+        self.block_in[frame.0 as usize] = block;
+        self.resident[block as usize] += 1;
+        self.access(block, !self.counts_dirty || access.op == Op::Write);
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, access: &Access) {
+        let dirtied = access.op == Op::Write && !access.was_dirty;
+        self.access(self.block_in[frame.0 as usize], self.counts_dirty && dirtied);
+    }
+
+    #[inline]
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        let block = self.blocks.winner();
+        let pages = self.first[block as usize]..self.first[block as usize + 1];
+        for frame in pages.filter_map(|page| frames.frame(Page(page))) {
+            victims.push(frame);
+        }
+        self.resident[block as usize] = 0;
+        self.blocks.set(block, 0);
+    }
+
+    fn remove(&mut self, frame: Frame, frames: &Frames) {
+        let block = self.block_in[frame.0 as usize];
+        self.resident[block as usize] -= 1;
+        if self.resident[block as usize] == 0 {
+            self.blocks.set(block, 0);
+        } else if !self.counts_dirty || frames.dirty(frame) {
+            self.count_less(block);
+        }
+    }
+
+    fn cleaned(&mut self, frame: Frame) {
+        if self.counts_dirty {
+            self.count_less(self.block_in[frame.0 as usize]);
+        }
+    }
+
+    #[inline(always)]
+    fn expect_hit(&self, frame: Frame) {
+        prefetch_index(&self.block_in, frame.0 as usize);
+    }
+
+    #[inline(always)]
+    fn expect_miss(&self, page: Page) {
+        prefetch_index(&self.block_of, page.0 as usize);
+    }
+
+    fn check(&self, frames: &Frames) {
+        self.blocks.check();
+        for (block, key) in self.blocks.keys.iter().enumerate() {
+            let pages = self.first[block]..self.first[block + 1];
+            assert!(
+                !pages.is_empty() && pages.clone().all(|page| self.block_of[page as usize] == block as u32)
+            );
+            let here: Vec<Frame> = pages.filter_map(|page| frames.frame(Page(page))).collect();
+            assert_eq!(self.resident[block] as usize, here.len());
+            assert!(here.iter().all(|frame| self.block_in[frame.0 as usize] == block as u32));
+            let counted = here.iter().filter(|frame| !self.counts_dirty || frames.dirty(**frame)).count();
+            let count = if here.is_empty() { 0 } else { counted as u64 + 1 };
+            assert_eq!(key >> STAMP_BITS, count, "block {block} counts its pages");
+        }
+    }
+}
+
+/// Keys, and the greatest of them. Equal keys other than 0 are not met.
+struct Tournament {
+    keys: Vec<u64>,
+    /// Who won below: node n's children are 2n and 2n+1, from `keys.len()` on they are the keys themselves.
+    best: Vec<u32>,
+}
+
+impl Tournament {
+    fn new(keys: usize) -> Self {
+        let mut new = Self { keys: vec![0; keys], best: vec![0; keys] };
+        for node in (1..keys).rev() {
+            new.best[node] = new.better(node);
+        }
+        new
+    }
+
+    #[inline(always)]
+    fn at(&self, node: usize) -> u32 {
+        if node < self.keys.len() { self.best[node] } else { (node - self.keys.len()) as u32 }
+    }
+
+    #[inline(always)]
+    fn better(&self, node: usize) -> u32 {
+        let (left, right) = (self.at(2 * node), self.at(2 * node + 1));
+        if self.keys[left as usize] >= self.keys[right as usize] { left } else { right }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, at: u32, key: u64) {
+        self.keys[at as usize] = key;
+        let mut node = (self.keys.len() + at as usize) / 2;
+        while node > 0 {
+            let better = self.better(node);
+            // Somebody else won before and does now: above, nothing has changed.
+            if std::mem::replace(&mut self.best[node], better) == better && better != at {
+                return;
+            }
+            node /= 2;
+        }
+    }
+
+    #[inline(always)]
+    fn winner(&self) -> u32 {
+        self.at(1)
+    }
+
+    fn check(&self) {
+        for node in 1..self.keys.len() {
+            assert_eq!(self.keys[self.best[node] as usize], self.keys[self.better(node) as usize]);
+        }
+        assert_eq!(self.keys.get(self.winner() as usize), self.keys.iter().max(), "the greatest key wins");
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        event::FileId,
+        page::{Access, Page},
+        policy::{Setup, naive::Naive},
+        trace::Run,
+    };
+    use std::collections::BTreeSet;
+
+    type Block = (Option<FileId>, u64);
+
+    pub(super) struct Fab {
+        runs: Vec<Run>,
+        block_pages: u64,
+        counts_dirty: bool,
+        /// Blocks and their pages, least recently accessed block first.
+        blocks: Vec<(Block, BTreeSet<Page>)>,
+    }
+
+    impl Fab {
+        pub(super) fn new(setup: &Setup<'_>, block_pages: u64, counts_dirty: bool) -> Self {
+            Self { runs: setup.runs.to_vec(), block_pages, counts_dirty, blocks: Vec::new() }
+        }
+
+        fn block(&self, Page(rank): Page) -> Block {
+            let run = self.runs.iter().find(|run| (run.first..run.first + run.pages).contains(&rank));
+            match run {
+                Some(run) => (Some(run.file), (run.page + u64::from(rank - run.first)) / self.block_pages),
+                None => (None, u64::from(rank) / self.block_pages),
+            }
+        }
+    }
+
+    impl Naive for Fab {
+        fn insert(&mut self, access: &Access) {
+            let block = self.block(access.page);
+            let at = self.blocks.iter().position(|(b, _)| *b == block);
+            let mut pages = at.map_or_else(BTreeSet::new, |at| self.blocks.remove(at).1);
+            pages.insert(access.page);
+            self.blocks.push((block, pages));
+        }
+        fn hit(&mut self, access: &Access) {
+            self.insert(access);
+        }
+        fn evict(&mut self, _: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page> {
+            let count = |pages: &BTreeSet<Page>| {
+                pages.iter().filter(|page| !self.counts_dirty || dirty.contains(page)).count()
+            };
+            let most = self.blocks.iter().map(|(_, pages)| count(pages)).max().unwrap();
+            let at = self.blocks.iter().position(|(_, pages)| count(pages) == most).unwrap();
+            self.blocks.remove(at).1.into_iter().collect()
+        }
+        fn remove(&mut self, page: Page) {
+            self.blocks.iter_mut().for_each(|(_, pages)| {
+                pages.remove(&page);
+            });
+            self.blocks.retain(|(_, pages)| !pages.is_empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::FileId,
+        policy::{
+            Selection,
+            conformance::{Dice, assert_coincide, history, pushed_out, writes_only},
+            naive::{self, Act},
+        },
+        trace::Run,
+    };
+
+    /// Blocks of one page are pages, and the fullest of them is the least recent.
+    #[test]
+    fn is_lru_with_blocks_of_one_page() {
+        assert_coincide("fab:block_pages=1", "lru", |act| act);
+        assert_coincide("fab:block_pages=1,count=dirty", "lru", writes_only);
+    }
+
+    /// Where all pages are dirty both counts count the same.
+    #[test]
+    fn both_counts_agree_on_writes() {
+        for pages in [2, 5, 64] {
+            let [resident, dirty] =
+                ["resident", "dirty"].map(|count| format!("fab:block_pages={pages},count={count}"));
+            assert_coincide(&resident, &dirty, writes_only);
+        }
+    }
+
+    /// Against the model with several parameters at once, with blocks that end at files' ends and have holes.
+    #[test]
+    fn agrees_with_its_model_on_files() {
+        for seed in 0..1000 {
+            let mut dice = Dice::new(seed);
+            let (mut runs, mut pages) = (Vec::new(), 0);
+            let (mut file, mut page) = (0, 0);
+            while pages < 60 {
+                (file, page) = match dice.below(3) {
+                    0 => (file + 1, u64::from(dice.below(20))),
+                    _ => (file, page + 1 + u64::from(dice.below(9))),
+                };
+                let run = Run { first: pages, pages: 1 + dice.below(9), file: FileId(file), page };
+                runs.push(run);
+                page += u64::from(run.pages);
+                pages += run.pages;
+            }
+            let count = ["resident", "dirty"][dice.below(2) as usize];
+            let text =
+                format!("fab:block_pages={},count={count}", [1, 2, 3, 4, 8, 64][dice.below(6) as usize]);
+            let chosen = Selection::parse(&text).unwrap();
+            let frames = 1 + dice.below(pages);
+            let acts = history(&mut dice, pages, 200);
+            let setup = Setup { frames, pages, runs: &runs, params: &chosen.params };
+            if let Err(parted) = naive::compare(chosen.spec, &setup, &acts) {
+                panic!("{text}, seed {seed}, {frames} frames: parted from its model at {parted}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_fullest_block_leaves_whole() {
+        let out =
+            |text, acts: &[Act]| pushed_out(text, 6, acts).iter().map(|page| page.0).collect::<Vec<_>>();
+        // Blocks of four: 0 to 3 has two pages, 4 to 7 three, 8 to 11 one.
+        let acts = [1, 5, 4, 7, 2, 9].map(Act::Read);
+        assert_eq!(out("fab:block_pages=4", &[&acts[..], &[Act::Read(50)]].concat()), [4, 5, 7]);
+        // With a third page of its own the first block is the more recent of equals.
+        let full = [&acts[..5], &[Act::Write(3)]].concat();
+        assert_eq!(out("fab:block_pages=4", &[&full[..], &[Act::Read(50)]].concat()), [4, 5, 7]);
+        // By dirty pages the first block counts one and the second none.
+        assert_eq!(out("fab:block_pages=4,count=dirty", &[&full[..], &[Act::Read(50)]].concat()), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_tournament_knows_the_greatest() {
+        for keys in 1..40 {
+            let mut dice = Dice::new(keys);
+            let mut tournament = Tournament::new(keys as usize);
+            for step in 1..200 {
+                let key = if dice.below(4) == 0 { 0 } else { u64::from(dice.below(1000)) << 32 | step };
+                tournament.set(dice.below(keys as u32), key);
+                tournament.check();
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Linux2Q: an inactive and an active list, as in the kernels of the 2.6 series.
+//!
+//! SpatialClock §2 and §5.1.2 (active to inactive 3:1) after Bovet & Cesati, "Understanding the Linux Kernel", 3rd
+//! edition (2.6.11), ch. 17. Spec §3 decides: the first access puts a page at the inactive head, referenced; the second
+//! moves it to the active head, unreferenced; an active list over its share gives its tail to the inactive head,
+//! unconditionally; an inactive tail that is dirty and referenced goes once to the head, its bit cleared, and any other
+//! leaves. Left open there, and decided here as `mark_page_accessed` and `refill_inactive_zone` do it:
+//!
+//! - A hit moves nothing but the one that promotes: it sets the bit of an inactive page that has none (demoted, or
+//!   passed over at the tail) and of an active page; a demoted page takes its bit along.
+//! - The share is ⌊0.75·capacity⌋ pages, kept at each promotion, so that the list is never over it.
+//! - `promote=3`: a page comes in unreferenced and needs one access more to be promoted.
+//! - A removed page leaves its list; nothing is rebalanced. A page that was written back is clean at the tail, no more.
+//! - Drain: the inactive list as ever; once it is empty the active tail moves over, one page at a time.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame},
+    params::{self, Param},
+    structure::Lists,
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "linux2q",
+    paper: "Bovet & Cesati 2005; Kim et al., SIGMETRICS '12, §5.1.2",
+    what: "an inactive and an active list, as Linux 2.6 had them",
+    params: PARAMS,
+    kind: Kind::Online,
+    run: system::run::<Linux2q>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| Box::new(model::Linux2q::new(active_max(setup) as usize, arrives_referenced(setup))),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<Linux2q>,
+};
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "promote",
+        what: "which access makes a page active",
+        kind: params::Kind::Word(&["2", "3"]),
+    },
+    Param {
+        name: "active",
+        what: "the active list's share",
+        kind: params::Kind::Number { default: 0.75, min: 0.0, max: 1.0 },
+    },
+];
+
+fn active_max(setup: &Setup<'_>) -> u32 {
+    (setup.params.number(PARAMS, "active") * f64::from(setup.frames)) as u32
+}
+
+fn arrives_referenced(setup: &Setup<'_>) -> bool {
+    setup.params.word(PARAMS, "promote") == "2"
+}
+
+/// Names of the lists; the head is the newest end.
+const INACTIVE: usize = 0;
+const ACTIVE: usize = 1;
+
+/// Bits of a frame's state.
+const REFERENCED: u8 = 1;
+const IS_ACTIVE: u8 = 2;
+
+struct Linux2q {
+    lists: Lists<Frame, 2>,
+    state: Vec<u8>,
+    active_len: u32,
+    active_max: u32,
+    arrives: u8,
+}
+
+impl Build for Linux2q {
+    fn build(setup: &Setup<'_>) -> Self {
+        Self {
+            lists: Lists::new(setup.slots()),
+            state: vec![0; setup.slots() as usize],
+            active_len: 0,
+            active_max: active_max(setup),
+            arrives: if arrives_referenced(setup) { REFERENCED } else { 0 },
+        }
+    }
+}
+
+impl Linux2q {
+    #[inline(always)]
+    fn demote(&mut self) {
+        let frame = self.lists.oldest(ACTIVE).expect("evict is never called on an empty cache");
+        self.state[frame.0 as usize] &= !IS_ACTIVE;
+        self.active_len -= 1;
+        self.lists.move_newest(INACTIVE, frame);
+    }
+}
+
+impl Policy for Linux2q {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, _: &Access) {
+        self.state[frame.0 as usize] = self.arrives;
+        self.lists.push_newest(INACTIVE, frame);
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        let state = &mut self.state[frame.0 as usize];
+        if *state != REFERENCED {
+            *state |= REFERENCED;
+            return;
+        }
+        *state = IS_ACTIVE;
+        self.lists.move_newest(ACTIVE, frame);
+        self.active_len += 1;
+        if self.active_len > self.active_max {
+            self.demote();
+        }
+    }
+
+    #[inline(always)]
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        // Ends: a page that goes to the head loses the bit that saved it.
+        loop {
+            let Some(frame) = self.lists.oldest(INACTIVE) else {
+                self.demote();
+                continue;
+            };
+            let state = &mut self.state[frame.0 as usize];
+            if *state & REFERENCED == 0 || !frames.dirty(frame) {
+                self.lists.remove(frame);
+                return victims.push(frame);
+            }
+            *state = 0;
+            self.lists.move_newest(INACTIVE, frame);
+        }
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.active_len -= u32::from(self.state[frame.0 as usize] & IS_ACTIVE != 0);
+        self.lists.remove(frame);
+    }
+
+    #[inline(always)]
+    fn expect_hit(&self, frame: Frame) {
+        self.lists.prefetch(frame);
+    }
+
+    fn check(&self, _: &Frames) {
+        self.lists.check();
+        assert_eq!(self.lists.iter(ACTIVE).count(), self.active_len as usize);
+        assert!(self.active_len <= self.active_max, "the active list keeps to its share");
+        for list in [INACTIVE, ACTIVE] {
+            let is_active = |frame: Frame| self.state[frame.0 as usize] & IS_ACTIVE != 0;
+            assert!(self.lists.iter(list).all(|frame| is_active(frame) == (list == ACTIVE)));
+        }
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    /// Pages and their referenced bits, tail first.
+    pub(super) struct Linux2q {
+        inactive: Vec<(Page, bool)>,
+        active: Vec<(Page, bool)>,
+        active_max: usize,
+        arrives_referenced: bool,
+    }
+
+    impl Linux2q {
+        pub(super) fn new(active_max: usize, arrives_referenced: bool) -> Self {
+            Self { inactive: Vec::new(), active: Vec::new(), active_max, arrives_referenced }
+        }
+    }
+
+    impl Naive for Linux2q {
+        fn insert(&mut self, access: &Access) {
+            self.inactive.push((access.page, self.arrives_referenced));
+        }
+        fn hit(&mut self, access: &Access) {
+            if let Some(entry) = self.active.iter_mut().find(|(page, _)| *page == access.page) {
+                entry.1 = true;
+                return;
+            }
+            let at = self.inactive.iter().position(|(page, _)| *page == access.page).unwrap();
+            if !self.inactive[at].1 {
+                self.inactive[at].1 = true;
+                return;
+            }
+            self.inactive.remove(at);
+            self.active.push((access.page, false));
+            while self.active.len() > self.active_max {
+                let tail = self.active.remove(0);
+                self.inactive.push(tail);
+            }
+        }
+        fn evict(&mut self, _: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page> {
+            if self.inactive.is_empty() {
+                return vec![self.active.remove(0).0];
+            }
+            loop {
+                let (page, referenced) = self.inactive.remove(0);
+                if !(dirty.contains(&page) && referenced) {
+                    return vec![page];
+                }
+                self.inactive.push((page, false));
+            }
+        }
+        fn remove(&mut self, page: Page) {
+            self.inactive.retain(|(p, _)| *p != page);
+            self.active.retain(|(p, _)| *p != page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::{
+        Selection, Setup,
+        conformance::{Dice, history, pushed_out},
+        naive::Act,
+    };
+
+    fn parse(acts: &str) -> Vec<Act> {
+        acts.split_whitespace()
+            .map(|act| match act.split_at(1) {
+                ("r", page) => Act::Read(page.parse().unwrap()),
+                (_, page) => Act::Write(page.parse().unwrap()),
+            })
+            .collect()
+    }
+
+    /// Four frames, three of them for active pages; tails first, a prime for a referenced page.
+    #[test]
+    fn walks_the_lists() {
+        let gone =
+            |text, acts| pushed_out(text, 4, &parse(acts)).iter().map(|page| page.0).collect::<Vec<_>>();
+        // Inactive 2' 3' 4', active 1; clean pages leave in order, referenced or not.
+        assert_eq!(gone("linux2q", "r1 r1 r2 r3 r4 r5 r6"), [2, 3]);
+        // All dirty: 2, 3 and 4 go to the head and lose their bits, then 2 leaves; 5 is referenced but clean.
+        assert_eq!(gone("linux2q", "w1 w1 w2 w3 w4 r5 r6 r7 r8"), [2, 3, 4, 5]);
+        // A fourth active page sends the first to the inactive head: it leaves before 2, 3 and 4 do.
+        assert_eq!(gone("linux2q", "w1 w1 w2 w2 w3 w3 w4 w4 r5 r6"), [1, 5]);
+        // Hit while active it has a bit to take along: dirty, it is passed over once, and the one who came in leaves.
+        assert_eq!(gone("linux2q", "w1 w1 w1 w2 w2 w3 w3 r6 w4 w4 r7"), [6, 1]);
+        // Demoted with its bit, one more access makes it active again, and 2 is demoted in its place.
+        assert_eq!(gone("linux2q", "w1 w1 w1 w2 w2 w3 w3 w4 w4 r1 r5"), [2]);
+        // With promote=3 the second access promotes nobody: 1 stays the first to leave.
+        assert_eq!(gone("linux2q:promote=3", "r1 r1 r2 r3 r4 r5"), [1]);
+        assert_eq!(gone("linux2q:promote=3", "r1 r1 r1 r2 r3 r4 r5"), [2]);
+    }
+
+    /// With promote=3 a page that came in and is read once more stands where promote=2 puts it at once.
+    #[test]
+    fn promote_3_is_promote_2_with_one_access_more() {
+        let [two, three] =
+            ["linux2q:promote=2", "linux2q:promote=3"].map(|text| Selection::parse(text).unwrap());
+        for seed in 0..300 {
+            let mut dice = Dice::new(seed);
+            let frames = 1 + dice.below(30);
+            let setup = |params| Setup { frames, pages: 60, runs: &[], params };
+            let mut two = (two.spec.cache)(&setup(&two.params));
+            let mut three = (three.spec.cache)(&setup(&three.params));
+            for act in history(&mut dice, 60, 300) {
+                let expected = two.step(act, 0);
+                assert_eq!(three.step(act, 0), expected, "seed {seed}, {act:?}");
+                if let (Act::Read(page) | Act::Write(page), false) = (act, expected.hit) {
+                    assert!(three.step(Act::Read(page), 0).hit);
+                }
+            }
+            assert_eq!(three.drain(), two.drain());
+        }
+    }
+
+    /// Pages that are accessed once queue up.
+    #[test]
+    fn is_a_queue_of_pages_that_never_return() {
+        let acts: Vec<Act> =
+            (0..300).map(|n| if n % 7 == 6 { Act::Drop(n - 3, 2) } else { Act::Read(n) }).collect();
+        for frames in 1..40 {
+            assert_eq!(pushed_out("linux2q", frames, &acts), pushed_out("fifo", frames, &acts));
+        }
+    }
+}

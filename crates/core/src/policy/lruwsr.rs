@@ -1,0 +1,162 @@
+//! LRU-WSR: LRU that gives a dirty page a second chance unless it is known to be cold.
+//!
+//! Jung et al., "LRU-WSR: Integration of LRU and Writes Sequence Reordering for Flash Memory", IEEE Transactions on
+//! Consumer Electronics 2008; SpatialClock §2; spec §3: the flag is clear at insertion and a write clears it; a dirty
+//! LRU page with a clear flag gets the flag and moves to the MRU end; a clean LRU page, or a dirty one with the flag,
+//! leaves. Left open: a read hit makes a page the most recent and leaves its flag alone; so does a write-back that keeps
+//! the page, which then leaves as a clean one; a removal concerns nobody else. A drain is evictions: dirty pages whose
+//! flag is clear go around once.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Op},
+    structure::Lists,
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "lruwsr",
+    paper: "Jung et al., IEEE TCE 2008",
+    what: "LRU; a dirty page gets a second chance unless it is cold",
+    params: &[],
+    kind: Kind::Online,
+    run: system::run::<LruWsr>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |_| Box::new(model::LruWsr(Vec::new())),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<LruWsr>,
+};
+
+struct LruWsr {
+    stack: Lists<Frame, 1>,
+    cold: Vec<bool>,
+}
+
+impl Build for LruWsr {
+    fn build(setup: &Setup<'_>) -> Self {
+        Self { stack: Lists::new(setup.slots()), cold: vec![false; setup.slots() as usize] }
+    }
+}
+
+impl Policy for LruWsr {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, _: &Access) {
+        self.cold[frame.0 as usize] = false;
+        self.stack.push_newest(0, frame);
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, access: &Access) {
+        self.cold[frame.0 as usize] &= access.op == Op::Read;
+        self.stack.move_newest(0, frame);
+    }
+
+    #[inline(always)]
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        // At most two laps: the first marks every dirty page it passes.
+        loop {
+            let frame = self.stack.oldest(0).expect("evict is never called on an empty cache");
+            if !frames.dirty(frame) || std::mem::replace(&mut self.cold[frame.0 as usize], true) {
+                self.stack.remove(frame);
+                return victims.push(frame);
+            }
+            self.stack.move_newest(0, frame);
+        }
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.stack.remove(frame);
+    }
+
+    #[inline(always)]
+    fn expect_hit(&self, frame: Frame) {
+        self.stack.prefetch(frame);
+    }
+
+    fn check(&self, _: &Frames) {
+        self.stack.check();
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Op, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    /// Pages and their cold flags, least recent first.
+    pub(super) struct LruWsr(pub(super) Vec<(Page, bool)>);
+
+    impl Naive for LruWsr {
+        fn insert(&mut self, access: &Access) {
+            self.0.push((access.page, false));
+        }
+        fn hit(&mut self, access: &Access) {
+            let at = self.0.iter().position(|(page, _)| *page == access.page).unwrap();
+            let (page, cold) = self.0.remove(at);
+            self.0.push((page, if access.op == Op::Write { false } else { cold }));
+        }
+        fn evict(&mut self, _: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page> {
+            loop {
+                let (page, cold) = self.0.remove(0);
+                if dirty.contains(&page) && !cold {
+                    self.0.push((page, true));
+                } else {
+                    return vec![page];
+                }
+            }
+        }
+        fn remove(&mut self, page: Page) {
+            self.0.retain(|(p, _)| *p != page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        page::Page,
+        policy::{
+            conformance::{assert_coincide, pushed_out, reads_only},
+            naive::Act::{Clean, Read, Write},
+        },
+    };
+
+    /// Without dirty pages there is no second chance.
+    #[test]
+    fn is_lru_of_clean_pages() {
+        assert_coincide("lruwsr", "lru", reads_only);
+    }
+
+    #[test]
+    fn dirty_pages_go_around_once() {
+        // 1 and 2 are flagged and moved on, the clean 3 leaves; then 4, the clean one before them, then they do.
+        let passed = [Write(1), Write(2), Read(3), Read(4), Read(5)];
+        let around = |more: &[_]| pushed_out("lruwsr", 3, &[&passed[..], more].concat());
+        assert_eq!(around(&[]), [3, 1].map(Page));
+        // A read makes 1 more recent than 2 and no warmer, a write also clears its flag.
+        assert_eq!(
+            pushed_out(
+                "lruwsr",
+                3,
+                &[Write(1), Write(2), Read(3), Read(4), Read(1), Read(5), Read(6), Read(7)]
+            ),
+            [3, 2, 4, 1].map(Page)
+        );
+        assert_eq!(
+            pushed_out(
+                "lruwsr",
+                3,
+                &[Write(1), Write(2), Read(3), Read(4), Write(1), Read(5), Read(6), Read(7)]
+            ),
+            [3, 2, 4, 5].map(Page)
+        );
+        // Written back it is clean and leaves in its turn.
+        assert_eq!(pushed_out("lruwsr", 3, &[Write(1), Write(2), Read(3), Clean(1), Read(4)]), [1].map(Page));
+    }
+}

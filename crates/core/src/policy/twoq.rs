@@ -1,0 +1,247 @@
+//! 2Q: a queue for pages seen once, an LRU list for pages that came back after leaving it.
+//!
+//! Johnson & Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB '94, the full
+//! version (§3, second algorithm), names as there: A1in is the queue, A1out remembers which pages left it, Am is the LRU
+//! list. Kin is ⌊0.25·capacity⌋ and Kout ⌊0.5·capacity⌋, as the paper recommends. Left open:
+//!
+//! - X is looked up in A1out before `reclaimfor(X)`, which may push it out of there. It goes to Am all the same, and
+//!   its entry in A1out, if it is still there, goes after that.
+//! - If Am is empty, A1in's tail leaves even if |A1in| ≤ Kin.
+//! - A removed page leaves no trace, and one that is removed while A1out remembers it is forgotten. Write-back changes
+//!   nothing.
+//! - Drain: `reclaimfor` without an X.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Page},
+    params::{self, Param},
+    structure::{Ghosts, Lists},
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "2q",
+    paper: "Johnson & Shasha, VLDB '94",
+    what: "a queue for pages seen once, an LRU list for those that came back",
+    params: PARAMS,
+    kind: Kind::Online,
+    run: system::run::<TwoQ>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| {
+        let [kin, kout] = sizes(setup).map(|size| size as usize);
+        Box::new(model::TwoQ { kin, kout, ..Default::default() })
+    },
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<TwoQ>,
+};
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "kin",
+        what: "A1in's share: above it A1in gives way",
+        kind: params::Kind::Number { default: 0.25, min: 0.0, max: 1.0 },
+    },
+    Param {
+        name: "kout",
+        what: "how many pages A1out remembers, as a share",
+        kind: params::Kind::Number { default: 0.5, min: 0.0, max: 4.0 },
+    },
+];
+
+/// Kin and Kout.
+fn sizes(setup: &Setup<'_>) -> [u32; 2] {
+    ["kin", "kout"].map(|name| (setup.params.number(PARAMS, name) * f64::from(setup.frames)) as u32)
+}
+
+const A1IN: usize = 0;
+const AM: usize = 1;
+
+struct TwoQ {
+    resident: Lists<Frame, 2>,
+    in_am: Vec<bool>,
+    a1in_len: u32,
+    a1out: Ghosts<1>,
+    kin: u32,
+    kout: u32,
+    /// The page that comes in was in A1out.
+    came_back: bool,
+}
+
+impl Build for TwoQ {
+    fn build(setup: &Setup<'_>) -> Self {
+        let [kin, kout] = sizes(setup);
+        Self {
+            resident: Lists::new(setup.slots()),
+            in_am: vec![false; setup.slots() as usize],
+            a1in_len: 0,
+            a1out: Ghosts::new(setup.pages),
+            kin,
+            kout,
+            came_back: false,
+        }
+    }
+}
+
+impl Policy for TwoQ {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, access: &Access) {
+        let to_am = std::mem::take(&mut self.came_back) || self.a1out.queue_of(access.page).is_some();
+        if to_am {
+            self.a1out.remove(access.page);
+        }
+        self.in_am[frame.0 as usize] = to_am;
+        self.a1in_len += u32::from(!to_am);
+        self.resident.push_newest(usize::from(to_am), frame);
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        if self.in_am[frame.0 as usize] {
+            self.resident.move_newest(AM, frame);
+        }
+    }
+
+    #[inline(always)]
+    fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        self.came_back = incoming.is_some_and(|access| self.a1out.queue_of(access.page).is_some());
+        let tail = if self.a1in_len > self.kin { None } else { self.resident.oldest(AM) };
+        let frame = tail.unwrap_or_else(|| {
+            let frame = self.resident.oldest(A1IN).expect("evict is never called on an empty cache");
+            self.a1in_len -= 1;
+            self.a1out.push(0, frames.page(frame));
+            if self.a1out.len(0) > self.kout {
+                self.a1out.pop(0);
+            }
+            frame
+        });
+        self.resident.remove(frame);
+        victims.push(frame);
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.resident.remove(frame);
+        self.a1in_len -= u32::from(!self.in_am[frame.0 as usize]);
+    }
+
+    fn forget(&mut self, page: Page) {
+        self.a1out.remove(page);
+    }
+
+    #[inline(always)]
+    fn expect_hit(&self, frame: Frame) {
+        self.resident.prefetch(frame);
+    }
+
+    #[inline(always)]
+    fn expect_miss(&self, page: Page) {
+        self.a1out.prefetch(page);
+    }
+
+    fn check(&self, frames: &Frames) {
+        self.resident.check();
+        self.a1out.check();
+        assert_eq!(self.resident.iter(A1IN).count(), self.a1in_len as usize);
+        for list in [A1IN, AM] {
+            assert!(self.resident.iter(list).all(|frame| self.in_am[frame.0 as usize] == (list == AM)));
+        }
+        assert!(self.a1out.len(0) <= self.kout);
+        assert!(
+            self.a1out.iter(0).all(|page| frames.frame(page).is_none()),
+            "what A1out names is not resident"
+        );
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    /// The paper's procedure over vectors, tails first.
+    #[derive(Default)]
+    pub(super) struct TwoQ {
+        pub(super) kin: usize,
+        pub(super) kout: usize,
+        pub(super) a1in: Vec<Page>,
+        pub(super) a1out: Vec<Page>,
+        pub(super) am: Vec<Page>,
+        /// What was found in A1out before its reclaim.
+        pub(super) found: Option<Page>,
+    }
+
+    impl Naive for TwoQ {
+        fn insert(&mut self, access: &Access) {
+            let x = access.page;
+            if self.found.take() == Some(x) || self.a1out.contains(&x) {
+                self.forget(x);
+                self.am.push(x);
+            } else {
+                self.a1in.push(x);
+            }
+        }
+        fn hit(&mut self, access: &Access) {
+            if self.am.contains(&access.page) {
+                self.remove(access.page);
+                self.am.push(access.page);
+            }
+        }
+        fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            self.found = incoming.map(|access| access.page).filter(|page| self.a1out.contains(page));
+            if self.a1in.len() > self.kin || self.am.is_empty() {
+                let y = self.a1in.remove(0);
+                self.a1out.push(y);
+                if self.a1out.len() > self.kout {
+                    self.a1out.remove(0);
+                }
+                vec![y]
+            } else {
+                vec![self.am.remove(0)]
+            }
+        }
+        fn remove(&mut self, page: Page) {
+            self.a1in.retain(|p| *p != page);
+            self.am.retain(|p| *p != page);
+        }
+        fn forget(&mut self, page: Page) {
+            self.a1out.retain(|p| *p != page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::{
+        conformance::{assert_coincide, pushed_out},
+        naive::Act,
+    };
+
+    /// If nothing is remembered, nothing ever comes back.
+    #[test]
+    fn is_fifo_without_a1out() {
+        assert_coincide("2q:kout=0", "fifo", |act| act);
+        assert_coincide("2q:kout=0,kin=1", "fifo", |act| act);
+    }
+
+    /// The paper's procedure with four page slots: Kin 1, Kout 2.
+    #[test]
+    fn walks_the_procedure() {
+        let gone = |acts: &[u32]| {
+            let acts: Vec<Act> = acts.iter().map(|page| Act::Read(*page)).collect();
+            pushed_out("2q", 4, &acts).iter().map(|page| page.0).collect::<Vec<_>>()
+        };
+        // Hits in A1in move nothing: it is a queue.
+        assert_eq!(gone(&[1, 2, 3, 4, 1, 1, 5, 6]), [1, 2]);
+        // A1out is 1 2. For 2, then 3, which come back, A1in gives up 3 and 4, for the new 7 it gives up 5.
+        assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7]), [1, 2, 3, 4, 5]);
+        // Am is 2 3, A1in 6 7, A1out 4 5. For 5 A1in gives up 6 and is down to Kin: Am gives up 2 for the new 8.
+        assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 8]), [1, 2, 3, 4, 5, 6, 2]);
+        // A hit saves 2: for 6, which comes back, Am gives up 3, and 5 for 8. Neither is remembered: 3 queues again.
+        assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 2, 6, 8, 3, 9]), [1, 2, 3, 4, 5, 6, 3, 5, 7, 8]);
+    }
+}

@@ -1,0 +1,2 @@
+#![no_main]
+flashsift_fuzz::target!(flashsift_fuzz::open, flashsift_fuzz::packed_samples);
