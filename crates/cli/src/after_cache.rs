@@ -10,10 +10,13 @@ use flashsift_core::{
 };
 use flashsift_traces::{
     events::{Sink, Skipped},
+    fio_log::FioLog,
+    replace::Replace,
     store,
 };
 use std::{
     fs,
+    io::BufWriter,
     path::{Path, PathBuf},
 };
 
@@ -22,7 +25,7 @@ use std::{
 pub(crate) enum Format {
     /// flashsift's own store
     Parquet,
-    /// For `fio --read_iolog`
+    /// For `fio --read_iolog=… --replay_redirect=FILE`
     #[value(name = "fio-iolog-3")]
     FioIolog3,
 }
@@ -69,50 +72,80 @@ impl<'a> Writers<'a> {
             let policy = policy.replace([':', ',', '='], "-");
             self.dir.join(format!("{}.{policy}.{frames}.{ending}", self.stem))
         };
-        let mut writer = match self.format {
-            Format::Parquet => store::Writer::create(&name("parquet"), &self.stem)?,
-            Format::FioIolog3 => anyhow::bail!("not yet"),
+        let log = match self.format {
+            Format::Parquet => {
+                let mut writer = store::Writer::create(&name("parquet"), &self.stem)?;
+                writer.about(self.about)?;
+                Log::Parquet { writer, batch: Vec::with_capacity(BATCH) }
+            }
+            Format::FioIolog3 => {
+                let path = name("iolog");
+                let at = || path.display().to_string();
+                let file = Replace::new(&path).with_context(at)?;
+                Log::Fio(FioLog::new(BufWriter::new(file), FIO_TARGET, self.about.knows).with_context(at)?)
+            }
         };
-        writer.about(self.about)?;
-        Ok(Writer { writer, batch: Vec::with_capacity(BATCH), error: None })
+        Ok(Writer { log, error: None })
     }
 }
 
 const BATCH: usize = 1024;
 
+/// A name under `/dev`, so that the log reads as one of a block device; fio is told what to use by `--replay_redirect`.
+const FIO_TARGET: &str = "/dev/flashsift-target";
+
 /// Takes the requests of one cell. An error waits for [`Writer::finish`]: the simulator knows none.
 pub(crate) struct Writer {
-    writer: store::Writer,
-    batch: Vec<Event>,
+    log: Log,
     error: Option<flashsift_traces::Error>,
+}
+
+enum Log {
+    Parquet { writer: store::Writer, batch: Vec<Event> },
+    Fio(FioLog<BufWriter<Replace>>),
 }
 
 impl Writer {
     pub(crate) fn take(&mut self, io: Io) {
+        if self.error.is_none() {
+            self.error = self.log.take(io).err();
+        }
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        if let Some(error) = self.error {
+            return Err(error.into());
+        }
+        match self.log {
+            Log::Parquet { mut writer, batch } => {
+                writer.events(&batch)?;
+                writer.finish(&Skipped::default())?;
+            }
+            Log::Fio(log) => {
+                log.finish()?.into_inner().map_err(std::io::IntoInnerError::into_error)?.commit()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Log {
+    fn take(&mut self, io: Io) -> Result<(), flashsift_traces::Error> {
+        let (writer, batch) = match self {
+            Self::Fio(log) => return log.request(&io),
+            Self::Parquet { writer, batch } => (writer, batch),
+        };
         let (file, offset, len) = (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);
         let action = match io.op {
             IoOp::Read => Action::Read { file, offset, len },
             IoOp::Write => Action::Write { file, offset, len, sync: io.sync },
         };
-        self.batch.push(Event { at_us: io.at_us, pid: 0, tid: 0, action });
-        if self.batch.len() == BATCH {
-            self.flush();
+        batch.push(Event { at_us: io.at_us, pid: 0, tid: 0, action });
+        if batch.len() == BATCH {
+            writer.events(batch)?;
+            batch.clear();
         }
-    }
-
-    fn flush(&mut self) {
-        if self.error.is_none() {
-            self.error = self.writer.events(&self.batch).err();
-        }
-        self.batch.clear();
-    }
-
-    /// Gives the file its name.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
-        self.flush();
-        match self.error {
-            Some(error) => Err(error.into()),
-            None => Ok(self.writer.finish(&Skipped::default()).map(drop)?),
-        }
+        Ok(())
     }
 }

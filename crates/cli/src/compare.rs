@@ -13,7 +13,7 @@ use flashsift_core::{
     event::{Side, Space},
     layout,
     page::PAGE_BYTES,
-    policy::{self, Kind},
+    policy,
     system::{self, Cell, FRAMES_MAX, Outcome},
     trace::{Future, Trace},
 };
@@ -237,7 +237,7 @@ fn run_cells(
     cells: &[(u32, &policy::Selection)],
     after: Option<&after_cache::Writers<'_>>,
 ) -> anyhow::Result<Vec<Done>> {
-    let offline = cells.iter().any(|(_, policy)| policy.spec.kind == Kind::Bound);
+    let offline = cells.iter().any(|(_, policy)| policy.spec.kind.is_offline());
     let future = offline.then(|| trace.future()).transpose()?;
     let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
     bar.set_length(cells.len() as u64);

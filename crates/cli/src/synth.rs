@@ -177,6 +177,6 @@ fn oracle_general(args: &Args, recipe: Recipe, events: impl Iterator<Item = Even
     })?;
     out.flush().with_context(at)?;
     drop(out);
-    replace.commit().with_context(at)?;
-    Ok(n as u64 * 24)
+    let bytes = replace.commit().with_context(at)?;
+    Ok(bytes)
 }

@@ -1,4 +1,5 @@
-//! The comparison as a person reads it: a table a cache size, the best of each column marked, the bound set apart.
+//! The comparison as a person reads it: a table a cache size, the best of each column marked, what knows
+//! the future set apart.
 
 use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
@@ -124,18 +125,18 @@ pub(crate) fn render(rows: &[Row], drain: bool, color: bool) -> String {
             }
         })));
     }
-    let mut bounds = rows.iter().filter(|row| row.kind == Kind::Bound).peekable();
-    if bounds.peek().is_some() {
-        table.add_row([Cell::new("bound for hits:").add_attribute(Attribute::Dim)]);
-    }
-    for row in bounds {
-        table.add_row(
-            std::iter::once(Cell::new(&row.policy)).chain(
-                columns.iter().map(|column| {
-                    Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim)
-                }),
-            ),
-        );
+    for (kind, title) in
+        [(Kind::Bound, "bound for hits:"), (Kind::Heuristic, "knows the future, bounds nothing:")]
+    {
+        let mut set_apart = rows.iter().filter(|row| row.kind == kind).peekable();
+        if set_apart.peek().is_some() {
+            table.add_row([Cell::new(title).add_attribute(Attribute::Dim)]);
+        }
+        for row in set_apart {
+            table.add_row(std::iter::once(Cell::new(&row.policy)).chain(columns.iter().map(|column| {
+                Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim)
+            })));
+        }
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);

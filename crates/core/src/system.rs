@@ -91,7 +91,7 @@ pub fn frames_in(memory_bytes: u64) -> Option<u32> {
 pub(crate) type Run = fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
 
 impl Cell<'_> {
-    /// Runs the trace through the system. `future` is needed by offline policies ([`policy::Kind::Bound`]); `sink` is
+    /// Runs the trace through the system. `future` is needed by offline policies ([`policy::Kind::is_offline`]); `sink` is
     /// handed every request to the device, in order.
     pub fn run(&self, trace: &Trace, future: Option<&Future>, sink: Option<&mut dyn FnMut(Io)>) -> Outcome {
         (self.policy.spec.run)(self, trace, future, sink)

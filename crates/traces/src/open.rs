@@ -198,7 +198,11 @@ pub fn read_stream(
         error => error,
     })?;
     let summary = events.finish()?;
-    let (damaged, total) = (summary.skipped.damaged(), input.lines().max(summary.skipped.total()));
+    let damaged = summary.skipped.damaged();
+    let total = match input.lines() {
+        0 => summary.events + summary.skipped.total(),
+        lines => lines,
+    };
     if damaged * 2 > total {
         return Err(Error::Unreadable { format: spec.name, damaged, total, skipped: summary.skipped });
     }

@@ -77,6 +77,6 @@ fn every_shared_trace_opens() {
         assert!(says.contains(skipped), "{file}: {says}");
         assert_eq!(says.contains("after-cache trace"), file.starts_with("pixel"), "{file}: {says}");
         let table = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(table.matches("belady").count(), 5, "five sizes, each with its bound: {table}");
+        assert_eq!(table.matches("belady ").count(), 5, "five sizes, each with its bound: {table}");
     }
 }

@@ -1,11 +1,10 @@
 //! Belady with prices: clean pages first, as far as their next use is far. It sees the future and bounds nothing.
 //!
-//! An offline heuristic (spec §3), for want of a bound: which pages to keep so that reads and writes together cost least
-//! is not known to be decidable in reasonable time, since evicting a dirty page costs a write whenever it is done and
-//! a read only if the page is used again. Here each page has a price, what its absence costs: `read`, and `write` with it
-//! if it is dirty. The page whose next use is farthest for its price leaves: greatest (next use − now) / price, of
-//! equals the clean one, then the lowest page. A page never used again is infinitely far, a clean one before a dirty one.
-//! Every next use is priced as a read, since the trace's future says when and not how.
+//! An offline heuristic (spec §3), for want of a bound: whom to evict so that reads and writes together cost least is
+//! NP-complete (Beckmann et al., "Writeback-Aware Caching", APOCS 2020). Each page has a price, what its absence costs:
+//! `read`, and `write` with it if it is dirty. The page whose next use is farthest for its price leaves: greatest (next
+//! use − now) / price, of equals the clean one, then the lowest page. A page never used again is infinitely far, a clean
+//! one before a dirty one. Every next use is priced as a read: of the future a policy is told when and not what.
 //!
 //! A truncated or deleted page counts as never used again, though what it would have saved is a write. A page that is
 //! written back turns clean. Drain: as ever; nothing is used again, so clean pages go, then dirty ones, ascending.
@@ -111,7 +110,8 @@ impl BeladyCost {
     fn prefers_clean(&self, clean_next: u32, dirty_next: u32) -> bool {
         let far = |next: u32| f64::from(next.saturating_sub(self.now));
         clean_next == NEVER
-            || (dirty_next != NEVER && far(clean_next) * (self.read + self.write) >= far(dirty_next) * self.read)
+            || (dirty_next != NEVER
+                && far(clean_next) * (self.read + self.write) >= far(dirty_next) * self.read)
     }
 }
 
@@ -133,7 +133,9 @@ impl Policy for BeladyCost {
         let (frame, is_dirty) = match (clean, dirty) {
             (Some((_, frame)), None) => (frame, false),
             (None, Some((_, frame))) => (frame, true),
-            (Some((clean_next, frame)), Some((dirty_next, _))) if self.prefers_clean(clean_next, dirty_next) => {
+            (Some((clean_next, frame)), Some((dirty_next, _)))
+                if self.prefers_clean(clean_next, dirty_next) =>
+            {
                 (frame, false)
             }
             (Some(_), Some((_, frame))) => (frame, true),
@@ -204,12 +206,14 @@ mod model {
                         if dirty.contains(&page) == dirty.contains(&other) {
                             (next, Reverse(page)) > (other_next, Reverse(other))
                         } else {
-                            distance > other_distance || (distance == other_distance && tie(page) < tie(other))
+                            distance > other_distance
+                                || (distance == other_distance && tie(page) < tie(other))
                         }
                     }
                 }
             };
-            let best = self.pages.iter().copied().reduce(|best, page| if better(page, best) { page } else { best });
+            let best =
+                self.pages.iter().copied().reduce(|best, page| if better(page, best) { page } else { best });
             let (page, _) = best.unwrap();
             self.remove(page);
             vec![page]

@@ -16,16 +16,22 @@ pub mod naive;
 
 mod arc;
 mod belady;
+mod belady_cost;
 mod car;
 mod cflru;
 mod clock;
+mod fab;
 mod fifo;
+mod for_exact;
+mod for_plus;
+mod lfu;
 mod linux2q;
 mod lru;
 mod lruwsr;
 mod s3fifo;
 mod sieve;
 mod spatialclock;
+mod twoq;
 
 #[cfg(test)]
 mod conformance;
@@ -34,21 +40,27 @@ mod conformance;
 pub const ALL: &[Spec] = &[
     fifo::SPEC,
     lru::SPEC,
+    lfu::SPEC,
     clock::SPEC,
     linux2q::SPEC,
     cflru::SPEC,
     lruwsr::SPEC,
+    for_exact::SPEC,
+    for_plus::SPEC,
+    fab::SPEC,
     spatialclock::SPEC,
+    twoq::SPEC,
     arc::SPEC,
     car::SPEC,
     s3fifo::SPEC,
     sieve::SPEC,
     belady::SPEC,
+    belady_cost::SPEC,
 ];
 
 /// Who leaves when the cache is full.
 pub trait Policy {
-    /// Whether [`Access::next_use`] has to be filled in: the policy sees the future and is a bound.
+    /// Whether [`Access::next_use`] has to be filled in: the policy sees the future.
     const OFFLINE: bool;
 
     /// A page that was not resident now is, in this frame.
@@ -115,6 +127,15 @@ pub enum Kind {
     Online,
     /// All of it, and no policy hits more often: it shows what is left to gain.
     Bound,
+    /// All of it, towards something that nobody can bound: neither to be run nor a limit to what can.
+    Heuristic,
+}
+
+impl Kind {
+    /// Whether [`Access::next_use`] has to be filled in.
+    pub fn is_offline(self) -> bool {
+        self != Self::Online
+    }
 }
 
 /// A policy as the command line, the tests, the fuzzers and the benchmarks know it.
@@ -127,7 +148,7 @@ pub struct Spec {
     pub what: &'static str,
     /// What `name:key=value` takes.
     pub params: &'static [Param],
-    /// Online or a bound.
+    /// Whether it sees the future, and what for.
     pub kind: Kind,
     pub(crate) run: system::Run,
     #[cfg(any(test, feature = "naive"))]

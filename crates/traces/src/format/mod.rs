@@ -47,8 +47,16 @@ pub struct Spec {
 pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Every format that can be read.
-pub const ALL: &[Spec] =
-    &[fio::V2, fio::V3, mobigen::SPEC, oracle_general::SPEC, parquet::SPEC, pixel::SPEC, sectors::SPEC, strace::SPEC];
+pub const ALL: &[Spec] = &[
+    fio::V2,
+    fio::V3,
+    mobigen::SPEC,
+    oracle_general::SPEC,
+    parquet::SPEC,
+    pixel::SPEC,
+    sectors::SPEC,
+    strace::SPEC,
+];
 
 /// The names of [`ALL`], for messages.
 pub fn names() -> String {

@@ -9,15 +9,15 @@
 //! `device` is the kernel's number, major·2^20 + minor; sector and size count 512 bytes; times are seconds since boot
 //! with the noise of floating point.
 //!
-//! **Requests that stand twice.** A quarter of the lines (15 %, 8 % and 32 % in the three traces that we studied)
-//! repeat one shortly before: device, flag, sector and size are equal, the process is another. In all but 0.3 % of
+//! **Requests that stand twice.** A seventh of the lines (15 %, 8 % and 32 % in the three traces that we studied)
+//! repeat one shortly before: device, flag, sector and size are equal, the process is another. In all but 0.4 % of
 //! them it is the unbound worker `kworker/u17:*`, 0.7 to 5 ms later, and the device had been idle for over 3 ms before
-//! the first: the request was issued, found the device asleep, and was issued again by whoever woke it. (The device
-//! number is the same in both lines, so this is not one request seen at two layers.) When several requests found it
+//! the first. So it seems that the request found the device asleep and was issued again by whoever woke it. (The device
+//! number is the same in both lines: this is hardly one request seen at two layers.) When several requests found it
 //! asleep they come again in order, A B A B, so looking one line back is not enough. Hence: a line repeats an
 //! earlier one if it is equal in those four fields, comes from another pid, at most 10 ms and 16 lines later; the
 //! earlier one is then used up, because an application that rewrites its block gives A A' A A' and wrote twice. Without
-//! the time limit real rewrites 20–100 ms apart would be lost; with limits of 5 and 20 ms, 8 and 16 lines, the counts
+//! the time limit rewrites 20 to 100 ms apart are lost; with limits of 5 and 20 ms, 8 and 16 lines, the counts
 //! differ by less than 0.2 %. The first of the two lines stays: it has the requester's name and time.
 //!
 //! **Discards.** The flag is only ever R or W and a discard carries R: everything `f2fs_discard-*` sends does, and no

@@ -1,0 +1,478 @@
+//! FOR: the page whose next read or write would be the cheapest to lose leaves, by how often and how lately it had them.
+//!
+//! Lv et al., "Operation-aware buffer management in flash-based systems", SIGMOD '11; SpatialClock §2 and §5.1.2 (α = 0.5,
+//! 100 µs a read, 800 µs a write). Spec §3: an operation is a (page, type); for a page and each type o that it has had,
+//! IOD is the number of distinct operations between its last two o-operations, the later one included, R the number since
+//! the last one, and its weight is Σ cost_o / (α·IOD + (1−α)·R), with IOD := R for a type it has had once. The least
+//! weight leaves. Left open:
+//!
+//! - Distinct operations are counted over all pages, resident or not, and so is a page's own history: what it did before
+//!   it left counts when it is back. `history=resident` forgets with the eviction.
+//! - A removed page's history is forgotten, resident or not; its operations stay counted for others: they were performed.
+//! - A page just accessed has R = 0 and, had once, the weight ∞. Of equal weights the least recently accessed page leaves.
+//! - A write-back is no operation. A drain evicts on by the same rule, while no operations are performed.
+//!
+//! Each operation has a mark at the place of its last time, and R is the number of marks after that place: a bitmap with
+//! a Fenwick tree over its words, O(log n) for n different operations. No order among pages lasts, since weights fall at
+//! different rates, so an eviction looks at every frame: O(frames), plus O(log n) for each that an upper bound of R
+//! (operations performed since) does not rule out. At 100,000 frames that is FIGURE; [`super::for_plus`] is O(1).
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Op, Page},
+    params::{self, Param},
+    system,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "for",
+    paper: "Lv et al., SIGMOD '11",
+    what: "least read and write cost for its distances leaves (exact and slow: see for-plus)",
+    params: &[ALPHA, READ, WRITE, HISTORY],
+    kind: Kind::Online,
+    run: system::run::<For>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| Box::new(model::For::new(Weights::new(setup), keeps_history(setup), setup.pages)),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<For>,
+};
+
+pub(super) const ALPHA: Param = Param {
+    name: "alpha",
+    what: "share of the distance between operations, against that since the last",
+    kind: params::Kind::Number { default: 0.5, min: 0.0, max: 1.0 },
+};
+pub(super) const READ: Param = Param {
+    name: "read",
+    what: "cost of a page read",
+    kind: params::Kind::Number { default: 100.0, min: 1.0, max: 1e6 },
+};
+pub(super) const WRITE: Param = Param {
+    name: "write",
+    what: "cost of a page written",
+    kind: params::Kind::Number { default: 800.0, min: 1.0, max: 1e6 },
+};
+const HISTORY: Param = Param {
+    name: "history",
+    what: "whether an evicted page's operations are remembered",
+    kind: params::Kind::Word(&["all", "resident"]),
+};
+
+fn keeps_history(setup: &Setup<'_>) -> bool {
+    setup.params.word(&[HISTORY], "history") == "all"
+}
+
+/// α and the costs of a read and a write.
+#[derive(Clone, Copy)]
+pub(super) struct Weights {
+    pub(super) alpha: f64,
+    pub(super) cost: [f64; 2],
+}
+
+impl Weights {
+    pub(super) fn new(setup: &Setup<'_>) -> Self {
+        let number = |param: Param| {
+            let name = param.name;
+            setup.params.number(&[param], name)
+        };
+        Self { alpha: number(ALPHA), cost: [number(READ), number(WRITE)] }
+    }
+
+    /// What a type adds; `iod` is `None` if the page has had it once.
+    #[inline(always)]
+    pub(super) fn term(&self, op: usize, iod: Option<f64>, r: f64) -> f64 {
+        self.cost[op] / (self.alpha * iod.unwrap_or(r) + (1.0 - self.alpha) * r)
+    }
+}
+
+/// Index of an operation's type.
+#[inline(always)]
+pub(super) fn index(op: Op) -> usize {
+    usize::from(op == Op::Write)
+}
+
+/// Operations of a page, by type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct History {
+    /// Place of the mark, or [`NO_MARK`].
+    last: [u32; 2],
+    /// [`UNSEEN`], also if the mark is from a page that was removed; [`ONCE`]; or the distance.
+    iod: [u32; 2],
+}
+
+const NO_MARK: u32 = u32::MAX;
+const UNSEEN: u32 = u32::MAX;
+const ONCE: u32 = 0;
+const NOTHING: History = History { last: [NO_MARK; 2], iod: [UNSEEN; 2] };
+
+struct For {
+    /// Of resident pages, by frame; nothing is seen of a frame that is free.
+    here: Vec<History>,
+    /// Of others, by page.
+    gone: Vec<History>,
+    marks: Marks,
+    weights: Weights,
+    keeps_history: bool,
+}
+
+impl Build for For {
+    fn build(setup: &Setup<'_>) -> Self {
+        Self {
+            here: vec![NOTHING; setup.slots() as usize],
+            gone: vec![NOTHING; setup.pages as usize],
+            marks: Marks::new(setup.pages),
+            weights: Weights::new(setup),
+            keeps_history: keeps_history(setup),
+        }
+    }
+}
+
+impl For {
+    /// The frame's weight and the place of its last operation, if it is in use. `r`: the distance since a place.
+    #[inline(always)]
+    fn weight(&self, history: &History, r: impl Fn(u32) -> u32) -> Option<(f64, u32)> {
+        let mut found = None;
+        for op in 0..2 {
+            let (last, iod) = (history.last[op], history.iod[op]);
+            if iod != UNSEEN {
+                let (weight, latest) = found.unwrap_or((0.0, 0));
+                let iod = (iod != ONCE).then_some(f64::from(iod));
+                found = Some((weight + self.weights.term(op, iod, f64::from(r(last))), last.max(latest)));
+            }
+        }
+        found
+    }
+
+    fn leave(&mut self, frame: Frame, page: Page, keeps_history: bool) {
+        let mut history = std::mem::replace(&mut self.here[frame.0 as usize], NOTHING);
+        if !keeps_history {
+            history.iod = [UNSEEN; 2];
+        }
+        self.gone[page.0 as usize] = history;
+    }
+}
+
+impl Policy for For {
+    const OFFLINE: bool = false;
+
+    fn insert(&mut self, frame: Frame, access: &Access) {
+        let gone = &mut self.gone[access.page.0 as usize];
+        self.here[frame.0 as usize] = std::mem::replace(gone, NOTHING);
+        self.hit(frame, access);
+    }
+
+    fn hit(&mut self, frame: Frame, access: &Access) {
+        if self.marks.is_full() {
+            let new_place = self.marks.squeeze();
+            for history in self.here.iter_mut().chain(&mut self.gone) {
+                history.last =
+                    history.last.map(|last| if last == NO_MARK { NO_MARK } else { new_place(last) });
+            }
+        }
+        let history = &mut self.here[frame.0 as usize];
+        let op = index(access.op);
+        let last = history.last[op];
+        let since = if last == NO_MARK { 0 } else { self.marks.take(last) };
+        history.iod[op] = if history.iod[op] == UNSEEN { ONCE } else { since + 1 };
+        history.last[op] = self.marks.push();
+    }
+
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        let mut best = None;
+        for (frame, history) in self.here.iter().enumerate() {
+            let Some((at_least, _)) = self.weight(history, |last| self.marks.end - 1 - last) else {
+                continue;
+            };
+            if best.is_none_or(|((weight, _), _)| at_least <= weight) {
+                let exact = self.weight(history, |last| self.marks.after(last)).expect("as before");
+                if best.is_none_or(|(least, _)| exact < least) {
+                    best = Some((exact, frame));
+                }
+            }
+        }
+        let (_, frame) = best.expect("evict is never called on an empty cache");
+        let frame = Frame(frame as u32);
+        self.leave(frame, frames.page(frame), self.keeps_history);
+        victims.push(frame);
+    }
+
+    fn remove(&mut self, frame: Frame, frames: &Frames) {
+        self.leave(frame, frames.page(frame), false);
+    }
+
+    fn forget(&mut self, page: Page) {
+        self.gone[page.0 as usize].iod = [UNSEEN; 2];
+    }
+
+    fn check(&self, frames: &Frames) {
+        self.marks.check();
+        let marks = self.here.iter().chain(&self.gone).flat_map(|history| history.last);
+        let mut marks: Vec<u32> = marks.filter(|last| *last != NO_MARK).collect();
+        marks.sort_unstable();
+        assert!(marks.iter().copied().eq(self.marks.iter()), "every mark is one operation's");
+        for history in self.here.iter().chain(&self.gone) {
+            for op in 0..2 {
+                assert!(history.iod[op] == UNSEEN || history.last[op] != NO_MARK);
+            }
+        }
+        for (page, gone) in self.gone.iter().enumerate() {
+            match frames.frame(Page(page as u32)) {
+                Some(frame) => {
+                    assert_eq!(*gone, NOTHING, "a resident page's history is with its frame");
+                    assert_ne!(self.here[frame.0 as usize].iod, [UNSEEN; 2], "it has been accessed");
+                }
+                None => assert!(self.keeps_history || gone.iod == [UNSEEN; 2]),
+            }
+        }
+        let in_use = self.here.iter().filter(|history| history.iod != [UNSEEN; 2]).count();
+        assert_eq!(
+            in_use,
+            (0..self.gone.len()).filter(|page| frames.frame(Page(*page as u32)).is_some()).count()
+        );
+    }
+}
+
+/// Marks at places; new ones come last.
+struct Marks {
+    bits: Vec<u64>,
+    /// A Fenwick tree over the words: entry n counts the marks of the n & −n words before word n.
+    counts: Vec<u32>,
+    len: u32,
+    /// The next place.
+    end: u32,
+}
+
+impl Marks {
+    /// For two operations a page. As many places again, at least, are used up before they have to be renumbered.
+    fn new(pages: u32) -> Self {
+        let words = (pages as usize / 16 + 1).min(u32::MAX as usize / 64);
+        Self { bits: vec![0; words], counts: vec![0; words + 1], len: 0, end: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.end as usize == 64 * self.bits.len()
+    }
+
+    /// Marks after a place.
+    #[inline(always)]
+    fn after(&self, place: u32) -> u32 {
+        let word = place as usize / 64;
+        let up_to = self.bits[word] & (!0 >> (63 - place % 64));
+        let (mut before, mut n) = (up_to.count_ones(), word);
+        while n > 0 {
+            before += self.counts[n];
+            n &= n - 1;
+        }
+        self.len - before
+    }
+
+    fn count(&mut self, place: u32, change: i32) {
+        self.len = self.len.wrapping_add_signed(change);
+        let mut n = place as usize / 64 + 1;
+        while n < self.counts.len() {
+            self.counts[n] = self.counts[n].wrapping_add_signed(change);
+            n += n & n.wrapping_neg();
+        }
+    }
+
+    /// Takes a mark away and says how many are after it.
+    fn take(&mut self, place: u32) -> u32 {
+        self.bits[place as usize / 64] &= !(1 << (place % 64));
+        self.count(place, -1);
+        self.after(place)
+    }
+
+    /// Sets one at the end.
+    fn push(&mut self) -> u32 {
+        let place = self.end;
+        self.bits[place as usize / 64] |= 1 << (place % 64);
+        self.count(place, 1);
+        self.end += 1;
+        place
+    }
+
+    /// Moves the marks together; what is returned says where each is now.
+    #[cold]
+    fn squeeze(&mut self) -> impl Fn(u32) -> u32 + use<> {
+        let words = self.bits.len();
+        let old = std::mem::replace(
+            self,
+            Self { bits: vec![0; words], counts: vec![0; words + 1], len: 0, end: 0 },
+        );
+        for _ in 0..old.len {
+            self.push();
+        }
+        move |place| old.len - 1 - old.after(place)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.end).filter(|place| self.bits[*place as usize / 64] >> (place % 64) & 1 != 0)
+    }
+
+    fn check(&self) {
+        assert_eq!(self.iter().count(), self.len as usize);
+        for (n, place) in self.iter().enumerate() {
+            assert_eq!(self.after(place), self.len - 1 - n as u32);
+        }
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use super::Weights;
+    use crate::{
+        page::{Access, Op, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::{BTreeMap, BTreeSet};
+
+    pub(super) struct For {
+        weights: Weights,
+        keeps_history: bool,
+        pages: u32,
+        /// Every operation ever performed, in order.
+        log: Vec<(Page, Op)>,
+        /// Of each operation that a page is known to have had: its IOD, `None` if it had it once.
+        iod: BTreeMap<(Page, usize), Option<usize>>,
+        /// Least recently accessed first.
+        resident: Vec<Page>,
+    }
+
+    impl For {
+        pub(super) fn new(weights: Weights, keeps_history: bool, pages: u32) -> Self {
+            Self { weights, keeps_history, pages, log: vec![], iod: BTreeMap::new(), resident: vec![] }
+        }
+
+        /// For each operation how many distinct ones were performed after it last was, and how many there are in all:
+        /// the log is read backwards and every operation met for the first time.
+        fn distances(log: &[(Page, Op)], pages: u32) -> (Vec<[Option<usize>; 2]>, usize) {
+            let (mut since, mut distinct) = (vec![[None; 2]; pages as usize], 0);
+            for (page, op) in log.iter().rev() {
+                let since = &mut since[page.0 as usize][usize::from(*op == Op::Write)];
+                if since.is_none() {
+                    *since = Some(distinct);
+                    distinct += 1;
+                }
+            }
+            (since, distinct)
+        }
+    }
+
+    impl Naive for For {
+        fn insert(&mut self, access: &Access) {
+            self.resident.retain(|page| *page != access.page);
+            self.resident.push(access.page);
+            let before = self.log.iter().rposition(|operation| *operation == (access.page, access.op));
+            self.log.push((access.page, access.op));
+            let operation = (access.page, usize::from(access.op == Op::Write));
+            let known = self.iod.contains_key(&operation);
+            let iod = known.then(|| Self::distances(&self.log[before.unwrap() + 1..], self.pages).1);
+            self.iod.insert(operation, iod);
+        }
+        fn hit(&mut self, access: &Access) {
+            self.insert(access);
+        }
+        fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            let (since, _) = Self::distances(&self.log, self.pages);
+            let weight = |page: Page| {
+                let mut weight = 0.0;
+                for op in 0..2 {
+                    if let Some(iod) = self.iod.get(&(page, op)) {
+                        let (alpha, r) = (self.weights.alpha, since[page.0 as usize][op].unwrap());
+                        let iod = iod.unwrap_or(r);
+                        weight += self.weights.cost[op] / (alpha * iod as f64 + (1.0 - alpha) * r as f64);
+                    }
+                }
+                weight
+            };
+            let least = self.resident.iter().map(|page| weight(*page)).fold(f64::INFINITY, f64::min);
+            let victim = *self.resident.iter().find(|page| weight(**page) == least).unwrap();
+            self.resident.retain(|page| *page != victim);
+            if !self.keeps_history {
+                self.forget(victim);
+            }
+            vec![victim]
+        }
+        fn remove(&mut self, page: Page) {
+            self.resident.retain(|p| *p != page);
+            self.forget(page);
+        }
+        fn forget(&mut self, page: Page) {
+            self.iod.retain(|(p, _), _| *p != page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{
+        conformance::{Dice, assert_coincide, pushed_out, reads_only, writes_only},
+        naive::Act,
+    };
+
+    /// Where only the distance since the last operation counts and all operations cost the same, the weight falls with it.
+    #[test]
+    fn is_lru_by_recency_alone() {
+        assert_coincide("for:alpha=0", "lru", reads_only);
+        assert_coincide("for:alpha=0", "lru", writes_only);
+        let one_type_a_page = |act| match act {
+            Act::Read(page) | Act::Write(page) if page % 2 == 0 => Act::Read(page),
+            Act::Read(page) | Act::Write(page) => Act::Write(page),
+            act => act,
+        };
+        assert_coincide("for:alpha=0,read=7,write=7", "lru", one_type_a_page);
+        // Only the ratio of the costs counts.
+        assert_coincide("for", "for:read=200,write=1600", |act| act);
+    }
+
+    /// Three frames, α = 0.5. Weights are written out.
+    #[test]
+    fn walks_the_definition() {
+        let gone = |text: &str, acts: &str| {
+            let acts: Vec<Act> = acts
+                .split_whitespace()
+                .map(|act| match act.split_at(1) {
+                    ("r", page) => Act::Read(page.parse().unwrap()),
+                    (_, page) => Act::Write(page.parse().unwrap()),
+                })
+                .collect();
+            pushed_out(text, 3, &acts).iter().map(|page| page.0).collect::<Vec<_>>()
+        };
+        // 1: 100/2. 2: read once, 100/1. 3: ∞. The least weight is 1's.
+        assert_eq!(gone("for", "r1 r2 r3 r4"), [1]);
+        // 1: written, 800/2 = 400. 2: 100/1.
+        assert_eq!(gone("for", "w1 r2 r3 r4"), [2]);
+        // 1: IOD 1, R 2, 100/1.5 = 66.7. 2: IOD = R = 1, 100. 3: ∞. A second read that follows at once weighs more …
+        assert_eq!(gone("for", "r1 r1 r2 r3 r4"), [1]);
+        // … 1: IOD 1, R 5, 100/3 = 33.3. 2: r2 w3 r3 w2 r2: IOD 4 (w3 r3 w2 r2), R 0, and w2: 800/1. 3: R 2 and 3.
+        assert_eq!(gone("for", "r1 r1 r2 w3 r3 w2 r2 r4"), [1]);
+        // 2 comes back with a history: IOD 4 (r3 r4 r5 r2), R 1: 100/2.5 = 40, less than 5's 100/2 = 50, 6's ∞; without
+        // one it is 100/1.
+        assert_eq!(gone("for", "r1 r2 r3 r4 r5 r2 r6 r7"), [1, 2, 3, 4, 2]);
+        assert_eq!(gone("for:history=resident", "r1 r2 r3 r4 r5 r2 r6 r7"), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn marks_count_what_is_after_them() {
+        for seed in 0..100 {
+            let mut dice = Dice::new(seed);
+            let mut marks = Marks::new(100);
+            let mut model: Vec<u32> = Vec::new();
+            for _ in 0..1500 {
+                if marks.is_full() {
+                    let new_place = marks.squeeze();
+                    model = model.into_iter().map(new_place).collect();
+                }
+                if model.len() > 1 + dice.below(199) as usize {
+                    let at = dice.below(model.len() as u32) as usize;
+                    assert_eq!(marks.take(model.remove(at)) as usize, model.len() - at);
+                }
+                model.push(marks.push());
+            }
+            assert!(marks.iter().eq(model.iter().copied()));
+            marks.check();
+        }
+    }
+}
