@@ -41,6 +41,14 @@ impl Frames {
         self.table[self.page[frame.0 as usize] as usize] & DIRTY != 0
     }
 
+    /// This frame will probably be evicted next: fetches what that reads first. Changes nothing.
+    #[inline(always)]
+    pub fn expect_victim(&self, frame: Option<Frame>) {
+        if let Some(frame) = frame {
+            prefetch_index(&self.page, frame.0 as usize);
+        }
+    }
+
     /// Where a page is, if it is resident.
     #[inline(always)]
     pub fn frame(&self, page: Page) -> Option<Frame> {

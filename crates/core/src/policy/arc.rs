@@ -134,6 +134,7 @@ impl Policy for Arc {
         let list = if from_t1 || self.len[TWICE] == 0 { ONCE } else { TWICE };
         let frame = self.take_oldest(list);
         self.ghosts.push(list, frames.page(frame));
+        frames.expect_victim(self.resident.oldest(list));
         victims.push(frame);
     }
 

@@ -71,7 +71,7 @@ impl Policy for Clock {
     }
 
     #[inline(always)]
-    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         // At most two laps: the first clears every bit it passes.
         loop {
             let frame = self.ring.oldest(0).expect("evict is never called on an empty cache");
@@ -79,6 +79,7 @@ impl Policy for Clock {
                 self.ring.move_newest(0, frame);
             } else {
                 self.ring.remove(frame);
+                frames.expect_victim(self.ring.oldest(0));
                 return victims.push(frame);
             }
         }

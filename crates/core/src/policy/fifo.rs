@@ -43,9 +43,10 @@ impl Policy for Fifo {
     fn hit(&mut self, _: Frame, _: &Access) {}
 
     #[inline(always)]
-    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         let frame = self.queue.oldest(0).expect("evict is never called on an empty cache");
         self.queue.remove(frame);
+        frames.expect_victim(self.queue.oldest(0));
         victims.push(frame);
     }
 

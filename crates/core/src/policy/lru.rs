@@ -45,9 +45,10 @@ impl Policy for Lru {
     }
 
     #[inline(always)]
-    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         let frame = self.stack.oldest(0).expect("evict is never called on an empty cache");
         self.stack.remove(frame);
+        frames.expect_victim(self.stack.oldest(0));
         victims.push(frame);
     }
 

@@ -54,13 +54,14 @@ impl Policy for Sieve {
     }
 
     #[inline(always)]
-    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         // At most two laps: the first clears every bit it passes.
         loop {
             let frame = self.hand.or(self.queue.oldest(0)).expect("evict is never called on an empty cache");
             self.hand = self.queue.newer(frame);
             if !std::mem::take(&mut self.visited[frame.0 as usize]) {
                 self.queue.remove(frame);
+                frames.expect_victim(self.hand);
                 return victims.push(frame);
             }
         }
