@@ -176,6 +176,7 @@ impl<P: Policy> Cache for PageCache<P> {
 
     #[inline(always)]
     fn near_ahead(&self, page: Page) {
+        self.policy.expect_access(page);
         match self.frames.frame(page) {
             Some(frame) => self.policy.expect_hit(frame),
             None => self.policy.expect_miss(page),

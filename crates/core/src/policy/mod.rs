@@ -28,6 +28,7 @@ mod lfu;
 mod linux2q;
 mod lru;
 mod lruwsr;
+mod mglru;
 mod s3fifo;
 mod sieve;
 mod spatialclock;
@@ -45,15 +46,16 @@ pub const ALL: &[Spec] = &[
     linux2q::SPEC,
     cflru::SPEC,
     lruwsr::SPEC,
+    fab::SPEC,
     for_exact::SPEC,
     for_plus::SPEC,
-    fab::SPEC,
     spatialclock::SPEC,
     twoq::SPEC,
     arc::SPEC,
     car::SPEC,
     s3fifo::SPEC,
     sieve::SPEC,
+    mglru::SPEC,
     belady::SPEC,
     belady_cost::SPEC,
 ];
@@ -81,6 +83,10 @@ pub trait Policy {
 
     /// A dirty page was written back and stays.
     fn cleaned(&mut self, _: Frame) {}
+
+    /// This page will be accessed soon, hit or miss. Changes nothing.
+    #[inline(always)]
+    fn expect_access(&self, _: Page) {}
 
     /// This frame will probably be hit soon: a chance to fetch what that touches. Changes nothing.
     #[inline(always)]

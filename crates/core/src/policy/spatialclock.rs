@@ -14,6 +14,7 @@ use crate::{
     structure::BitTree,
     system,
 };
+use prefetch_index::prefetch_index;
 
 pub(super) const SPEC: Spec = Spec {
     name: "spatialclock",
@@ -97,6 +98,12 @@ impl Policy for SpatialClock {
         }
         self.resident.remove(page);
         self.referenced[page as usize / 64] &= !(1 << (page % 64));
+    }
+
+    #[inline(always)]
+    fn expect_access(&self, page: Page) {
+        self.resident.prefetch(page.0);
+        prefetch_index(&self.referenced, page.0 as usize / 64);
     }
 
     fn check(&self, frames: &Frames) {

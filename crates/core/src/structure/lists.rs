@@ -62,6 +62,17 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.nodes[end as usize].older = node;
     }
 
+    /// Puts an item that is in no list at the oldest end.
+    #[inline(always)]
+    pub fn push_oldest(&mut self, list: usize, item: I) {
+        let (node, end) = (item.index(), self.sentinel(list));
+        let oldest = self.nodes[end as usize].newer;
+        debug_assert!(!self.contains(item), "an item is in at most one list");
+        self.nodes[node as usize] = Node { older: end, newer: oldest };
+        self.nodes[oldest as usize].older = node;
+        self.nodes[end as usize].newer = node;
+    }
+
     /// Takes an item out of its list. An item in no list stays so.
     #[inline(always)]
     pub fn remove(&mut self, item: I) {
@@ -159,7 +170,7 @@ mod tests {
     proptest! {
         /// Against two plain vectors, over random pushes, moves and removals.
         #[test]
-        fn agrees_with_vectors(ops in prop::collection::vec((0..3u8, 0..2usize, 0..12u32), 0..200)) {
+        fn agrees_with_vectors(ops in prop::collection::vec((0..4u8, 0..2usize, 0..12u32), 0..200)) {
             let mut lists = Lists::<Frame, 2>::new(12);
             let mut model: [Vec<Frame>; 2] = Default::default();
             for (op, list, item) in ops {
@@ -174,6 +185,7 @@ mod tests {
                         model[list].push(item);
                     }
                     2 => { lists.remove(item); model.iter_mut().for_each(|m| m.retain(|i| *i != item)); }
+                    3 if !held => { lists.push_oldest(list, item); model[list].insert(0, item); }
                     _ => {}
                 }
                 lists.check();

@@ -1,0 +1,404 @@
+//! MGLRU, the Linux kernel's multi-generational LRU, for pages that are accessed through file descriptors.
+//!
+//! Spec §3; Documentation/mm/multigen_lru.rst ("Eviction", "PID controller"), mm/vmscan.c and mm/workingset.c of
+//! Linux 6.1 to 6.12. A page accessed N times is in tier ⌈log2 N⌉ ≤ 3; a hit only counts. Eviction scans the oldest
+//! generation from its old end. A page in a protected tier moves to the next generation, as does a dirty one, both with
+//! N back at 0; the first other page goes. Tier t and all above it are protected when t is the first whose refaults are
+//! outliers against tier 0's: with R refaults and T pages evicted or protected, when R_t ≥ 64 and
+//! R_t · (T_0 + 64) > 2 · (R_0 + 1) · T_t. A generation that a scan has emptied makes way for the next; the counts then
+//! go into moving averages, each the mean of the old average and the new count. Readings and choices:
+//!
+//! - The kernel's youngest generations are for pages met in page tables. Through descriptors pages only come into the
+//!   oldest two of 2–4 generations: those are two of the lists here.
+//! - A page comes in at the young end of the oldest generation or, refaulting, of the next (spec §3; in kernels before
+//!   6.14 a refault only counts). As in the kernel a protected page moves to the old end of the next generation.
+//! - A page that comes back while the generation from which it was evicted is still the oldest is a refault.
+//! - A page once found dirty would be moved on by every later scan as long as it stays dirty. It waits in a list of its
+//!   own instead, which makes a scan's cost constant on average. When it is cleaned it goes to the old end of the oldest
+//!   generation, as the kernel rotates pages that reclaim has found dirty. "Unless a whole scan finds nothing clean":
+//!   when no other page is left, the one that was found dirty first is written and goes.
+//! - Tiers are judged at each eviction and each new generation; the kernel does so once a batch of pages. That it always
+//!   protects a page whose counter is saturated is left out: neither the document nor spec §3 has it.
+//! - 64, the kernel's batch, is `min_refaults`.
+//! - A removed page is no refault when it comes again, whether it was resident or evicted. A page that is cleaned before
+//!   it was found dirty keeps its place. A drain evicts as for a miss: clean pages first.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Page},
+    params::{self, Param},
+    structure::Lists,
+    system,
+};
+use prefetch_index::prefetch_index;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "mglru",
+    paper: "Linux, multigen_lru.rst",
+    what: "generations, and tiers by number of accesses, protected by what refaults",
+    params: PARAMS,
+    kind: Kind::Online,
+    run: system::run::<Mglru>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| Box::new(model::Mglru::new(min_refaults(setup))),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<Mglru>,
+};
+
+const PARAMS: &[Param] = &[Param {
+    name: "min_refaults",
+    what: "refaults before a tier is judged",
+    kind: params::Kind::Number { default: 64.0, min: 1.0, max: 4096.0 },
+}];
+
+fn min_refaults(setup: &Setup<'_>) -> u64 {
+    setup.params.number(PARAMS, "min_refaults") as u64
+}
+
+const TIERS: usize = 4;
+/// The tier of a page by its accesses; more accesses are not told apart.
+const TIER_OF: [u8; 6] = [0, 0, 1, 2, 2, 3];
+const ACCESSES_MAX: u8 = 5;
+
+/// Generations are numbered modulo this: an even number, so that neighbours always alternate between the two lists,
+/// and such that a number, a tier and "none" fit in a shadow.
+const GENERATIONS: u32 = (1 << 30) - 2;
+
+/// The list of pages found dirty, beside the oldest generation and the next, which go by the parity of their numbers.
+const ASIDE: usize = 2;
+
+struct Mglru {
+    lists: Lists<Frame, 3>,
+    /// Number of the oldest generation.
+    oldest: u32,
+    accesses: Vec<u8>,
+    /// The frame was found dirty and is dirty.
+    aside: Vec<bool>,
+    /// By page: 0, or 1 + generation and tier from which it was evicted.
+    shadows: Vec<u32>,
+    refaulted: Tiers,
+    /// Evicted or protected.
+    total: Tiers,
+    min_refaults: u64,
+}
+
+/// A count for each tier in this generation, and the average over those before.
+#[derive(Default)]
+struct Tiers {
+    count: [u64; TIERS],
+    average: [u64; TIERS],
+}
+
+impl Tiers {
+    #[inline(always)]
+    fn of(&self, tier: usize) -> u64 {
+        self.average[tier] + self.count[tier]
+    }
+
+    fn carry_over(&mut self) {
+        for tier in 0..TIERS {
+            self.average[tier] = self.of(tier) / 2;
+            self.count[tier] = 0;
+        }
+    }
+}
+
+impl Build for Mglru {
+    fn build(setup: &Setup<'_>) -> Self {
+        let slots = setup.slots();
+        Self {
+            lists: Lists::new(slots),
+            oldest: 0,
+            accesses: vec![0; slots as usize],
+            aside: vec![false; slots as usize],
+            shadows: vec![0; setup.pages as usize],
+            refaulted: Tiers::default(),
+            total: Tiers::default(),
+            min_refaults: min_refaults(setup),
+        }
+    }
+}
+
+impl Mglru {
+    /// The list of the oldest generation, 0, or the next, 1.
+    #[inline(always)]
+    fn list(&self, age: u32) -> usize {
+        (self.oldest + age) as usize % 2
+    }
+
+    #[inline(always)]
+    fn tier(&self, frame: Frame) -> usize {
+        usize::from(TIER_OF[usize::from(self.accesses[frame.0 as usize])])
+    }
+
+    /// The first tier whose refaults are outliers; it and those above it are protected.
+    #[inline(always)]
+    fn first_protected(&self) -> usize {
+        let base = (self.refaulted.of(0) + 1) * 2;
+        let total = self.total.of(0) + self.min_refaults;
+        (1..TIERS)
+            .find(|tier| {
+                let refaulted = self.refaulted.of(*tier);
+                refaulted >= self.min_refaults && refaulted * total > base * self.total.of(*tier)
+            })
+            .unwrap_or(TIERS)
+    }
+
+    #[cold]
+    fn next_generation(&mut self) {
+        self.oldest = (self.oldest + 1) % GENERATIONS;
+        self.refaulted.carry_over();
+        self.total.carry_over();
+    }
+
+    fn is_empty(&self, age: u32) -> bool {
+        self.lists.oldest(self.list(age)).is_none()
+    }
+
+    /// The page that goes, after what is protected or dirty has moved on.
+    #[inline(always)]
+    fn scan(&mut self, frames: &Frames) -> Frame {
+        let mut protected = self.first_protected();
+        loop {
+            let Some(frame) = self.lists.oldest(self.list(0)) else {
+                if self.is_empty(1) {
+                    return self.lists.oldest(ASIDE).expect("evict is never called on an empty cache");
+                }
+                self.next_generation();
+                protected = self.first_protected();
+                continue;
+            };
+            let tier = self.tier(frame);
+            if tier >= protected {
+                self.total.count[tier] += 1;
+                self.lists.remove(frame);
+                self.lists.push_oldest(self.list(1), frame);
+            } else if frames.dirty(frame) {
+                self.aside[frame.0 as usize] = true;
+                self.lists.move_newest(ASIDE, frame);
+            } else {
+                return frame;
+            }
+            self.accesses[frame.0 as usize] = 0;
+        }
+    }
+}
+
+impl Policy for Mglru {
+    const OFFLINE: bool = false;
+
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, access: &Access) {
+        let shadow = std::mem::take(&mut self.shadows[access.page.0 as usize]);
+        let refaults = shadow != 0 && (shadow - 1) / TIERS as u32 == self.oldest;
+        if refaults {
+            self.refaulted.count[(shadow - 1) as usize % TIERS] += 1;
+        }
+        self.lists.push_newest(self.list(u32::from(refaults)), frame);
+        self.accesses[frame.0 as usize] = 1;
+        self.aside[frame.0 as usize] = false;
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        let accesses = &mut self.accesses[frame.0 as usize];
+        *accesses = (*accesses + 1).min(ACCESSES_MAX);
+    }
+
+    #[inline]
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        let frame = self.scan(frames);
+        let tier = self.tier(frame);
+        self.total.count[tier] += 1;
+        self.shadows[frames.page(frame).0 as usize] = 1 + self.oldest * TIERS as u32 + tier as u32;
+        self.lists.remove(frame);
+        victims.push(frame);
+        if self.is_empty(0) && !self.is_empty(1) {
+            self.next_generation();
+        }
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        self.lists.remove(frame);
+    }
+
+    fn forget(&mut self, page: Page) {
+        self.shadows[page.0 as usize] = 0;
+    }
+
+    fn cleaned(&mut self, frame: Frame) {
+        if std::mem::take(&mut self.aside[frame.0 as usize]) {
+            self.lists.remove(frame);
+            self.lists.push_oldest(self.list(0), frame);
+        }
+    }
+
+    #[inline(always)]
+    fn expect_miss(&self, page: Page) {
+        prefetch_index(&self.shadows, page.0 as usize);
+    }
+
+    fn check(&self, frames: &Frames) {
+        self.lists.check();
+        for list in [0, 1, ASIDE] {
+            for frame in self.lists.iter(list) {
+                assert!(self.accesses[frame.0 as usize] <= ACCESSES_MAX);
+                assert_eq!(self.aside[frame.0 as usize], list == ASIDE);
+                assert!(list != ASIDE || frames.dirty(frame), "what waits to be written is dirty");
+                assert_eq!(
+                    self.shadows[frames.page(frame).0 as usize],
+                    0,
+                    "what was evicted is not resident"
+                );
+            }
+        }
+        assert!(self.oldest < GENERATIONS);
+        for tier in 0..TIERS {
+            assert!(self.refaulted.of(tier) <= self.total.of(tier), "only what was evicted refaults");
+        }
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    struct Held {
+        page: Page,
+        accesses: u32,
+    }
+
+    /// What was evicted: page, generation, tier.
+    type Shadow = (Page, usize, usize);
+
+    /// Every generation there ever was, oldest first, each with its pages from old to young.
+    pub(super) struct Mglru {
+        generations: Vec<Vec<Held>>,
+        oldest: usize,
+        found_dirty: Vec<Held>,
+        shadows: Vec<Shadow>,
+        refaulted: [u64; 4],
+        evicted: [u64; 4],
+        protected: [u64; 4],
+        average_refaulted: [u64; 4],
+        average_total: [u64; 4],
+        min_refaults: u64,
+    }
+
+    fn tier(accesses: u32) -> usize {
+        (f64::from(accesses.max(1)).log2().ceil() as usize).min(3)
+    }
+
+    impl Mglru {
+        pub(super) fn new(min_refaults: u64) -> Self {
+            Self {
+                generations: vec![vec![], vec![]],
+                oldest: 0,
+                found_dirty: vec![],
+                shadows: vec![],
+                refaulted: [0; 4],
+                evicted: [0; 4],
+                protected: [0; 4],
+                average_refaulted: [0; 4],
+                average_total: [0; 4],
+                min_refaults,
+            }
+        }
+
+        fn totals(&self, tier: usize) -> (u64, u64) {
+            let total = self.average_total[tier] + self.evicted[tier] + self.protected[tier];
+            (self.average_refaulted[tier] + self.refaulted[tier], total)
+        }
+
+        fn is_protected(&self, tier: usize) -> bool {
+            let (base_refaulted, base_total) = self.totals(0);
+            (1..=tier).any(|tier| {
+                let (refaulted, total) = self.totals(tier);
+                refaulted >= self.min_refaults
+                    && refaulted * (base_total + self.min_refaults) > 2 * (base_refaulted + 1) * total
+            })
+        }
+
+        fn next_generation(&mut self) {
+            for tier in 0..4 {
+                let (refaulted, total) = self.totals(tier);
+                self.average_refaulted[tier] = refaulted / 2;
+                self.average_total[tier] = total / 2;
+            }
+            (self.refaulted, self.evicted, self.protected) = ([0; 4], [0; 4], [0; 4]);
+            self.oldest += 1;
+            self.generations.push(vec![]);
+        }
+
+        /// Takes out the page that goes.
+        fn scan(&mut self, dirty: &BTreeSet<Page>) -> Held {
+            loop {
+                // Decided anew for each generation, not for each page.
+                let protects = [0, 1, 2, 3].map(|tier| self.is_protected(tier));
+                while !self.generations[self.oldest].is_empty() {
+                    let held = self.generations[self.oldest].remove(0);
+                    let (page, tier) = (held.page, tier(held.accesses));
+                    if protects[tier] {
+                        self.protected[tier] += 1;
+                        self.generations[self.oldest + 1].insert(0, Held { page, accesses: 0 });
+                    } else if dirty.contains(&page) {
+                        self.found_dirty.push(Held { page, accesses: 0 });
+                    } else {
+                        return held;
+                    }
+                }
+                if self.generations[self.oldest + 1].is_empty() {
+                    return self.found_dirty.remove(0);
+                }
+                self.next_generation();
+            }
+        }
+    }
+
+    impl Naive for Mglru {
+        fn insert(&mut self, access: &Access) {
+            let page = access.page;
+            let shadow = self.shadows.iter().find(|shadow| shadow.0 == page).copied();
+            self.forget(page);
+            let into = match shadow {
+                Some((_, generation, tier)) if generation == self.oldest => {
+                    self.refaulted[tier] += 1;
+                    self.oldest + 1
+                }
+                _ => self.oldest,
+            };
+            self.generations[into].push(Held { page, accesses: 1 });
+        }
+        fn hit(&mut self, access: &Access) {
+            let mut all = self.generations.iter_mut().flatten().chain(&mut self.found_dirty);
+            all.find(|held| held.page == access.page).unwrap().accesses += 1;
+        }
+        fn evict(&mut self, _: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page> {
+            let held = self.scan(dirty);
+            self.evicted[tier(held.accesses)] += 1;
+            self.shadows.push((held.page, self.oldest, tier(held.accesses)));
+            if self.generations[self.oldest].is_empty() && !self.generations[self.oldest + 1].is_empty() {
+                self.next_generation();
+            }
+            vec![held.page]
+        }
+        fn remove(&mut self, page: Page) {
+            self.generations.iter_mut().for_each(|generation| generation.retain(|held| held.page != page));
+            self.found_dirty.retain(|held| held.page != page);
+        }
+        fn forget(&mut self, page: Page) {
+            self.shadows.retain(|shadow| shadow.0 != page);
+        }
+        fn cleaned(&mut self, page: Page) {
+            if let Some(at) = self.found_dirty.iter().position(|held| held.page == page) {
+                let held = self.found_dirty.remove(at);
+                self.generations[self.oldest].insert(0, held);
+            }
+        }
+    }
+}
