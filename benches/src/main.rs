@@ -36,7 +36,7 @@ struct Args {
     #[arg(long)]
     sizes: bool,
 
-    /// Where the report goes; default benchmarks/<date>/RESULTS.md
+    /// Where the report goes; default benchmarks/DATE/RESULTS.md
     #[arg(short, long)]
     output: Option<PathBuf>,
 }

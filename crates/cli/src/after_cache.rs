@@ -76,7 +76,7 @@ impl<'a> Writers<'a> {
             Format::Parquet => {
                 let mut writer = store::Writer::create(&name("parquet"), &self.stem)?;
                 writer.about(self.about)?;
-                Log::Parquet { writer, batch: Vec::with_capacity(BATCH) }
+                Log::Parquet { writer: Box::new(writer), batch: Vec::with_capacity(BATCH) }
             }
             Format::FioIolog3 => {
                 let path = name("iolog");
@@ -101,7 +101,7 @@ pub(crate) struct Writer {
 }
 
 enum Log {
-    Parquet { writer: store::Writer, batch: Vec<Event> },
+    Parquet { writer: Box<store::Writer>, batch: Vec<Event> },
     Fio(FioLog<BufWriter<Replace>>),
 }
 

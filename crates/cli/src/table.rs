@@ -133,9 +133,11 @@ pub(crate) fn render(rows: &[Row], drain: bool, color: bool) -> String {
             table.add_row([Cell::new(title).add_attribute(Attribute::Dim)]);
         }
         for row in set_apart {
-            table.add_row(std::iter::once(Cell::new(&row.policy)).chain(columns.iter().map(|column| {
-                Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim)
-            })));
+            table.add_row(std::iter::once(Cell::new(&row.policy)).chain(
+                columns.iter().map(|column| {
+                    Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim)
+                }),
+            ));
         }
     }
     for column in table.column_iter_mut().skip(1) {

