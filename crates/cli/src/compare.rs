@@ -101,9 +101,13 @@ enum WriteMiss {
 fn policies_help() -> String {
     let each = policy::ALL.iter().map(|spec| {
         let params = spec.params.iter().map(|param| format!(" [{param}]")).collect::<String>();
-        format!("\n  {:<13} {}{params}", spec.name, spec.what)
+        let slow = if spec.slow { " (slow: its cost grows with the cache)" } else { "" };
+        format!("\n  {:<13} {}{slow}{params}", spec.name, spec.what)
     });
-    format!("Replacement policies, or all; parameters as name:key=value{}\n", each.collect::<String>())
+    format!(
+        "Replacement policies, or all (without those marked slow); parameters as name:key=value{}\n",
+        each.collect::<String>()
+    )
 }
 
 fn layouts_help() -> String {
@@ -148,6 +152,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let done = run_cells(args, &loaded.trace, &layout, &cells, after.as_ref())?;
 
     let mut out = std::io::stdout().lock();
+    let left_out: Vec<_> = policy::ALL.iter().filter(|spec| spec.slow).map(|spec| spec.name).collect();
+    if args.policy.iter().any(|text| text == "all") && !policies.iter().any(|policy| policy.spec.slow) {
+        eprintln!(
+            "  note: left out of all, since its cost grows with the cache: {} (ask for it by name)",
+            left_out.join(", ")
+        );
+    }
     if args.json {
         for ((frames, policy), done) in cells.iter().zip(&done) {
             let label = policy.label();

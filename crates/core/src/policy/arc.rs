@@ -25,6 +25,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "recency and frequency, balanced by what left too early",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Arc>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Arc::new(setup.frames as usize)),

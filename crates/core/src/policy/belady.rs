@@ -23,6 +23,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "the page used farthest in the future leaves: the bound for hits",
     params: &[],
     kind: Kind::Bound,
+    slow: false,
     run: system::run::<Belady>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Belady(Vec::new())),

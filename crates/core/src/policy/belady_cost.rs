@@ -27,6 +27,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "the page used farthest in the future for its price leaves: no bound",
     params: PARAMS,
     kind: Kind::Heuristic,
+    slow: false,
     run: system::run::<BeladyCost>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {

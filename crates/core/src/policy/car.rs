@@ -28,6 +28,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "ARC with clocks: a hit moves nothing",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Car>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Car::new(setup.frames as usize)),

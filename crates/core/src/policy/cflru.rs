@@ -27,6 +27,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "LRU; in its last quarter clean pages leave first",
     params: PARAMS,
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Cflru>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Cflru { lru: Vec::new(), window: window(setup) as usize }),

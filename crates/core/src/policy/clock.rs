@@ -21,6 +21,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "second chance in order of arrival",
     params: PARAMS,
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Clock>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Clock::new(insert_ref(setup))),

@@ -31,6 +31,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "the block of which most pages are cached leaves, whole",
     params: PARAMS,
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Fab>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Fab::new(setup, u64::from(block_pages(setup)), counts_dirty(setup))),

@@ -14,6 +14,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "first in, first out",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Fifo>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Fifo(Vec::new())),

@@ -31,6 +31,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "least read and write cost for its distances leaves (exact and slow: see for-plus)",
     params: &[ALPHA, READ, WRITE, HISTORY],
     kind: Kind::Online,
+    slow: true,
     run: system::run::<For>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::For::new(Weights::new(setup), keeps_history(setup), setup.pages)),

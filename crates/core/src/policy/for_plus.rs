@@ -32,6 +32,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "FOR in constant time: only read or also written, the lighter of the two least recent leaves",
     params: &[ALPHA, READ, WRITE],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<ForPlus>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::ForPlus::new(Weights::new(setup))),

@@ -22,6 +22,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "the least often used page leaves",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Lfu>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Lfu(Vec::new())),

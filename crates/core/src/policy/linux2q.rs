@@ -28,6 +28,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "an inactive and an active list, as Linux 2.6 had them",
     params: PARAMS,
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Linux2q>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Linux2q::new(active_max(setup) as usize, arrives_referenced(setup))),

@@ -14,6 +14,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "the least recently used page leaves",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Lru>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Lru(Vec::new())),

@@ -21,6 +21,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "LRU; a dirty page gets a second chance unless it is cold",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<LruWsr>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::LruWsr(Vec::new())),

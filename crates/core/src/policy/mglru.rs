@@ -39,6 +39,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "generations, and tiers by number of accesses, protected by what refaults",
     params: PARAMS,
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Mglru>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Mglru::new(min_refaults(setup))),

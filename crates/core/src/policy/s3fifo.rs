@@ -28,6 +28,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "a small queue filters what enters the main one",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<S3Fifo>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::S3Fifo::new(setup.frames as usize)),

@@ -18,6 +18,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "a FIFO queue with a hand that sifts out what was not asked for again",
     params: &[],
     kind: Kind::Online,
+    slow: false,
     run: system::run::<Sieve>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Sieve::default()),

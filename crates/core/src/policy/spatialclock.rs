@@ -22,6 +22,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "second chance in order of address: scattered writes become neighbours",
     params: clock::PARAMS,
     kind: Kind::Online,
+    slow: false,
     run: system::run::<SpatialClock>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::SpatialClock::new(clock::insert_ref(setup))),

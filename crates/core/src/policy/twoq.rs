@@ -26,6 +26,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "a queue for pages seen once, an LRU list for those that came back",
     params: PARAMS,
     kind: Kind::Online,
+    slow: false,
     run: system::run::<TwoQ>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {

@@ -83,6 +83,18 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.nodes[node as usize] = Node { older: node, newer: node };
     }
 
+    /// Puts `by`, which is in no list, where `item` is, and takes that out.
+    #[inline(always)]
+    pub fn replace(&mut self, item: I, by: I) {
+        let (node, new) = (item.index(), by.index());
+        debug_assert!(self.contains(item) && !self.contains(by), "a place is given by what has one to what has none");
+        let Node { older, newer } = self.nodes[node as usize];
+        self.nodes[older as usize].newer = new;
+        self.nodes[newer as usize].older = new;
+        self.nodes[new as usize] = Node { older, newer };
+        self.nodes[node as usize] = Node { older: node, newer: node };
+    }
+
     /// Moves an item of any list to the newest end of `list`.
     #[inline(always)]
     pub fn move_newest(&mut self, list: usize, item: I) {
@@ -170,7 +182,7 @@ mod tests {
     proptest! {
         /// Against two plain vectors, over random pushes, moves and removals.
         #[test]
-        fn agrees_with_vectors(ops in prop::collection::vec((0..4u8, 0..2usize, 0..12u32), 0..200)) {
+        fn agrees_with_vectors(ops in prop::collection::vec((0..5u8, 0..2usize, 0..12u32), 0..200)) {
             let mut lists = Lists::<Frame, 2>::new(12);
             let mut model: [Vec<Frame>; 2] = Default::default();
             for (op, list, item) in ops {
@@ -185,6 +197,11 @@ mod tests {
                         model[list].push(item);
                     }
                     2 => { lists.remove(item); model.iter_mut().for_each(|m| m.retain(|i| *i != item)); }
+                    4 if !held && lists.newest(list).is_some() => {
+                        let oldest = model[list][0];
+                        lists.replace(oldest, item);
+                        model[list][0] = item;
+                    }
                     3 if !held => { lists.push_oldest(list, item); model[list].insert(0, item); }
                     _ => {}
                 }

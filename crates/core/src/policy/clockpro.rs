@@ -1,0 +1,555 @@
+//! CLOCK-Pro: LIRS on one clock. Hot pages stay; a cold page has a test period, and an access in it makes the page hot.
+//!
+//! Jiang, Chen & Zhang, "CLOCK-Pro: An Effective Improvement of the CLOCK Replacement", USENIX ATC '05, §4; names as
+//! there. One ring holds hot pages, resident cold pages and non-resident cold pages in their test period. A new page
+//! enters at the list head, right behind HAND_hot, cold and in its test period. A hit sets a bit.
+//!
+//! - HAND_cold stands at a resident cold page. A clear bit: the page leaves, and stays in the ring non-resident if it is
+//!   in its test period. A set bit: it is cleared, the page goes to the head, and if it was in its test period becomes hot.
+//! - HAND_hot runs while there are more hot pages than m − m_c: a set bit is cleared, a clear one makes the page cold, out
+//!   of test. Cold pages that it passes end their test period, non-resident ones leave the ring. It stops at a hot page.
+//! - HAND_test runs while there are more than m non-resident pages, ending test periods of cold pages.
+//! - The target m_c for resident cold pages rises by one for an access in a test period, falls by one for a test period
+//!   that ends without, between 1 and m.
+//!
+//! Open points and choices:
+//!
+//! - m_c is m at first: all pages are cold until test periods have ended.
+//! - A cold page out of its test period whose bit is set starts a new one: it stands where a page just accessed does.
+//! - Test periods that hands end count as ended without an access, whatever the bit says.
+//! - A page goes to the head before HAND_hot runs on its behalf.
+//! - A hand whose page moves or goes stands at the next page of its kind; if there is none, it starts at HAND_hot.
+//! - A page that is removed, resident or not, leaves the ring, and m_c as it is.
+//! - In a drain, when all resident pages are hot, HAND_hot makes one cold.
+//!
+//! PyClockPro, as libCacheSim's sources report it for `cloudphysics`, has 0.7420, 0.7076, 0.6214, 0.5848, 0.5654, 0.5653,
+//! 0.5646, 0.5049, 0.4302 at 10 % to 90 % of the trace's 48,974 objects in steps of ten; this 0.7423, 0.7068, 0.6266,
+//! 0.6192, 0.5657, 0.5651, 0.5647, 0.5045, 0.4302. With m_c at 1 % at first it has 0.6728 instead of 0.7054 at 10,000.
+
+use super::{Build, Kind, Policy, Setup, Spec};
+use crate::{
+    cache::{Frames, Victims},
+    page::{Access, Frame, Id, Page},
+    structure::Lists,
+    system,
+};
+use prefetch_index::prefetch_index;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "clockpro",
+    paper: "Jiang et al., USENIX ATC '05",
+    what: "LIRS on one clock with three hands",
+    params: &[],
+    kind: Kind::Online,
+    slow: false,
+    run: system::run::<ClockPro>,
+    #[cfg(any(test, feature = "naive"))]
+    naive: |setup| Box::new(model::ClockPro::new(setup.frames as usize)),
+    #[cfg(any(test, feature = "naive"))]
+    cache: super::naive::real::<ClockPro>,
+};
+
+/// A place in the ring: that of a frame, or, from the number of frames on, of a page that left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Node(u32);
+
+impl Id for Node {
+    #[inline(always)]
+    fn index(self) -> u32 {
+        self.0
+    }
+    #[inline(always)]
+    fn from_index(index: u32) -> Self {
+        Node(index)
+    }
+}
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Hot,
+    /// Cold, out of its test period.
+    Cold,
+    /// Cold, in its test period.
+    Test,
+}
+
+struct ClockPro {
+    /// The memory size m.
+    m: u32,
+    /// Target for resident cold pages.
+    cold_target: u32,
+    slots: u32,
+    /// From HAND_hot on.
+    ring: Lists<Node, 1>,
+    /// The resident cold pages of the ring, in its order, so that HAND_cold need not walk.
+    cold: Lists<Frame, 1>,
+    hand_cold: Option<Frame>,
+    hand_test: Option<Node>,
+    state: Vec<State>,
+    referenced: Vec<bool>,
+    hot: u32,
+    /// By page: its node while it is non-resident, or [`NONE`].
+    left: Vec<u32>,
+    /// By node from `slots` on.
+    left_page: Vec<Page>,
+    free: Vec<Node>,
+}
+
+impl Build for ClockPro {
+    fn build(setup: &Setup<'_>) -> Self {
+        let slots = setup.slots();
+        // One more than may stay: a page leaves before HAND_test runs.
+        let left = setup.frames.saturating_add(1).min(setup.pages);
+        Self {
+            m: setup.frames,
+            cold_target: setup.frames,
+            slots,
+            ring: Lists::new(slots + left),
+            cold: Lists::new(slots),
+            hand_cold: None,
+            hand_test: None,
+            state: vec![State::Cold; slots as usize],
+            referenced: vec![false; slots as usize],
+            hot: 0,
+            left: vec![NONE; setup.pages as usize],
+            left_page: vec![Page(0); left as usize],
+            free: (slots..slots + left).rev().map(Node).collect(),
+        }
+    }
+}
+
+impl ClockPro {
+    #[inline(always)]
+    fn resident(&self, node: Node) -> Option<Frame> {
+        (node.0 < self.slots).then_some(Frame(node.0))
+    }
+
+    #[inline(always)]
+    fn is_hot(&self, node: Node) -> bool {
+        self.resident(node).is_some_and(|frame| self.state[frame.0 as usize] == State::Hot)
+    }
+
+    fn non_resident(&self) -> u32 {
+        (self.left_page.len() - self.free.len()) as u32
+    }
+
+    /// Takes a resident cold page out of the cold pages; the hand goes on.
+    #[inline(always)]
+    fn leave_cold(&mut self, frame: Frame) {
+        if self.hand_cold == Some(frame) {
+            let next = self.cold.newer(frame).or(self.cold.oldest(0));
+            self.hand_cold = next.filter(|next| *next != frame);
+        }
+        self.cold.remove(frame);
+    }
+
+    /// Takes a page out of the ring; the hand goes on.
+    #[inline(always)]
+    fn leave_ring(&mut self, node: Node) {
+        if self.hand_test == Some(node) {
+            self.hand_test = self.cold_after(node);
+        }
+        self.ring.remove(node);
+    }
+
+    /// The next cold page, resident or not, in the ring.
+    fn cold_after(&self, node: Node) -> Option<Node> {
+        let mut at = node;
+        loop {
+            at = self.ring.newer(at).or(self.ring.oldest(0)).expect("the ring holds the page");
+            if at == node {
+                return None;
+            }
+            if !self.is_hot(at) {
+                return Some(at);
+            }
+        }
+    }
+
+    /// Takes a non-resident page out of the ring.
+    #[inline(always)]
+    fn leave_left(&mut self, node: Node) {
+        self.leave_ring(node);
+        self.left[self.left_page[(node.0 - self.slots) as usize].0 as usize] = NONE;
+        self.free.push(node);
+    }
+
+    #[inline(always)]
+    fn accessed_in_test(&mut self, frame: Frame) {
+        self.state[frame.0 as usize] = State::Hot;
+        self.hot += 1;
+        self.cold_target = (self.cold_target + 1).min(self.m);
+        self.run_hot(u32::MAX);
+    }
+
+    /// Ends the test period of a cold page, if it is in one.
+    #[inline(always)]
+    fn end_test(&mut self, node: Node) {
+        match self.resident(node) {
+            None => self.leave_left(node),
+            Some(frame) if self.state[frame.0 as usize] == State::Test => {
+                self.state[frame.0 as usize] = State::Cold;
+            }
+            Some(_) => return,
+        }
+        self.cold_target = (self.cold_target - 1).max(1);
+    }
+
+    /// Moves HAND_hot over one page.
+    #[inline(always)]
+    fn step_hot(&mut self, node: Node) {
+        if !self.is_hot(node) {
+            self.end_test(node);
+            if let Some(frame) = self.resident(node) {
+                self.ring.move_newest(0, node);
+                self.cold.move_newest(0, frame);
+            }
+            return;
+        }
+        self.ring.move_newest(0, node);
+        if !std::mem::take(&mut self.referenced[node.0 as usize]) {
+            self.state[node.0 as usize] = State::Cold;
+            self.cold.push_newest(0, Frame(node.0));
+            self.hot -= 1;
+        }
+    }
+
+    /// HAND_hot, until there are no more hot pages than their target and `most`.
+    #[inline(always)]
+    fn run_hot(&mut self, most: u32) {
+        if self.hot <= most.min(self.m - self.cold_target) {
+            return;
+        }
+        while self.hot > 0
+            && let Some(node) = self.ring.oldest(0)
+            && (self.hot > most.min(self.m - self.cold_target) || !self.is_hot(node))
+        {
+            self.step_hot(node);
+        }
+    }
+
+    #[inline(always)]
+    fn run_test(&mut self) {
+        while self.non_resident() > self.m {
+            let node = self.hand_test.unwrap_or_else(|| {
+                let first = self.ring.oldest(0).expect("non-resident pages are in the ring");
+                if self.is_hot(first) {
+                    self.cold_after(first).expect("non-resident pages are cold")
+                } else {
+                    first
+                }
+            });
+            self.hand_test = self.cold_after(node);
+            self.end_test(node);
+        }
+    }
+}
+
+impl Policy for ClockPro {
+    const OFFLINE: bool = false;
+
+    #[inline]
+    fn insert(&mut self, frame: Frame, access: &Access) {
+        self.referenced[frame.0 as usize] = false;
+        let left = self.left[access.page.0 as usize];
+        if left != NONE {
+            self.leave_left(Node(left));
+        }
+        self.ring.push_newest(0, Node(frame.0));
+        if left != NONE {
+            self.accessed_in_test(frame);
+        } else {
+            self.state[frame.0 as usize] = State::Test;
+            self.cold.push_newest(0, frame);
+        }
+        self.run_test();
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        self.referenced[frame.0 as usize] = true;
+    }
+
+    #[inline]
+    fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        loop {
+            let Some(frame) = self.hand_cold.or(self.cold.oldest(0)) else {
+                self.run_hot(self.hot.checked_sub(1).expect("evict is never called on an empty cache"));
+                continue;
+            };
+            self.hand_cold = Some(frame);
+            self.leave_cold(frame);
+            let node = Node(frame.0);
+            let in_test = self.state[frame.0 as usize] == State::Test;
+            if std::mem::take(&mut self.referenced[frame.0 as usize]) {
+                self.leave_ring(node);
+                self.ring.push_newest(0, node);
+                if in_test {
+                    self.accessed_in_test(frame);
+                } else {
+                    self.state[frame.0 as usize] = State::Test;
+                    self.cold.push_newest(0, frame);
+                }
+                continue;
+            }
+            if in_test {
+                let page = frames.page(frame);
+                let left = self.free.pop().expect("there are nodes for all that may have left");
+                self.left[page.0 as usize] = left.0;
+                self.left_page[(left.0 - self.slots) as usize] = page;
+                self.ring.replace(node, left);
+                if self.hand_test == Some(node) {
+                    self.hand_test = Some(left);
+                }
+            } else {
+                self.leave_ring(node);
+            }
+            if incoming.is_none() {
+                self.run_test();
+            }
+            return victims.push(frame);
+        }
+    }
+
+    fn remove(&mut self, frame: Frame, _: &Frames) {
+        if self.is_hot(Node(frame.0)) {
+            self.hot -= 1;
+        } else {
+            self.leave_cold(frame);
+        }
+        self.leave_ring(Node(frame.0));
+    }
+
+    fn forget(&mut self, page: Page) {
+        if self.left[page.0 as usize] != NONE {
+            self.leave_left(Node(self.left[page.0 as usize]));
+        }
+    }
+
+    #[inline(always)]
+    fn expect_miss(&self, page: Page) {
+        prefetch_index(&self.left, page.0 as usize);
+    }
+
+    fn check(&self, frames: &Frames) {
+        self.ring.check();
+        self.cold.check();
+        let in_ring = |state: State| {
+            let resident = self.ring.iter(0).filter_map(|node| self.resident(node));
+            resident
+                .filter(move |frame| (self.state[frame.0 as usize] == State::Hot) == (state == State::Hot))
+        };
+        assert_eq!(in_ring(State::Hot).count(), self.hot as usize);
+        assert!(in_ring(State::Cold).eq(self.cold.iter(0)), "cold pages stand in the ring's order");
+        assert!((1..=self.m).contains(&self.cold_target) && self.hot <= self.m - self.cold_target);
+        assert!(self.hand_cold.is_none_or(|frame| self.cold.contains(frame)));
+        assert!(self.hand_test.is_none_or(|node| self.ring.contains(node) && !self.is_hot(node)));
+        let mut non_resident = 0;
+        for (page, node) in self.left.iter().enumerate().filter(|(_, node)| **node != NONE) {
+            assert!(self.ring.contains(Node(*node)) && frames.frame(Page(page as u32)).is_none());
+            assert_eq!(self.left_page[(node - self.slots) as usize], Page(page as u32));
+            non_resident += 1;
+        }
+        assert_eq!(non_resident, self.non_resident());
+        assert!(non_resident <= self.m);
+    }
+}
+
+#[cfg(any(test, feature = "naive"))]
+mod model {
+    use crate::{
+        page::{Access, Page},
+        policy::naive::Naive,
+    };
+    use std::collections::BTreeSet;
+
+    #[derive(Clone)]
+    struct Entry {
+        page: Page,
+        hot: bool,
+        resident: bool,
+        test: bool,
+        bit: bool,
+    }
+
+    fn cold(entry: &Entry) -> bool {
+        !entry.hot
+    }
+
+    fn resident_cold(entry: &Entry) -> bool {
+        !entry.hot && entry.resident
+    }
+
+    pub(super) struct ClockPro {
+        m: usize,
+        m_c: usize,
+        /// From HAND_hot on: the list head is the end.
+        ring: Vec<Entry>,
+        hand_cold: Option<Page>,
+        hand_test: Option<Page>,
+    }
+
+    impl ClockPro {
+        pub(super) fn new(m: usize) -> Self {
+            Self { m, m_c: m, ring: vec![], hand_cold: None, hand_test: None }
+        }
+
+        fn at(&self, page: Page) -> Option<usize> {
+            self.ring.iter().position(|entry| entry.page == page)
+        }
+
+        fn count(&self, what: fn(&Entry) -> bool) -> usize {
+            self.ring.iter().filter(|entry| what(entry)).count()
+        }
+
+        /// The next page of a kind after this one, going round.
+        fn after(&self, page: Page, kind: fn(&Entry) -> bool) -> Option<Page> {
+            let at = self.at(page).unwrap();
+            let (before, rest) = self.ring.split_at(at);
+            rest[1..].iter().chain(before).find(|entry| kind(entry)).map(|entry| entry.page)
+        }
+
+        fn first(&self, kind: fn(&Entry) -> bool) -> Option<Page> {
+            self.ring.iter().find(|entry| kind(entry)).map(|entry| entry.page)
+        }
+
+        /// Takes a page out of the ring; hands that stand there go on.
+        fn take(&mut self, page: Page) -> Entry {
+            if self.hand_cold == Some(page) {
+                self.hand_cold = self.after(page, resident_cold);
+            }
+            if self.hand_test == Some(page) {
+                self.hand_test = self.after(page, cold);
+            }
+            self.ring.remove(self.at(page).unwrap())
+        }
+
+        fn hot_at_head(&mut self, page: Page) {
+            self.ring.push(Entry { page, hot: true, resident: true, test: false, bit: false });
+            self.m_c = self.m.min(self.m_c + 1);
+            self.hand_hot(usize::MAX);
+        }
+
+        fn end_test(&mut self, page: Page) {
+            let at = self.at(page).unwrap();
+            if self.ring[at].test {
+                self.ring[at].test = false;
+                self.m_c = 1.max(self.m_c - 1);
+            }
+            if !self.ring[at].resident {
+                self.take(page);
+            }
+        }
+
+        fn hand_hot(&mut self, most: usize) {
+            let hot = |entry: &Entry| entry.hot;
+            let over = |this: &Self| this.count(hot) > most.min(this.m - this.m_c);
+            if !over(self) {
+                return;
+            }
+            while self.count(hot) > 0 && (over(self) || !self.ring[0].hot) {
+                if self.ring[0].hot {
+                    let entry = &mut self.ring[0];
+                    entry.hot = entry.bit;
+                    entry.bit = false;
+                    self.ring.rotate_left(1);
+                } else if self.ring[0].resident {
+                    self.end_test(self.ring[0].page);
+                    self.ring.rotate_left(1);
+                } else {
+                    self.end_test(self.ring[0].page);
+                }
+            }
+        }
+
+        fn hand_test(&mut self) {
+            while self.count(|entry| !entry.resident) > self.m {
+                let page = self.hand_test.or(self.first(cold)).unwrap();
+                self.hand_test = self.after(page, cold);
+                self.end_test(page);
+            }
+        }
+    }
+
+    impl Naive for ClockPro {
+        fn insert(&mut self, access: &Access) {
+            let page = access.page;
+            if self.at(page).is_some() {
+                self.take(page);
+                self.hot_at_head(page);
+            } else {
+                self.ring.push(Entry { page, hot: false, resident: true, test: true, bit: false });
+            }
+            self.hand_test();
+        }
+        fn hit(&mut self, access: &Access) {
+            let at = self.at(access.page).unwrap();
+            self.ring[at].bit = true;
+        }
+        fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            loop {
+                let Some(page) = self.hand_cold.or(self.first(resident_cold)) else {
+                    self.hand_hot(self.count(|entry| entry.hot) - 1);
+                    continue;
+                };
+                self.hand_cold = self.after(page, resident_cold);
+                let at = self.at(page).unwrap();
+                if self.ring[at].bit {
+                    let entry = self.take(page);
+                    if entry.test {
+                        self.hot_at_head(page);
+                    } else {
+                        self.ring.push(Entry { test: true, bit: false, ..entry });
+                    }
+                    continue;
+                }
+                if self.ring[at].test {
+                    self.ring[at].resident = false;
+                } else {
+                    self.take(page);
+                }
+                if incoming.is_none() {
+                    self.hand_test();
+                }
+                return vec![page];
+            }
+        }
+        fn remove(&mut self, page: Page) {
+            self.take(page);
+        }
+        fn forget(&mut self, page: Page) {
+            if self.at(page).is_some() {
+                self.take(page);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        page::Page,
+        policy::{conformance::pushed_out, naive::Act::Read},
+    };
+
+    /// Three frames, by hand. 3 pushes out 0, which stays in its test period; 0 comes back, pushes out 1 and is hot. For it
+    /// HAND_hot goes once round: 1 leaves the ring, the test periods of 2 and 3 end. From then on pages that are used
+    /// once pass through beside 0, each a lap of HAND_cold; 1, coming back, is as new as they are.
+    #[test]
+    fn a_page_accessed_in_its_test_period_is_hot() {
+        let reads: Vec<_> = [0, 1, 2, 3, 0, 4, 1, 5, 6, 7].into_iter().map(Read).collect();
+        assert_eq!(pushed_out("clockpro", 3, &reads), [0, 1, 2, 3, 4, 1, 5].map(Page));
+    }
+
+    /// Three frames, by hand. 0 is hit in its test period, but HAND_cold finds that only when a frame is wanted: then 0
+    /// is hot. HAND_hot, run because no page was to be, ends the test periods of 1 and 2, which makes room for a hot page
+    /// before the hand comes to 0. So 1 leaves.
+    #[test]
+    fn a_hit_shows_when_the_hand_comes() {
+        let reads: Vec<_> = [0, 1, 2, 0, 3, 4, 5].into_iter().map(Read).collect();
+        assert_eq!(pushed_out("clockpro", 3, &reads), [1, 2, 3].map(Page));
+    }
+}
