@@ -8,8 +8,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use flashsift_core::{
     event::{Event, Space},
-    layout,
-    policy::{self, Kind},
+    layout, policy,
     synth::{Pattern, Recipe},
     system::Cell,
     trace::{Trace, TraceBuilder, Unit},
@@ -152,7 +151,7 @@ fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::
 /// Every policy in the list.
 fn loops(report: &mut Report, args: &Args, trace: &Trace) -> anyhow::Result<()> {
     report.line(&format!("## Policy loops at {FRAMES} frames\n\n| policy | M accesses/s |\n|---|---|"));
-    for spec in policy::ALL {
+    for spec in policy::ALL.iter().filter(|spec| !spec.slow) {
         let mut times = Vec::new();
         for _ in 0..args.rounds.div_ceil(2) {
             times.push(loop_cpu_s(trace, spec.name, FRAMES)?);
@@ -171,7 +170,7 @@ fn sizes(report: &mut Report) -> anyhow::Result<()> {
     let sizes = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
     report.line(&format!("| policy | {} |", sizes.map(|size| size.to_string()).join(" | ")));
     report.line(&format!("|---|{}", "---|".repeat(sizes.len())));
-    for spec in policy::ALL {
+    for spec in policy::ALL.iter().filter(|spec| !spec.slow) {
         let mut row = format!("| {} |", spec.name);
         for frames in sizes {
             write!(row, " {:.1} |", 4.0 * REQUESTS as f64 / 1e6 / loop_cpu_s(&trace, spec.name, frames)?)?;
@@ -231,7 +230,7 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
         "- cloudphysics, one LRU cell: {:.1} ms CPU (held against 20).\n\
          - Facebook, all {} policies × 5 sizes: {:.0} ms wall clock, {:.0} ms CPU (held against 500 of wall clock on two cores).\n",
         median(&mut cell_s) * 1e3,
-        policy::ALL.len(),
+        policy::Selection::all().len(),
         median(&mut wall_s) * 1e3,
         median(&mut all_s) * 1e3
     ));
@@ -261,7 +260,7 @@ fn densified(recipe: Recipe, unit: Unit) -> anyhow::Result<Trace> {
 /// CPU seconds of this thread for one run through a policy.
 fn loop_cpu_s(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<f64> {
     let policy = policy::Selection::parse(name)?;
-    let future = (policy.spec.kind != Kind::Online).then(|| trace.future()).transpose()?;
+    let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
     let layout = layout::Selection::default_for(Space::Objects);
     let cell = Cell { policy: &policy, frames, layout: &layout, drain: false, write_miss_reads: false };
     let before = thread_cpu_s();

@@ -1,10 +1,15 @@
-//! The bodies of the fuzz targets: a reader must survive any bytes. What has to hold is what the hostile tests check.
+//! The bodies of the fuzz targets: a reader must survive any bytes, and what has to hold is what the hostile tests check; a
+//! cache must do what its policy's model does.
 //!
 //! No corpus is kept: each target begins with its format's sample.
 
 #[path = "../../crates/traces/tests/checked/mod.rs"]
 mod checked;
 
+use flashsift_core::policy::{
+    self, Setup,
+    naive::{self, Act},
+};
 use flashsift_traces::{
     format::{self, ALL},
     open::Limits,
@@ -42,6 +47,34 @@ pub fn fuzz_reader(name: &str, data: &[u8]) {
 pub fn open(data: &[u8]) {
     let limits = Limits { ratio_from_bytes: 1 << 20, window_bytes_max: 16 << 20, ..Limits::default() };
     let _ = checked::read(None, data, &limits);
+}
+
+/// Steps every policy's cache and model through the history that `data` spells: two bytes of sizes, one of which policy,
+/// then two an act. What parts panics.
+pub fn cache(data: &[u8]) {
+    let &[which, pages, frames, ref acts @ ..] = data else { return };
+    let spec = &policy::ALL[which as usize % policy::ALL.len()];
+    let pages = 1 + u32::from(pages);
+    let frames = 1 + u32::from(frames) % (pages + 2);
+    let acts: Vec<Act> = acts
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&[kind, page]| {
+            let page = u32::from(page) % pages;
+            match kind % 16 {
+                0 => Act::Drop(page, 1 + u32::from(kind / 16)),
+                1 | 2 => Act::Clean(page),
+                3..10 => Act::Read(page),
+                _ => Act::Write(page),
+            }
+        })
+        .collect();
+    let params = Default::default();
+    let setup = Setup { frames, pages, runs: &[], params: &params };
+    if let Err(parted) = naive::compare(spec, &setup, &acts) {
+        panic!("{}, {frames} frames, {pages} pages: parted from its model at {parted}", spec.name);
+    }
 }
 
 /// That format's sample.

@@ -257,7 +257,7 @@ mod model {
             self.s.iter().find(|(p, _)| *p == page).map(|(_, status)| *status)
         }
 
-        fn to_top(&mut self, page: Page, status: Status) {
+        fn put_on_top(&mut self, page: Page, status: Status) {
             self.s.retain(|(p, _)| *p != page);
             self.s.push((page, status));
         }
@@ -270,7 +270,7 @@ mod model {
         }
 
         fn becomes_lir(&mut self, page: Page) {
-            self.to_top(page, Lir);
+            self.put_on_top(page, Lir);
             if self.lirs() > self.capacity - self.hir_max {
                 let (bottom, _) = self.s.remove(0);
                 self.q.push(bottom);
@@ -293,9 +293,9 @@ mod model {
                 self.left.retain(|p| *p != page);
                 self.becomes_lir(page);
             } else if self.lirs() < self.capacity - self.hir_max {
-                self.to_top(page, Lir);
+                self.put_on_top(page, Lir);
             } else {
-                self.to_top(page, Hir);
+                self.put_on_top(page, Hir);
                 self.q.push(page);
                 self.prune();
             }
@@ -304,7 +304,7 @@ mod model {
         fn hit(&mut self, access: &Access) {
             let page = access.page;
             match self.status(page) {
-                Some(Lir) => self.to_top(page, Lir),
+                Some(Lir) => self.put_on_top(page, Lir),
                 Some(_) => {
                     self.q.retain(|p| *p != page);
                     self.becomes_lir(page);
@@ -312,7 +312,7 @@ mod model {
                 None => {
                     self.q.retain(|p| *p != page);
                     self.q.push(page);
-                    self.to_top(page, Hir);
+                    self.put_on_top(page, Hir);
                 }
             }
             self.prune();

@@ -324,8 +324,8 @@ mod model {
         fn count(&mut self, page: Page) {
             let estimate = self.estimate(page);
             let (block, counters) = place(page, self.counters.len());
-            for row in 0..ROWS {
-                let counter = &mut self.counters[block][row][counters[row]];
+            for (row, at) in self.counters[block].iter_mut().zip(counters) {
+                let counter = &mut row[at];
                 if *counter == estimate && *counter < COUNTER_MAX {
                     *counter += 1;
                 }

@@ -87,7 +87,10 @@ impl<I: Id, const N: usize> Lists<I, N> {
     #[inline(always)]
     pub fn replace(&mut self, item: I, by: I) {
         let (node, new) = (item.index(), by.index());
-        debug_assert!(self.contains(item) && !self.contains(by), "a place is given by what has one to what has none");
+        debug_assert!(
+            self.contains(item) && !self.contains(by),
+            "a place is given by what has one to what has none"
+        );
         let Node { older, newer } = self.nodes[node as usize];
         self.nodes[older as usize].newer = new;
         self.nodes[newer as usize].older = new;
