@@ -3,10 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 CARGO ?= cargo
 FLASHSIFT := target/release/flashsift
-# Programs that tests drive and Debian's packages that hold them. A test whose program is absent skips itself, by name.
-DEBIAN_PACKAGES := gcc libc6-dev strace fio sqlite3 xz-utils
 
-.PHONY: help demo test lint docs unit bench fuzz deny setup build clean
+.PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -42,24 +40,31 @@ deny: ## Licences, sources and duplicates of all dependencies, by deny.toml
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked
 	$(CARGO) deny --all-features check licenses bans sources
 
-build: setup
+build: setup-build
 	$(CARGO) build --release --locked -p flashsift
 
-setup:
+# What building takes; and what tests drive besides. As root on Debian the missing is installed, elsewhere it is named.
+setup-build:
 	@command -v $(CARGO) >/dev/null || { echo "flashsift is built with Rust: install it from https://rustup.rs"; exit 1; }
 	@$(CARGO) --version >/dev/null || { echo "the toolchain of rust-toolchain.toml is missing: rustup toolchain install"; exit 1; }
-	@missing=(); for program in cc:gcc strace:strace fio:fio sqlite3:sqlite3 xz:xz-utils; do \
-	  command -v $${program%%:*} >/dev/null || missing+=($${program##*:}); done; \
-	if (( $${#missing[@]} )); then \
-	  if command -v apt-get >/dev/null && (( EUID == 0 )); then \
-	    echo "installing $${missing[*]}"; \
-	    apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(DEBIAN_PACKAGES) >/dev/null; \
-	  else \
-	    echo "not installed: $${missing[*]}. A C compiler (gcc) is needed; without the others their tests are skipped."; \
-	    command -v cc >/dev/null || exit 1; \
-	  fi; \
-	fi
+	@$(call install,cc:gcc)
+	@command -v cc >/dev/null || { echo "a C compiler (gcc) is needed and not installed"; exit 1; }
 	@mkdir -p target
+
+setup: setup-build
+	@$(call install,strace:strace fio:fio sqlite3:sqlite3 xz:xz-utils)
+
+# $(1): PROGRAM:PACKAGE …
+define install
+missing=(); for program in $(1); do \
+  command -v $${program%%:*} >/dev/null || missing+=($${program##*:}); done; \
+if (( $${#missing[@]} )); then \
+  if command -v apt-get >/dev/null && (( EUID == 0 )); then \
+    echo "installing $${missing[*]}"; apt-get update -qq >/dev/null; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $${missing[*]} libc6-dev >/dev/null; \
+  else echo "not installed: $${missing[*]}; tests that need them are skipped, by name"; fi; \
+fi
+endef
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -53,9 +53,7 @@ impl<'a> Writers<'a> {
             );
         }
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made a folder", dir.display()))?;
-        // `browser.strace.xz` gives `browser`; standard input gives `trace`.
-        let stem =
-            trace_name.split('.').next().filter(|stem| !stem.is_empty() && *stem != "-").unwrap_or("trace");
+        let stem = stem(trace_name);
         let knows = Knows { times, syncs: false, writes: true, removals: false };
         Ok(Self {
             dir,
@@ -65,21 +63,35 @@ impl<'a> Writers<'a> {
         })
     }
 
+    fn path(&self, policy: &str, frames: u32) -> PathBuf {
+        let ending = match self.format {
+            Format::Parquet => "parquet",
+            Format::FioIolog3 => "iolog",
+        };
+        // A policy's parameters stand in its label: `clock:insert_ref=1`.
+        let policy = policy.replace([':', ',', '='], "-");
+        self.dir.join(format!("{}.{policy}.{frames}.{ending}", self.stem))
+    }
+
+    /// Refuses before anything runs if a cell's file exists: it may be another trace's, or the trace itself.
+    pub(crate) fn check_free(&self, policy: &str, frames: u32) -> anyhow::Result<()> {
+        let path = self.path(policy, frames);
+        if path.symlink_metadata().is_ok() {
+            anyhow::bail!("{} exists and is not replaced: remove it or give another folder", path.display());
+        }
+        Ok(())
+    }
+
     /// The trace of one cell, still without content.
     pub(crate) fn open(&self, policy: &str, frames: u32) -> anyhow::Result<Writer> {
-        let name = |ending: &str| -> PathBuf {
-            // A policy's parameters stand in its label: `clock:insert_ref=1`.
-            let policy = policy.replace([':', ',', '='], "-");
-            self.dir.join(format!("{}.{policy}.{frames}.{ending}", self.stem))
-        };
+        let path = self.path(policy, frames);
         let log = match self.format {
             Format::Parquet => {
-                let mut writer = store::Writer::create(&name("parquet"), &self.stem)?;
+                let mut writer = store::Writer::create(&path, &self.stem)?;
                 writer.about(self.about)?;
                 Log::Parquet { writer: Box::new(writer), batch: Vec::with_capacity(BATCH) }
             }
             Format::FioIolog3 => {
-                let path = name("iolog");
                 let at = || path.display().to_string();
                 let file = Replace::new(&path).with_context(at)?;
                 Log::Fio(FioLog::new(BufWriter::new(file), FIO_TARGET, self.about.knows).with_context(at)?)
@@ -87,6 +99,31 @@ impl<'a> Writers<'a> {
         };
         Ok(Writer { log, error: None })
     }
+}
+
+/// The name without what it is packed and written in: `browser.strace.xz` gives `browser`, standard input `trace`.
+fn stem(trace_name: &str) -> &str {
+    const ENDINGS: [&str; 12] = [
+        ".gz",
+        ".zst",
+        ".xz",
+        ".bin",
+        ".txt",
+        ".csv",
+        ".strace",
+        ".parquet",
+        ".iolog",
+        ".sectors",
+        ".mobigen",
+        ".oracleGeneral",
+    ];
+    let mut stem = trace_name;
+    while let Some(shorter) =
+        ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)).filter(|s| !s.is_empty())
+    {
+        stem = shorter;
+    }
+    if stem == "-" { "trace" } else { stem }
 }
 
 const BATCH: usize = 1024;
@@ -132,11 +169,16 @@ impl Writer {
 
 impl Log {
     fn take(&mut self, io: Io) -> Result<(), flashsift_traces::Error> {
+        let end = io.lba.checked_add(u64::from(io.pages)).and_then(|end| end.checked_mul(PAGE_BYTES));
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            let says = format!("place {} on the device lies beyond 2^63 bytes: no trace can hold it", io.lba);
+            return Err(flashsift_traces::Error::TooLarge(says));
+        }
+        let (file, offset, len) = (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);
         let (writer, batch) = match self {
             Self::Fio(log) => return log.request(&io),
             Self::Parquet { writer, batch } => (writer, batch),
         };
-        let (file, offset, len) = (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);
         let action = match io.op {
             IoOp::Read => Action::Read { file, offset, len },
             IoOp::Write => Action::Write { file, offset, len, sync: io.sync },

@@ -2,7 +2,7 @@
 
 use crate::{
     Usage, after_cache,
-    json::Record,
+    json::{Record, Shape},
     load::{self, Input, Loaded},
     size,
     table::{self, Row},
@@ -14,12 +14,13 @@ use flashsift_core::{
     layout,
     page::PAGE_BYTES,
     policy,
-    system::{self, Cell, FRAMES_MAX, Outcome},
+    system::{Cell, FRAMES_MAX, Outcome},
     trace::{Future, Trace},
 };
 use rayon::prelude::*;
 use std::{
     io::{IsTerminal, Write},
+    num::NonZeroUsize,
     path::PathBuf,
 };
 
@@ -39,12 +40,12 @@ pub(crate) struct Args {
     policy: Vec<String>,
 
     /// Cache sizes as memory: 4MiB,64M. Default: the five powers of two below what the trace touches
-    #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_bytes)]
-    memory: Vec<u64>,
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_memory)]
+    memory: Vec<u32>,
 
     /// Cache sizes as frames of one page (with --object-cache: of one object)
-    #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = size::parse_count, conflicts_with = "memory")]
-    frames: Vec<u64>,
+    #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = size::parse_frames, conflicts_with = "memory")]
+    frames: Vec<u32>,
 
     /// When dirty pages are written: evict (they leave when they are evicted)
     #[arg(long, value_name = "MODE", default_value = "evict")]
@@ -78,13 +79,13 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Memory that the trace may take; default: three quarters of the machine's
+    /// Memory that the trace and its cells may take; default: three quarters of the machine's
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     trace_memory: Option<u64>,
 
     /// Cells run at once; default: one a core
     #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    threads: Option<NonZeroUsize>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -128,7 +129,7 @@ struct Done {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let policies = chosen_policies(&args.policy)?;
+    let mut policies = chosen_policies(&args.policy)?;
     let layout =
         args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(|e| Usage(e.to_string()))?;
     if args.object_cache && !args.memory.is_empty() {
@@ -141,7 +142,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
     loaded.say(&name);
     let layout = checked_layout(layout, &loaded.trace)?;
-    let sizes = sizes(args, &loaded.trace)?;
+    let sizes = sizes(args, &loaded.trace);
+    let future = future(args, &loaded, &mut policies)?;
     let after = match &args.after_cache {
         Some(dir) => Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?),
         None => None,
@@ -149,21 +151,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
     let cells: Vec<(u32, &policy::Selection)> =
         sizes.iter().flat_map(|frames| policies.iter().map(move |policy| (*frames, policy))).collect();
-    let done = run_cells(args, &loaded.trace, &layout, &cells, after.as_ref())?;
+    if let Some(after) = &after {
+        cells.iter().try_for_each(|(frames, policy)| after.check_free(&policy.label(), *frames))?;
+    }
+    let done = run_cells(args, &loaded, &layout, &cells, future.as_ref(), after.as_ref())?;
 
     let mut out = std::io::stdout().lock();
-    let left_out: Vec<_> = policy::ALL.iter().filter(|spec| spec.slow).map(|spec| spec.name).collect();
-    if args.policy.iter().any(|text| text == "all") && !policies.iter().any(|policy| policy.spec.slow) {
-        eprintln!(
-            "  note: left out of all, since its cost grows with the cache: {} (ask for it by name)",
-            left_out.join(", ")
-        );
-    }
     if args.json {
+        let writes = loaded.trace.about().knows.writes;
+        let shape = Shape { object_cache: args.object_cache, writes, drain: args.drain };
         for ((frames, policy), done) in cells.iter().zip(&done) {
             let label = policy.label();
-            let (drain, ns) = (args.drain, done.cpu_ns_per_access);
-            let record = Record::new(&name, &label, *frames, args.object_cache, drain, &done.outcome, ns);
+            let record = Record::new(&name, &label, *frames, shape, &done.outcome, done.cpu_ns_per_access);
             serde_json::to_writer(&mut out, &record)?;
             writeln!(out)?;
         }
@@ -171,6 +170,67 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         print(&mut out, args, &loaded, &layout, &cells, done)?;
     }
     Ok(())
+}
+
+/// What offline policies need. Where that does not fit, those that only `all` asked for are left out, and said.
+fn future(
+    args: &Args,
+    loaded: &Loaded,
+    policies: &mut Vec<policy::Selection>,
+) -> anyhow::Result<Option<Future>> {
+    let asks_for_all = args.policy.iter().any(|text| text == "all");
+    let named = |policy: &policy::Selection| args.policy.iter().any(|text| *text == policy.label());
+    let leave_out = |policies: &mut Vec<policy::Selection>, why: &str, which: fn(&policy::Spec) -> bool| {
+        let specs = policy::ALL.iter().filter(|spec| which(spec));
+        let names: Vec<_> = specs.map(|spec| spec.name).collect();
+        policies.retain(|policy| !which(policy.spec) || named(policy));
+        eprintln!("  note: left out of all: {} ({why}); ask for it by name", names.join(", "));
+    };
+    if asks_for_all && !policies.iter().any(|policy| policy.spec.slow) {
+        leave_out(policies, "its cost grows with the cache", |spec| spec.slow);
+    }
+    if !policies.iter().any(|policy| policy.spec.kind.is_offline()) {
+        return Ok(None);
+    }
+    let totals = loaded.trace.totals();
+    let needed = loaded.trace.held_bytes() as u64 + 4 * (totals.read_accesses + totals.write_accesses);
+    let problem = match loaded.trace.future() {
+        _ if needed > loaded.limit_bytes => {
+            let (needed, limit) = (size::bytes(needed), size::bytes(loaded.limit_bytes));
+            format!(
+                "knowing the future of this trace takes {needed} of memory, the limit is {limit}: see --trace-memory"
+            )
+        }
+        Ok(future) => return Ok(Some(future)),
+        Err(error) => error.to_string(),
+    };
+    let asked_by_name = policies.iter().any(|policy| policy.spec.kind.is_offline() && named(policy));
+    if asked_by_name || !asks_for_all {
+        anyhow::bail!(problem);
+    }
+    leave_out(policies, &problem, |spec| spec.kind.is_offline());
+    Ok(None)
+}
+
+/// How many cells fit into memory at once, beside the trace.
+fn threads(args: &Args, loaded: &Loaded, cells: &[(u32, &policy::Selection)]) -> anyhow::Result<usize> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = args.threads.map_or_else(cores, usize::from).min(cells.len());
+    // The page table, a layout's places and a policy's ghosts by page; lists and bits by frame.
+    let pages = u64::from(loaded.trace.pages());
+    let frames = cells.iter().map(|(frames, _)| u64::from(*frames)).max().unwrap_or(0).min(pages);
+    let cell_bytes = pages * 24 + frames * 40;
+    let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
+    match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
+        0 => anyhow::bail!(
+            "one cell over {} pages takes about {} of memory beside the trace, and {} are left of the limit: raise \
+             --trace-memory or shorten the trace",
+            size::count(pages),
+            size::bytes(cell_bytes),
+            size::bytes(room_bytes)
+        ),
+        fitting => Ok(fitting.min(wanted)),
+    }
 }
 
 fn chosen_policies(texts: &[String]) -> anyhow::Result<Vec<policy::Selection>> {
@@ -218,18 +278,8 @@ fn checked_layout(layout: Option<layout::Selection>, trace: &Trace) -> anyhow::R
 }
 
 /// The sizes asked for, or the five powers of two below what the trace touches: where caches differ.
-fn sizes(args: &Args, trace: &Trace) -> anyhow::Result<Vec<u32>> {
-    let mut sizes = Vec::new();
-    for memory in &args.memory {
-        let largest = size::bytes(u64::from(FRAMES_MAX) * PAGE_BYTES);
-        let frames = system::frames_in(*memory)
-            .ok_or_else(|| Usage(format!("--memory {memory}: a cache is one page to {largest}")))?;
-        sizes.push(frames);
-    }
-    for frames in &args.frames {
-        let frames = u32::try_from(*frames).ok().filter(|frames| *frames <= FRAMES_MAX);
-        sizes.push(frames.ok_or_else(|| Usage(format!("--frames: a cache has 1 to {FRAMES_MAX} frames")))?);
-    }
+fn sizes(args: &Args, trace: &Trace) -> Vec<u32> {
+    let mut sizes: Vec<u32> = args.memory.iter().chain(&args.frames).copied().collect();
     if sizes.is_empty() {
         let mut frames = (trace.pages().max(2) - 1).checked_ilog2().map_or(1, |log| 1 << log).min(FRAMES_MAX);
         while sizes.len() < 5 && frames > 0 {
@@ -237,19 +287,20 @@ fn sizes(args: &Args, trace: &Trace) -> anyhow::Result<Vec<u32>> {
             frames /= 2;
         }
     }
+    sizes.sort_unstable();
     sizes.dedup();
-    Ok(sizes)
+    sizes
 }
 
 fn run_cells(
     args: &Args,
-    trace: &Trace,
+    loaded: &Loaded,
     layout: &layout::Selection,
     cells: &[(u32, &policy::Selection)],
+    future: Option<&Future>,
     after: Option<&after_cache::Writers<'_>>,
 ) -> anyhow::Result<Vec<Done>> {
-    let offline = cells.iter().any(|(_, policy)| policy.spec.kind.is_offline());
-    let future = offline.then(|| trace.future()).transpose()?;
+    let threads = threads(args, loaded, cells)?;
     let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
     bar.set_length(cells.len() as u64);
     let run = |(frames, policy): &(u32, &policy::Selection)| -> anyhow::Result<Done> {
@@ -260,16 +311,15 @@ fn run_cells(
             drain: args.drain,
             write_miss_reads: args.write_miss == WriteMiss::Read,
         };
-        let done = run_cell(&cell, trace, future.as_ref(), after)?;
+        let done = run_cell(&cell, &loaded.trace, future, after)?;
         bar.inc(1);
         Ok(done)
     };
-    let done = match args.threads {
+    let done = match threads {
         // Not even a pool: for small traces starting one costs more than the work.
-        Some(1) => cells.iter().map(run).collect(),
-        _ if cells.len() == 1 => cells.iter().map(run).collect(),
+        1 => cells.iter().map(run).collect(),
         threads => {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build()?;
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
             pool.install(|| cells.par_iter().map(run).collect())
         }
     };
@@ -311,8 +361,9 @@ fn print(
     cells: &[(u32, &policy::Selection)],
     done: Vec<Done>,
 ) -> anyhow::Result<()> {
-    let color =
-        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let color = std::io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let pages = loaded.trace.pages();
     let mut rows = cells.iter().zip(done).peekable();
     while let Some(((frames, _), _)) = rows.peek() {

@@ -28,9 +28,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Usage("the output is the trace itself: give another -o".to_owned()).into());
     }
     let name = args.input.name();
+    if args.output.as_os_str() == "-" {
+        return Err(Usage("a store cannot go to standard output: give -o a file name".to_owned()).into());
+    }
     let mut writer = store::Writer::create(&args.output, &name)?;
     let outcome = args.input.read(&mut writer)?;
-    let bytes = writer.finish(&outcome.skipped)?;
+    // A copy of a stored trace keeps what its first reader left out.
+    let mut skipped = outcome.skipped.clone();
+    if let Some(origin) = &outcome.origin {
+        skipped.merge(&origin.skipped);
+    }
+    let bytes = writer.finish(&skipped)?;
     eprintln!(
         "{}: {} events from {name} ({}), {}, {:.1} bytes an event",
         args.output.display(),
@@ -39,6 +47,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         size::bytes(bytes),
         bytes as f64 / outcome.events as f64
     );
-    load::say_skipped(&outcome.skipped);
+    load::say_skipped(&skipped);
     Ok(())
 }

@@ -21,14 +21,29 @@ pub(crate) struct Record<'a> {
     read_hits: u64,
     write_hits: u64,
     device_reads: u64,
-    device_writes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_writes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     drained: Option<u64>,
-    dropped_dirty: u64,
-    dirty_left: u64,
-    nonsequential_writes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped_dirty: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_left: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonsequential_writes: Option<u64>,
     cost_us: u64,
     cpu_ns_per_access: f64,
+}
+
+/// Which fields have a meaning.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// Frames are objects and have no size.
+    pub(crate) object_cache: bool,
+    /// The trace tells writes from reads.
+    pub(crate) writes: bool,
+    /// What was dirty at the end was written.
+    pub(crate) drain: bool,
 }
 
 impl<'a> Record<'a> {
@@ -36,8 +51,7 @@ impl<'a> Record<'a> {
         trace: &'a str,
         policy: &'a str,
         frames: u32,
-        object_cache: bool,
-        drain: bool,
+        Shape { object_cache, writes, drain }: Shape,
         outcome: &Outcome,
         cpu_ns_per_access: f64,
     ) -> Self {
@@ -57,11 +71,11 @@ impl<'a> Record<'a> {
             read_hits: outcome.read_hits,
             write_hits: outcome.write_hits,
             device_reads: device.reads,
-            device_writes: device.writes,
+            device_writes: writes.then_some(device.writes),
             drained: drain.then_some(device.drained),
-            dropped_dirty: device.dropped_dirty,
-            dirty_left: outcome.dirty_left,
-            nonsequential_writes: device.nonsequential_writes,
+            dropped_dirty: writes.then_some(device.dropped_dirty),
+            dirty_left: writes.then_some(outcome.dirty_left),
+            nonsequential_writes: writes.then_some(device.nonsequential_writes),
             cost_us: outcome.cost_us(),
             cpu_ns_per_access: (cpu_ns_per_access * 10.0).round() / 10.0,
         }

@@ -130,6 +130,8 @@ impl Sink for Watched<'_> {
 pub(crate) struct Loaded {
     pub(crate) trace: Trace,
     pub(crate) outcome: open::Outcome,
+    /// Memory that the trace and what is made of it may take.
+    pub(crate) limit_bytes: u64,
 }
 
 struct Densify {
@@ -164,7 +166,7 @@ pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) 
     let mut sink = Densify { object_cache, limit_bytes, builder: None };
     let outcome = input.read(&mut sink)?;
     let builder = sink.builder.context("the reader gave no trace")?;
-    Ok(Loaded { trace: builder.finish()?, outcome })
+    Ok(Loaded { trace: builder.finish()?, outcome, limit_bytes })
 }
 
 impl Loaded {
@@ -198,6 +200,10 @@ impl Loaded {
             size::count(totals.write_accesses),
         );
         say_skipped(&self.outcome.skipped);
+        if let Some(origin) = &self.outcome.origin {
+            eprintln!("  imported from {}", origin.trace);
+            say_skipped(&origin.skipped);
+        }
         if totals.empty_requests > 0 {
             eprintln!("  note: {} requests of no bytes touch no page", size::count(totals.empty_requests));
         }
@@ -219,11 +225,9 @@ impl Loaded {
 /// What was left out, one reason a line.
 pub(crate) fn say_skipped(skipped: &Skipped) {
     for (reason, counts) in skipped.iter() {
+        let what = if counts.note { "note" } else { "skipped" };
         let damage = if counts.damage { " (not understood)" } else { "" };
-        eprintln!(
-            "  skipped {}: {reason}{damage}, first at line or record {}",
-            size::count(counts.count),
-            counts.first
-        );
+        let (count, first) = (size::count(counts.count), counts.first);
+        eprintln!("  {what} {count}: {reason}{damage}, first at line or record {first}");
     }
 }

@@ -1,6 +1,9 @@
 //! Sizes as people write and read them: `64MiB` or `64M`, binary; and counts: `20M`, decimal.
 
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_core::{
+    page::PAGE_BYTES,
+    system::{self, FRAMES_MAX},
+};
 
 /// `64MiB`, `64M`, `65536`: bytes, at least one page.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -18,6 +21,18 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
         .parse_size(text)
         .map_err(|error| format!("{error}; a number reads 100000, 100k or 20M"))?;
     if count == 0 { Err("at least 1".to_owned()) } else { Ok(count) }
+}
+
+/// A cache size as memory, in frames.
+pub(crate) fn parse_memory(text: &str) -> Result<u32, String> {
+    let largest = bytes(u64::from(FRAMES_MAX) * PAGE_BYTES);
+    system::frames_in(parse_bytes(text)?).ok_or_else(|| format!("a cache is one page to {largest}"))
+}
+
+/// A cache size in frames.
+pub(crate) fn parse_frames(text: &str) -> Result<u32, String> {
+    let frames = u32::try_from(parse_count(text)?).ok().filter(|frames| *frames <= FRAMES_MAX);
+    frames.ok_or_else(|| format!("a cache has 1 to {FRAMES_MAX} frames"))
 }
 
 /// `4 MiB`, `36 KiB`, `1.5 GiB`.

@@ -6,6 +6,7 @@
 use crate::{
     event::{About, Action, Event, FileId},
     page::{NEVER, PAGE_BYTES, Page},
+    structure::BitTree,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -106,7 +107,7 @@ pub struct Run {
 pub enum Unit {
     /// A 4 KiB page.
     Page,
-    /// Whatever a request names, whole: one unit a (file, offset), for object traces (`--object-cache`).
+    /// Whatever a request names, whole: one unit an object, for object traces (`--object-cache`).
     Request,
 }
 
@@ -225,7 +226,9 @@ impl Future {
         if accesses >= u64::from(NEVER) {
             return Err(TraceError::TooManyAccesses { accesses });
         }
-        let mut next = vec![NEVER; accesses as usize];
+        let mut next = Vec::new();
+        next.try_reserve_exact(accesses as usize).map_err(|_| TraceError::TooManyAccesses { accesses })?;
+        next.resize(accesses as usize, NEVER);
         let mut seen = vec![NEVER; trace.pages as usize];
         let mut position = accesses as u32;
         for step in trace.steps.iter().rev() {
@@ -303,8 +306,8 @@ pub struct TraceBuilder {
     leaf_at: HashMap<(u64, u64), u32, FixedState>,
     /// Where the last request ended: the next one often is there too.
     last_leaf: u32,
-    /// (file, first page, first page after).
-    ranges: Vec<(u64, u64, u64)>,
+    /// (file or all, first page, first page after).
+    ranges: Vec<(Option<FileId>, u64, u64)>,
     created: Vec<FileId>,
     totals: Totals,
 }
@@ -334,7 +337,7 @@ impl TraceBuilder {
             + self.times.low.capacity() * size_of::<u32>()
             + self.leaves.capacity() * size_of::<Leaf>()
             + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
-            + self.ranges.capacity() * size_of::<(u64, u64, u64)>();
+            + self.ranges.capacity() * size_of::<(Option<FileId>, u64, u64)>();
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
@@ -358,23 +361,23 @@ impl TraceBuilder {
                 self.totals.syncs += 1;
                 if len > 0 {
                     let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-                    self.range(event.at_us, StepKind::Sync, file.0, offset / PAGE_BYTES, end);
+                    self.range(event.at_us, StepKind::Sync, Some(file), offset / PAGE_BYTES, end);
                 }
             }
             Action::SyncAll => {
                 self.totals.syncs += 1;
-                self.range(event.at_us, StepKind::Sync, ANY_FILE, 0, u64::MAX);
+                self.range(event.at_us, StepKind::Sync, None, 0, u64::MAX);
             }
             Action::Truncate { file, size } => {
-                self.range(event.at_us, StepKind::Drop, file.0, size.div_ceil(PAGE_BYTES), u64::MAX);
+                self.range(event.at_us, StepKind::Drop, Some(file), size.div_ceil(PAGE_BYTES), u64::MAX);
             }
             Action::Punch { file, offset, len } => {
                 let (from, to) = (offset.div_ceil(PAGE_BYTES), offset.saturating_add(len) / PAGE_BYTES);
                 if from < to {
-                    self.range(event.at_us, StepKind::Drop, file.0, from, to);
+                    self.range(event.at_us, StepKind::Drop, Some(file), from, to);
                 }
             }
-            Action::Gone { file } => self.range(event.at_us, StepKind::Drop, file.0, 0, u64::MAX),
+            Action::Gone { file } => self.range(event.at_us, StepKind::Drop, Some(file), 0, u64::MAX),
             Action::Open { file, created } => {
                 if created {
                     self.created.push(file);
@@ -462,7 +465,7 @@ impl TraceBuilder {
         Ok(self.last_leaf)
     }
 
-    fn range(&mut self, at_us: u64, kind: StepKind, file: u64, from: u64, to: u64) {
+    fn range(&mut self, at_us: u64, kind: StepKind, file: Option<FileId>, from: u64, to: u64) {
         self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
         self.ranges.push((file, from, to));
     }
@@ -478,6 +481,8 @@ impl TraceBuilder {
     /// Ranks the pages and gives every step its ranks.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
         drop(std::mem::take(&mut self.leaf_at));
+        self.created.sort_unstable();
+        self.created.dedup();
         let (runs, pages) = rank(&mut self.leaves, self.unit)?;
         let ranges = std::mem::take(&mut self.ranges);
         let leaves = std::mem::take(&mut self.leaves);
@@ -486,15 +491,33 @@ impl TraceBuilder {
         } else {
             // A range may reach no page of the trace, or need several steps.
             let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
+            // A file may be cut again and again: only a cut that reaches a page that exists is a step. Those of files from
+            // before the trace exist from its beginning, others from their first access, until they are cut.
+            let mut live = BitTree::new(pages);
+            for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
+                (run.first..run.first + run.pages).for_each(|page| live.insert(page));
+            }
             for (n, step) in steps.iter().enumerate() {
                 let at = times.get(n).unwrap_or(0);
                 let kind = step.kind();
                 if !matches!(kind, StepKind::Sync | StepKind::Drop) {
-                    self.step(at, step.ranked(&leaves));
+                    let step = step.ranked(&leaves);
+                    self.step(at, step);
+                    step.range().for_each(|page| live.insert(page));
                     continue;
                 }
                 let mut ranks = ranks_of(&runs, pages, ranges[step.first as usize]);
-                self.totals.drops += u64::from(kind == StepKind::Drop && !ranks.is_empty());
+                if kind == StepKind::Drop {
+                    let mut reached = live.next(ranks.start).filter(|page| *page < ranks.end);
+                    if reached.is_none() {
+                        continue;
+                    }
+                    self.totals.drops += 1;
+                    while let Some(page) = reached {
+                        live.remove(page);
+                        reached = live.next(page).filter(|page| *page < ranks.end);
+                    }
+                }
                 while !ranks.is_empty() {
                     let part = (ranks.end - ranks.start).min(PAGES_MAX);
                     self.step(at, Step::new(kind, ranks.start, part));
@@ -504,8 +527,6 @@ impl TraceBuilder {
         }
         self.steps.shrink_to_fit();
         self.times.low.shrink_to_fit();
-        self.created.sort_unstable();
-        self.created.dedup();
         let Self { about, steps, times, created, totals, .. } = self;
         Ok(Trace { about, steps, times, runs, pages, created, totals })
     }
@@ -522,9 +543,6 @@ impl Step {
         }
     }
 }
-
-/// Stands for every file in a range.
-const ANY_FILE: u64 = u64::MAX;
 
 /// Gives every leaf the rank of its first page, in (file, page) order; the runs of touched pages, for units that have a
 /// place; and how many pages there are.
@@ -561,10 +579,8 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
 }
 
 /// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow (file, page).
-fn ranks_of(runs: &[Run], pages: u32, (file, from, to): (u64, u64, u64)) -> std::ops::Range<u32> {
-    if file == ANY_FILE {
-        return 0..pages;
-    }
+fn ranks_of(runs: &[Run], pages: u32, (file, from, to): (Option<FileId>, u64, u64)) -> std::ops::Range<u32> {
+    let Some(FileId(file)) = file else { return 0..pages };
     let rank_at = |page: u64| {
         let n = runs.partition_point(|run| (run.file.0, run.page) <= (file, page));
         match n.checked_sub(1).map(|n| runs[n]) {

@@ -19,6 +19,8 @@ pub enum Skip {
     /// It was understood, and says nothing about what the cache does: a comment, a duplicate, an unmapped sector, a
     /// call that failed.
     Benign(&'static str),
+    /// It did give events, though something about them is a guess; the phrase says what was assumed.
+    Note(&'static str),
     /// It was not understood, or cannot be true. A trace in which this is the rule is refused.
     Damage(&'static str),
 }
@@ -36,16 +38,17 @@ pub struct Reason {
     pub first: u64,
     /// The line was not understood ([`Skip::Damage`]).
     pub damage: bool,
+    /// The line was not skipped, but something was assumed ([`Skip::Note`]).
+    pub note: bool,
 }
 
 impl Skipped {
     /// Counts one more, at a 1-based line or record number.
     pub fn add(&mut self, skip: Skip, line: u64) {
-        let (reason, damage) = match skip {
-            Skip::Benign(reason) => (reason, false),
-            Skip::Damage(reason) => (reason, true),
-        };
-        self.0.entry(Cow::Borrowed(reason)).or_insert(Reason { count: 0, first: line, damage }).count += 1;
+        let (Skip::Benign(reason) | Skip::Note(reason) | Skip::Damage(reason)) = skip;
+        let (damage, note) = (matches!(skip, Skip::Damage(_)), matches!(skip, Skip::Note(_)));
+        let fresh = Reason { count: 0, first: line, damage, note };
+        self.0.entry(Cow::Borrowed(reason)).or_insert(fresh).count += 1;
     }
 
     /// Puts back what [`Skipped::iter`] gave: for counts that were stored with a trace.
@@ -58,9 +61,16 @@ impl Skipped {
         self.0.iter().map(|(reason, r)| (reason.as_ref(), *r))
     }
 
-    /// How many in all.
+    /// How many were left out, in all.
     pub fn total(&self) -> u64 {
-        self.0.values().map(|r| r.count).sum()
+        self.0.values().filter(|r| !r.note).map(|r| r.count).sum()
+    }
+
+    /// Adds the counts of another trace, of which this is a copy.
+    pub fn merge(&mut self, other: &Skipped) {
+        for (reason, counts) in &other.0 {
+            self.0.entry(reason.clone()).and_modify(|mine| mine.count += counts.count).or_insert(*counts);
+        }
     }
 
     /// How many were not understood.
@@ -178,10 +188,9 @@ impl<'a> Events<'a> {
         self.skipped(Skip::Damage(reason), line);
     }
 
-    /// One line or record (1-based number) that did give events, though something about them is a guess. It is counted
-    /// and shown as a benign skip is; the phrase says what was assumed.
+    /// One line or record (1-based number) that did give events, though something was assumed ([`Skip::Note`]).
     pub fn note(&mut self, reason: &'static str, line: u64) {
-        self.skipped(Skip::Benign(reason), line);
+        self.skipped(Skip::Note(reason), line);
     }
 
     /// One line or record (1-based number) that gives no event.

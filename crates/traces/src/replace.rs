@@ -33,9 +33,19 @@ impl Replace {
                 ));
             }
             Ok(target) => target,
+            Err(_) if path.is_symlink() => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "is a link that leads nowhere; not replaced",
+                ));
+            }
             Err(_) => path.to_owned(),
         };
         let folder = folder(&target);
+        if !folder.is_dir() {
+            let says = format!("the folder {} does not exist", folder.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, says));
+        }
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let draft = match rustix::fs::open(folder, flags, Mode::from(0o666)) {
             Ok(file) => Draft::Nameless(file.into()),

@@ -85,6 +85,9 @@ struct MetaSkip {
     count: u64,
     first: u64,
     damage: bool,
+    /// Absent in stores of before there were notes.
+    #[serde(default)]
+    note: bool,
 }
 
 /// Only this much is read of a schema that may be newer.
@@ -97,8 +100,8 @@ impl Meta {
     fn new(about: About, trace: &str, skipped: &Skipped) -> Self {
         let Knows { times, syncs, writes, removals } = about.knows;
         let skip = |(reason, r): (&str, Reason)| {
-            let Reason { count, first, damage } = r;
-            MetaSkip { reason: reason.to_owned(), count, first, damage }
+            let Reason { count, first, damage, note } = r;
+            MetaSkip { reason: reason.to_owned(), count, first, damage, note }
         };
         Self {
             schema: SCHEMA,
@@ -153,8 +156,8 @@ impl Meta {
 
     fn origin(self) -> Origin {
         let mut skipped = Skipped::default();
-        for MetaSkip { reason, count, first, damage } in self.skipped {
-            skipped.restore(reason, Reason { count, first, damage });
+        for MetaSkip { reason, count, first, damage, note } in self.skipped {
+            skipped.restore(reason, Reason { count, first, damage, note });
         }
         Origin { trace: self.trace, skipped }
     }

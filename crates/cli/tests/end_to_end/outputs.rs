@@ -168,3 +168,54 @@ fn threads_change_no_count() {
     };
     assert_eq!(counts("1"), counts("3"));
 }
+
+/// A stored trace once said nothing of what its reader had left out, and a copy of it had forgotten even that.
+#[test]
+fn a_stored_trace_remembers_what_was_left_out() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("trace"), "r 8\nr -1\nw 16\n".repeat(10)).unwrap();
+    run(&["import", &path("trace"), "-o", &path("first")]);
+    run(&["import", &path("first"), "-o", &path("second")]);
+    for stored in ["first", "second"] {
+        let says = String::from_utf8(run(&["compare", &path(stored), "--policy", "lru"]).stderr).unwrap();
+        assert!(says.contains("skipped 10: unmapped sector (-1)"), "{stored}: {says}");
+    }
+}
+
+/// An after-cache trace was once written over the trace it came from, and over another trace's of a similar name.
+#[test]
+fn an_after_cache_trace_replaces_nothing() {
+    let dir = tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let trace = dir.path().join("my.web.trace");
+    fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
+    let cell = ["--policy", "lru", "--frames", "1", "--after-cache", out];
+    run(&[&["compare", trace.to_str().unwrap()], &cell[..]].concat());
+    let after = dir.path().join("my.web.trace.lru.1.parquet");
+    let content = fs::read(&after).unwrap();
+    // The same cell again would replace it.
+    let output = super::flashsift().args(["compare", trace.to_str().unwrap()]).args(cell).output().unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(says.contains("exists and is not replaced"), "{says}");
+    assert_eq!(fs::read(&after).unwrap(), content);
+}
+
+/// One offline policy that would not fit into memory once ended a comparison of all.
+#[test]
+fn what_does_not_fit_is_left_out_of_all() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("trace.strace");
+    // 40 reads of 1 GiB: few pages to hold at 8 bytes a step, 10 million accesses to know the future of.
+    let read = "pread64(3, \"\"..., 1073741824, 0) = 1073741824\n";
+    fs::write(&path, format!("openat(AT_FDCWD, \"/a\", O_RDONLY) = 3\n{}", read.repeat(40))).unwrap();
+    let path = path.to_str().unwrap();
+    let args = ["compare", path, "--frames", "16", "--trace-memory", "30M", "--threads", "1", "--json"];
+    let output = run(&[&args[..], &["--policy", "all"]].concat());
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert!(says.contains("left out of all: belady"), "{says}");
+    let named = super::flashsift().args(args).args(["--policy", "belady"]).output().unwrap();
+    assert_eq!(named.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&named.stderr).contains("--trace-memory"));
+}

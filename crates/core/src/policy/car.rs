@@ -11,8 +11,8 @@
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten.
 //! - A drain replaces, from T1 when T2 is empty.
 //!
-//! No independent implementation was at hand to compare with; it stays within 0.01 of ARC's miss ratio on
-//! `cloudphysics`.
+//! libCacheSim has no CAR. Miss ratios of `cloudphysics` at 100, 1,000, 10,000 objects: 0.8560, 0.8247, 0.6942; ARC has
+//! 0.8547, 0.8257, 0.6974.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{

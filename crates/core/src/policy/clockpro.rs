@@ -4,10 +4,12 @@
 //! there. One ring holds hot pages, resident cold pages and non-resident cold pages in their test period. A new page
 //! enters at the list head, right behind HAND_hot, cold and in its test period. A hit sets a bit.
 //!
-//! - HAND_cold stands at a resident cold page. A clear bit: the page leaves, and stays in the ring non-resident if it is
-//!   in its test period. A set bit: it is cleared, the page goes to the head, and if it was in its test period becomes hot.
-//! - HAND_hot runs while there are more hot pages than m − m_c: a set bit is cleared, a clear one makes the page cold, out
-//!   of test. Cold pages that it passes end their test period, non-resident ones leave the ring. It stops at a hot page.
+//! - HAND_cold stands at a resident cold page. A clear bit: the page leaves, and stays in the ring non-resident if it
+//!   is in its test period. A set bit: it is cleared, the page goes to the head, and if it was in its test period
+//!   becomes hot.
+//! - HAND_hot runs while there are more hot pages than m − m_c: a set bit is cleared, a clear one makes the page cold,
+//!   out of test. Cold pages that it passes end their test period, non-resident ones leave the ring. It stops at a hot
+//!   page.
 //! - HAND_test runs while there are more than m non-resident pages, ending test periods of cold pages.
 //! - The target m_c for resident cold pages rises by one for an access in a test period, falls by one for a test period
 //!   that ends without, between 1 and m.
@@ -19,12 +21,15 @@
 //! - Test periods that hands end count as ended without an access, whatever the bit says.
 //! - A page goes to the head before HAND_hot runs on its behalf.
 //! - A hand whose page moves or goes stands at the next page of its kind; if there is none, it starts at HAND_hot.
+//!   (Test periods begin at the head only and end from HAND_hot on, so HAND_test meets the same ones wherever it
+//!   starts; its place saves the walk.)
 //! - A page that is removed, resident or not, leaves the ring, and m_c as it is.
 //! - In a drain, when all resident pages are hot, HAND_hot makes one cold.
 //!
-//! PyClockPro, as libCacheSim's sources report it for `cloudphysics`, has 0.7420, 0.7076, 0.6214, 0.5848, 0.5654, 0.5653,
-//! 0.5646, 0.5049, 0.4302 at 10 % to 90 % of the trace's 48,974 objects in steps of ten; this 0.7423, 0.7068, 0.6266,
-//! 0.6192, 0.5657, 0.5651, 0.5647, 0.5045, 0.4302. With m_c at 1 % at first it has 0.6728 instead of 0.7054 at 10,000.
+//! PyClockPro, as libCacheSim's sources report it for `cloudphysics`, has 0.7420, 0.7076, 0.6214, 0.5848, 0.5654,
+//! 0.5653, 0.5646, 0.5049, 0.4302 at 10 % to 90 % of the trace's 48,974 objects in steps of ten; this 0.7423, 0.7068,
+//! 0.6266, 0.6192, 0.5657, 0.5651, 0.5647, 0.5045, 0.4302. With m_c at 1 % at first it has 0.6728 instead of 0.7054 at
+//! 10,000.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{
@@ -535,8 +540,8 @@ mod tests {
         policy::{conformance::pushed_out, naive::Act::Read},
     };
 
-    /// Three frames, by hand. 3 pushes out 0, which stays in its test period; 0 comes back, pushes out 1 and is hot. For it
-    /// HAND_hot goes once round: 1 leaves the ring, the test periods of 2 and 3 end. From then on pages that are used
+    /// Three frames, by hand. 3 pushes out 0, which stays in its test period; 0 comes back, pushes out 1 and is hot. For
+    /// it HAND_hot goes once round: 1 leaves the ring, the test periods of 2 and 3 end. From then on pages that are used
     /// once pass through beside 0, each a lap of HAND_cold; 1, coming back, is as new as they are.
     #[test]
     fn a_page_accessed_in_its_test_period_is_hot() {

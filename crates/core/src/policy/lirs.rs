@@ -1,11 +1,11 @@
 //! LIRS: pages that come back soon stay, whatever was used last; the rest pass through a queue of one per cent.
 //!
 //! Jiang & Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to Improve Buffer Cache
-//! Performance", SIGMETRICS '02, §3.3; names as there. Stack S orders pages by their last access: all LIR pages, and the
-//! HIR pages accessed since the least recent LIR page was, resident or not. Queue Q holds the resident HIR pages. An HIR
-//! page accessed while in S becomes LIR, and the LIR page at the bottom of S goes to the end of Q; S is then pruned until
-//! an LIR page is at its bottom. The front of Q leaves; if it is in S it stays there, non-resident. Open points and
-//! choices:
+//! Performance", SIGMETRICS '02, §3.3; names as there. Stack S orders pages by their last access: all LIR pages, and
+//! the HIR pages accessed since the least recent LIR page was, resident or not. Queue Q holds the resident HIR pages.
+//! An HIR page accessed while in S becomes LIR, and the LIR page at the bottom of S goes to the end of Q; S is then
+//! pruned until an LIR page is at its bottom. The front of Q leaves; if it is in S it stays there, non-resident. Open
+//! points and choices:
 //!
 //! - Resident HIR pages are max(2, ⌊1 %⌋) (spec §3), or the whole cache where that is larger. With no room for LIR
 //!   pages S is always empty and Q is an LRU list.

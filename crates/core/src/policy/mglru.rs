@@ -1,7 +1,7 @@
 //! MGLRU, the Linux kernel's multi-generational LRU, for pages that are accessed through file descriptors.
 //!
-//! Spec §3; Documentation/mm/multigen_lru.rst ("Eviction", "PID controller"), mm/vmscan.c and mm/workingset.c of
-//! Linux 6.1 to 6.12. A page accessed N times is in tier ⌈log2 N⌉ ≤ 3; a hit only counts. Eviction scans the oldest
+//! Spec §3; Documentation/mm/multigen_lru.rst ("Eviction", "PID controller"), mm/vmscan.c and mm/workingset.c of Linux
+//! 6.1 to 6.12. A page accessed N times is in tier ⌈log2 N⌉ ≤ 3; a hit only counts. Eviction scans the oldest
 //! generation from its old end. A page in a protected tier moves to the next generation, as does a dirty one, both with
 //! N back at 0; the first other page goes. Tier t and all above it are protected when t is the first whose refaults are
 //! outliers against tier 0's: with R refaults and T pages evicted or protected, when R_t ≥ 64 and
@@ -14,14 +14,14 @@
 //!   6.14 a refault only counts). As in the kernel a protected page moves to the old end of the next generation.
 //! - A page that comes back while the generation from which it was evicted is still the oldest is a refault.
 //! - A page once found dirty would be moved on by every later scan as long as it stays dirty. It waits in a list of its
-//!   own instead, which makes a scan's cost constant on average. When it is cleaned it goes to the old end of the oldest
-//!   generation, as the kernel rotates pages that reclaim has found dirty. "Unless a whole scan finds nothing clean":
-//!   when no other page is left, the one that was found dirty first is written and goes.
-//! - Tiers are judged at each eviction and each new generation; the kernel does so once a batch of pages. That it always
-//!   protects a page whose counter is saturated is left out: neither the document nor spec §3 has it.
+//!   own instead, which makes a scan's cost constant on average. When it is cleaned it goes to the old end of the
+//!   oldest generation, as the kernel rotates pages that reclaim has found dirty. "Unless a whole scan finds nothing
+//!   clean": when no other page is left, the one that was found dirty first is written and goes.
+//! - Tiers are judged at each eviction and each new generation; the kernel does so once a batch of pages. That it
+//!   always protects a page whose counter is saturated is left out: neither the document nor spec §3 has it.
 //! - 64, the kernel's batch, is `min_refaults`.
-//! - A removed page is no refault when it comes again, whether it was resident or evicted. A page that is cleaned before
-//!   it was found dirty keeps its place. A drain evicts as for a miss: clean pages first.
+//! - A removed page is no refault when it comes again, whether it was resident or evicted. A page that is cleaned
+//!   before it was found dirty keeps its place. A drain evicts as for a miss: clean pages first.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{

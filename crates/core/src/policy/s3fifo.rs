@@ -2,8 +2,8 @@
 //!
 //! Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP '23, Algorithm 1. A new page enters small (S),
 //! a page in ghost (G) enters main (M). S gives up its oldest page when it holds its share, else M does. A page that
-//! leaves S with two hits or more moves to M with its counter at 0, else it leaves a ghost; a page of M with a hit
-//! goes round again with min(hits, 3) − 1. Open points and choices:
+//! leaves S with two hits or more moves to M with its counter at 0, else it leaves a ghost; a page of M with a hit goes
+//! round again with min(hits, 3) − 1. Open points and choices:
 //!
 //! - The shares are a tenth of the cache for S, at least one page, and 9/10 of it for G, in entries, rounded down.
 //! - A page is looked up in G before room is made for it, so that its own ghost does not count there.

@@ -1,23 +1,24 @@
 //! W-TinyLFU: a small LRU window before a segmented LRU that only lets in what is asked for more often than what it
 //! gives up, by a sketch of how often each page was asked for lately.
 //!
-//! Einziger, Friedman & Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 2017: §3 the sketch, §4 the
-//! window. A page enters the window. The window's least recent page, pushed out, contends with the main cache's victim:
-//! the one with the higher estimate stays, on a tie the main cache's. In the main cache pages enter on probation, a hit
-//! there protects them, and protected pages over their share go back on probation. Open points and choices:
+//! Einziger, Friedman & Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 2017. A page enters the
+//! window. The window's least recent page, pushed out, contends with the main cache's victim: the one with the higher
+//! estimate stays, on a tie the main cache's. In the main cache pages enter on probation, a hit there protects them,
+//! and protected pages over their share go back on probation. Open points and choices:
 //!
 //! - The window is 1 % of the cache, at least one page (`window`); protected are 80 % of the rest (`protected`).
-//! - The sketch counts every access, when it has taken effect. A page has one counter of 4 bits in each of 4 rows, and an
-//!   access raises the lowest of them (minimal increment, §3.2). After 10 accesses a frame all counters and that
-//!   number are halved (§3.3). There is no doorkeeper (§3.4.2): it saves space, which is no concern here.
-//! - A row has 4 counters a frame, rounded up to a power of two. A page's four counters share 64 bytes: one line to fetch.
+//! - The sketch counts every access, when it has taken effect. A page has one counter of 4 bits in each of 4 rows, and
+//!   an access raises the lowest of them (minimal increment). After 10 accesses a frame all counters and that number
+//!   are halved (reset). There is no doorkeeper: it saves space, which is no concern here.
+//! - A row has 4 counters a frame, rounded up to a power of two. A page's four counters share 64 bytes: one line to
+//!   fetch.
 //! - A removed page stays counted: the sketch cannot forget. A drain lets window and main cache contend until one is
 //!   empty.
 //!
 //! libCacheSim's WTinyLFU does not count a hit in the window, counts a page once more when it leaves the window, and
-//! halves after 32 accesses a frame of the main cache. Miss ratios of `cloudphysics` at 100, 1,000, 10,000 objects: here
-//! 0.8684, 0.8202, 0.7259; there 0.8679, 0.8335, 0.6778; here with 32 and its counting 0.8608, 0.8201, 0.6493. Of 20 M
-//! requests with Zipf's law over 1 M pages at 100,000 frames: 0.1845, 0.1790; here with 32 alone 0.1791.
+//! halves after 32 accesses a frame of the main cache. Miss ratios of `cloudphysics` at 100, 1,000, 10,000 objects:
+//! here 0.8684, 0.8202, 0.7259; there 0.8679, 0.8335, 0.6778; here with 32 and its counting 0.8608, 0.8201, 0.6493. Of
+//! 20 M requests with Zipf's law over 1 M pages at 100,000 frames: 0.1845, 0.1790; here with 32 alone 0.1791.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{

@@ -139,9 +139,9 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
                 lines.push((at_us, line.number, tid, text.len(), rest.len()));
                 text.extend_from_slice(rest);
             }
-            _ => events.skip(NOT_A_LINE, line.number),
+            _ => events.damage(NOT_A_LINE, line.number),
         }
-        if text.len() > BYTES_MAX {
+        if text.len() + lines.len() * 40 > BYTES_MAX {
             return Err(Error::TooLarge(format!(
                 "the trace is larger than {BYTES_MAX} bytes: cut it by time"
             )));
@@ -156,6 +156,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
                 let done = take(&mut machine, at_us - first_us, tid, &op, &mut out);
                 out.hand_on(done, events, number)?;
             }
+            Err(reason @ (NOT_A_LINE | UNKNOWN_OP)) => events.damage(reason, number),
             Err(reason) => events.skip(reason, number),
         }
     }

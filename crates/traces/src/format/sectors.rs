@@ -23,15 +23,15 @@ pub(super) const SPEC: Spec = Spec {
 const SECTOR_BYTES: u64 = 512;
 
 fn detect(head: &[u8]) -> Confidence {
-    let mut lines = 0;
+    let (mut good, mut bad) = (0, 0);
     for line in head_lines(head) {
         match std::str::from_utf8(line).map(parse) {
             Ok(Err(Skip::Benign("comment"))) => {}
-            Ok(Ok(_) | Err(Skip::Benign(_))) => lines += 1,
-            _ => return Confidence::No,
+            Ok(Ok(_) | Err(Skip::Benign(_))) => good += 1,
+            _ => bad += 1,
         }
     }
-    if lines > 0 { Confidence::Likely } else { Confidence::No }
+    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
