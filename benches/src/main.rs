@@ -128,7 +128,8 @@ fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::
     // Minutes a round: fewer of them.
     for _ in 0..args.rounds.div_ceil(2) {
         let mut command = Command::new(FLASHSIFT);
-        command.args(["compare", "--object-cache", "--json", "--policy", &policies, "--frames", &sizes(",")]);
+        command.args(["compare", "--object-cache", "--json", "--threads", "1", "--policy", &policies]);
+        command.args(["--frames", &sizes(",")]);
         ours_s.push(cpu_s(command.arg(zipf))?.0);
         if rival {
             let mut sum = 0.0;
@@ -142,7 +143,7 @@ fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::
     let ratio = median_of(&mut rival_s)
         .map_or("no rival".to_owned(), |s| format!("rival {s:.1} s: {:.1} ×", s / ours));
     report.line(&format!(
-        "## Sweep: those five policies × 5 sizes ({})\n\nHeld against: ≥ 10 ×. CPU {ours:.2} s; {ratio}.\n",
+        "## Sweep: those five policies × 5 sizes ({}), one core\n\nHeld against: ≥ 10 ×. CPU {ours:.2} s; {ratio}.\n",
         sizes(", ")
     ));
     Ok(())
@@ -279,6 +280,8 @@ fn cachesim(trace: &Path, policy: &str, sizes: &str) -> Command {
     let mut command = Command::new("cachesim");
     // It writes its results beside the trace unless told otherwise.
     let output = trace.with_extension("cachesim");
+    // …and a folder `result` where it is run.
+    command.current_dir(trace.parent().expect("a trace lies in a folder"));
     command.arg(trace).args(["oracleGeneral", policy, sizes, "--ignore-obj-size", "1", "--num-thread", "1"]);
     command.arg("-o").arg(output);
     command

@@ -280,6 +280,9 @@ pub enum TraceError {
     },
 }
 
+/// Blocks of 64 pages that [`TraceBuilder::near`] reaches: 256 GiB of a device, in at most 4 MiB.
+const NEAR_BLOCKS: u64 = 1 << 20;
+
 /// Sixty-four neighbouring pages of a file and which of them are touched.
 struct Leaf {
     file: u64,
@@ -304,6 +307,9 @@ pub struct TraceBuilder {
     times: Times,
     leaves: Vec<Leaf>,
     leaf_at: HashMap<(u64, u64), u32, FixedState>,
+    /// The same for the beginning of file 0, one plus the leaf or 0: a block trace's device, or a dense object trace, is
+    /// found there without hashing.
+    near: Vec<u32>,
     /// Where the last request ended: the next one often is there too.
     last_leaf: u32,
     /// (file or all, first page, first page after).
@@ -323,6 +329,7 @@ impl TraceBuilder {
             times: Times::default(),
             leaves: Vec::new(),
             leaf_at: HashMap::default(),
+            near: Vec::new(),
             last_leaf: 0,
             ranges: Vec::new(),
             created: Vec::new(),
@@ -458,7 +465,18 @@ impl TraceBuilder {
             return Ok(self.last_leaf);
         }
         let fresh = u32::try_from(self.leaves.len()).map_err(|_| TraceError::TooManyPages)?;
-        self.last_leaf = *self.leaf_at.entry((file, block)).or_insert(fresh);
+        self.last_leaf = if file == 0 && block < NEAR_BLOCKS {
+            let block = block as usize;
+            if block >= self.near.len() {
+                self.near.resize(block + 1, 0);
+            }
+            if self.near[block] == 0 {
+                self.near[block] = fresh + 1;
+            }
+            self.near[block] - 1
+        } else {
+            *self.leaf_at.entry((file, block)).or_insert(fresh)
+        };
         if self.last_leaf == fresh {
             self.leaves.push(Leaf { file, block, touched: 0, rank: 0 });
         }

@@ -1,7 +1,7 @@
 //! SpatialClock: Clock over pages in the order of their addresses, so that dirty victims leave as neighbours.
 //!
-//! Kim, Ryu, Ramachandran, "Revisiting storage for smartphones"/SpatialClock, SIGMETRICS '12, §4 and Figure 2. The
-//! paper keeps frames in an AVL tree by sector and sweeps it with one pointer. Ranks being dense, the tree is a bitmap
+//! Kim, Ryu & Ramachandran, "What is a good buffer cache replacement scheme for mobile flash storage?", SIGMETRICS '12, §4
+//! and Figure 2. The paper keeps frames in an AVL tree by sector and sweeps it with one pointer. Ranks being dense, the tree is a bitmap
 //! over pages and the sweep skips 64 pages with set reference bits at a time. As in Figure 2, the pointer is a *node*,
 //! the successor of the last victim when that was chosen: a page that comes in between the two waits a lap. Past the
 //! last node the pointer is null and the next sweep begins at whatever is first then. Left open by the paper: if the
