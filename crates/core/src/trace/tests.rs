@@ -1,7 +1,7 @@
 //! The dense trace against what it is meant to be: the same pages, asked for one by one.
 
 use super::*;
-use crate::event::{Knows, Side, Space};
+use crate::event::{Action, Event, Knows, Side, Space};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

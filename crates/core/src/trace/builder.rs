@@ -1,0 +1,345 @@
+//! From events to a dense trace.
+
+use super::{
+    BUILDER, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, TAIL_PARTIAL, Times, Totals, Trace, TraceError,
+    Unit,
+};
+use crate::{
+    event::{About, Action, Event, FileId},
+    page::PAGE_BYTES,
+    structure::BitTree,
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+/// Blocks of 64 pages that [`TraceBuilder::near`] reaches: 256 GiB of a device, in at most 4 MiB.
+const NEAR_BLOCKS: u64 = 1 << 20;
+
+/// Sixty-four neighbouring pages of a file and which of them are touched.
+struct Leaf {
+    file: u64,
+    /// Number of the first page / 64.
+    block: u64,
+    touched: u64,
+    /// Rank of the first page touched, once ranks are known.
+    rank: u32,
+}
+
+/// Takes events, gives a [`Trace`].
+///
+/// Pages are collected as bitmaps of 64, so that dense traces need little more than a bit a page while they are read;
+/// ranks are then prefix sums over the bitmaps in (file, page) order.
+pub struct TraceBuilder {
+    about: About,
+    unit: Unit,
+    limit_bytes: u64,
+    /// Until ranks are known, `first` is an index into `leaves` and the builder's bits the page in it; for syncs and
+    /// drops an index into `ranges`.
+    steps: Vec<Step>,
+    times: Times,
+    leaves: Vec<Leaf>,
+    leaf_at: HashMap<(u64, u64), u32, FixedState>,
+    /// The same for the beginning of file 0, one plus the leaf or 0: a block trace's device, or a dense object trace, is
+    /// found there without hashing.
+    near: Vec<u32>,
+    /// Where the last request ended: the next one often is there too.
+    last_leaf: u32,
+    /// (file or all, first page, first page after).
+    ranges: Vec<(Option<FileId>, u64, u64)>,
+    created: Vec<FileId>,
+    totals: Totals,
+}
+
+impl TraceBuilder {
+    /// `limit_bytes` bounds the memory of the densified trace and of what it takes to make it.
+    pub fn new(about: About, unit: Unit, limit_bytes: u64) -> Self {
+        Self {
+            about,
+            unit,
+            limit_bytes,
+            steps: Vec::new(),
+            times: Times::default(),
+            leaves: Vec::new(),
+            leaf_at: HashMap::default(),
+            near: Vec::new(),
+            last_leaf: 0,
+            ranges: Vec::new(),
+            created: Vec::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Takes some events, in order.
+    pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
+        // Counting capacities once a batch is near enough; a vector that grows holds its old content for a moment.
+        let held = self.steps.capacity() * size_of::<Step>()
+            + self.times.low.capacity() * size_of::<u32>()
+            + self.leaves.capacity() * size_of::<Leaf>()
+            + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
+            + self.ranges.capacity() * size_of::<(Option<FileId>, u64, u64)>();
+        if held as u64 > self.limit_bytes {
+            return Err(TraceError::TooMuchMemory {
+                limit_bytes: self.limit_bytes,
+                requests: self.totals.requests,
+            });
+        }
+        events.iter().try_for_each(|event| self.push(event))
+    }
+
+    #[inline]
+    fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+        match event.action {
+            Action::Read { file, offset, len } => {
+                self.access(event.at_us, StepKind::Read, file, offset, len)?;
+            }
+            Action::Write { file, offset, len, sync } => {
+                let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
+                self.access(event.at_us, kind, file, offset, len)?;
+            }
+            Action::Sync { file, offset, len } => {
+                self.totals.syncs += 1;
+                if len > 0 {
+                    let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
+                    self.range(event.at_us, StepKind::Sync, Some(file), offset / PAGE_BYTES, end);
+                }
+            }
+            Action::SyncAll => {
+                self.totals.syncs += 1;
+                self.range(event.at_us, StepKind::Sync, None, 0, u64::MAX);
+            }
+            Action::Truncate { file, size } => {
+                self.range(event.at_us, StepKind::Drop, Some(file), size.div_ceil(PAGE_BYTES), u64::MAX);
+            }
+            Action::Punch { file, offset, len } => {
+                let (from, to) = (offset.div_ceil(PAGE_BYTES), offset.saturating_add(len) / PAGE_BYTES);
+                if from < to {
+                    self.range(event.at_us, StepKind::Drop, Some(file), from, to);
+                }
+            }
+            Action::Gone { file } => self.range(event.at_us, StepKind::Drop, Some(file), 0, u64::MAX),
+            Action::Open { file, created } => {
+                if created {
+                    self.created.push(file);
+                }
+            }
+            Action::Close { .. }
+            | Action::Bind { .. }
+            | Action::Rename { .. }
+            | Action::Unbind { .. }
+            | Action::Process { .. } => {}
+        }
+        self.totals.duration_us = self.totals.duration_us.max(event.at_us);
+        Ok(())
+    }
+
+    #[inline]
+    fn access(
+        &mut self,
+        at_us: u64,
+        kind: StepKind,
+        file: FileId,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), TraceError> {
+        let (file, page, pages, partial) = match self.unit {
+            // Identifiers take the place of pages, so that neighbours share a leaf.
+            Unit::Request => (0, file.0, 1, 0),
+            Unit::Page if len == 0 => {
+                self.totals.empty_requests += 1;
+                return Ok(());
+            }
+            Unit::Page => {
+                let end = offset.saturating_add(len);
+                let (page, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+                let head = if offset.is_multiple_of(PAGE_BYTES) { 0 } else { HEAD_PARTIAL };
+                let tail = if end.is_multiple_of(PAGE_BYTES) { 0 } else { TAIL_PARTIAL };
+                // Readers refuse requests over 2 GiB (Linux's own limit), which is a quarter of what a step can hold.
+                let pages = u32::try_from(last - page + 1).unwrap_or(PAGES_MAX).min(PAGES_MAX);
+                (file.0, page, pages, head | tail)
+            }
+        };
+        let count = match kind {
+            StepKind::Read => &mut self.totals.read_accesses,
+            _ => &mut self.totals.write_accesses,
+        };
+        *count += u64::from(pages);
+        self.totals.requests += 1;
+        let leaf = self.touch(file, page / 64, page % 64, u64::from(pages))?;
+        let mut step = Step::new(kind, leaf, pages);
+        step.bits |= partial | ((page % 64) as u32) << BUILDER;
+        self.step(at_us, step);
+        Ok(())
+    }
+
+    /// Marks `pages` pages from `first` of a block on, and gives the first one's leaf.
+    #[inline]
+    fn touch(&mut self, file: u64, block: u64, first: u64, pages: u64) -> Result<u32, TraceError> {
+        let leaf = self.leaf(file, block)?;
+        let here = pages.min(64 - first);
+        self.leaves[leaf as usize].touched |= (!0 >> (64 - here)) << first;
+        let mut left = pages - here;
+        let mut block = block;
+        while left > 0 {
+            block += 1;
+            let here = left.min(64);
+            let leaf = self.leaf(file, block)?;
+            self.leaves[leaf as usize].touched |= !0 >> (64 - here);
+            left -= here;
+        }
+        Ok(leaf)
+    }
+
+    #[inline]
+    fn leaf(&mut self, file: u64, block: u64) -> Result<u32, TraceError> {
+        if let Some(last) = self.leaves.get(self.last_leaf as usize)
+            && (last.file, last.block) == (file, block)
+        {
+            return Ok(self.last_leaf);
+        }
+        let fresh = u32::try_from(self.leaves.len()).map_err(|_| TraceError::TooManyPages)?;
+        self.last_leaf = if file == 0 && block < NEAR_BLOCKS {
+            let block = block as usize;
+            if block >= self.near.len() {
+                self.near.resize(block + 1, 0);
+            }
+            if self.near[block] == 0 {
+                self.near[block] = fresh + 1;
+            }
+            self.near[block] - 1
+        } else {
+            *self.leaf_at.entry((file, block)).or_insert(fresh)
+        };
+        if self.last_leaf == fresh {
+            self.leaves.push(Leaf { file, block, touched: 0, rank: 0 });
+        }
+        Ok(self.last_leaf)
+    }
+
+    fn range(&mut self, at_us: u64, kind: StepKind, file: Option<FileId>, from: u64, to: u64) {
+        self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
+        self.ranges.push((file, from, to));
+    }
+
+    #[inline(always)]
+    fn step(&mut self, at_us: u64, step: Step) {
+        self.steps.push(step);
+        if self.about.knows.times {
+            self.times.push(at_us);
+        }
+    }
+
+    /// Ranks the pages and gives every step its ranks.
+    pub fn finish(mut self) -> Result<Trace, TraceError> {
+        drop(std::mem::take(&mut self.leaf_at));
+        self.created.sort_unstable();
+        self.created.dedup();
+        let (runs, pages) = rank(&mut self.leaves, self.unit)?;
+        let ranges = std::mem::take(&mut self.ranges);
+        let leaves = std::mem::take(&mut self.leaves);
+        if ranges.is_empty() {
+            self.steps.iter_mut().for_each(|step| *step = step.ranked(&leaves));
+        } else {
+            // A range may reach no page of the trace, or need several steps.
+            let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
+            // A file may be cut again and again: only a cut that reaches a page that exists is a step. Those of files from
+            // before the trace exist from its beginning, others from their first access, until they are cut.
+            let mut live = BitTree::new(pages);
+            for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
+                (run.first..run.first + run.pages).for_each(|page| live.insert(page));
+            }
+            for (n, step) in steps.iter().enumerate() {
+                let at = times.get(n).unwrap_or(0);
+                let kind = step.kind();
+                if !matches!(kind, StepKind::Sync | StepKind::Drop) {
+                    let step = step.ranked(&leaves);
+                    self.step(at, step);
+                    step.range().for_each(|page| live.insert(page));
+                    continue;
+                }
+                let mut ranks = ranks_of(&runs, pages, ranges[step.first as usize]);
+                if kind == StepKind::Drop {
+                    let mut reached = live.next(ranks.start).filter(|page| *page < ranks.end);
+                    if reached.is_none() {
+                        continue;
+                    }
+                    self.totals.drops += 1;
+                    while let Some(page) = reached {
+                        live.remove(page);
+                        reached = live.next(page).filter(|page| *page < ranks.end);
+                    }
+                }
+                while !ranks.is_empty() {
+                    let part = (ranks.end - ranks.start).min(PAGES_MAX);
+                    self.step(at, Step::new(kind, ranks.start, part));
+                    ranks.start += part;
+                }
+            }
+        }
+        self.steps.shrink_to_fit();
+        self.times.low.shrink_to_fit();
+        let Self { about, steps, times, created, totals, .. } = self;
+        Ok(Trace { about, steps, times, runs, pages, created, totals })
+    }
+}
+
+impl Step {
+    #[inline(always)]
+    fn ranked(self, leaves: &[Leaf]) -> Self {
+        let leaf = &leaves[self.first as usize];
+        let below = (1 << (self.bits >> BUILDER)) - 1;
+        Self {
+            first: leaf.rank + (leaf.touched & below).count_ones(),
+            bits: self.bits & ((1 << BUILDER) - 1),
+        }
+    }
+}
+
+/// Gives every leaf the rank of its first page, in (file, page) order; the runs of touched pages, for units that have a
+/// place; and how many pages there are.
+fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> {
+    let mut order: Vec<u32> = (0..leaves.len() as u32).collect();
+    order.sort_unstable_by_key(|n| (leaves[*n as usize].file, leaves[*n as usize].block));
+    let mut runs: Vec<Run> = Vec::new();
+    let mut pages: u32 = 0;
+    for n in order {
+        let leaf = &mut leaves[n as usize];
+        leaf.rank = pages;
+        let mut rest = if unit == Unit::Page { leaf.touched } else { 0 };
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let len = (rest >> first).trailing_ones();
+            let page = leaf.block * 64 + u64::from(first);
+            match runs.last_mut() {
+                Some(run) if run.file.0 == leaf.file && run.page + u64::from(run.pages) == page => {
+                    run.pages += len
+                }
+                _ => {
+                    let rank = leaf.rank + (leaf.touched & ((1 << first) - 1)).count_ones();
+                    runs.push(Run { first: rank, pages: len, file: FileId(leaf.file), page });
+                }
+            }
+            rest &= !((!0 >> (64 - len)) << first);
+        }
+        pages = pages
+            .checked_add(leaf.touched.count_ones())
+            .filter(|pages| *pages < u32::MAX)
+            .ok_or(TraceError::TooManyPages)?;
+    }
+    Ok((runs, pages))
+}
+
+/// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow (file, page).
+fn ranks_of(runs: &[Run], pages: u32, (file, from, to): (Option<FileId>, u64, u64)) -> std::ops::Range<u32> {
+    let Some(FileId(file)) = file else { return 0..pages };
+    let rank_at = |page: u64| {
+        let n = runs.partition_point(|run| (run.file.0, run.page) <= (file, page));
+        match n.checked_sub(1).map(|n| runs[n]) {
+            Some(run) if run.file.0 == file && page - run.page < u64::from(run.pages) => {
+                run.first + (page - run.page) as u32
+            }
+            // Between runs: the next one's first.
+            _ => runs.get(n).map_or(pages, |run| run.first),
+        }
+    };
+    rank_at(from)..rank_at(to).max(rank_at(from))
+}
