@@ -14,7 +14,17 @@ mod table;
 
 /// Decides what reaches flash: how would each page cache treat my storage?
 #[derive(Parser)]
-#[command(name = "flashsift", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(
+    name = "flashsift",
+    version,
+    max_term_width = 110,
+    disable_help_subcommand = true,
+    after_help = "Examples:
+  flashsift compare trace.xz                      every policy at five sizes, as a table
+  flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
+  flashsift import trace.xz -o trace.parquet      any format into one file of our own
+  flashsift synth zipf --requests 1M -o zipf.parquet"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
