@@ -183,6 +183,10 @@ pub fn read_stream(
     if head.is_empty() {
         return Err(Error::Empty);
     }
+    // Editors of some systems put a byte-order mark before a text.
+    if head.starts_with(b"\xef\xbb\xbf") {
+        head.drain(..3);
+    }
     let spec = match format {
         Some(spec) => spec,
         None => format::detected(&head)?,

@@ -56,11 +56,15 @@ impl Replace {
 
     /// Puts what was written in the target's place; how many bytes it is.
     pub fn commit(self) -> io::Result<u64> {
-        // Else a power cut could leave the name without the content.
-        match &self.draft {
-            Draft::Nameless(file) => file.sync_all()?,
-            Draft::Named(file) => file.as_file().sync_all()?,
+        let draft = match &self.draft {
+            Draft::Nameless(file) => file,
+            Draft::Named(file) => file.as_file(),
+        };
+        if let Ok(replaced) = self.target.metadata() {
+            draft.set_permissions(replaced.permissions())?;
         }
+        // Else a power cut could leave the name without the content.
+        draft.sync_all()?;
         let file = match self.draft {
             Draft::Nameless(file) => {
                 let name = format!("/proc/self/fd/{}", file.as_raw_fd());

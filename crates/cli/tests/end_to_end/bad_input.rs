@@ -152,6 +152,10 @@ fn one_broken_line_hides_no_trace() {
     );
     let output = super::run(&["compare", &path, "--policy", "lru", "--frames", "1", "--json"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("skipped 1: "));
+    // Nor does a byte-order mark.
+    let path = write(dir.path(), "marked", &[&b"\xef\xbb\xbf"[..], &b"r 8\n".repeat(5)].concat());
+    let output = super::run(&["compare", &path, "--policy", "lru", "--frames", "1", "--json"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("skipped"));
 }
 
 /// Standard input works, and is detected too.

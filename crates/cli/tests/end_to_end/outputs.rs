@@ -183,6 +183,19 @@ fn a_stored_trace_remembers_what_was_left_out() {
     }
 }
 
+/// A private trace once became readable for all when it was written anew.
+#[test]
+fn a_replaced_file_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("trace"), "r 8\n").unwrap();
+    fs::write(path("stored"), "").unwrap();
+    fs::set_permissions(path("stored"), fs::Permissions::from_mode(0o600)).unwrap();
+    run(&["import", &path("trace"), "-o", &path("stored")]);
+    assert_eq!(fs::metadata(path("stored")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
 /// An after-cache trace was once written over the trace it came from, and over another trace's of a similar name.
 #[test]
 fn an_after_cache_trace_replaces_nothing() {
