@@ -67,11 +67,6 @@ impl Victims {
     pub fn push(&mut self, frame: Frame) {
         self.0.push(frame);
     }
-
-    /// What was pushed.
-    pub fn as_slice(&self) -> &[Frame] {
-        &self.0
-    }
 }
 
 /// A page cache of some frames under a policy.
@@ -107,11 +102,6 @@ impl<P: Policy> PageCache<P> {
             let frame = Frame(*entry);
             self.policy.cleaned(frame);
         }
-    }
-
-    /// What the policy sees.
-    pub fn frames(&self) -> &Frames {
-        &self.frames
     }
 
     #[inline(never)]
