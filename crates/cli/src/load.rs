@@ -207,6 +207,12 @@ impl Loaded {
         if totals.empty_requests > 0 {
             eprintln!("  note: {} requests of no bytes touch no page", size::count(totals.empty_requests));
         }
+        if totals.direct_requests > 0 {
+            eprintln!(
+                "  note: {} requests went past the page cache (O_DIRECT) and count nowhere here",
+                size::count(totals.direct_requests)
+            );
+        }
         if self.outcome.late > 0 {
             eprintln!(
                 "  note: {} events were earlier than the one before them and are taken as simultaneous",

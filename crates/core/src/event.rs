@@ -48,6 +48,17 @@ pub enum Action {
         /// The write itself waits for storage (`O_SYNC`, `O_DSYNC`, `RWF_SYNC`, `RWF_DSYNC`).
         sync: bool,
     },
+    /// `len` bytes that went past the page cache (`O_DIRECT`). They touch no cached page, and caches do not count them.
+    Direct {
+        /// File read from or written to.
+        file: FileId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Written, not read.
+        write: bool,
+    },
     /// `fsync`, `fdatasync`, `msync(MS_SYNC)` or, with a narrower range, `sync_file_range`.
     Sync {
         /// File made durable.

@@ -119,6 +119,8 @@ pub struct Totals {
     pub requests: u64,
     /// Requests of no bytes: they touch no page.
     pub empty_requests: u64,
+    /// Requests that went past the page cache (`O_DIRECT`): no step of the trace.
+    pub direct_requests: u64,
     /// Page reads.
     pub read_accesses: u64,
     /// Page writes.

@@ -220,7 +220,9 @@ impl<'a> Events<'a> {
 #[inline]
 fn possible(action: &Action, len_max: u64) -> Result<(), Skip> {
     let (offset, len) = match *action {
-        Action::Read { offset, len, .. } | Action::Write { offset, len, .. } => {
+        Action::Read { offset, len, .. }
+        | Action::Write { offset, len, .. }
+        | Action::Direct { offset, len, .. } => {
             if len > len_max {
                 return Err(Skip::Damage("access longer than 2 GiB"));
             }

@@ -8,7 +8,7 @@
 //! | `offset` | INT64 | first byte; for `truncate` the new size; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
-//! | `flag` | BOOLEAN | `write`: the write itself is synchronous; `open`: it made the file |
+//! | `flag` | BOOLEAN | `write`: the write itself is synchronous; `open`: it made the file; `direct`: a write |
 //! | `name` | STRING, null | the name bound, unbound, renamed from, or of the process |
 //! | `name2` | STRING, null | the name renamed to |
 //!
@@ -47,7 +47,7 @@ use std::{
 };
 
 /// The version this writes, and the newest it reads.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 const KEY: &str = "flashsift";
 const MESSAGE: &str = "message event {
@@ -59,10 +59,10 @@ const GROUP_ROWS_MAX: usize = 1 << 18;
 const GROUP_NAME_BYTES_MAX: usize = 32 << 20;
 const READ_ROWS: usize = 4096;
 
-/// In the order of the numbers in the `action` column.
-const ACTIONS: [&str; 13] = [
+/// In the order of the numbers in the `action` column. A schema may add some at the end: older stores have fewer.
+const ACTIONS: [&str; 14] = [
     "read", "write", "sync", "sync-all", "truncate", "punch", "open", "close", "bind", "rename", "unbind",
-    "gone", "process",
+    "gone", "process", "direct",
 ];
 
 #[derive(Serialize, Deserialize)]
@@ -132,7 +132,9 @@ impl Meta {
             ));
         }
         let meta: Self = serde_json::from_str(json).map_err(|e| e.to_string())?;
-        if meta.actions != ACTIONS {
+        if !ACTIONS.iter().zip(&meta.actions).all(|(ours, theirs)| ours == theirs)
+            || meta.actions.len() > ACTIONS.len()
+        {
             return Err("its actions are not those of its schema".into());
         }
         Ok(meta)
@@ -318,6 +320,9 @@ impl<'a> Row<'a> {
             }
             Action::Gone { file } => Self { action: 11, file: file.0, ..row },
             Action::Process { ref name } => Self { action: 12, names: [Some(name), None], ..row },
+            Action::Direct { file, offset, len, write } => {
+                Self { action: 13, file: file.0, offset, len, flag: write, ..row }
+            }
         }
     }
 
@@ -339,6 +344,7 @@ impl<'a> Row<'a> {
             10 => Action::Unbind { file, name: name(0)? },
             11 => Action::Gone { file },
             12 => Action::Process { name: name(0)? },
+            13 => Action::Direct { file, offset, len, write: flag },
             _ => return Err("there is no such action"),
         })
     }
@@ -549,6 +555,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Read { file, offset: 0, len: 4096 },
         Action::Truncate { file, size: 4096 },
         Action::Punch { file, offset: 0, len: 4096 },
+        Action::Direct { file, offset: 4096, len: 512, write: true },
         Action::SyncAll,
         Action::Close { file },
         Action::Rename { file, names: names() },

@@ -155,12 +155,12 @@ fn a_file_appears_when_it_is_finished() {
 #[test]
 fn a_newer_schema_says_so() {
     let bytes = stored(&many(3), &Skipped::default());
-    let text = br#"{"schema":1,"#;
+    let text = br#"{"schema":2,"#;
     let at = bytes.windows(text.len()).position(|w| w == text).expect("metadata is plain text");
     let mut newer = bytes.clone();
-    newer[at + 10] = b'2';
+    newer[at + 10] = b'3';
     let error = loaded(&newer).unwrap_err().to_string();
-    assert!(error.contains("newer flashsift (schema 2, this one reads 1): update"), "{error}");
+    assert!(error.contains("newer flashsift (schema 3, this one reads 2): update"), "{error}");
 
     let mut foreign = bytes;
     foreign[at - 12..at].iter_mut().for_each(|byte| *byte = byte.to_ascii_uppercase());

@@ -79,6 +79,8 @@ fn told(events: &[Event], directory: &str) -> Vec<String> {
             }
             Action::Unbind { file, name } => letter(file).map(|f| format!("unbind {f} {}", short(name))),
             Action::Gone { file } => letter(file).map(|f| format!("gone {f}")),
+            Action::Direct { file, offset, len, write } => letter(file)
+                .map(|f| format!("direct {} {f} {offset} {len}", if *write { "write" } else { "read" })),
             Action::Process { .. } => None,
         };
         told.extend(line);

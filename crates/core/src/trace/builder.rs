@@ -122,6 +122,7 @@ impl TraceBuilder {
                     self.created.push(file);
                 }
             }
+            Action::Direct { .. } => self.totals.direct_requests += 1,
             Action::Close { .. }
             | Action::Bind { .. }
             | Action::Rename { .. }

@@ -1,9 +1,9 @@
 //! The longer calls.
 
 use super::{
-    Action, DIRECT, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, NO_PATH, NOT_STORAGE, Node, Of,
-    Out, Path, ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip, Slot,
-    TOO_LONG, Target, Task, Walk, What, id, in_range,
+    Action, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, NO_PATH, NOT_STORAGE, Node, Of, Out, Path,
+    ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip, Slot, TOO_LONG, Target,
+    Task, Walk, What, id, in_range,
 };
 
 impl Machine {
@@ -347,15 +347,14 @@ impl Machine {
         if at.is_none() {
             self.files.open[open].offset = Some(end);
         }
-        if flags.has(Flags::DIRECT) {
-            self.files.reaches(file, end, write.is_some());
-            return Err(DIRECT);
-        }
         if len > 0 {
             self.files.reaches(file, end, write.is_some());
         }
         let (file, sync) = (id(file), flags.has(Flags::SYNC));
         out.push(match write {
+            _ if flags.has(Flags::DIRECT) => {
+                Action::Direct { file, offset: start, len, write: write.is_some() }
+            }
             Some(_) => Action::Write { file, offset: start, len, sync },
             None => Action::Read { file, offset: start, len },
         });

@@ -44,7 +44,6 @@ pub const NOT_STORAGE: Skip = Skip::Benign("pipe, socket or device");
 /// See [`Call::Map`].
 pub const MAPPED: Skip =
     Skip::Benign("mmap of a file (its page accesses are invisible to system-call tracing)");
-const DIRECT: Skip = Skip::Benign("O_DIRECT access (goes past the page cache)");
 /// A descriptor that the trace did not open.
 pub const STRANGE_FD: Skip = Skip::Damage("descriptor opened before the trace");
 const STRANGE_OFFSET: Skip = Skip::Damage("read at an offset from before the trace");
