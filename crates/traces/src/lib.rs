@@ -13,5 +13,6 @@ pub mod open;
 pub mod process;
 pub mod replace;
 pub mod store;
+pub mod tracepoint;
 
 pub use error::Error;

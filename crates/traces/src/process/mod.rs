@@ -23,7 +23,7 @@ mod call;
 mod calls;
 mod files;
 mod names;
-mod slab;
+pub(crate) mod slab;
 mod tasks;
 #[cfg(test)]
 mod tests;

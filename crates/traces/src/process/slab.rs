@@ -3,7 +3,7 @@
 use std::ops::{Index, IndexMut};
 
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<u32>,
 }
@@ -15,7 +15,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    pub(super) fn add(&mut self, item: T) -> u32 {
+    pub(crate) fn add(&mut self, item: T) -> u32 {
         let n = self.free.pop().unwrap_or_else(|| {
             self.items.push(None);
             (self.items.len() - 1) as u32
@@ -24,13 +24,12 @@ impl<T> Slab<T> {
         n
     }
 
-    pub(super) fn remove(&mut self, n: u32) -> T {
+    pub(crate) fn remove(&mut self, n: u32) -> T {
         self.free.push(n);
         self.items[n as usize].take().expect("only what is there is removed")
     }
 
-    #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.items.iter().enumerate().filter_map(|(n, item)| Some((n as u32, item.as_ref()?)))
     }
 }

@@ -1,0 +1,145 @@
+//! Files: what has an inode's number from its allocation, or its first sight, to its end.
+
+use super::{Handle, Inode};
+use crate::process::slab::Slab;
+use flashsift_core::{event::FileId, page::PAGE_BYTES};
+use std::collections::HashMap;
+
+/// What kind of inode it is, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Unknown,
+    Regular,
+    Directory,
+    Other,
+}
+
+impl Kind {
+    /// From `st_mode`.
+    pub(super) fn of(mode: u16) -> Self {
+        match mode & 0o170_000 {
+            0o100_000 => Self::Regular,
+            0o040_000 => Self::Directory,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// One identity.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) inode: Inode,
+    pub(super) kind: Kind,
+    /// Given when it is first told.
+    pub(super) id: Option<FileId>,
+    pub(super) handle: Option<Handle>,
+    /// It was there before the trace.
+    pub(super) older: bool,
+    pub(super) gone: bool,
+    /// Where it ends, in bytes; `None`: not known.
+    pub(super) size: Option<u64>,
+    /// It may have grown since.
+    pub(super) may_have_grown: bool,
+    /// Its directory's inode number and its absolute path, for each name.
+    pub(super) names: Vec<(u64, Box<str>)>,
+    /// It is, or was, where the recording listens; `None`: not known.
+    pub(super) inside: Option<bool>,
+}
+
+impl File {
+    fn new(inode: Inode, older: bool) -> Self {
+        Self {
+            inode,
+            kind: Kind::Unknown,
+            id: None,
+            handle: None,
+            older,
+            gone: false,
+            size: (!older).then_some(0),
+            may_have_grown: false,
+            names: Vec::new(),
+            inside: None,
+        }
+    }
+
+    /// It reaches at least so far.
+    pub(super) fn reaches(&mut self, end: u64) {
+        self.size = self.size.map(|size| size.max(end));
+    }
+
+    /// Bytes of these pages that the file has. The kernel found the first page, so that it is there.
+    pub(super) fn cut(&mut self, first: u64, last: u64) -> (u64, u64) {
+        let start = first.saturating_mul(PAGE_BYTES);
+        let end = last.saturating_add(1).saturating_mul(PAGE_BYTES);
+        match &mut self.size {
+            Some(size) if *size > start => (start, (*size).min(end) - start),
+            Some(size) => {
+                *size = start + 1;
+                self.may_have_grown = true;
+                (start, PAGE_BYTES)
+            }
+            None => (start, end - start),
+        }
+    }
+}
+
+/// All files that live, or whose names are still to come.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    files: Slab<File>,
+    current: HashMap<Inode, u32, foldhash::fast::FixedState>,
+    last: Option<(Inode, u32)>,
+}
+
+impl Files {
+    /// The file that has this number now.
+    pub(super) fn current(&mut self, inode: Inode) -> Option<u32> {
+        if let Some((last, file)) = self.last
+            && last == inode
+        {
+            return Some(file);
+        }
+        let file = *self.current.get(&inode)?;
+        self.last = Some((inode, file));
+        Some(file)
+    }
+
+    /// A file begins: `older` than the trace, or allocated in it.
+    pub(super) fn begin(&mut self, inode: Inode, older: bool) -> u32 {
+        let file = self.files.add(File::new(inode, older));
+        self.current.insert(inode, file);
+        self.last = Some((inode, file));
+        file
+    }
+
+    /// The number is free again.
+    pub(super) fn end(&mut self, inode: Inode) -> Option<u32> {
+        self.last = None;
+        let file = self.current.remove(&inode)?;
+        self.files[file].gone = true;
+        Some(file)
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &File)> {
+        self.files.iter()
+    }
+
+    /// Nobody will ask for it any more.
+    pub(super) fn forget(&mut self, file: u32) {
+        self.files.remove(file);
+    }
+}
+
+impl std::ops::Index<u32> for Files {
+    type Output = File;
+    fn index(&self, file: u32) -> &File {
+        &self.files[file]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Files {
+    fn index_mut(&mut self, file: u32) -> &mut File {
+        &mut self.files[file]
+    }
+}

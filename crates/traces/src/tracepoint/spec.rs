@@ -1,0 +1,260 @@
+//! The tracepoints that the machine understands: one line each.
+
+use super::{Dev, Inode, What};
+use std::borrow::Cow;
+
+/// The fields of one hit, in the order in which its [`Spec`] names them.
+pub trait Values {
+    /// A number, sign-extended where the kernel's is signed.
+    fn number(&self, field: usize) -> u64;
+    /// A text, up to its first zero byte.
+    fn text(&self, field: usize) -> Cow<'_, str>;
+}
+
+/// What a tracepoint is good for: who records it, and what is missing where the kernel lacks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Buffered reads.
+    Reads,
+    /// Where one read ends and the next begins.
+    Batches,
+    /// Buffered writes.
+    Writes,
+    /// Accesses past the page cache.
+    Direct,
+    /// Reads and stores through mappings.
+    Mapped,
+    /// The addresses of page faults: which page of a mapping.
+    Addresses,
+    /// Durability.
+    Syncs,
+    /// Creation and deletion, truncation, holes.
+    Life,
+    /// Processes and threads.
+    Tasks,
+    /// System calls, for `--exact`.
+    Calls,
+}
+
+/// One tracepoint.
+pub struct Spec {
+    /// Its group: the folder below `events`.
+    pub system: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What for.
+    pub need: Need,
+    /// The fields it is read from. A kernel that lacks one lacks the tracepoint.
+    pub fields: &'static [&'static str],
+    /// A filter for the kernel, where most hits say nothing.
+    pub filter: Option<&'static str>,
+    /// What it says; `None` if it says nothing to us.
+    pub read: fn(&dyn Values) -> Option<What>,
+}
+
+/// Every tracepoint that can be read.
+pub const ALL: &[Spec] = &[
+    filemap("mm_filemap_get_pages", Need::Reads, &["s_dev", "i_ino", "index", "last_index"], |v| {
+        Some(What::Pages { inode: inode(v), first: v.number(2), last: v.number(3) })
+    }),
+    filemap("mm_filemap_fault", Need::Mapped, &["s_dev", "i_ino", "index"], |v| {
+        Some(What::Fault { inode: inode(v), page: v.number(2) })
+    }),
+    filemap("mm_filemap_map_pages", Need::Mapped, &["s_dev", "i_ino", "index", "last_index"], |v| {
+        Some(What::FaultAround { inode: inode(v), first: v.number(2), last: v.number(3) })
+    }),
+    spec("readahead", "page_cache_sync_ra", Need::Batches, &["s_dev", "i_ino"], read_ahead),
+    spec("readahead", "page_cache_async_ra", Need::Batches, &["s_dev", "i_ino"], read_ahead),
+    spec("exceptions", "page_fault_user", Need::Addresses, &["address", "error_code"], user_fault),
+    spec("exceptions", "page_fault_kernel", Need::Addresses, &["address", "error_code"], user_fault),
+    spec("writeback", "writeback_dirty_folio", Need::Mapped, &["name", "ino", "index"], dirtied),
+    // Its name before folios (Linux 5.17).
+    spec("writeback", "writeback_dirty_page", Need::Mapped, &["name", "ino", "index"], dirtied),
+    spec("iomap", "iomap_dio_complete", Need::Direct, &["dev", "ino", "pos", "ret"], |v| {
+        Some(What::DirectEnd { inode: inode(v), end: v.number(2), moved: v.number(3).cast_signed() })
+    }),
+    Spec {
+        filter: Some("flags & 16"), // IOMAP_DIRECT
+        ..spec("iomap", "iomap_iter", Need::Direct, &["dev", "ino", "pos", "length", "flags"], |v| {
+            let (offset, len, flags) = (v.number(2), v.number(3), v.number(4));
+            (flags & 16 != 0).then(|| What::DirectStep {
+                inode: inode(v),
+                offset,
+                len,
+                write: flags & 1 != 0,
+            })
+        })
+    },
+    ext4("ext4_da_write_begin", Need::Writes, &["dev", "ino", "pos", "len"], write_begin),
+    ext4("ext4_write_begin", Need::Writes, &["dev", "ino", "pos", "len"], write_begin),
+    ext4("ext4_da_write_end", Need::Writes, &["dev", "ino", "pos", "copied"], write_end),
+    ext4("ext4_write_end", Need::Writes, &["dev", "ino", "pos", "copied"], write_end),
+    ext4("ext4_journalled_write_end", Need::Writes, &["dev", "ino", "pos", "copied"], write_end),
+    ext4("ext4_sync_file_enter", Need::Syncs, &["dev", "ino"], sync_file),
+    ext4("ext4_sync_fs", Need::Syncs, &["dev", "wait"], sync_fs),
+    ext4("ext4_allocate_inode", Need::Life, &["dev", "ino", "dir", "mode"], |v| {
+        Some(What::Allocated { inode: inode(v), dir: Some(v.number(2)), mode: Some(v.number(3) as u16) })
+    }),
+    ext4("ext4_evict_inode", Need::Life, &["dev", "ino", "nlink"], evicted),
+    ext4("ext4_unlink_enter", Need::Life, &["dev", "ino", "parent"], |v| {
+        Some(What::Unlink { inode: inode(v), dir: Some(v.number(2)) })
+    }),
+    ext4("ext4_truncate_enter", Need::Life, &["dev", "ino"], |v| {
+        Some(What::TruncateBegin { inode: inode(v), size: None })
+    }),
+    // The new size to the byte, in the mode data=ordered.
+    ext4("ext4_begin_ordered_truncate", Need::Life, &["dev", "ino", "new_size"], |v| {
+        Some(What::TruncateBegin { inode: inode(v), size: Some(v.number(2)) })
+    }),
+    ext4("ext4_es_remove_extent", Need::Life, &["dev", "ino", "lblk", "len"], |v| {
+        Some(What::Cut { inode: inode(v), block: v.number(2), blocks: v.number(3) })
+    }),
+    ext4("ext4_truncate_exit", Need::Life, &["dev", "ino"], |v| Some(What::TruncateEnd { inode: inode(v) })),
+    Spec {
+        // ext4_setattr with a new size; other inode changes ask for two blocks.
+        filter: Some("type == 1 && blocks == 3"),
+        ..ext4("ext4_journal_start_inode", Need::Life, &["dev", "ino", "type", "blocks"], |v| {
+            (v.number(2) == 1 && v.number(3) == 3).then(|| What::Resize { inode: inode(v) })
+        })
+    },
+    ext4("ext4_fallocate_enter", Need::Life, &["dev", "ino", "offset", "len", "mode"], |v| {
+        let (offset, len, mode) = (v.number(2), v.number(3), v.number(4) as u32);
+        Some(What::Allocate { inode: inode(v), offset, len, mode, done: false })
+    }),
+    ext4("ext4_fallocate_exit", Need::Life, &["dev", "ino", "ret"], |v| {
+        Some(What::AllocateEnd { inode: inode(v), done: v.number(2) as i32 == 0 })
+    }),
+    ext4("ext4_punch_hole", Need::Life, &["dev", "ino", "offset", "len"], |v| {
+        Some(What::Punch { inode: inode(v), offset: v.number(2), len: v.number(3) })
+    }),
+    f2fs("f2fs_dataread_start", Need::Writes, &["pathbuf", "ino", "i_size"], |v| call_begin(v, false)),
+    f2fs("f2fs_datawrite_start", Need::Writes, &["pathbuf", "ino", "i_size"], |v| call_begin(v, true)),
+    f2fs("f2fs_direct_IO_enter", Need::Direct, &["dev", "ino"], |v| {
+        Some(What::CallDirect { inode: inode(v) })
+    }),
+    f2fs("f2fs_dataread_end", Need::Reads, &["ino", "offset", "bytes"], |v| {
+        let inode = Inode { dev: Dev::default(), ino: v.number(0) };
+        Some(What::CallEnd { inode, offset: v.number(1), moved: v.number(2).cast_signed(), write: false })
+    }),
+    f2fs("f2fs_file_write_iter", Need::Writes, &["dev", "ino", "offset", "ret"], |v| {
+        let (offset, moved) = (v.number(2), v.number(3).cast_signed());
+        Some(What::CallEnd { inode: inode(v), offset, moved, write: true })
+    }),
+    f2fs("f2fs_filemap_fault", Need::Mapped, &["dev", "ino", "index"], |v| {
+        Some(What::Fault { inode: inode(v), page: v.number(2) })
+    }),
+    f2fs("f2fs_sync_file_enter", Need::Syncs, &["dev", "ino"], sync_file),
+    f2fs("f2fs_sync_fs", Need::Syncs, &["dev", "wait"], sync_fs),
+    f2fs("f2fs_new_inode", Need::Life, &["dev", "ino", "ret"], |v| {
+        (v.number(2) == 0).then(|| What::Allocated { inode: inode(v), dir: None, mode: None })
+    }),
+    f2fs("f2fs_evict_inode", Need::Life, &["dev", "ino", "nlink"], evicted),
+    f2fs("f2fs_unlink_exit", Need::Life, &["dev", "ino", "ret"], |v| {
+        (v.number(2) == 0).then(|| What::Unlink { inode: inode(v), dir: None })
+    }),
+    f2fs("f2fs_truncate", Need::Life, &["dev", "ino", "size"], |v| {
+        Some(What::TruncateBegin { inode: inode(v), size: Some(v.number(2)) })
+    }),
+    f2fs("f2fs_fallocate", Need::Life, &["dev", "ino", "offset", "len", "mode", "ret"], |v| {
+        let (offset, len, mode) = (v.number(2), v.number(3), v.number(4) as u32);
+        (v.number(5) == 0).then(|| What::Allocate { inode: inode(v), offset, len, mode, done: true })
+    }),
+    spec("task", "task_newtask", Need::Tasks, &["pid", "clone_flags", "comm"], |v| {
+        Some(What::NewTask {
+            tid: v.number(0) as u32,
+            flags: v.number(1),
+            name: v.text(2).into_owned().into(),
+        })
+    }),
+    spec("sched", "sched_process_exec", Need::Tasks, &["old_pid", "filename"], |v| {
+        Some(What::Exec { old_tid: v.number(0) as u32, program: v.text(1).into_owned().into() })
+    }),
+    spec("sched", "sched_process_exit", Need::Tasks, &[], |_| Some(What::Exit)),
+    spec("raw_syscalls", "sys_enter", Need::Calls, &["id"], |_| None),
+    spec("raw_syscalls", "sys_exit", Need::Calls, &["ret"], |v| {
+        Some(What::Leave { result: v.number(0).cast_signed() })
+    }),
+];
+
+const fn spec(
+    system: &'static str,
+    name: &'static str,
+    need: Need,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> Spec {
+    Spec { system, name, need, fields, filter: None, read }
+}
+
+const fn filemap(
+    name: &'static str,
+    need: Need,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> Spec {
+    spec("filemap", name, need, fields, read)
+}
+
+const fn ext4(
+    name: &'static str,
+    need: Need,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> Spec {
+    spec("ext4", name, need, fields, read)
+}
+
+const fn f2fs(
+    name: &'static str,
+    need: Need,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> Spec {
+    spec("f2fs", name, need, fields, read)
+}
+
+/// Most tracepoints begin with the device and the inode's number.
+fn inode(v: &dyn Values) -> Inode {
+    Inode { dev: Dev(v.number(0) as u32), ino: v.number(1) }
+}
+
+fn read_ahead(v: &dyn Values) -> Option<What> {
+    Some(What::ReadAhead { inode: inode(v) })
+}
+
+fn user_fault(v: &dyn Values) -> Option<What> {
+    let address = v.number(0);
+    // The upper half of the address space is the kernel's own.
+    (address >> 63 == 0).then(|| What::UserFault { address, write: v.number(1) & 2 != 0 })
+}
+
+fn dirtied(v: &dyn Values) -> Option<What> {
+    let dev = Dev::parse(&v.text(0))?;
+    Some(What::Dirtied { inode: Inode { dev, ino: v.number(1) }, page: v.number(2) })
+}
+
+fn write_begin(v: &dyn Values) -> Option<What> {
+    Some(What::WriteBegin { inode: inode(v), offset: v.number(2), len: v.number(3) })
+}
+
+fn write_end(v: &dyn Values) -> Option<What> {
+    Some(What::WriteEnd { inode: inode(v), offset: v.number(2), copied: v.number(3) })
+}
+
+/// F2FS names the file by its path, and forgets the device.
+fn call_begin(v: &dyn Values, write: bool) -> Option<What> {
+    let inode = Inode { dev: Dev::default(), ino: v.number(1) };
+    Some(What::CallBegin { inode, path: v.text(0).into_owned().into(), size: v.number(2), write })
+}
+
+fn sync_file(v: &dyn Values) -> Option<What> {
+    Some(What::Sync { inode: inode(v) })
+}
+
+fn sync_fs(v: &dyn Values) -> Option<What> {
+    Some(What::SyncFs { dev: Dev(v.number(0) as u32), wait: v.number(1) as i32 != 0 })
+}
+
+fn evicted(v: &dyn Values) -> Option<What> {
+    Some(What::Evicted { inode: inode(v), links: v.number(2) as u32 })
+}
