@@ -8,6 +8,7 @@ mod compare;
 mod import;
 mod json;
 mod load;
+mod record;
 mod size;
 mod synth;
 mod table;
@@ -22,6 +23,7 @@ mod table;
     after_help = "Examples:
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
+  sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
   flashsift synth zipf --requests 1M -o zipf.parquet"
 )]
@@ -34,6 +36,7 @@ struct Cli {
 enum Command {
     Compare(compare::Args),
     Import(import::Args),
+    Record(record::Args),
     Synth(synth::Args),
 }
 
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Record(args) => record::run(&args),
         Command::Synth(args) => synth::run(&args),
     };
     match result {

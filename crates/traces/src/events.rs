@@ -45,10 +45,15 @@ pub struct Reason {
 impl Skipped {
     /// Counts one more, at a 1-based line or record number.
     pub fn add(&mut self, skip: Skip, line: u64) {
+        self.add_many(skip, line, 1);
+    }
+
+    /// Counts so many more.
+    pub fn add_many(&mut self, skip: Skip, line: u64, many: u64) {
         let (Skip::Benign(reason) | Skip::Note(reason) | Skip::Damage(reason)) = skip;
         let (damage, note) = (matches!(skip, Skip::Damage(_)), matches!(skip, Skip::Note(_)));
         let fresh = Reason { count: 0, first: line, damage, note };
-        self.0.entry(Cow::Borrowed(reason)).or_insert(fresh).count += 1;
+        self.0.entry(Cow::Borrowed(reason)).or_insert(fresh).count += many;
     }
 
     /// Puts back what [`Skipped::iter`] gave: for counts that were stored with a trace.

@@ -4,6 +4,7 @@
 //! everything else works on bytes in and [`flashsift_core::event::Event`]s out.
 #![forbid(unsafe_code)]
 
+pub mod anonymize;
 pub mod error;
 pub mod events;
 pub mod fio_log;

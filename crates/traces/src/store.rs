@@ -179,6 +179,11 @@ impl Writer {
         Ok(Self { encoder: Encoder::new(file, trace)?, path: name })
     }
 
+    /// How many bytes the file has so far, what is still held back at `row_bytes` a row.
+    pub fn bytes_so_far(&self, row_bytes: u64) -> u64 {
+        self.encoder.writer.bytes_written() as u64 + self.encoder.rows.at_us.len() as u64 * row_bytes
+    }
+
     /// Writes what is left, and what was `skipped`, and gives the file its name. How many bytes it has.
     pub fn finish(self, skipped: &Skipped) -> Result<u64, Error> {
         let file = self.encoder.finish(skipped)?;

@@ -2,7 +2,7 @@
 
 use super::{Handle, Inode};
 use crate::process::slab::Slab;
-use flashsift_core::{event::FileId, page::PAGE_BYTES};
+use flashsift_core::event::FileId;
 use std::collections::HashMap;
 
 /// What kind of inode it is, as far as is known.
@@ -40,6 +40,8 @@ pub(super) struct File {
     pub(super) size: Option<u64>,
     /// It may have grown since.
     pub(super) may_have_grown: bool,
+    /// When it was found to be there.
+    pub(super) found_ns: u64,
     /// Its directory's inode number and its absolute path, for each name.
     pub(super) names: Vec<(u64, Box<str>)>,
     /// It is, or was, where the recording listens; `None`: not known.
@@ -57,6 +59,7 @@ impl File {
             gone: false,
             size: (!older).then_some(0),
             may_have_grown: false,
+            found_ns: 0,
             names: Vec::new(),
             inside: None,
         }
@@ -65,21 +68,6 @@ impl File {
     /// It reaches at least so far.
     pub(super) fn reaches(&mut self, end: u64) {
         self.size = self.size.map(|size| size.max(end));
-    }
-
-    /// Bytes of these pages that the file has. The kernel found the first page, so that it is there.
-    pub(super) fn cut(&mut self, first: u64, last: u64) -> (u64, u64) {
-        let start = first.saturating_mul(PAGE_BYTES);
-        let end = last.saturating_add(1).saturating_mul(PAGE_BYTES);
-        match &mut self.size {
-            Some(size) if *size > start => (start, (*size).min(end) - start),
-            Some(size) => {
-                *size = start + 1;
-                self.may_have_grown = true;
-                (start, PAGE_BYTES)
-            }
-            None => (start, end - start),
-        }
     }
 }
 

@@ -156,18 +156,15 @@ impl Machine {
 
     /// Something about a name; in the order in which it was told, and before the points of that time.
     pub fn name(&mut self, name: Name) {
+        // Whose it is shows now: the order of names among themselves is what counts.
+        let Some(file) = self.whose(&name) else { return };
         match name.kind {
-            NameKind::Deleted | NameKind::Moved { .. } => {
-                // Whose it is shows now: the order of names among themselves is what counts.
-                if self.whose(&name).is_some() {
-                    self.later.push_back(name);
-                }
-            }
-            _ => {
-                if let Some(file) = self.whose(&name) {
-                    self.named(file, &name);
-                }
-            }
+            NameKind::Found { .. } => self.named(file, &name),
+            // It is needed with the file's first access.
+            NameKind::Opened if self.files[file].names.is_empty() => self.named(file, &name),
+            NameKind::Opened => {}
+            // The points have not come as far yet.
+            _ => self.later.push_back(name),
         }
     }
 
@@ -324,9 +321,9 @@ impl Machine {
                 self.life(tid, inode, |file| Action::Punch { file, offset, len });
             }
             What::NewTask { tid: child, flags, ref name } => self.new_task(tid, child, flags, name),
+            What::ExecBegin => self.maps.cleared(self.tasks.pid(tid)),
             What::Exec { ref program, old_tid } => {
                 self.tasks.exec(tid, old_tid, program);
-                self.maps.cleared(tid);
                 self.introduced.remove(&tid);
             }
             What::Exit => {
@@ -367,7 +364,7 @@ impl Machine {
         if let Some(read) = &mut thread.read
             && (read.inode, read.last) == (inode, last)
             && (read.first + 1..=last).contains(&first)
-            && (read.cold || first - read.first >= BATCH_PAGES)
+            && (read.cold || cold || first - read.first >= BATCH_PAGES)
         {
             (read.first, read.cold) = (first, cold);
             return;
@@ -390,17 +387,26 @@ impl Machine {
     /// The bytes of these pages that the file has.
     fn cut(&mut self, file: u32, first: u64, last: u64, host: &mut dyn Host) -> (u64, u64) {
         let f = &mut self.files[file];
-        let end = last.saturating_add(1).saturating_mul(PAGE_BYTES);
-        if f.size.is_none_or(|size| size < end && f.may_have_grown)
-            && let Some(now) = f.handle.and_then(|handle| host.size(handle))
-        {
-            f.size = Some(f.size.map_or(now, |size| size.max(now)));
-            f.may_have_grown = false;
+        let (start, end) =
+            (first.saturating_mul(PAGE_BYTES), last.saturating_add(1).saturating_mul(PAGE_BYTES));
+        if f.size.is_some_and(|size| size <= start) {
+            // The kernel found that page: the file has grown in a way that is not told.
+            f.may_have_grown = true;
         }
-        if f.size.is_none() {
-            self.skip(SIZE_UNKNOWN);
+        let unsure = f.size.is_none() || f.may_have_grown;
+        if unsure && f.size.is_none_or(|size| size < end) {
+            // Smaller than it was, it has been cut since; that is still to come here.
+            let at_least = f.size.unwrap_or(0).max(start + 1);
+            match f.handle.and_then(|handle| host.size(handle)).filter(|now| *now >= at_least) {
+                Some(now) => (f.size, f.may_have_grown) = (Some(now), false),
+                None => {
+                    self.skip(SIZE_UNKNOWN);
+                    return (start, end - start);
+                }
+            }
         }
-        self.files[file].cut(first, last)
+        let size = self.files[file].size.unwrap_or(end);
+        (start, size.min(end) - start)
     }
 
     fn write_begins(&mut self, tid: u32, inode: Inode, offset: u64, len: u64) {
@@ -474,16 +480,16 @@ impl Machine {
         let thread = self.threads.entry(tid).or_default();
         let (call, read) = (thread.call.take(), thread.call_read.take());
         let (resized, wrote) = (thread.resized.take(), thread.write.as_ref().map(|write| write.end));
+        let (Some(call), Ok(done)) = (call, u64::try_from(result)) else { return self.flush(tid) };
+        if let Call::Copy { from, from_at, .. } = call {
+            self.call_read(tid, (from, from_at), read, done);
+        }
         self.flush(tid);
-        let (Some(call), Ok(done)) = (call, u64::try_from(result)) else { return };
         let pid = self.tasks.pid(tid);
         match call {
             Call::Read { fd, at } => self.call_read(tid, (fd, at), read, done),
             Call::Write { fd, at } => self.call_moved(pid, (fd, at), wrote, done),
-            Call::Copy { from, from_at, to, to_at } => {
-                self.call_read(tid, (from, from_at), read, done);
-                self.call_moved(pid, (to, to_at), wrote, done);
-            }
+            Call::Copy { to, to_at, .. } => self.call_moved(pid, (to, to_at), wrote, done),
             Call::Truncate { size } => {
                 if let Some(file) = resized.and_then(|inode| self.files.current(inode)) {
                     self.resized(tid, file, size);
@@ -632,11 +638,19 @@ impl Machine {
         if self.block_bytes(inode.dev).is_none() {
             return;
         }
-        if self.files.current(inode).is_some() {
-            // Its end was lost.
-            self.gone(tid, inode);
-        }
-        let file = self.files.begin(inode, false);
+        let file = match self.files.current(inode) {
+            // It was found in a look around that came after this.
+            Some(file) if self.files[file].older && self.files[file].found_ns > self.now_ns => {
+                self.files[file].older = false;
+                file
+            }
+            Some(_) => {
+                // Its end was lost.
+                self.gone(tid, inode);
+                self.files.begin(inode, false)
+            }
+            None => self.files.begin(inode, false),
+        };
         let f = &mut self.files[file];
         f.kind = mode.map_or(Kind::Unknown, Kind::of);
         if self.under.is_some() {
@@ -646,12 +660,17 @@ impl Machine {
                 self.dirs.insert(inode);
             }
         }
-        for name in self.binding.allocated(inode, file, dir) {
-            self.files[file].handle = Some(name.handle);
-            match name.kind {
-                NameKind::Deleted | NameKind::Moved { .. } => self.later.push_front(name),
-                _ => self.named(file, &name),
-            }
+        let names = match self.files[file].handle {
+            Some(_) => Vec::new(),
+            None => self.binding.allocated(inode, file, dir),
+        };
+        let mut names = names.into_iter();
+        if let Some(first) = names.next() {
+            self.files[file].handle = Some(first.handle);
+            self.named(file, &first);
+            // What became of that name comes later, in the order in which it was told.
+            let at = self.later.iter().position(|name| name.at_ns > first.at_ns).unwrap_or(self.later.len());
+            names.rev().for_each(|name| self.later.insert(at, name));
         }
         if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file) {
             let file = self.id(tid, file);
@@ -660,6 +679,9 @@ impl Machine {
     }
 
     fn gone(&mut self, tid: u32, inode: Inode) {
+        if let Some(handle) = self.files.current(inode).and_then(|file| self.files[file].handle) {
+            self.catch_up(handle, |_| false);
+        }
         let Some(file) = self.files.end(inode) else { return };
         for (_, path) in std::mem::take(&mut self.files[file].names) {
             self.unbound(tid, file, path);
@@ -681,21 +703,37 @@ impl Machine {
         if self.is_told(tid, file) {
             self.id(tid, file);
         }
-        let handle = self.files[file].handle;
-        let names = &self.files[file].names;
-        let here = |&&(d, _): &&(u64, Box<str>)| dir.is_none_or(|dir| d == dir || d == 0);
-        let path = match names.iter().filter(here).count() {
-            0 => return,
-            1 => names.iter().find(here).map(|(_, path)| path.clone()),
-            // Several links in one directory: which one went is told by name, soon.
-            _ => (self.later.iter())
-                .find(|name| Some(name.handle) == handle && name.kind == NameKind::Deleted)
-                .map(|name| name.path.clone()),
-        };
-        if let Some(path) = path {
+        let here = |name: &Name| name.kind == NameKind::Deleted && dir.is_none_or(|dir| dir == name.dir);
+        if let Some(handle) = self.files[file].handle
+            && self.catch_up(handle, here)
+        {
+            return;
+        }
+        // Not told by name yet: if there is one only, it is that.
+        let mut names =
+            self.files[file].names.iter().filter(|(d, _)| dir.is_none_or(|dir| *d == dir || *d == 0));
+        if let (Some((_, path)), None) = (names.next(), names.next()) {
+            let path = path.clone();
             self.files[file].names.retain(|(_, p)| *p != path);
             self.unbound(tid, file, path);
         }
+    }
+
+    /// What was told of this file's names comes to pass now, up to the first that is `last`; all, and false, if none is.
+    fn catch_up(&mut self, handle: Handle, last: impl Fn(&Name) -> bool) -> bool {
+        let mine = |(_, name): &(usize, &Name)| name.handle == handle;
+        let until = self.later.iter().enumerate().filter(mine).find(|(_, name)| last(name)).map(|(n, _)| n);
+        let end = until.map_or(self.later.len(), |n| n + 1);
+        let mut n = 0;
+        for _ in 0..end {
+            if self.later[n].handle == handle {
+                let name = self.later.remove(n).expect("it is there");
+                self.went(&name);
+            } else {
+                n += 1;
+            }
+        }
+        until.is_some()
     }
 
     fn unbound(&mut self, tid: u32, file: u32, path: Box<str>) {
@@ -842,6 +880,7 @@ impl Machine {
         if let NameKind::Found { size } = name.kind {
             let f = &mut self.files[file];
             f.size = Some(f.size.map_or(size, |old| old.max(size)));
+            f.found_ns = name.at_ns;
         }
         if !name.is_nameless(name.handle.inode.ino) {
             self.add_name(file, name.dir, name.path.clone(), name.tid);

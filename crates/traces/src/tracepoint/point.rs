@@ -254,7 +254,9 @@ pub enum What {
         /// Its name.
         name: Box<str>,
     },
-    /// The process runs another program.
+    /// The process lets go of its memory, to run another program.
+    ExecBegin,
+    /// The process runs another program, which is mapped already.
     Exec {
         /// The program's file.
         program: Box<str>,

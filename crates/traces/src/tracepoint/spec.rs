@@ -166,6 +166,8 @@ pub const ALL: &[Spec] = &[
             name: v.text(2).into_owned().into(),
         })
     }),
+    // Linux 6.9. Without it, what a program had mapped counts until something else is mapped there.
+    spec("sched", "sched_prepare_exec", Need::Tasks, &[], |_| Some(What::ExecBegin)),
     spec("sched", "sched_process_exec", Need::Tasks, &["old_pid", "filename"], |v| {
         Some(What::Exec { old_tid: v.number(0) as u32, program: v.text(1).into_owned().into() })
     }),

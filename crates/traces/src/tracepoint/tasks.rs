@@ -113,13 +113,10 @@ impl Tasks {
             let name = self.name(self.pid(parent)).unwrap_or(name).into();
             self.names.insert(pid, name);
         }
-        if let Some(chosen) = &mut self.chosen {
-            if chosen.contains(&parent) {
-                chosen.insert(tid);
-            } else {
-                // The number may have been another thread's.
-                chosen.remove(&tid);
-            }
+        if let Some(chosen) = &mut self.chosen
+            && chosen.contains(&parent)
+        {
+            chosen.insert(tid);
         }
         if self.ignored.contains(&parent) {
             self.ignored.insert(tid);
@@ -139,9 +136,11 @@ impl Tasks {
         self.names.insert(tid, program.rsplit('/').next().unwrap_or(program).into());
     }
 
-    /// The thread is no more; whether it was its process's first.
+    /// The thread is no more. What it held open goes only now, so that its process stays known.
     pub(super) fn exit(&mut self, tid: u32) {
-        self.pids.remove(&tid);
+        if let Some(chosen) = &mut self.chosen {
+            chosen.remove(&tid);
+        }
     }
 
     /// Are there still some of the chosen?

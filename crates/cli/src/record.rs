@@ -1,0 +1,258 @@
+//! `flashsift record`: what applications really ask of the page cache, from this machine's kernel.
+
+use crate::{Usage, load, size};
+use anyhow::Context;
+use flashsift_core::event::{About, Event};
+use flashsift_record::{self as recorder, Error, Options, Recorded, Stop, What};
+use flashsift_traces::{anonymize::Anonymize, events::Sink, store};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    ffi::OsString,
+    io::IsTerminal,
+    path::PathBuf,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// Record what applications ask of the page cache
+///
+/// By the kernel's tracepoints, in a tracing instance of our own that is removed at the end, also after Ctrl-C; what a
+/// killed recorder leaves, the next one removes. Nothing else on the system changes. Needs root; without it, a program can
+/// still be recorded with strace, which slows it several times and sees no access through mappings.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo flashsift record -o t.parquet -- sqlite3 test.db < statements.sql
+  sudo flashsift record -o t.parquet --path /home --for 10m
+  sudo flashsift record -o t.parquet --pid 1234 --exact
+  flashsift describe t.parquet
+
+By default a read is exact to the page (the kernel tells whole pages), a write to the byte. --exact adds system calls: reads
+exact to the byte, at about twice the cost. Accesses past the page cache (O_DIRECT) are recorded as such. Not seen: reads of
+pages that are mapped already, sync_file_range, file systems other than ext4 and F2FS. SEMANTICS.md says it exactly.")]
+pub(crate) struct Args {
+    /// The trace to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// A running process and the children it will have, until they end
+    #[arg(long, value_name = "PID", conflicts_with_all = ["path", "device", "command"])]
+    pid: Vec<u32>,
+
+    /// Whatever anybody does below this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "command"])]
+    path: Option<PathBuf>,
+
+    /// Whatever anybody does on this mounted device
+    #[arg(long, value_name = "DEV", conflicts_with = "command")]
+    device: Option<PathBuf>,
+
+    /// End after this time: 90s, 10m, 1h; a program that was started is ended then
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+
+    /// End when the trace is about this large
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    max_size: Option<u64>,
+
+    /// System calls too: reads exact to the byte
+    #[arg(long)]
+    exact: bool,
+
+    /// Replace the components of names by keyed hashes; extensions and SQLite's suffixes stay
+    #[arg(long)]
+    anonymize: bool,
+
+    /// Buffer of each processor in the kernel
+    #[arg(long, value_name = "SIZE", default_value = "1408KiB", value_parser = size::parse_bytes)]
+    buffer: u64,
+
+    /// Record with strace instead of the kernel's tracepoints
+    #[arg(long, requires = "command")]
+    strace: bool,
+
+    /// The program to run and record, with its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time reads 90s, 10m or 1h".to_owned()),
+    };
+    let number: f64 = number.parse().map_err(|_| "a time reads 90s, 10m or 1h".to_owned())?;
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("a time is more than nothing".to_owned()),
+    }
+}
+
+/// Counts what goes into the store, for the limits and for whoever watches.
+struct Counted {
+    writer: store::Writer,
+    bytes: Arc<AtomicU64>,
+}
+
+/// What a row of the store costs at most, before it is compressed away.
+const ROW_BYTES: u64 = 12;
+
+impl Sink for Counted {
+    fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
+        self.writer.about(about)
+    }
+    fn events(&mut self, events: &[Event]) -> Result<(), flashsift_traces::Error> {
+        self.writer.events(events)?;
+        self.bytes.store(self.writer.bytes_so_far(ROW_BYTES), Relaxed);
+        Ok(())
+    }
+}
+
+struct Limits {
+    interrupted: Arc<AtomicBool>,
+    until: Option<Instant>,
+    max_bytes: Option<u64>,
+    bytes: Arc<AtomicU64>,
+    bar: ProgressBar,
+}
+
+impl Stop for Limits {
+    fn now(&mut self, events: u64) -> bool {
+        let bytes = self.bytes.load(Relaxed);
+        self.bar.set_message(format!("{} events, {}", size::count(events), size::bytes(bytes)));
+        self.interrupted.load(Relaxed)
+            || self.until.is_some_and(|until| Instant::now() >= until)
+            || self.max_bytes.is_some_and(|max| bytes >= max)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let name = match (&args.path, &args.device, args.command.first()) {
+        (Some(path), ..) | (_, Some(path), _) => path.display().to_string(),
+        (.., Some(program)) => program.to_string_lossy().into_owned(),
+        _ if !args.pid.is_empty() => {
+            format!("pid {}", args.pid.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
+        }
+        _ => {
+            return Err(Usage(
+                "nothing to record: give a program after --, or --pid, --path or --device".to_owned(),
+            )
+            .into());
+        }
+    };
+    if args.output.as_os_str() == "-" {
+        return Err(Usage("a store cannot go to standard output: give -o a file name".to_owned()).into());
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
+    }
+    let bytes = Arc::new(AtomicU64::new(0));
+    let writer = store::Writer::create(&args.output, &format!("a recording of {name}"))?;
+    let mut counted = Counted { writer, bytes: bytes.clone() };
+    let begun = Instant::now();
+    let bar = spinner();
+    let mut stop = Limits {
+        interrupted,
+        until: args.time.map(|time| begun + time),
+        max_bytes: args.max_size,
+        bytes,
+        bar,
+    };
+    let recorded = {
+        let mut hidden;
+        let sink: &mut dyn Sink = if args.anonymize {
+            hidden = Anonymize::new(&mut counted);
+            &mut hidden
+        } else {
+            &mut counted
+        };
+        capture(args, sink, &mut stop)
+    };
+    stop.bar.finish_and_clear();
+    let recorded = recorded?;
+    say(args, &recorded, counted.writer, begun.elapsed())
+}
+
+fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Result<Recorded> {
+    let command = || {
+        let mut command = Command::new(&args.command[0]);
+        command.args(&args.command[1..]);
+        command
+    };
+    if args.strace {
+        return Ok(recorder::strace(&command(), sink)?);
+    }
+    let what = match (&args.path, &args.device) {
+        (Some(path), _) => What::Path(path.clone()),
+        (_, Some(device)) => What::Device(device.clone()),
+        _ if !args.pid.is_empty() => What::Processes(args.pid.clone()),
+        _ => What::Command(command()),
+    };
+    let options = Options { exact: args.exact, buffer_kib: args.buffer.div_ceil(1024) };
+    let bar = stop.bar.clone();
+    let mut say = |line: &str| bar.suspend(|| eprintln!("flashsift: {line}"));
+    match recorder::record(what, &options, sink, stop, &mut say) {
+        Err(Error::NotAllowed { what, why }) if !args.command.is_empty() => {
+            eprintln!(
+                "flashsift: {what} is not allowed ({why}): recording with strace instead, which slows the program several \
+                 times and sees no access through mappings; as root (sudo) the kernel's own tracepoints do it"
+            );
+            Ok(recorder::strace(&command(), sink)?)
+        }
+        Err(error @ Error::NotAllowed { .. }) => {
+            Err(anyhow::Error::new(error).context("recording this needs root: run it with sudo"))
+        }
+        other => Ok(other?),
+    }
+}
+
+fn spinner() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} recording {elapsed}: {msg} (Ctrl-C ends it)")
+        .expect("templates are constants");
+    let bar = ProgressBar::new_spinner().with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn say(args: &Args, recorded: &Recorded, writer: store::Writer, elapsed: Duration) -> anyhow::Result<()> {
+    let summary = &recorded.summary;
+    let bytes = writer.finish(&summary.skipped)?;
+    let elapsed = size::duration(elapsed.as_micros() as u64);
+    eprintln!(
+        "{}: {} events, {} of them reads and writes, in {elapsed}; {}, {:.1} bytes an event",
+        args.output.display(),
+        size::count(summary.events),
+        size::count(summary.accesses),
+        size::bytes(bytes),
+        bytes as f64 / summary.events.max(1) as f64
+    );
+    load::say_skipped(&summary.skipped);
+    for (cpu, lost) in &recorded.lost.by_cpu {
+        eprintln!(
+            "  LOST on processor {cpu}: {} records of accesses; a larger --buffer helps",
+            size::count(*lost)
+        );
+    }
+    for (cpu, lost) in &recorded.lost.faults_by_cpu {
+        eprintln!("  LOST on processor {cpu}: {} page faults (stores through mappings)", size::count(*lost));
+    }
+    if summary.accesses == 0 {
+        eprintln!(
+            "  nothing was read or written on ext4 or F2FS; was it elsewhere (tmpfs, overlay, network)?"
+        );
+    }
+    if let Some(status) = recorded.status.filter(|status| !status.success()) {
+        eprintln!("  note: the program ended with {status}");
+    }
+    Ok(())
+}

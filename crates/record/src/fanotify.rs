@@ -1,0 +1,302 @@
+//! Names: what fanotify tells of creations, renames, links and deletions, with the handle of what they are about.
+
+#![allow(unsafe_code)]
+
+use crate::{Error, system::Mounted};
+use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};
+use rustix::{
+    fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
+    fs::{Mode, OFlags},
+};
+use std::{collections::HashMap, ffi::CString, io, mem, os::fd::AsRawFd, path::Path};
+
+const MASK: u64 = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_RENAME | libc::FAN_OPEN | libc::FAN_ONDIR;
+const INFO_FID: u8 = 1;
+const INFO_DFID_NAME: u8 = 2;
+const INFO_OLD_DFID_NAME: u8 = 10;
+const INFO_NEW_DFID_NAME: u8 = 12;
+/// A file handle of a 32-bit inode number and a generation, as ext4 and F2FS make them.
+const INO32_GEN: i32 = 1;
+
+/// `struct file_handle` with room for the largest.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FileHandle {
+    bytes: u32,
+    kind: i32,
+    data: [u8; 128],
+}
+
+impl FileHandle {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let len = u32_at(bytes, 0)?;
+        let data = bytes.get(8..8 + len as usize)?;
+        let mut handle = Self { bytes: len, kind: u32_at(bytes, 4)?.cast_signed(), data: [0; 128] };
+        handle.data.get_mut(..data.len())?.copy_from_slice(data);
+        Some(handle)
+    }
+
+    fn of(&self, dev: Dev) -> Option<Handle> {
+        // A handle of a file may carry its directory's behind its own.
+        let own = self.kind == INO32_GEN || self.kind == INO32_GEN + 1;
+        let ino = u64::from(u32_at(&self.data, 0)?);
+        let generation = u32_at(&self.data, 4)?;
+        (own && self.bytes >= 8).then_some(Handle { inode: Inode { dev, ino }, generation })
+    }
+}
+
+/// One file system that is watched.
+struct Watched {
+    mounted: Mounted,
+    fsid: [u8; 8],
+    root: OwnedFd,
+}
+
+/// All that is watched.
+pub(crate) struct Names {
+    queue: OwnedFd,
+    watched: Vec<Watched>,
+    /// Paths of directories, by their handles.
+    directories: HashMap<Handle, Box<str>>,
+    buffer: Vec<u8>,
+    overflowed: bool,
+}
+
+impl Names {
+    /// Of these file systems.
+    pub(crate) fn watch(mounts: &[Mounted]) -> Result<Self, Error> {
+        let flags = libc::FAN_CLASS_NOTIF
+            | libc::FAN_CLOEXEC
+            | libc::FAN_NONBLOCK
+            | libc::FAN_UNLIMITED_QUEUE
+            | libc::FAN_REPORT_TID
+            | libc::FAN_REPORT_FID
+            | libc::FAN_REPORT_DIR_FID
+            | libc::FAN_REPORT_NAME
+            | libc::FAN_REPORT_TARGET_FID;
+        // SAFETY: plain numbers.
+        let queue = unsafe { libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32) };
+        if queue < 0 {
+            return Err(Error::not_allowed(
+                "fanotify (names of files; Linux 5.17)",
+                &io::Error::last_os_error(),
+            ));
+        }
+        // SAFETY: the kernel just gave us this descriptor.
+        let queue = unsafe { OwnedFd::from_raw_fd(queue) };
+        let mut watched = Vec::new();
+        for mounted in mounts {
+            let at = |error| Error::At { path: mounted.path.display().to_string(), what: error };
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let root = rustix::fs::open(&mounted.path, flags, Mode::empty()).map_err(|e| at(e.into()))?;
+            // SAFETY: `root` is open, and the path may be null then.
+            let marked = unsafe {
+                libc::fanotify_mark(
+                    queue.as_raw_fd(),
+                    libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM,
+                    MASK,
+                    root.as_raw_fd(),
+                    std::ptr::null(),
+                )
+            };
+            if marked < 0 {
+                return Err(at(io::Error::last_os_error()));
+            }
+            let statfs = rustix::fs::fstatfs(&root).map_err(|e| at(e.into()))?;
+            // SAFETY: `fsid_t` is two integers; only its fields are private.
+            let fsid: [u8; 8] = unsafe { mem::transmute(statfs.f_fsid) };
+            watched.push(Watched { mounted: mounted.clone(), fsid, root });
+        }
+        Ok(Self {
+            queue,
+            watched,
+            directories: HashMap::new(),
+            buffer: vec![0; 256 << 10],
+            overflowed: false,
+        })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+
+    /// Names were lost.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// Hands over all that is there.
+    pub(crate) fn drain(&mut self, now_ns: u64, mut take: impl FnMut(Name)) -> Result<(), Error> {
+        loop {
+            let mut buffer = mem::take(&mut self.buffer);
+            let bytes = rustix::io::read(&self.queue, &mut *buffer);
+            if let Ok(bytes) = bytes {
+                let mut rest = &buffer[..bytes];
+                while let Some(len) = u32_at(rest, 0).map(|len| len as usize)
+                    && (24..=rest.len()).contains(&len)
+                {
+                    self.event(&rest[..len], now_ns, &mut take);
+                    rest = &rest[len..];
+                }
+            }
+            self.buffer = buffer;
+            match bytes {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Error::At { path: "fanotify".into(), what: error.into() }),
+            }
+        }
+    }
+
+    fn event(&mut self, event: &[u8], at_ns: u64, take: &mut impl FnMut(Name)) {
+        let (Some(mask), Some(tid)) = (u64_at(event, 8), u32_at(event, 20)) else { return };
+        if mask & libc::FAN_Q_OVERFLOW != 0 {
+            self.overflowed = true;
+            return;
+        }
+        let head = usize::from(u16::from_ne_bytes([event[6], event[7]]));
+        let (mut target, mut here, mut old) = (None, None, None);
+        let mut rest = event.get(head..).unwrap_or_default();
+        while rest.len() >= 4 {
+            let len = usize::from(u16::from_ne_bytes([rest[2], rest[3]]));
+            let Some(info) = rest.get(..len).filter(|info| info.len() >= 20) else { break };
+            let Some(watched) = self.watched.iter().find(|w| w.fsid[..] == info[4..12]) else { return };
+            let dev = watched.mounted.dev;
+            let Some(handle) = FileHandle::parse(&info[12..]) else { break };
+            let name = info.get(20 + handle.bytes as usize..).unwrap_or_default();
+            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+            match info[0] {
+                INFO_FID => target = handle.of(dev),
+                INFO_DFID_NAME | INFO_NEW_DFID_NAME => here = Some((handle, dev, name.to_vec())),
+                INFO_OLD_DFID_NAME => old = Some((handle, dev, name.to_vec())),
+                _ => {}
+            }
+            rest = &rest[len..];
+        }
+        let (Some(handle), Some((dir_handle, dev, file))) = (target, here) else { return };
+        let directory = mask & libc::FAN_ONDIR != 0;
+        if directory && mask & (libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_RENAME) == 0 {
+            return;
+        }
+        let Some(dir) = dir_handle.of(dev) else { return };
+        let path = self.path(&dir_handle, dir, &file);
+        let name = |kind, path| Name { at_ns, tid, handle, dir: dir.inode.ino, path, directory, kind };
+        // Events of one name that nobody has read yet are merged; among themselves they can only have come in this order.
+        if mask & libc::FAN_CREATE != 0 {
+            if directory {
+                self.directories.insert(handle, path.clone());
+            }
+            take(name(NameKind::Created, path.clone()));
+        }
+        if mask & libc::FAN_OPEN != 0 {
+            take(name(NameKind::Opened, path.clone()));
+        }
+        if mask & libc::FAN_RENAME != 0
+            && let Some((from_handle, _, from_file)) = old
+            && let Some(from_dir) = from_handle.of(dev)
+        {
+            let from = self.path(&from_handle, from_dir, &from_file);
+            if directory {
+                // Whatever lies below it has another path now.
+                self.directories.clear();
+                self.directories.insert(handle, path.clone());
+            }
+            take(name(NameKind::Moved { from_dir: from_dir.inode.ino, from }, path.clone()));
+        }
+        if mask & libc::FAN_DELETE != 0 {
+            take(name(NameKind::Deleted, path));
+        }
+    }
+
+    fn path(&mut self, handle: &FileHandle, dir: Handle, file: &[u8]) -> Box<str> {
+        let path = match self.directories.get(&dir) {
+            Some(path) => path,
+            None => {
+                let path = self.find(handle, dir);
+                self.directories.entry(dir).or_insert(path)
+            }
+        };
+        let file = printable(file);
+        format!("{}/{file}", path.trim_end_matches('/')).into()
+    }
+
+    /// Where a directory is now.
+    fn find(&self, handle: &FileHandle, dir: Handle) -> Box<str> {
+        let watched = self.watched.iter().find(|w| w.mounted.dev == dir.inode.dev);
+        let lost = format!("?{}", dir.inode.ino).into_boxed_str();
+        let Some(watched) = watched else { return lost };
+        let mut handle = *handle;
+        // SAFETY: `handle` is a whole `struct file_handle` with as many bytes as it says.
+        let fd = unsafe {
+            libc::open_by_handle_at(
+                watched.root.as_raw_fd(),
+                (&raw mut handle).cast(),
+                libc::O_PATH | libc::O_CLOEXEC,
+            )
+        };
+        if fd < 0 {
+            return lost;
+        }
+        // SAFETY: the kernel just gave us this descriptor.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        match std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
+            Ok(path) => {
+                use std::os::unix::ffi::OsStrExt;
+                printable(path.as_os_str().as_bytes()).trim_end_matches(" (deleted)").into()
+            }
+            Err(_) => lost,
+        }
+    }
+
+    /// How big a file is now.
+    pub(crate) fn size(&self, handle: Handle) -> Option<u64> {
+        let watched = self.watched.iter().find(|w| w.mounted.dev == handle.inode.dev)?;
+        let mut raw = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
+        raw.data[..4].copy_from_slice(&u32::try_from(handle.inode.ino).ok()?.to_ne_bytes());
+        raw.data[4..8].copy_from_slice(&handle.generation.to_ne_bytes());
+        // SAFETY: as in `find`.
+        let fd = unsafe {
+            libc::open_by_handle_at(
+                watched.root.as_raw_fd(),
+                (&raw mut raw).cast(),
+                libc::O_PATH | libc::O_CLOEXEC,
+            )
+        };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: as in `find`.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        rustix::fs::fstat(&fd).ok().map(|stat| stat.st_size.cast_unsigned())
+    }
+}
+
+/// The handle of what is at this path.
+pub(crate) fn handle_of(path: &Path, dev: Dev) -> Option<Handle> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut handle = FileHandle { bytes: 128, kind: 0, data: [0; 128] };
+    let mut mount = 0;
+    // SAFETY: a path that ends in zero, and a handle with as much room as it says.
+    let done = unsafe {
+        libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), (&raw mut handle).cast(), &raw mut mount, 0)
+    };
+    if done < 0 { None } else { handle.of(dev) }
+}
+
+/// Bytes that are not UTF-8 stand as `\xNN`.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    bytes.utf8_chunks().fold(String::new(), |mut text, chunk| {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+        text
+    })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}

@@ -1,0 +1,322 @@
+//! A tracing instance of our own: its events, its buffers; gone when we are.
+
+use crate::{
+    Error,
+    format::{Format, Record, Slot},
+    ring, syscalls,
+};
+use flashsift_traces::tracepoint::{ALL, Call, Need, Point, Spec, What};
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::{self, Mode, OFlags},
+    io::Errno,
+    mount,
+};
+use std::{
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+};
+
+/// Where tracefs is, mounted by somebody or, for us alone, nowhere.
+pub(crate) struct Tracefs {
+    root: PathBuf,
+    /// Keeps a mount of our own.
+    _mount: Option<OwnedFd>,
+}
+
+/// Instances of ours begin so; behind it stands the process's number.
+const PREFIX: &str = "flashsift-";
+
+impl Tracefs {
+    /// Finds it, and removes what a killed recorder left.
+    pub(crate) fn open() -> Result<Self, Error> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mounted = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (path, kind) = (words.nth(1)?, words.next()?);
+            (kind == "tracefs").then(|| PathBuf::from(path))
+        });
+        let tracefs = match mounted {
+            Some(root) => Self { root, _mount: None },
+            None => {
+                let mount = own_mount().map_err(|e| Error::not_allowed("mounting tracefs", &e.into()))?;
+                Self { root: format!("/proc/self/fd/{}", mount.as_raw_fd()).into(), _mount: Some(mount) }
+            }
+        };
+        tracefs.clean();
+        Ok(tracefs)
+    }
+
+    /// Removes the instances of recorders that are no more.
+    fn clean(&self) {
+        for entry in std::fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(owner) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+            let pid = owner.split('-').next().unwrap_or(owner);
+            if !Path::new("/proc").join(pid).exists() {
+                let _ = std::fs::remove_dir(entry.path());
+            }
+        }
+    }
+
+    fn has(&self, system: &str, name: &str) -> bool {
+        self.root.join("events").join(system).join(name).is_dir()
+    }
+}
+
+fn own_mount() -> rustix::io::Result<OwnedFd> {
+    let context = mount::fsopen("tracefs", mount::FsOpenFlags::FSOPEN_CLOEXEC)?;
+    mount::fsconfig_create(context.as_fd())?;
+    mount::fsmount(context.as_fd(), mount::FsMountFlags::FSMOUNT_CLOEXEC, mount::MountAttrFlags::empty())
+}
+
+/// How one tracepoint's records become points.
+enum Decoder {
+    Spec(&'static Spec, Vec<Slot>),
+    Call(fn(&[u64; 6]) -> Call, Vec<Slot>),
+    Leave(Vec<Slot>),
+}
+
+impl Decoder {
+    fn decode(&self, bytes: &[u8]) -> Option<What> {
+        let number = |slots, n| flashsift_traces::tracepoint::Values::number(&Record { bytes, slots }, n);
+        match self {
+            Self::Spec(spec, slots) => (spec.read)(&Record { bytes, slots }),
+            Self::Call(read, slots) => {
+                let mut arguments = [0; 6];
+                for (n, argument) in arguments.iter_mut().enumerate().take(slots.len()) {
+                    *argument = number(slots, n);
+                }
+                Some(What::Enter(read(&arguments)))
+            }
+            Self::Leave(slots) => Some(What::Leave { result: number(slots, 0).cast_signed() }),
+        }
+    }
+}
+
+/// Buffers and events of our own.
+pub(crate) struct Instance {
+    path: PathBuf,
+    decoders: Vec<Option<Decoder>>,
+    cpus: Vec<Cpu>,
+    page: Vec<u8>,
+}
+
+struct Cpu {
+    number: u32,
+    pipe: OwnedFd,
+    /// Told by the pages that were read.
+    lost: u64,
+}
+
+impl Instance {
+    /// A new one with buffers of `buffer_kib` a processor. `name` tells ours apart.
+    pub(crate) fn new(tracefs: &Tracefs, name: &str, buffer_kib: u64) -> Result<Self, Error> {
+        let path = tracefs.root.join("instances").join(format!("{PREFIX}{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|e| Error::not_allowed("a tracing instance", &e))?;
+        let mut instance = Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new() };
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
+        // Fewer, larger pieces: kernels before 6.8 have pages only.
+        let _ = instance.write("buffer_subbuf_size_kb", "64");
+        instance.write("buffer_size_kb", &buffer_kib.to_string())?;
+        let _ = instance.write("buffer_percent", "25");
+        for option in ["irq-info", "record-cmd", "record-tgid", "markers"] {
+            let _ = instance.write(&format!("options/{option}"), "0");
+        }
+        let subbuffer_kib = instance.read("buffer_subbuf_size_kb").and_then(|text| text.trim().parse().ok());
+        // What is lost may be told behind the last byte.
+        instance.page = vec![0; subbuffer_kib.unwrap_or(4) * 1024 + 64];
+        Ok(instance)
+    }
+
+    /// Enables a tracepoint, if this kernel has it.
+    pub(crate) fn enable(&mut self, spec: &'static Spec, filter: Option<&str>) -> Result<bool, Error> {
+        let folder = format!("events/{}/{}", spec.system, spec.name);
+        let Some(format) = self.read(&format!("{folder}/format")).and_then(|text| Format::parse(&text))
+        else {
+            return Ok(false);
+        };
+        let Some(slots) = format.slots(spec.fields) else { return Ok(false) };
+        let filters: Vec<_> = [spec.filter, filter].into_iter().flatten().map(|f| format!("({f})")).collect();
+        if !filters.is_empty() {
+            self.write(&format!("{folder}/filter"), &filters.join(" && "))?;
+        }
+        self.decode(format.id, Decoder::Spec(spec, slots));
+        self.write(&format!("{folder}/enable"), "1")?;
+        Ok(true)
+    }
+
+    /// Enables the system calls that `--exact` needs; how many of them the kernel has.
+    pub(crate) fn enable_calls(&mut self) -> Result<usize, Error> {
+        let mut found = 0;
+        for spec in syscalls::ALL {
+            for side in ["enter", "exit"] {
+                let folder = format!("events/syscalls/sys_{side}_{}", spec.name);
+                let Some(format) =
+                    self.read(&format!("{folder}/format")).and_then(|text| Format::parse(&text))
+                else {
+                    continue;
+                };
+                let decoder = match side {
+                    "enter" => Decoder::Call(spec.read, format.arguments()),
+                    _ => match format.slots(&["ret"]) {
+                        Some(slots) => Decoder::Leave(slots),
+                        None => continue,
+                    },
+                };
+                self.decode(format.id, decoder);
+                self.write(&format!("{folder}/enable"), "1")?;
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    fn decode(&mut self, id: u16, decoder: Decoder) {
+        let id = usize::from(id);
+        if self.decoders.len() <= id {
+            self.decoders.resize_with(id + 1, || None);
+        }
+        self.decoders[id] = Some(decoder);
+    }
+
+    /// Only of this thread and its descendants.
+    pub(crate) fn only(&self, tid: u32) -> Result<(), Error> {
+        self.write("options/event-fork", "1")?;
+        self.write("set_event_pid", &tid.to_string())
+    }
+
+    /// Begins.
+    pub(crate) fn start(&mut self) -> Result<(), Error> {
+        let mut numbers: Vec<u32> = std::fs::read_dir(self.path.join("per_cpu"))
+            .map_err(|e| Error::tracefs(&self.path.join("per_cpu"), &e))?
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let path = self.path.join(format!("per_cpu/cpu{number}/trace_pipe_raw"));
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let pipe = fs::open(&path, flags, Mode::empty()).map_err(|e| Error::tracefs(&path, &e.into()))?;
+            self.cpus.push(Cpu { number, pipe, lost: 0 });
+        }
+        self.write("tracing_on", "1")
+    }
+
+    /// No more records from now on; those that are there can still be read.
+    pub(crate) fn stop(&self) -> Result<(), Error> {
+        self.write("tracing_on", "0")
+    }
+
+    /// What to wait for.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.cpus.iter().map(|cpu| cpu.pipe.as_fd())
+    }
+
+    /// Reads all that is there, each processor's in order.
+    pub(crate) fn drain(&mut self, points: &mut Vec<Point>) -> Result<(), Error> {
+        for cpu in &mut self.cpus {
+            loop {
+                let bytes = match rustix::io::read(&cpu.pipe, &mut *self.page) {
+                    Ok(0) | Err(Errno::AGAIN) => break,
+                    Ok(bytes) => bytes,
+                    Err(Errno::INTR) => continue,
+                    Err(error) => return Err(Error::tracefs(&self.path, &error.into())),
+                };
+                let decoders = &self.decoders;
+                let page = ring::records(&self.page[..bytes], |at_ns, record| {
+                    if let Some((id, tid)) = ring::head(record)
+                        && let Some(Some(decoder)) = decoders.get(usize::from(id))
+                        && let Some(what) = decoder.decode(record)
+                    {
+                        points.push(Point { at_ns, tid, what });
+                    }
+                });
+                cpu.lost += page.lost;
+                // A piece that was not full was the last.
+                if page.bytes < self.page.len() / 2 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records lost, by processor.
+    pub(crate) fn lost(&self) -> Vec<(u32, u64)> {
+        let lost = |cpu: &Cpu| {
+            let stats = self.read(&format!("per_cpu/cpu{}/stats", cpu.number)).unwrap_or_default();
+            let count = |key: &str| {
+                let value = stats.lines().find_map(|line| line.strip_prefix(key));
+                value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
+            };
+            (count("overrun:") + count("dropped events:") + count("commit overrun:")).max(cpu.lost)
+        };
+        self.cpus.iter().map(|cpu| (cpu.number, lost(cpu))).filter(|(_, lost)| *lost > 0).collect()
+    }
+
+    fn read(&self, file: &str) -> Option<String> {
+        std::fs::read_to_string(self.path.join(file)).ok()
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), Error> {
+        let path = self.path.join(file);
+        std::fs::write(&path, text).map_err(|error| Error::tracefs(&path, &error))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.stop();
+        self.cpus.clear();
+        if let Err(error) = std::fs::remove_dir(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            eprintln!(
+                "flashsift: {} is left behind ({error}); the next recording removes it",
+                self.path.display()
+            );
+        }
+    }
+}
+
+/// Which tracepoints this kernel lacks, as what cannot be seen without them.
+pub(crate) fn blind_spots(tracefs: &Tracefs, filesystems: &[&str], exact: bool) -> Vec<String> {
+    let has = |name: &str| ALL.iter().any(|spec| spec.name == name && tracefs.has(spec.system, spec.name));
+    let mut blind = Vec::new();
+    if filesystems.contains(&"ext4") && !has("mm_filemap_get_pages") {
+        blind.push(
+            "this kernel has no tracepoint for buffered reads (mm_filemap_get_pages, Linux 6.12): reads on ext4 are not \
+             recorded; --strace sees them"
+                .to_owned(),
+        );
+    }
+    if !has("mm_filemap_fault") && !filesystems.contains(&"f2fs") {
+        blind.push(
+            "this kernel has no tracepoint for page faults on files: reads through mappings are not recorded"
+                .to_owned(),
+        );
+    }
+    if !has("page_fault_user") {
+        blind.push("this kernel does not tell page-fault addresses: stores through mappings are known to the folio only".to_owned());
+    }
+    if filesystems.contains(&"f2fs") && !has("f2fs_dataread_start") && !has("f2fs_file_write_iter") {
+        blind.push("this kernel's F2FS tells neither reads nor whole writes".to_owned());
+    }
+    if exact && !tracefs.root.join("events/syscalls").is_dir() {
+        blind.push("this kernel has no system-call tracepoints: --exact adds nothing".to_owned());
+    }
+    blind
+}
+
+/// Whether accesses past the page cache end with a tracepoint of their own.
+pub(crate) fn has_direct_ends(tracefs: &Tracefs) -> bool {
+    tracefs.has("iomap", "iomap_dio_complete")
+}
+
+/// The tracepoints that `need` says.
+pub(crate) fn specs(need: impl Fn(Need) -> bool) -> impl Iterator<Item = &'static Spec> {
+    ALL.iter().filter(move |spec| need(spec.need))
+}

@@ -1,0 +1,130 @@
+//! Names without what they say: for traces that leave the house.
+
+use crate::{Error, events::Sink};
+use flashsift_core::event::{About, Action, Event, Renamed};
+use std::hash::{BuildHasher, RandomState};
+
+/// Replaces each component of a path by a keyed hash, and hands the events on.
+///
+/// The key is random and is not kept: nobody can try names out on the trace later. What analyses need stays: which names
+/// are equal, which lie in one directory, the extension, and SQLite's suffixes, so that a database and its journal still
+/// are a pair.
+pub struct Anonymize<'a> {
+    sink: &'a mut dyn Sink,
+    key: RandomState,
+    events: Vec<Event>,
+}
+
+impl<'a> Anonymize<'a> {
+    /// In front of `sink`.
+    pub fn new(sink: &'a mut dyn Sink) -> Self {
+        Self { sink, key: RandomState::new(), events: Vec::new() }
+    }
+
+    fn path(&self, path: &str) -> Box<str> {
+        let parts: Vec<_> = path.split('/').map(|part| self.component(part)).collect();
+        parts.join("/").into()
+    }
+
+    fn component(&self, part: &str) -> String {
+        if part.is_empty() {
+            return String::new();
+        }
+        let (stem, kept) = split(part);
+        format!("{:010x}{kept}", self.key.hash_one(stem) >> 24)
+    }
+}
+
+/// What is hidden of a component, and what is kept.
+fn split(part: &str) -> (&str, &str) {
+    let suffix = ["-journal", "-wal", "-shm"].into_iter().find(|suffix| part.ends_with(suffix));
+    let body = &part[..part.len() - suffix.map_or(0, str::len)];
+    let extension = match body.rsplit_once('.') {
+        Some((stem, ext)) if !stem.is_empty() && (1..=8).contains(&ext.len()) => ext,
+        _ => "",
+    };
+    let plain = |ext: &str| ext.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let stem = match extension {
+        // A number is more often a part of the name than a kind of file.
+        ext if plain(ext) && ext.bytes().any(|byte| byte.is_ascii_alphabetic()) => body.len() - ext.len() - 1,
+        _ => body.len(),
+    };
+    part.split_at(stem)
+}
+
+impl Sink for Anonymize<'_> {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.sink.about(about)
+    }
+
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        self.events.clear();
+        for event in events {
+            let mut event = event.clone();
+            match &mut event.action {
+                Action::Bind { name, .. } | Action::Unbind { name, .. } => *name = self.path(name),
+                Action::Rename { names, .. } => {
+                    **names = Renamed { from: self.path(&names.from), to: self.path(&names.to) };
+                }
+                _ => {}
+            }
+            self.events.push(event);
+        }
+        self.sink.events(&self.events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing::Kept;
+    use flashsift_core::event::FileId;
+
+    fn hidden(paths: &[&str]) -> Vec<String> {
+        let mut kept = Kept::default();
+        let event = |name: &&str| Event {
+            at_us: 0,
+            pid: 0,
+            tid: 0,
+            action: Action::Bind { file: FileId(0), name: (*name).into() },
+        };
+        let events: Vec<_> = paths.iter().map(event).collect();
+        Anonymize::new(&mut kept).events(&events).unwrap();
+        let name = |event: &Event| match &event.action {
+            Action::Bind { name, .. } => name.to_string(),
+            _ => unreachable!("only names went in"),
+        };
+        kept.0.iter().map(name).collect()
+    }
+
+    #[test]
+    fn equal_parts_stay_equal_and_what_analyses_need_stays() {
+        let names =
+            hidden(&["/home/ann/msg.db", "/home/ann/msg.db-wal", "/home/bob/msg.db-journal", "/home/ann"]);
+        let parts: Vec<Vec<_>> = names.iter().map(|name| name.split('/').collect()).collect();
+        assert!(
+            names.iter().all(|name| !["home", "ann", "bob", "msg"].iter().any(|word| name.contains(word)))
+        );
+        assert_eq!(parts[0][..3], parts[1][..3]);
+        assert_eq!(parts[3][..3], parts[0][..3]);
+        assert_ne!(parts[2][2], parts[0][2]);
+        assert_eq!(format!("{}-wal", parts[0][3]), parts[1][3]);
+        assert_eq!(format!("{}-journal", parts[0][3]), parts[2][3]);
+        assert!(names[0].ends_with(".db"));
+    }
+
+    #[test]
+    fn only_what_is_a_kind_of_file_is_kept() {
+        assert_eq!(split("photo.jpeg"), ("photo", ".jpeg"));
+        assert_eq!(split(".bashrc"), (".bashrc", ""));
+        assert_eq!(split("report.2024"), ("report.2024", ""));
+        assert_eq!(split("to.mother-in-law"), ("to.mother-in-law", ""));
+        assert_eq!(split("a-wal"), ("a", "-wal"));
+        assert_eq!(split("x.tar.gz"), ("x.tar", ".gz"));
+    }
+
+    #[test]
+    fn another_time_another_key() {
+        assert_ne!(hidden(&["/a"]), hidden(&["/a"]));
+    }
+}
