@@ -67,7 +67,7 @@ pub(crate) struct Args {
     anonymize: bool,
 
     /// Buffer of each processor in the kernel
-    #[arg(long, value_name = "SIZE", default_value = "1408KiB", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size::parse_bytes)]
     buffer: u64,
 
     /// Record with strace instead of the kernel's tracepoints

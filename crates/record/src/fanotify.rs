@@ -10,7 +10,12 @@ use rustix::{
 };
 use std::{collections::HashMap, ffi::CString, io, mem, os::fd::AsRawFd, path::Path};
 
-const MASK: u64 = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_RENAME | libc::FAN_OPEN | libc::FAN_ONDIR;
+/// Two queues: what happens to one name while nobody reads is merged into one event, and then nobody knows whether a name
+/// that was made and deleted was deleted before or after another. Deletions among themselves keep their order.
+const MASKS: [u64; 2] = [
+    libc::FAN_CREATE | libc::FAN_RENAME | libc::FAN_OPEN | libc::FAN_ONDIR,
+    libc::FAN_DELETE | libc::FAN_ONDIR,
+];
 const INFO_FID: u8 = 1;
 const INFO_DFID_NAME: u8 = 2;
 const INFO_OLD_DFID_NAME: u8 = 10;
@@ -49,16 +54,38 @@ impl FileHandle {
 struct Watched {
     mounted: Mounted,
     fsid: [u8; 8],
-    root: OwnedFd,
+}
+
+impl Watched {
+    /// Opened only while it is needed: a file system that is recorded can still be unmounted.
+    fn root(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(&self.mounted.path, flags, Mode::empty())
+    }
+
+    /// What has this handle, if it still is there.
+    fn open(&self, handle: &FileHandle) -> Option<OwnedFd> {
+        let root = self.root().ok()?;
+        let mut handle = *handle;
+        // SAFETY: `handle` is a whole `struct file_handle` with as many bytes as it says.
+        let fd = unsafe {
+            libc::open_by_handle_at(
+                root.as_raw_fd(),
+                (&raw mut handle).cast(),
+                libc::O_PATH | libc::O_CLOEXEC,
+            )
+        };
+        // SAFETY: the kernel just gave us this descriptor.
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    }
 }
 
 /// All that is watched.
 pub(crate) struct Names {
-    queue: OwnedFd,
+    queues: [OwnedFd; 2],
     watched: Vec<Watched>,
     /// Paths of directories, by their handles.
     directories: HashMap<Handle, Box<str>>,
-    buffer: Vec<u8>,
     overflowed: bool,
 }
 
@@ -74,50 +101,46 @@ impl Names {
             | libc::FAN_REPORT_DIR_FID
             | libc::FAN_REPORT_NAME
             | libc::FAN_REPORT_TARGET_FID;
-        // SAFETY: plain numbers.
-        let queue = unsafe { libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32) };
-        if queue < 0 {
-            return Err(Error::not_allowed(
-                "fanotify (names of files; Linux 5.17)",
-                &io::Error::last_os_error(),
-            ));
-        }
-        // SAFETY: the kernel just gave us this descriptor.
-        let queue = unsafe { OwnedFd::from_raw_fd(queue) };
+        let queue = || {
+            // SAFETY: plain numbers.
+            let queue = unsafe { libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32) };
+            if queue < 0 {
+                let error = io::Error::last_os_error();
+                return Err(Error::not_allowed("fanotify (names of files; Linux 5.17)", &error));
+            }
+            // SAFETY: the kernel just gave us this descriptor.
+            Ok(unsafe { OwnedFd::from_raw_fd(queue) })
+        };
+        let queues = [queue()?, queue()?];
         let mut watched = Vec::new();
         for mounted in mounts {
             let at = |error| Error::At { path: mounted.path.display().to_string(), what: error };
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let root = rustix::fs::open(&mounted.path, flags, Mode::empty()).map_err(|e| at(e.into()))?;
-            // SAFETY: `root` is open, and the path may be null then.
-            let marked = unsafe {
-                libc::fanotify_mark(
-                    queue.as_raw_fd(),
-                    libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM,
-                    MASK,
-                    root.as_raw_fd(),
-                    std::ptr::null(),
-                )
+            let mut watch = Watched { mounted: mounted.clone(), fsid: [0; 8] };
+            let root = match watch.root() {
+                // Unmounted meanwhile.
+                Err(rustix::io::Errno::NOENT) => continue,
+                root => root.map_err(|e| at(e.into()))?,
             };
-            if marked < 0 {
-                return Err(at(io::Error::last_os_error()));
+            for (queue, mask) in queues.iter().zip(MASKS) {
+                let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+                // SAFETY: `root` is open, and the path may be null then.
+                let marked = unsafe {
+                    libc::fanotify_mark(queue.as_raw_fd(), how, mask, root.as_raw_fd(), std::ptr::null())
+                };
+                if marked < 0 {
+                    return Err(at(io::Error::last_os_error()));
+                }
             }
             let statfs = rustix::fs::fstatfs(&root).map_err(|e| at(e.into()))?;
             // SAFETY: `fsid_t` is two integers; only its fields are private.
-            let fsid: [u8; 8] = unsafe { mem::transmute(statfs.f_fsid) };
-            watched.push(Watched { mounted: mounted.clone(), fsid, root });
+            watch.fsid = unsafe { mem::transmute::<rustix::fs::Fsid, [u8; 8]>(statfs.f_fsid) };
+            watched.push(watch);
         }
-        Ok(Self {
-            queue,
-            watched,
-            directories: HashMap::new(),
-            buffer: vec![0; 256 << 10],
-            overflowed: false,
-        })
+        Ok(Self { queues, watched, directories: HashMap::new(), overflowed: false })
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.queue.as_fd()
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().map(AsFd::as_fd)
     }
 
     /// Names were lost.
@@ -126,22 +149,36 @@ impl Names {
     }
 
     /// Hands over all that is there.
-    pub(crate) fn drain(&mut self, now_ns: u64, mut take: impl FnMut(Name)) -> Result<(), Error> {
-        loop {
-            let mut buffer = mem::take(&mut self.buffer);
-            let bytes = rustix::io::read(&self.queue, &mut *buffer);
-            if let Ok(bytes) = bytes {
-                let mut rest = &buffer[..bytes];
-                while let Some(len) = u32_at(rest, 0).map(|len| len as usize)
-                    && (24..=rest.len()).contains(&len)
-                {
-                    self.event(&rest[..len], now_ns, &mut take);
-                    rest = &rest[len..];
-                }
+    pub(crate) fn drain(&mut self, now_ns: fn() -> u64, mut take: impl FnMut(Name)) -> Result<(), Error> {
+        // Deletions are read first and told last: what they delete was made before, and is told before.
+        let [came, went] = [0, 1];
+        let deletions = self.read(went)?;
+        let creations = self.read(came)?;
+        // What was read happened before this.
+        let at_ns = now_ns();
+        for events in [creations, deletions] {
+            let mut rest = &*events;
+            while let Some(len) = u32_at(rest, 0).map(|len| len as usize)
+                && (24..=rest.len()).contains(&len)
+            {
+                self.event(&rest[..len], at_ns, &mut take);
+                rest = &rest[len..];
             }
-            self.buffer = buffer;
-            match bytes {
-                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+        }
+        Ok(())
+    }
+
+    /// All that a queue holds.
+    fn read(&self, queue: usize) -> Result<Vec<u8>, Error> {
+        const ROOM: usize = 64 << 10;
+        let mut events = Vec::new();
+        loop {
+            let at = events.len();
+            events.resize(at + ROOM, 0);
+            let read = rustix::io::read(&self.queues[queue], &mut events[at..]);
+            events.truncate(at + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(events),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(Error::At { path: "fanotify".into(), what: error.into() }),
             }
@@ -181,7 +218,6 @@ impl Names {
         let Some(dir) = dir_handle.of(dev) else { return };
         let path = self.path(&dir_handle, dir, &file);
         let name = |kind, path| Name { at_ns, tid, handle, dir: dir.inode.ino, path, directory, kind };
-        // Events of one name that nobody has read yet are merged; among themselves they can only have come in this order.
         if mask & libc::FAN_CREATE != 0 {
             if directory {
                 self.directories.insert(handle, path.clone());
@@ -224,21 +260,7 @@ impl Names {
     fn find(&self, handle: &FileHandle, dir: Handle) -> Box<str> {
         let watched = self.watched.iter().find(|w| w.mounted.dev == dir.inode.dev);
         let lost = format!("?{}", dir.inode.ino).into_boxed_str();
-        let Some(watched) = watched else { return lost };
-        let mut handle = *handle;
-        // SAFETY: `handle` is a whole `struct file_handle` with as many bytes as it says.
-        let fd = unsafe {
-            libc::open_by_handle_at(
-                watched.root.as_raw_fd(),
-                (&raw mut handle).cast(),
-                libc::O_PATH | libc::O_CLOEXEC,
-            )
-        };
-        if fd < 0 {
-            return lost;
-        }
-        // SAFETY: the kernel just gave us this descriptor.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let Some(fd) = watched.and_then(|watched| watched.open(handle)) else { return lost };
         match std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
             Ok(path) => {
                 use std::os::unix::ffi::OsStrExt;
@@ -254,19 +276,7 @@ impl Names {
         let mut raw = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
         raw.data[..4].copy_from_slice(&u32::try_from(handle.inode.ino).ok()?.to_ne_bytes());
         raw.data[4..8].copy_from_slice(&handle.generation.to_ne_bytes());
-        // SAFETY: as in `find`.
-        let fd = unsafe {
-            libc::open_by_handle_at(
-                watched.root.as_raw_fd(),
-                (&raw mut raw).cast(),
-                libc::O_PATH | libc::O_CLOEXEC,
-            )
-        };
-        if fd < 0 {
-            return None;
-        }
-        // SAFETY: as in `find`.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = watched.open(&raw)?;
         rustix::fs::fstat(&fd).ok().map(|stat| stat.st_size.cast_unsigned())
     }
 }

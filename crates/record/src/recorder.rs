@@ -78,6 +78,7 @@ pub struct Recorded {
 /// A record may become visible so much later than its time says.
 const LAG_NS: u64 = 30_000_000;
 const LOOK_MS: i64 = 50;
+const READER_NICE: i32 = -15;
 const LOST: Skip = Skip::Damage("record of the kernel lost (its buffer was full: --buffer)");
 const MAPS_LOST: Skip = Skip::Note("map of a process lost: stores through it are known to the folio only");
 const NAMES_LOST: Skip = Skip::Damage("names lost (fanotify's queue was full)");
@@ -115,6 +116,8 @@ pub fn record(
         knows: Knows { times: true, syncs: true, writes: true, removals: true },
     })?;
     let child = recorder.begin(what)?;
+    // Buffers fill while we wait for our turn. After the program began: it does not inherit this.
+    let _ = rustix::process::setpriority_process(None, READER_NICE);
     let result = recorder.run(child, &mut events, stop);
     let (status, result) = match result {
         Ok(status) => (status, Ok(())),
@@ -224,7 +227,8 @@ impl Recorder {
     fn begin(&mut self, what: What) -> Result<Option<Child>, Error> {
         let me = std::process::id();
         if matches!(what, What::Command(_)) {
-            self.faults.only(me)?;
+            // Whatever this thread begets.
+            self.faults.only(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs())?;
         }
         self.accesses.start()?;
         self.faults.start()?;
@@ -299,7 +303,7 @@ impl Recorder {
     }
 
     fn wait(&self) {
-        let fds = self.accesses.fds().chain(self.faults.fds()).chain([self.names.fd()]);
+        let fds = self.accesses.fds().chain(self.faults.fds()).chain(self.names.fds());
         let fds = fds.chain(self.maps.iter().map(Ring::fd));
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_MS * 1_000_000 };
@@ -317,7 +321,7 @@ impl Recorder {
         faults.drain(points)?;
         accesses.drain(points)?;
         // After the points: a file's name is told in the same system call as its allocation, but later.
-        names.drain(now_ns, |name| machine.name(name))?;
+        names.drain(self::now_ns, |name| machine.name(name))?;
         points.sort_by_key(|point| point.at_ns);
         let until_ns = if lag_ns == u64::MAX { u64::MAX } else { now_ns.saturating_sub(lag_ns) };
         let ripe = points.partition_point(|point| point.at_ns <= until_ns);

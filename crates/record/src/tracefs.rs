@@ -16,6 +16,7 @@ use std::{
     io,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// Where tracefs is, mounted by somebody or, for us alone, nowhere.
@@ -113,7 +114,9 @@ struct Cpu {
 impl Instance {
     /// A new one with buffers of `buffer_kib` a processor. `name` tells ours apart.
     pub(crate) fn new(tracefs: &Tracefs, name: &str, buffer_kib: u64) -> Result<Self, Error> {
-        let path = tracefs.root.join("instances").join(format!("{PREFIX}{}-{name}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = tracefs.root.join("instances").join(format!("{PREFIX}{pid}-{name}{count}"));
         std::fs::create_dir(&path).map_err(|e| Error::not_allowed("a tracing instance", &e))?;
         let mut instance = Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new() };
         instance.write("tracing_on", "0")?;
@@ -122,7 +125,7 @@ impl Instance {
         let _ = instance.write("buffer_subbuf_size_kb", "64");
         instance.write("buffer_size_kb", &buffer_kib.to_string())?;
         let _ = instance.write("buffer_percent", "25");
-        for option in ["irq-info", "record-cmd", "record-tgid", "markers"] {
+        for option in ["irq-info", "record-tgid", "markers"] {
             let _ = instance.write(&format!("options/{option}"), "0");
         }
         let subbuffer_kib = instance.read("buffer_subbuf_size_kb").and_then(|text| text.trim().parse().ok());

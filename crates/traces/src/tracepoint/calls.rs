@@ -103,15 +103,16 @@ impl Descriptors {
         self.of.remove(&pid);
     }
 
-    /// Where this call reads, if that can be known: `first_byte` is where the page begins with which the kernel began.
-    pub(super) fn reads_at(&self, pid: u32, fd: i32, at: Pointer, first_byte: u64) -> Option<u64> {
+    /// Where this call read `len` bytes, if that can be known: `first_byte` is where a page of them begins, mostly the first.
+    /// (The kernel does not tell a page that it finds when the next one is just being read from storage.)
+    pub(super) fn reads_at(&self, pid: u32, fd: i32, at: Pointer, first_byte: u64, len: u64) -> Option<u64> {
         let at = match at {
             Pointer::There(at) => at,
             Pointer::Here => self.of.get(&pid)?.get(&fd)?.load(Relaxed),
             Pointer::InMemory => UNKNOWN,
         };
         // A descriptor that was handed over a socket, or moved by a call that is not recorded, is found out here.
-        (at != UNKNOWN && at & !0xfff == first_byte).then_some(at)
+        (at != UNKNOWN && (at & !0xfff..at.saturating_add(len)).contains(&first_byte)).then_some(at)
     }
 
     /// A call on `fd` ended at byte `end` of its file.

@@ -40,6 +40,8 @@ pub(super) struct File {
     pub(super) size: Option<u64>,
     /// It may have grown since.
     pub(super) may_have_grown: bool,
+    /// It has, or had, a name.
+    pub(super) was_named: bool,
     /// When it was found to be there.
     pub(super) found_ns: u64,
     /// Its directory's inode number and its absolute path, for each name.
@@ -59,6 +61,7 @@ impl File {
             gone: false,
             size: (!older).then_some(0),
             may_have_grown: false,
+            was_named: false,
             found_ns: 0,
             names: Vec::new(),
             inside: None,

@@ -65,8 +65,10 @@ pub struct Machine {
     files: Files,
     binding: Binding,
     by_path: HashMap<Box<str>, u32>,
-    /// Names that went or moved, for when the points have come as far.
+    /// Names that came or moved, for when the points have come as far.
     later: VecDeque<Name>,
+    /// Names that went. Which of the others came before, the points tell.
+    deleted: VecDeque<Name>,
     next_id: u64,
     introduced: HashSet<u32>,
     start_ns: Option<u64>,
@@ -94,6 +96,7 @@ impl Machine {
             binding: Binding::default(),
             by_path: HashMap::new(),
             later: VecDeque::new(),
+            deleted: VecDeque::new(),
             next_id: 0,
             introduced: HashSet::new(),
             start_ns: None,
@@ -154,16 +157,20 @@ impl Machine {
         self.out.drain(..)
     }
 
-    /// Something about a name; in the order in which it was told, and before the points of that time.
+    /// Something about a name, before the points of that time: creations, links and renames in their order, deletions in
+    /// theirs. (fanotify merges what happens to one name while nobody reads, so that the order between the two is lost.)
     pub fn name(&mut self, name: Name) {
         // Whose it is shows now: the order of names among themselves is what counts.
         let Some(file) = self.whose(&name) else { return };
         match name.kind {
             NameKind::Found { .. } => self.named(file, &name),
             // It is needed with the file's first access.
-            NameKind::Opened if self.files[file].names.is_empty() => self.named(file, &name),
+            NameKind::Opened | NameKind::Created if self.files[file].names.is_empty() => {
+                self.named(file, &name)
+            }
             NameKind::Opened => {}
             // The points have not come as far yet.
+            NameKind::Deleted => self.deleted.push_back(name),
             _ => self.later.push_back(name),
         }
     }
@@ -206,13 +213,21 @@ impl Machine {
             let name = self.later.pop_front().expect("it is there");
             self.went(&name);
         }
+        while self.deleted.front().is_some_and(|name| name.at_ns <= point.at_ns) {
+            let name = self.deleted.pop_front().expect("it is there");
+            self.went(&name);
+        }
         if self.points.is_multiple_of(1 << 16) {
             self.give_up_waiting(point.at_ns.saturating_sub(NAME_WAIT_NS));
         }
         let tid = point.tid;
         match point.what {
             What::Pages { inode, first, last } => self.pages(tid, inode, first, last, host),
-            What::ReadAhead { .. } => self.thread(tid).ahead = true,
+            What::ReadAhead { inode, missing } => {
+                let thread = self.thread(tid);
+                thread.ahead = true;
+                thread.missed = missing.map(|(first, last)| (inode, first, last));
+            }
             What::WriteBegin { inode, offset, len } => self.write_begins(tid, inode, offset, len),
             What::WriteEnd { inode, offset, copied } => self.write_ends(tid, inode, offset, copied),
             What::Dirtied { inode, page } => self.dirtied(tid, inode, page),
@@ -238,7 +253,7 @@ impl Machine {
         let tids: Vec<_> = self.threads.keys().copied().collect();
         tids.into_iter().for_each(|tid| self.flush(tid));
         self.give_up_waiting(u64::MAX);
-        while let Some(name) = self.later.pop_front() {
+        while let Some(name) = self.later.pop_front().or_else(|| self.deleted.pop_front()) {
             self.went(&name);
         }
     }
@@ -357,6 +372,10 @@ impl Machine {
     fn pages(&mut self, tid: u32, inode: Inode, first: u64, last: u64, host: &mut dyn Host) {
         let thread = self.threads.entry(tid).or_default();
         let cold = std::mem::take(&mut thread.ahead);
+        let first = match thread.missed.take() {
+            Some((of, from, to)) if (of, to) == (inode, last) && from < first => from,
+            _ => first,
+        };
         if thread.call.is_some() {
             thread.call_read.get_or_insert((inode, first));
             return;
@@ -505,7 +524,7 @@ impl Machine {
             return self.call_moved(pid, (fd, at), None, len);
         };
         let first_byte = first * PAGE_BYTES;
-        let offset = self.descriptors.reads_at(pid, fd, at, first_byte);
+        let offset = self.descriptors.reads_at(pid, fd, at, first_byte, len);
         let start = offset.unwrap_or(first_byte);
         self.descriptors.moved(pid, fd, at, Some(start + len));
         if self.block_bytes(inode.dev).is_none() {
@@ -669,8 +688,14 @@ impl Machine {
             self.files[file].handle = Some(first.handle);
             self.named(file, &first);
             // What became of that name comes later, in the order in which it was told.
-            let at = self.later.iter().position(|name| name.at_ns > first.at_ns).unwrap_or(self.later.len());
-            names.rev().for_each(|name| self.later.insert(at, name));
+            for name in names {
+                let queue = match name.kind {
+                    NameKind::Deleted => &mut self.deleted,
+                    _ => &mut self.later,
+                };
+                let at = queue.partition_point(|other| other.at_ns <= name.at_ns);
+                queue.insert(at, name);
+            }
         }
         if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file) {
             let file = self.id(tid, file);
@@ -679,8 +704,14 @@ impl Machine {
     }
 
     fn gone(&mut self, tid: u32, inode: Inode) {
-        if let Some(handle) = self.files.current(inode).and_then(|file| self.files[file].handle) {
-            self.catch_up(handle, |_| false);
+        if let Some(file) = self.files.current(inode) {
+            // Renamed over, perhaps.
+            while let Some((_, path)) = self.files[file].names.first().cloned() {
+                let over = |name: &Name| matches!(name.kind, NameKind::Moved { .. }) && name.path == path;
+                if !self.catch_up(over) {
+                    break;
+                }
+            }
         }
         let Some(file) = self.files.end(inode) else { return };
         for (_, path) in std::mem::take(&mut self.files[file].names) {
@@ -703,11 +734,24 @@ impl Machine {
         if self.is_told(tid, file) {
             self.id(tid, file);
         }
-        let here = |name: &Name| name.kind == NameKind::Deleted && dir.is_none_or(|dir| dir == name.dir);
-        if let Some(handle) = self.files[file].handle
-            && self.catch_up(handle, here)
-        {
-            return;
+        let handle = self.files[file].handle;
+        let told = self
+            .deleted
+            .iter()
+            .position(|name| Some(name.handle) == handle && dir.is_none_or(|dir| dir == name.dir));
+        if let Some(name) = told.and_then(|n| self.deleted.remove(n)) {
+            if !self.files[file].names.iter().any(|(_, path)| *path == name.path) {
+                let along = |came: &Name| {
+                    came.directory
+                        && name.path.strip_prefix(&*came.path).is_some_and(|rest| rest.starts_with('/'))
+                };
+                self.catch_up(|came| came.path == name.path || along(came));
+            }
+            if self.files[file].names.len() == 1 {
+                // Only what has a name can get another: a link of it that is still to be told came before.
+                self.catch_up(|came| Some(came.handle) == handle && came.kind == NameKind::Created);
+            }
+            return self.went(&name);
         }
         // Not told by name yet: if there is one only, it is that.
         let mut names =
@@ -719,21 +763,14 @@ impl Machine {
         }
     }
 
-    /// What was told of this file's names comes to pass now, up to the first that is `last`; all, and false, if none is.
-    fn catch_up(&mut self, handle: Handle, last: impl Fn(&Name) -> bool) -> bool {
-        let mine = |(_, name): &(usize, &Name)| name.handle == handle;
-        let until = self.later.iter().enumerate().filter(mine).find(|(_, name)| last(name)).map(|(n, _)| n);
-        let end = until.map_or(self.later.len(), |n| n + 1);
-        let mut n = 0;
-        for _ in 0..end {
-            if self.later[n].handle == handle {
-                let name = self.later.remove(n).expect("it is there");
-                self.went(&name);
-            } else {
-                n += 1;
-            }
+    /// What was told of names comes to pass now, up to the first that is `this`; nothing, and false, if none is.
+    fn catch_up(&mut self, this: impl Fn(&Name) -> bool) -> bool {
+        let Some(n) = self.later.iter().position(this) else { return false };
+        for _ in 0..=n {
+            let name = self.later.pop_front().expect("they are that many");
+            self.went(&name);
         }
-        until.is_some()
+        true
     }
 
     fn unbound(&mut self, tid: u32, file: u32, path: Box<str>) {
@@ -889,6 +926,7 @@ impl Machine {
 
     fn add_name(&mut self, file: u32, dir: u64, path: Box<str>, tid: u32) {
         self.placed(file, &path);
+        self.files[file].was_named = true;
         if let Some(known) = self.files[file].names.iter_mut().find(|(_, p)| *p == path) {
             known.0 = dir;
             return;
@@ -948,6 +986,7 @@ impl Machine {
                     self.moved_along(from, &name.path, name.tid);
                 }
             }
+            NameKind::Opened if self.files[file].was_named => {}
             _ => self.named(file, name),
         }
     }

@@ -59,6 +59,8 @@ pub enum What {
     ReadAhead {
         /// File.
         inode: Inode,
+        /// What is left of the request, first and last page, if its first page was missing.
+        missing: Option<(u64, u64)>,
     },
     /// A page fault was served from this page of a file.
     Fault {

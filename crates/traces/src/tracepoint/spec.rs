@@ -63,8 +63,14 @@ pub const ALL: &[Spec] = &[
     filemap("mm_filemap_map_pages", Need::Mapped, &["s_dev", "i_ino", "index", "last_index"], |v| {
         Some(What::FaultAround { inode: inode(v), first: v.number(2), last: v.number(3) })
     }),
-    spec("readahead", "page_cache_sync_ra", Need::Batches, &["s_dev", "i_ino"], read_ahead),
-    spec("readahead", "page_cache_async_ra", Need::Batches, &["s_dev", "i_ino"], read_ahead),
+    spec("readahead", "page_cache_sync_ra", Need::Batches, &["s_dev", "i_ino", "index", "req_count"], |v| {
+        let (first, pages) = (v.number(2), v.number(3));
+        let missing = Some((first, first.saturating_add(pages).saturating_sub(1)));
+        Some(What::ReadAhead { inode: inode(v), missing })
+    }),
+    spec("readahead", "page_cache_async_ra", Need::Batches, &["s_dev", "i_ino"], |v| {
+        Some(What::ReadAhead { inode: inode(v), missing: None })
+    }),
     spec("exceptions", "page_fault_user", Need::Addresses, &["address", "error_code"], user_fault),
     spec("exceptions", "page_fault_kernel", Need::Addresses, &["address", "error_code"], user_fault),
     spec("writeback", "writeback_dirty_folio", Need::Mapped, &["name", "ino", "index"], dirtied),
@@ -218,10 +224,6 @@ const fn f2fs(
 /// Most tracepoints begin with the device and the inode's number.
 fn inode(v: &dyn Values) -> Inode {
     Inode { dev: Dev(v.number(0) as u32), ino: v.number(1) }
-}
-
-fn read_ahead(v: &dyn Values) -> Option<What> {
-    Some(What::ReadAhead { inode: inode(v) })
 }
 
 fn user_fault(v: &dyn Values) -> Option<What> {

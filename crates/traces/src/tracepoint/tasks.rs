@@ -10,6 +10,8 @@ pub(super) struct Thread {
     pub(super) read: Option<Reading>,
     /// The kernel read ahead for it since then: the pages found end there, and more may follow.
     pub(super) ahead: bool,
+    /// The pages, first and last, of a request whose first page was missing. The kernel may tell it from a later page on.
+    pub(super) missed: Option<(Inode, u64, u64)>,
     /// The write whose pieces are being put together.
     pub(super) write: Option<Writing>,
     /// It just wrote to this file: pages that become dirty are that write's.

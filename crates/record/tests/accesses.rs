@@ -1,0 +1,85 @@
+//! A program whose accesses are known, recorded from the real kernel.
+
+mod common;
+
+use common::{Ext4, Lives, built, lives, pages, recorded};
+use std::{collections::BTreeMap, process::Command};
+
+/// What `accesses` says it did, by file, under the name it had first. `exact`: what only system calls show.
+fn said(output: &str, exact: bool) -> Lives {
+    let mut first: BTreeMap<String, String> = BTreeMap::new();
+    let mut lives = Lives::new();
+    for line in output.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        let (name, text) = match words[..] {
+            ["created", name] => {
+                first.insert(name.to_owned(), name.to_owned());
+                lives.insert(name.to_owned(), vec!["created".to_owned()]);
+                continue;
+            }
+            ["map", how, name, page] => (name, format!("{how} {} 4096", page.parse::<u64>().unwrap() * 4096)),
+            ["direct", how, name, offset, len] => (name, format!("direct {how} {offset} {len}")),
+            // Tracepoints do not tell that a file grows.
+            ["grown", name, size] if exact => (name, format!("truncate {size}")),
+            ["grown", ..] => continue,
+            // A write with O_SYNC and a write with an fsync behind it look alike to tracepoints.
+            ["write", name, offset, len, "sync"] if !exact => {
+                let name = first[name].clone();
+                let life = lives.get_mut(&name).unwrap();
+                life.extend([format!("write {offset} {len}"), "sync".to_owned()]);
+                continue;
+            }
+            ["rename", from, to] => {
+                let name = first.remove(from).unwrap();
+                first.insert(to.to_owned(), name);
+                (to, line.to_owned())
+            }
+            ["link", from, to] => {
+                first.insert(to.to_owned(), first[from].clone());
+                (to, format!("link {to}"))
+            }
+            ["unlink", name] => (name, format!("unlink {name}")),
+            // Another file takes its name.
+            ["replaced", name] => (name, format!("unlink {name}")),
+            [what, name, ..] => {
+                let rest = words[2..].join(" ");
+                (name, if rest.is_empty() { what.to_owned() } else { format!("{what} {rest}") })
+            }
+            _ => panic!("{line}"),
+        };
+        lives.get_mut(&first[name]).unwrap().push(text);
+    }
+    lives
+}
+
+fn recorded_and_said(test: &str, exact: bool) -> Option<(Lives, Lives, String)> {
+    let ext4 = Ext4::new(test)?;
+    let folder = ext4.folder("here");
+    let program = built("accesses", &ext4.path());
+    let output = ext4.path().join("said");
+    // The shell opens the file that takes what the program says, so that no pipe has to be emptied meanwhile.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$1\" > \"$2\""]).arg(program).arg(&folder).arg(&output);
+    let (events, result) = recorded(command, exact);
+    assert!(result.status.unwrap().success());
+    let output = std::fs::read_to_string(&output).unwrap();
+    Some((lives(&events, &folder), said(&output, exact), result.summary.skipped.to_string()))
+}
+
+#[test]
+fn with_system_calls_every_access_is_exact_to_the_byte() {
+    let Some((got, said, notes)) = recorded_and_said("accesses, exact", true) else { return };
+    assert_eq!(got, said, "{notes}");
+}
+
+#[test]
+fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
+    let Some((got, said, notes)) = recorded_and_said("accesses, pages", false) else { return };
+    let but_reads = |lives: &Lives| -> Lives {
+        let keep =
+            |lines: &Vec<String>| lines.iter().filter(|line| !line.starts_with("read ")).cloned().collect();
+        lives.iter().map(|(name, lines)| (name.clone(), keep(lines))).collect()
+    };
+    assert_eq!(but_reads(&got), but_reads(&said), "{notes}");
+    assert_eq!(pages(&got), pages(&said), "{notes}");
+}

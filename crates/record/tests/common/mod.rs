@@ -1,0 +1,187 @@
+//! A file system of the test's own, and what was recorded on it, in words.
+
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
+
+use flashsift_core::event::{About, Action, Event, FileId};
+use flashsift_record::{Options, Recorded, Stop, What, record};
+use flashsift_traces::{Error, events::Sink};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// ext4 on a loop device; unmounted when dropped.
+pub(crate) struct Ext4 {
+    folder: tempfile::TempDir,
+}
+
+impl Ext4 {
+    /// `None`, with a word, where that is not allowed.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        let skip = |why: &str| {
+            println!("SKIPPED {test}: {why}");
+            None
+        };
+        if !rustix::process::geteuid().is_root() {
+            return skip("recording needs root");
+        }
+        if !has("mkfs.ext4") {
+            return skip("mkfs.ext4 is not installed (Debian: e2fsprogs)");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
+        run(Command::new("mkfs.ext4").arg("-q").arg(&image));
+        let mounted = folder.path().join("mounted");
+        std::fs::create_dir(&mounted).unwrap();
+        let mount = Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mounted).output().unwrap();
+        if !mount.status.success() {
+            return skip(&format!(
+                "mounting is not allowed here: {}",
+                String::from_utf8_lossy(&mount.stderr).trim()
+            ));
+        }
+        Some(Self { folder })
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("mounted")
+    }
+
+    /// A directory on it.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+}
+
+impl Drop for Ext4 {
+    fn drop(&mut self) {
+        // Another test's recorder may just be looking at it.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+pub(crate) fn has(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|path| path.join(program).exists())
+}
+
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The C program of that name beside the tests, built into `folder`.
+pub(crate) fn built(name: &str, folder: &Path) -> PathBuf {
+    let program = folder.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{name}.c"));
+    run(Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source));
+    program
+}
+
+/// Keeps all events.
+#[derive(Default)]
+pub(crate) struct Kept(pub(crate) Vec<Event>);
+
+impl Sink for Kept {
+    fn about(&mut self, _: About) -> Result<(), Error> {
+        Ok(())
+    }
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        self.0.extend_from_slice(events);
+        Ok(())
+    }
+}
+
+/// Until what is recorded ends of itself.
+pub(crate) struct ToTheEnd;
+
+impl Stop for ToTheEnd {
+    fn now(&mut self, _: u64) -> bool {
+        false
+    }
+}
+
+/// Records a program.
+pub(crate) fn recorded(command: Command, exact: bool) -> (Vec<Event>, Recorded) {
+    let mut kept = Kept::default();
+    let options = Options { exact, buffer_kib: 4096 };
+    let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd, &mut |_| {}).unwrap();
+    assert_eq!(recorded.lost.by_cpu, [], "records were lost");
+    (kept.0, recorded)
+}
+
+/// What happened to one file, in words, in order; under the name it had first.
+pub(crate) type Lives = BTreeMap<String, Vec<String>>;
+
+/// The lives of all files that ever had a name below `folder`.
+pub(crate) fn lives(events: &[Event], folder: &Path) -> Lives {
+    let prefix = format!("{}/", folder.display());
+    let mut names: BTreeMap<FileId, String> = BTreeMap::new();
+    let mut lives = Lives::new();
+    let short = |name: &str| name.strip_prefix(&prefix).map(str::to_owned);
+    for event in events {
+        let (file, line) = match &event.action {
+            Action::Bind { file, name } => match (names.contains_key(file), short(name)) {
+                (_, None) => continue,
+                (true, Some(name)) => (file, format!("link {name}")),
+                (false, Some(name)) => {
+                    names.insert(*file, name.clone());
+                    lives.insert(name, Vec::new());
+                    continue;
+                }
+            },
+            Action::Open { file, created: true } => (file, "created".to_owned()),
+            Action::Read { file, offset, len } => (file, format!("read {offset} {len}")),
+            Action::Write { file, offset, len, sync: false } => (file, format!("write {offset} {len}")),
+            Action::Write { file, offset, len, sync: true } => (file, format!("write {offset} {len} sync")),
+            Action::Direct { file, offset, len, write: true } => {
+                (file, format!("direct write {offset} {len}"))
+            }
+            Action::Direct { file, offset, len, write: false } => {
+                (file, format!("direct read {offset} {len}"))
+            }
+            Action::Sync { file, .. } => (file, "sync".to_owned()),
+            Action::Truncate { file, size } => (file, format!("truncate {size}")),
+            Action::Punch { file, offset, len } => (file, format!("punch {offset} {len}")),
+            Action::Rename { file, names } => match (short(&names.from), short(&names.to)) {
+                (Some(from), Some(to)) => (file, format!("rename {from} {to}")),
+                _ => continue,
+            },
+            Action::Unbind { file, name } => match short(name) {
+                Some(name) => (file, format!("unlink {name}")),
+                None => continue,
+            },
+            Action::Gone { file } => (file, "gone".to_owned()),
+            Action::Open { .. } | Action::Close { .. } | Action::SyncAll | Action::Process { .. } => continue,
+        };
+        if let Some(name) = names.get(file) {
+            lives.get_mut(name).expect("it was named").push(line);
+        }
+    }
+    lives
+}
+
+/// The pages that reads touch, so that what is exact to the byte and what is exact to the page compare.
+pub(crate) fn pages(lives: &Lives) -> BTreeMap<String, Vec<u64>> {
+    let of = |lines: &Vec<String>| {
+        let mut pages: Vec<u64> =
+            lines.iter().filter_map(|line| line.strip_prefix("read ")).flat_map(touched).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    };
+    lives.iter().map(|(name, lines)| (name.clone(), of(lines))).collect()
+}
+
+fn touched(place: &str) -> std::ops::RangeInclusive<u64> {
+    let (offset, len) = place.split_once(' ').unwrap();
+    let (offset, len): (u64, u64) = (offset.parse().unwrap(), len.parse().unwrap());
+    offset / 4096..=(offset + len - 1) / 4096
+}
