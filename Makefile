@@ -3,6 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 CARGO ?= cargo
 FLASHSIFT := target/release/flashsift
+RUFF := 0.17.5
 
 .PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build clean
 
@@ -14,9 +15,12 @@ demo: build ## Compare every policy at five sizes on the recorded traces of test
 
 test: setup lint docs unit ## Everything that has to pass: format, clippy, docs, tests
 
-lint: setup ## Format and clippy; warnings are errors
+lint: setup ## Format and clippy, ruff for workloads/; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
+	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); workloads/ is not linted"
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-*; fi
 
 docs: setup ## API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
@@ -24,7 +28,10 @@ docs: setup ## API documentation; a broken link is an error
 unit: setup ## Tests, naming each that was skipped
 	$(CARGO) test --workspace --all-features --locked -- --show-output > target/test.log 2>&1 \
 	  || { cat target/test.log; exit 1; }
-	@grep -E '^(running|test result)|^SKIPPED' target/test.log
+	if command -v python3 > /dev/null; then \
+	  python3 -B -m unittest discover -s workloads/tests >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
+	else echo "SKIPPED workloads: python3 is not installed" >> target/test.log; fi
+	@grep -E '^(running|test result|Ran )|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
 
 bench: build ## Figures and ratios against rivals on the PATH, into benchmarks/
@@ -52,7 +59,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio sqlite3:sqlite3 xz:xz-utils)
+	@$(call install,strace:strace fio:fio sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg)
 
 # $(1): PROGRAM:PACKAGE …
 define install

@@ -23,7 +23,7 @@ class DevTools:
         self._last_id = 0
         self._events = collections.deque(maxlen=1000)
 
-    def call(self, method, params=None, session=None, timeout=60):
+    def call(self, method, params=None, session=None, timeout=180):
         """Send one command and return its result."""
         self._last_id += 1
         message = {"id": self._last_id, "method": method, "params": params or {}}

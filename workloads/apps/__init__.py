@@ -1,0 +1,6 @@
+"""The six workloads, and what they share."""
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.exit("the workloads need Python 3.11 or later (Debian package python3)")

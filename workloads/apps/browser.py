@@ -1,0 +1,249 @@
+"""A browser, headless Chromium, with several people's profiles and a web of its own.
+
+The people take turns; each has a profile, sites that they like, and habits:
+how long they look at a page, how many tabs they keep, how often they come
+back to the same pages, how often they open the browser anew. The sites are
+generated and served from 127.0.0.1; nothing outside is asked.
+"""
+
+import fcntl
+import os
+import subprocess
+from dataclasses import dataclass
+
+from . import run as runs
+from .devtools import DevTools, DevToolsError
+from .run import WorkloadError
+from .server import Server
+from .website import LINKS, START, Web
+
+PROGRAMS = ("chromium",)
+# Long: a machine with other work to do must only be slow.
+LOAD_TIMEOUT_S = 180
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # What is done must not depend on, or tell about, the network outside.
+    "--no-proxy-server",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE *.localhost",
+    "--remote-debugging-pipe",
+)
+
+
+@dataclass(frozen=True)
+class Habits:
+    name: str
+    share: float  # of the time
+    sessions: int
+    look_s: float  # at a page, median
+    tabs: int  # kept open at most
+    sites: dict  # host -> weight
+    steps: dict  # name -> weight
+
+
+PEOPLE = (
+    # Looks at the news for a few minutes, often.
+    Habits("commuter", 3, 4, 5, 3, {"news": 7, "blog": 1, "mail": 2},
+           {"link": 34, "favourite": 24, "start_page": 20, "back": 10, "new_tab": 6, "switch_tab": 4, "close_tab": 2}),
+    # Opens many goods beside each other and compares them.
+    Habits("shopper", 3, 2, 4, 8, {"shop": 8, "news": 1, "blog": 1},
+           {"link": 30, "favourite": 8, "start_page": 6, "back": 14, "new_tab": 18, "switch_tab": 18, "close_tab": 6}),
+    # Reads long texts.
+    Habits("reader", 2, 1, 14, 2, {"blog": 7, "news": 3},
+           {"link": 52, "favourite": 10, "start_page": 6, "back": 26, "new_tab": 3, "switch_tab": 2, "close_tab": 1}),
+    # Lives in a web application, always in the same tab.
+    Habits("clerk", 2, 2, 3, 4, {"mail": 8, "shop": 1, "news": 1},
+           {"link": 40, "favourite": 36, "start_page": 10, "back": 6, "new_tab": 3, "switch_tab": 4, "close_tab": 1}),
+)
+
+
+def main():
+    runs.main("browser", __doc__, PROGRAMS, play, minutes=30, add_arguments=_add_arguments)
+
+
+def _add_arguments(parser):
+    names = [habits.name for habits in PEOPLE]
+    parser.add_argument("--people", nargs="+", choices=names, default=names, metavar="NAME",
+                        help=f"who uses the browser, of {' '.join(names)} (default: all)")
+
+
+def play(run):
+    web = Web(run.random)
+    people = [Person(habits, web, run) for habits in PEOPLE if habits.name in run.options.people]
+    shares = sum(person.habits.share for person in people)
+    sessions = [
+        (person, run.options.minutes * 60 * person.habits.share / shares / person.habits.sessions)
+        for person in people for _ in range(person.habits.sessions)
+    ]
+    run.random("turns").shuffle(sessions)
+    run.facts["web"] = f"{len(web)} files, {web.total_bytes() / 1e6:.0f} MB"
+    with Server(web.answer) as server:
+        web.set_port(server.port)
+        for person, seconds in sessions:
+            run.did("session", person.habits.name)
+            with Chromium(run, person.habits.name) as chromium:
+                person.browse(chromium, server.port, run.planned_s + seconds)
+    run.facts["command"] = " ".join(["chromium", *FLAGS])
+
+
+class Chromium:
+    """The program on one profile; a context manager that closes it in order."""
+
+    def __init__(self, run, profile):
+        self._run = run
+        self._log = run.scratch / "chromium.log"
+        self._home = run.directory / profile
+
+    def __enter__(self):
+        # Chromium reads commands on descriptor 3 and answers on 4.
+        theirs_in, self._write = _pipe()
+        self._read, theirs_out = _pipe()
+        wire = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out} {theirs_in}<&- {theirs_out}>&-'
+        with open(self._log, "wb") as log:
+            self._process = self._run.start(
+                "bash", "-c", wire, "bash", "chromium", *FLAGS, f"--user-data-dir={self._home}/profile", "about:blank",
+                home=self._home, stdout=log, stderr=subprocess.STDOUT, pass_fds=(theirs_in, theirs_out),
+            )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self.devtools = DevTools(self._write, self._read)
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, (DevToolsError, BrokenPipeError, TimeoutError)):
+            said = "\n".join(self._log.read_text(errors="replace").splitlines()[-5:])
+            raise WorkloadError(f"chromium: {error}; the last that it said:\n{said}") from error
+        if error is None:
+            self.devtools.call("Browser.close")
+            self._process.wait(LOAD_TIMEOUT_S)
+        os.close(self._write)
+        os.close(self._read)
+
+
+def _pipe():
+    """Ends of a pipe with high numbers, out of the way of 3 and 4."""
+    ends = []
+    for end in os.pipe():
+        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64))
+        os.close(end)
+    return ends
+
+
+class Person:
+    def __init__(self, habits, web, run):
+        self.habits = habits
+        self._web = web
+        self._run = run
+        self._rng = run.random(habits.name)
+        # The first are the favourites.
+        self._favourites = {host: self._rng.sample(pages, len(pages)) for host, pages in web.pages.items()}
+
+    def browse(self, chromium, port, end_s):
+        self._devtools, self._port = chromium.devtools, port
+        target = next(t for t in self._devtools.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        self._tabs = [_Tab(self._devtools, target["targetId"])]
+        self._tab = self._tabs[0]
+        self._do("start_page")
+        while self._run.planned_s < end_s:
+            self._look(min(self._rng.lognormvariate(0, 0.8) * self.habits.look_s, 90))
+            self._do(self._rng.choices(list(self.habits.steps), self.habits.steps.values())[0])
+
+    def _look(self, seconds):
+        """Read, scroll to the end, read on; the browser's messages are taken meanwhile."""
+        for part in (0.5, 0.5):
+            with self._run.taking(seconds * part):
+                self._devtools.pause(seconds * part / self._run.options.speed)
+            self._tab.run("scrollTo({top: document.documentElement.scrollHeight})")
+
+    def _do(self, step):
+        # Drawn at every step: what follows does not depend on what can be done here.
+        host = self._rng.choices(list(self.habits.sites), self.habits.sites.values())[0]
+        pages = self._favourites[host]
+        favourite = host, pages[min(int(self._rng.paretovariate(0.8)), len(pages)) - 1]
+        link, tab = self._rng.randrange(LINKS), self._rng.random()
+        alone, full = len(self._tabs) == 1, len(self._tabs) >= self.habits.tabs
+        if alone and step in ("switch_tab", "close_tab") or full and step == "new_tab":
+            step = "link"
+        if step == "back" and len(self._tab.visited) < 2:
+            step = "favourite"
+        if step == "switch_tab":
+            self._tab = self._tabs[int(tab * len(self._tabs))]
+            self._tab.show()
+        elif step == "close_tab":
+            self._tab.close()
+            self._tabs.remove(self._tab)
+            self._tab = self._tabs[int(tab * len(self._tabs))]
+            self._tab.show()
+        elif step == "new_tab":
+            # As with a middle click on a link.
+            there = self._web.links[self._tab.visited[-1]][link]
+            created = self._devtools.call("Target.createTarget", {"url": "about:blank"})
+            self._tab = _Tab(self._devtools, created["targetId"])
+            self._tabs.append(self._tab)
+            self._tab.open(there, self._port)
+        elif step == "back":
+            self._tab.back()
+        elif step == "link":
+            self._tab.click(self._web.links[self._tab.visited[-1]][link], link)
+        else:
+            self._tab.open((host, START) if step == "start_page" else favourite, self._port)
+        self._run.did(step, "{} {}{}".format(self.habits.name, *self._tab.visited[-1]))
+
+
+class _Tab:
+    def __init__(self, devtools, target):
+        self._devtools = devtools
+        self._target = target
+        self._session = devtools.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        self._call("Page.enable")
+        self.visited = []  # (host, path), the page shown last
+
+    def open(self, page, port):
+        host, path = page
+        self._loading(lambda: self._call("Page.navigate", {"url": f"http://{host}.localhost:{port}{path}"}))
+        self.visited.append(page)
+
+    def click(self, page, link):
+        self._loading(lambda: self.run(f"document.querySelectorAll('nav a')[{link}].click()"))
+        self.visited.append(page)
+
+    def back(self):
+        history = self._call("Page.getNavigationHistory")
+        before = history["entries"][history["currentIndex"] - 1]
+        self._loading(lambda: self._call("Page.navigateToHistoryEntry", {"entryId": before["id"]}))
+        self.visited.pop()
+
+    def show(self):
+        self._devtools.call("Target.activateTarget", {"targetId": self._target})
+
+    def close(self):
+        self._devtools.call("Target.closeTarget", {"targetId": self._target})
+
+    def run(self, script):
+        answer = self._call("Runtime.evaluate", {"expression": script, "userGesture": True})
+        if "exceptionDetails" in answer:
+            raise DevToolsError(f"{script}: {answer['exceptionDetails']}")
+
+    def _call(self, method, parameters=None):
+        return self._devtools.call(method, parameters, self._session)
+
+    def _loading(self, begin):
+        self._devtools.forget_events()
+        begin()
+        if not self._devtools.wait_event(self._is_there, LOAD_TIMEOUT_S):
+            raise TimeoutError(f"a page did not load in {LOAD_TIMEOUT_S} s")
+
+    def _is_there(self, event):
+        """Loaded, or brought back whole from the back/forward cache."""
+        return event.get("sessionId") == self._session and (
+            event.get("method") == "Page.loadEventFired"
+            or event.get("method") == "Page.frameNavigated"
+            and event["params"].get("type") == "BackForwardCacheRestore"
+        )

@@ -1,0 +1,249 @@
+"""One run of a workload: arguments, seed, think time, list of actions, programs.
+
+What is fixed by the seed and the minutes: the actions, their order, and the
+pauses between them.  Time here is planned time, the sum of the pauses: how
+long a program takes to do what it is asked comes on top, so that a slow
+machine does the same, later.
+"""
+
+import argparse
+import collections
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Programs that workloads drive, with the Debian package and how to ask for the version.
+PACKAGES = {
+    "chromium": ("chromium", "--version"),
+    "curl": ("curl", "--version"),
+    "ffmpeg": ("ffmpeg", "-version"),
+    "sqlite3": ("sqlite3", "--version"),
+    "unzip": ("unzip", "-v"),
+}
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class WorkloadError(Exception):
+    """Something needed is missing, or a program did not do as it was asked."""
+
+
+def main(name, description, programs, play, minutes, add_arguments=None):
+    """Parse the command line, call `play(run)`, print the summary."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description + "\nWhat it wrote stays in DIR: deleting it would be part of a recording.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dir", type=Path, required=True,
+                        help="where the programs keep their files; made if absent, must be empty")
+    parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
+    parser.add_argument("--minutes", type=_positive, default=minutes,
+                        help=f"of think time, in all (default {minutes})")
+    parser.add_argument("--speed", type=_positive, default=1,
+                        help="divide every pause by this (default 1)")
+    parser.add_argument("--actions", type=Path, metavar="FILE",
+                        help="write the list of actions there, each with its planned second")
+    if add_arguments:
+        add_arguments(parser)
+    options = parser.parse_args()
+    # An ordinary kill runs the finally blocks, as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    try:
+        with Run.begin(name, programs, options) as run:
+            play(run)
+            summary = run.summary()
+        print(json.dumps(summary))
+    except (WorkloadError, OSError) as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+def _positive(text):
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return int(value) if value.is_integer() else value
+
+
+class Run:
+    def __init__(self, name, programs, options, scratch):
+        self.name = name
+        self.options = options
+        self.directory = options.dir.resolve()
+        # Private, outside the directory, gone at the end: logs, and what only servers need.
+        self.scratch = scratch
+        self.planned_s = 0.0
+        # More facts for the summary.
+        self.facts = {}
+        self._programs = programs
+        self._counts = collections.Counter()
+        self._digest = hashlib.sha256()
+        self._list = None
+        self._began = time.monotonic()
+
+    @classmethod
+    @contextlib.contextmanager
+    def begin(cls, name, programs, options):
+        missing = [p for p in programs if shutil.which(p) is None]
+        if missing:
+            packages = " ".join(PACKAGES[p][0] for p in missing)
+            raise WorkloadError(f"not found in PATH: {', '.join(missing)} (on Debian: apt-get install {packages})")
+        _make_empty(options.dir)
+        # The name that a recorder shows for what this process does as the app.
+        Path("/proc/self/comm").write_text(name)
+        _adopt_orphans()
+        with contextlib.ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-"))
+            stack.callback(_kill_descendants)
+            run = cls(name, programs, options, Path(scratch))
+            if options.actions:
+                run._list = stack.enter_context(open(options.actions, "w"))
+            yield run
+
+    def random(self, part):
+        """Random numbers for one part of the run, whatever the others draw."""
+        return random.Random(f"{self.name} {self.options.seed} {part}")
+
+    def over(self):
+        return self.planned_s >= self.options.minutes * 60
+
+    def think(self, seconds):
+        with self.taking(seconds):
+            pass
+
+    @contextlib.contextmanager
+    def taking(self, seconds):
+        """The body and a pause together take this long; the body may take longer."""
+        end = time.monotonic() + seconds / self.options.speed
+        yield
+        time.sleep(max(0, end - time.monotonic()))
+        self.planned_s += seconds
+
+    def did(self, kind, detail=""):
+        """Note an action that was done."""
+        kind = kind.replace("_", " ")
+        self._counts[kind] += 1
+        line = f"{self.planned_s:.3f} {kind} {detail}".rstrip() + "\n"
+        self._digest.update(line.encode())
+        if self._list:
+            self._list.write(line)
+            self._list.flush()
+
+    def summary(self):
+        options = self.options
+        return {
+            "workload": self.name,
+            "seed": options.seed,
+            "minutes": options.minutes,
+            "speed": options.speed,
+            "wall_s": round(time.monotonic() - self._began, 1),
+            "actions": dict(sorted(self._counts.items())),
+            # Equal for equal seeds and minutes, on every machine.
+            "actions_sha256": self._digest.hexdigest(),
+            **self.facts,
+            "programs": {name: _version(name) for name in self._programs},
+        }
+
+    def start(self, *command, home=None, **keywords):
+        """Start a program in a process group of its own, in the directory.
+
+        Ctrl-C in a terminal reaches only us; we end what we started.
+        """
+        return subprocess.Popen(
+            [str(part) for part in command],
+            **{"stdin": subprocess.DEVNULL, "cwd": self.directory, **keywords},
+            env=_environment(home or self.scratch),
+            process_group=0,
+        )
+
+    def call(self, *command, **keywords):
+        """Run a program to its end; failure is an error with what it said."""
+        text = keywords.pop("input", None)
+        if text is not None:
+            keywords["stdin"] = subprocess.PIPE
+        process = self.start(*command, stderr=subprocess.PIPE, text=True, **keywords)
+        output, complaint = process.communicate(text)
+        if process.returncode:
+            raise WorkloadError(f"{command[0]} ended with {process.returncode}: {complaint.strip()}")
+        return output
+
+
+def _make_empty(directory):
+    directory.mkdir(parents=True, exist_ok=True)
+    # A fresh ext4 has a lost+found.
+    found = [entry.name for entry in directory.iterdir() if entry.name != "lost+found"]
+    if found:
+        raise WorkloadError(f"{directory} is not empty ({found[0]}): give a fresh directory with --dir")
+
+
+def _version(program):
+    """As the program tells it, up to the number."""
+    command = [program, PACKAGES[program][1]]
+    line = subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0].strip()
+    found = re.match(r".*?\d+\.\d\S*", line)
+    version = found[0] if found else line or "unknown"
+    return version if program in version.lower() else f"{program} {version}"
+
+
+def _environment(home):
+    """Small and fixed: nothing of the caller's settings changes what a program does."""
+    temporary = Path(home) / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "TMPDIR": str(temporary),
+        # Keeps desktop libraries from looking for a session bus.
+        "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+    }
+
+
+def _adopt_orphans():
+    """What our children leave behind becomes ours: browsers start helpers in
+    sessions of their own, out of reach of killpg."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _kill_descendants():
+    # Cleaning up is short and must be whole.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    # A process may start another while we look: until there is none left.
+    while pids := _descendants(os.getpid()):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
+
+
+def _descendants(root):
+    children = collections.defaultdict(list)
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # pid (name) state parent: the name may hold spaces and brackets.
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            children[int(fields[1])].append(int(entry.name))
+    found, rest = [], [root]
+    while rest:
+        below = children[rest.pop()]
+        found += below
+        rest += below
+    return found

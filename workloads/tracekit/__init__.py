@@ -1,1 +1,0 @@
-"""Parts of record-strace: real programs under load, traced with strace."""
