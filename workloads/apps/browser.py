@@ -6,6 +6,7 @@ back to the same pages, how often they open the browser anew. The sites are
 generated and served from 127.0.0.1; nothing outside is asked.
 """
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -121,7 +122,9 @@ class Chromium:
             said = "\n".join(self._log.read_text(errors="replace").splitlines()[-5:])
             raise WorkloadError(f"chromium: {error}; the last that it said:\n{said}") from error
         if error is None:
-            self.devtools.call("Browser.close")
+            with contextlib.suppress(DevToolsError):
+                # It may be gone before it answers.
+                self.devtools.call("Browser.close")
             self._process.wait(LOAD_TIMEOUT_S)
         os.close(self._write)
         os.close(self._read)
@@ -208,11 +211,16 @@ class _Tab:
     def open(self, page, port):
         host, path = page
         self._loading(lambda: self._call("Page.navigate", {"url": f"http://{host}.localhost:{port}{path}"}))
-        self.visited.append(page)
+        self._arrived(page)
 
     def click(self, page, link):
         self._loading(lambda: self.run(f"document.querySelectorAll('nav a')[{link}].click()"))
-        self.visited.append(page)
+        self._arrived(page)
+
+    def _arrived(self, page):
+        # The same page again makes no new entry in the browser's history.
+        if page not in self.visited[-1:]:
+            self.visited.append(page)
 
     def back(self):
         history = self._call("Page.getNavigationHistory")

@@ -10,8 +10,10 @@ import os
 import select
 import time
 
+from .run import WorkloadError
 
-class DevToolsError(Exception):
+
+class DevToolsError(WorkloadError):
     pass
 
 

@@ -64,7 +64,7 @@ def play(run):
             run.did("start", game.start())
             moment = ""
             while moment != "quit" and not run.over():
-                run.think(rng.lognormvariate(0, 0.6) * 1.5)
+                run.think(rng.lognormvariate(0, 0.6) * 0.9)
                 moment = rng.choices(list(MOMENTS), MOMENTS.values())[0]
                 run.did(moment, getattr(game, moment)())
             game.stop()
@@ -164,10 +164,10 @@ class _Game:
         self._compiled.clear()
 
     def explore(self):
-        return self._stream(self._rng.randint(1, 6), sounds=2)
+        return self._stream(self._rng.randint(2, 12), sounds=2)
 
     def fight(self):
-        return self._stream(self._rng.randint(2, 10), sounds=6)
+        return self._stream(self._rng.randint(4, 20), sounds=6)
 
     def checkpoint(self):
         self._progress += 1

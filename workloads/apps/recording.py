@@ -24,7 +24,7 @@ from pathlib import Path
 from .run import WorkloadError
 
 HERE = Path(__file__).resolve().parent.parent
-MINUTES = {"browser": 30, "map": 30, "feed": 15, "game": 12, "messenger": 12, "video": 12}
+MINUTES = {"browser": 30, "map": 30, "feed": 20, "game": 12, "messenger": 12, "video": 12}
 FILE_SYSTEM_BYTES = 8 << 30
 # How long a recorder may take to end after it was asked to.
 END_TIMEOUT_S = 60

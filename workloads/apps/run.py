@@ -65,7 +65,7 @@ def main(name, description, programs, play, minutes, add_arguments=None):
             play(run)
             summary = run.summary()
         print(json.dumps(summary))
-    except (WorkloadError, OSError) as error:
+    except (WorkloadError, OSError, subprocess.SubprocessError) as error:
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
