@@ -18,11 +18,7 @@ use flashsift_core::{
     trace::{Future, Trace},
 };
 use rayon::prelude::*;
-use std::{
-    io::{IsTerminal, Write},
-    num::NonZeroUsize,
-    path::PathBuf,
-};
+use std::{io::Write, num::NonZeroUsize, path::PathBuf};
 
 /// How would each page cache treat my storage? Every policy at every size: hits, and what reaches storage and how
 #[derive(clap::Args)]
@@ -361,9 +357,7 @@ fn print(
     cells: &[(u32, &policy::Selection)],
     done: Vec<Done>,
 ) -> anyhow::Result<()> {
-    let color = std::io::stdout().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    let color = table::in_color();
     let pages = loaded.trace.pages();
     let mut rows = cells.iter().zip(done).peekable();
     while let Some(((frames, _), _)) = rows.peek() {

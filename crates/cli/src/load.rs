@@ -158,11 +158,15 @@ impl Sink for Densify {
     }
 }
 
-/// Reads and densifies a trace. `limit_bytes`: memory it may take; by default three quarters of the machine's.
-pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) -> anyhow::Result<Loaded> {
+/// Memory that a trace may take where nobody says: three quarters of the machine's.
+pub(crate) fn default_limit_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
-    let memory_bytes = machine.totalram as u64 * u64::from(machine.mem_unit);
-    let limit_bytes = limit_bytes.unwrap_or(memory_bytes / 4 * 3);
+    machine.totalram as u64 * u64::from(machine.mem_unit) / 4 * 3
+}
+
+/// Reads and densifies a trace. `limit_bytes`: memory it may take.
+pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) -> anyhow::Result<Loaded> {
+    let limit_bytes = limit_bytes.unwrap_or_else(default_limit_bytes);
     let mut sink = Densify { object_cache, limit_bytes, builder: None };
     let outcome = input.read(&mut sink)?;
     let builder = sink.builder.context("the reader gave no trace")?;
@@ -199,11 +203,7 @@ impl Loaded {
             size::count(totals.read_accesses),
             size::count(totals.write_accesses),
         );
-        say_skipped(&self.outcome.skipped);
-        if let Some(origin) = &self.outcome.origin {
-            eprintln!("  imported from {}", origin.trace);
-            say_skipped(&origin.skipped);
-        }
+        say_left_out(&self.outcome);
         if totals.empty_requests > 0 {
             eprintln!("  note: {} requests of no bytes touch no page", size::count(totals.empty_requests));
         }
@@ -213,18 +213,27 @@ impl Loaded {
                 size::count(totals.direct_requests)
             );
         }
-        if self.outcome.late > 0 {
-            eprintln!(
-                "  note: {} events were earlier than the one before them and are taken as simultaneous",
-                size::count(self.outcome.late)
-            );
-        }
         if about.side == Side::After {
             eprintln!(
                 "  warning: this is an after-cache trace: a cache has already taken the hits out of it, so hit ratios here \
                  say little about applications"
             );
         }
+    }
+}
+
+/// What was left out or assumed on the way from the file, this time and when it was imported.
+pub(crate) fn say_left_out(outcome: &open::Outcome) {
+    say_skipped(&outcome.skipped);
+    if let Some(origin) = &outcome.origin {
+        eprintln!("  imported from {}", origin.trace);
+        say_skipped(&origin.skipped);
+    }
+    if outcome.late > 0 {
+        eprintln!(
+            "  note: {} events were earlier than the one before them and are taken as simultaneous",
+            size::count(outcome.late)
+        );
     }
 }
 

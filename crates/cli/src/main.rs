@@ -5,6 +5,7 @@ use std::{io, process::ExitCode};
 
 mod after_cache;
 mod compare;
+mod describe;
 mod import;
 mod json;
 mod load;
@@ -21,6 +22,7 @@ mod table;
     max_term_width = 110,
     disable_help_subcommand = true,
     after_help = "Examples:
+  flashsift describe trace.xz                     who reads and writes what, and what of it was for nothing
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
   sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
@@ -34,6 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Describe(describe::Args),
     Compare(compare::Args),
     Import(import::Args),
     Record(record::Args),
@@ -42,6 +45,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Describe(args) => describe::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),

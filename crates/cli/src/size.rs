@@ -64,10 +64,23 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// `3.2 s`, `5 min 20 s`, `2 h 5 min`.
+/// `38 %`, `3.2 %`, `< 0.1 %`: two digits. Neither 0 nor all is claimed of what only comes near.
+pub(crate) fn share(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        _ if percent == 0.0 || percent == 100.0 => format!("{percent:.0} %"),
+        ..0.1 => "< 0.1 %".to_owned(),
+        ..9.95 => format!("{percent:.1} %"),
+        ..99.5 => format!("{percent:.0} %"),
+        _ => "> 99 %".to_owned(),
+    }
+}
+
+/// `320 ms`, `3.2 s`, `5 min 20 s`, `2 h 5 min`.
 pub(crate) fn duration(us: u64) -> String {
     let seconds = us / 1_000_000;
     match seconds {
+        0 if us > 0 => format!("{:.0} ms", (us as f64 / 1e3).ceil()),
         0..60 => format!("{:.1} s", us as f64 / 1e6),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
@@ -98,5 +111,8 @@ mod tests {
         assert_eq!(count(1_234_567).replace('\u{202f}', " "), "1 234 567");
         assert_eq!(count(123), "123");
         assert_eq!(duration(320_000_000), "5 min 20 s");
+        assert_eq!([0, 1, 319_100, 3_200_000].map(duration), ["0.0 s", "1 ms", "320 ms", "3.2 s"]);
+        let shares = [0.0, 0.000_01, 0.032_1, 0.099_6, 0.384, 0.994, 0.999_999, 1.0].map(share);
+        assert_eq!(shares, ["0 %", "< 0.1 %", "3.2 %", "10 %", "38 %", "99 %", "> 99 %", "100 %"]);
     }
 }

@@ -4,6 +4,14 @@
 use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use flashsift_core::{policy::Kind, system::Outcome};
+use std::io::IsTerminal;
+
+/// Whether standard output takes styles, and nobody minds.
+pub(crate) fn in_color() -> bool {
+    std::io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
 
 /// One row of a table.
 pub(crate) struct Row {

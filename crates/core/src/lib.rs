@@ -6,6 +6,7 @@
 
 pub mod back;
 pub mod cache;
+pub mod describe;
 pub mod event;
 pub mod front;
 pub mod layout;

@@ -35,7 +35,9 @@ pub struct Step {
     bits: u32,
 }
 
-const PAGES_MAX: u32 = (1 << 21) - 1;
+/// A request that touches more pages is taken for one of so many: 8 GiB, four times what a reader lets through but for
+/// objects.
+pub(crate) const PAGES_MAX: u32 = (1 << 21) - 1;
 const HEAD_PARTIAL: u32 = 1 << 3;
 const TAIL_PARTIAL: u32 = 1 << 4;
 const BUILDER: u32 = 26;
@@ -262,6 +264,9 @@ pub enum TraceError {
     /// More distinct pages than ranks.
     #[error("the trace touches more than 2^32 - 2 different pages (16 TiB): take a part of it")]
     TooManyPages,
+    /// A page's reads, or its writes, are counted in 32 bits.
+    #[error("a page is read or written more than 4294967295 times: take a part of the trace")]
+    TooManyUses,
     /// The dense trace would not fit.
     #[error(
         "the trace needs more than {limit_bytes} bytes of memory after {requests} requests: \

@@ -1,0 +1,74 @@
+//! `flashsift describe`: what a trace is like, before any cache is simulated.
+
+use crate::{
+    load::{self, Input},
+    size, table,
+};
+use anyhow::Context;
+use flashsift_core::{
+    describe::Describer,
+    event::{About, Event},
+};
+use flashsift_traces::{Error, events::Sink};
+use std::io::Write;
+
+mod json;
+mod text;
+
+/// What is this trace like? Who reads and writes what, how often again, and what of it was for nothing
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flashsift describe trace.xz
+  flashsift describe trace.xz --top 20
+  flashsift describe trace.xz --json | jq .fate.page_writes")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// How many files, directories and processes are listed
+    #[arg(long, value_name = "N", default_value = "5", value_parser = size::parse_count)]
+    top: u64,
+
+    /// One JSON object, on one line of standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Memory that it may take; default: three quarters of the machine's
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    trace_memory: Option<u64>,
+}
+
+struct Describe {
+    limit_bytes: u64,
+    describer: Option<Describer>,
+}
+
+impl Sink for Describe {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.describer = Some(Describer::new(about, self.limit_bytes));
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        let describer = self.describer.as_mut().expect("a reader says what its trace is about first");
+        describer.extend(events).map_err(|error| Error::Sink(error.to_string()))
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
+    let mut sink = Describe { limit_bytes, describer: None };
+    let outcome = args.input.read(&mut sink)?;
+    let describer = sink.describer.context("the reader gave no trace")?;
+    let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));
+    let name = args.input.name();
+    load::say_left_out(&outcome);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &json::Record::new(&name, outcome.format, &description))?;
+        writeln!(out)?;
+    } else {
+        out.write_all(text::render(&name, outcome.format, &description, table::in_color()).as_bytes())?;
+    }
+    out.flush().context("writing the description")
+}

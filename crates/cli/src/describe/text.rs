@@ -1,0 +1,200 @@
+//! A description as a person reads it: a few sentences, then a table or two for each characterisation, 80 columns wide.
+
+use crate::size;
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+use flashsift_core::{
+    describe::{Audience, Description, Figure, Part, Piece, Section, Table, Value},
+    event::{Side, Space},
+};
+
+const WIDTH: usize = 80;
+/// Names are not cut shorter.
+const NAME_MIN: usize = 24;
+
+/// All of it. `color`: bold for titles.
+pub(super) fn render(name: &str, format: &str, description: &Description, color: bool) -> String {
+    let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
+    let mut out = format!("{} ({format})\n\n{}", bold(name), paragraph("  ", &opening(description)));
+    for Section { spec, found } in &description.sections {
+        let Ok(found) = found else { continue };
+        let shown = found.parts.iter().filter_map(part).collect::<String>();
+        if !shown.is_empty() {
+            out += &format!("\n{}\n{shown}", bold(spec.title));
+        }
+    }
+    out + &missing(&description.sections)
+}
+
+/// Words, and values that no line break may divide.
+fn opening(description: &Description) -> Vec<String> {
+    let about = description.about;
+    let mut words = Vec::new();
+    let mut say = |text: &str| words.extend(text.split(' ').map(str::to_owned));
+    say(match about.side {
+        Side::Before => "What applications asked of the page cache:",
+        Side::After => "What the page cache asked of storage:",
+    });
+    words.push(format!("{} requests", size::count(description.requests)));
+    let mut say = |text: &str| words.extend(text.split(' ').map(str::to_owned));
+    say(match about.space {
+        Space::Files => "to files",
+        Space::Blocks => "to block devices",
+        Space::Objects => "for objects",
+    });
+    if about.knows.times {
+        words.extend(["in".to_owned(), size::duration(description.duration_us)]);
+    }
+    words.last_mut().expect("there are words").push('.');
+    let found = description.sections.iter().filter_map(|section| section.found.as_ref().ok());
+    for piece in found.filter_map(|found| found.sentence.as_ref()).flatten() {
+        match piece {
+            Piece::Words(text) => words.extend(text.split(' ').map(str::to_owned)),
+            Piece::Value(value) => words.push(show(value)),
+        }
+    }
+    words
+}
+
+/// Fills lines; a mark that ends a sentence joins the word before it.
+fn paragraph(indent: &str, words: &[String]) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for word in words {
+        let chars = word.chars().count();
+        let mark = matches!(word.as_str(), "." | "," | ":");
+        if column == 0 || (column + 1 + chars > WIDTH && !mark) {
+            out += if column == 0 { "" } else { "\n" };
+            out += indent;
+            column = indent.len();
+        } else if !mark {
+            out.push(' ');
+            column += 1;
+        }
+        out += word;
+        column += chars;
+    }
+    out + "\n"
+}
+
+fn part(part: &Part) -> Option<String> {
+    match part {
+        Part::Figures(figures) if figures.is_empty() => None,
+        Part::Figures(figures) => Some(lines(&figures.iter().map(figure).collect::<Vec<_>>(), None)),
+        Part::Table(table) if table.audience == Audience::Programs || table.rows.is_empty() => None,
+        Part::Table(table) => Some(shown(table)),
+        Part::Note(words) => Some(paragraph("  ", &words.split(' ').map(str::to_owned).collect::<Vec<_>>())),
+    }
+}
+
+/// A cell: what it says, whether it stands right, and whether it belongs to the one before it.
+struct Shown {
+    text: String,
+    right: bool,
+    joined: bool,
+}
+
+impl From<&Value> for Shown {
+    fn from(value: &Value) -> Self {
+        let right = !matches!(value, Value::Label { .. } | Value::Name(_));
+        Self { text: show(value), right, joined: matches!(value, Value::Share(_)) }
+    }
+}
+
+fn figure(figure: &Figure) -> Vec<Shown> {
+    let label = Shown { text: figure.label.to_owned(), right: false, joined: false };
+    let nothing = Shown { text: String::new(), right: true, joined: true };
+    vec![label, (&figure.value).into(), figure.share.as_ref().map_or(nothing, Shown::from)]
+}
+
+fn shown(table: &Table) -> String {
+    let mut rows: Vec<Vec<Shown>> =
+        table.rows.iter().map(|row| row.iter().map(Shown::from).collect()).collect();
+    let titles: Vec<&str> = table.columns.iter().map(|column| column.title).collect();
+    // What the other columns leave is for names.
+    let width = |n: usize| {
+        let cells = rows.iter().map(|row| row[n].text.chars().count());
+        cells.chain([titles[n].chars().count()]).max().unwrap_or(0) + 2
+    };
+    let is_name = |n: &usize| table.rows.iter().any(|row| matches!(row[*n], Value::Name(_)));
+    let others: usize = (0..titles.len()).filter(|n| !is_name(n)).map(width).sum();
+    let room = WIDTH.saturating_sub(others + 4).max(NAME_MIN);
+    for (row, values) in rows.iter_mut().zip(&table.rows) {
+        for (cell, value) in row.iter_mut().zip(values) {
+            if let Value::Name(name) = value {
+                cell.text = shortened(name, room);
+            }
+        }
+    }
+    lines(&rows, titles.iter().any(|title| !title.is_empty()).then_some(&titles))
+}
+
+/// Cells in columns.
+fn lines(rows: &[Vec<Shown>], titles: Option<&[&str]>) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::NOTHING);
+    table.force_no_tty();
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    if let Some(titles) = titles {
+        table.set_header(titles);
+    }
+    for row in rows {
+        table.add_row(row.iter().map(|cell| &cell.text));
+    }
+    for (n, column) in table.column_iter_mut().enumerate() {
+        let is = |what: fn(&Shown) -> bool| rows.iter().any(|row| what(&row[n]));
+        if is(|cell| cell.right) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        if is(|cell| cell.joined) {
+            column.set_padding((0, 1));
+        }
+    }
+    table.lines().map(|line| format!(" {}\n", line.trim_end())).collect()
+}
+
+/// Cut in the middle: the beginning says whose a file is, the end which.
+fn shortened(name: &str, room: usize) -> String {
+    // What a terminal would not show as it stands.
+    let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let chars = name.chars().count();
+    if chars <= room {
+        return name;
+    }
+    let before = (room - 1) / 3;
+    let after = room - 1 - before;
+    name.chars().take(before).chain(['…']).chain(name.chars().skip(chars - after)).collect()
+}
+
+fn show(value: &Value) -> String {
+    match value {
+        Value::Count(n) => size::count(*n),
+        Value::Bytes(n) => size::bytes(*n),
+        Value::TimeUs(us) => size::duration(*us),
+        Value::Share(share) => size::share(*share),
+        Value::Number(number) if *number >= 100.0 => size::count(number.round() as u64),
+        Value::Number(number) => format!("{number:.1}"),
+        Value::Label { says, .. } => (*says).to_owned(),
+        Value::Name(name) => shortened(name, 40),
+        Value::Absent => "–".to_owned(),
+    }
+}
+
+/// What is not shown and why, a reason a line.
+fn missing(sections: &[Section]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for section in sections {
+        let Err(reason) = section.found else { continue };
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, titles)) => titles.push(section.spec.title),
+            None => reasons.push((reason, vec![section.spec.title])),
+        }
+    }
+    let mut out = String::new();
+    if !reasons.is_empty() {
+        out += "\nLeft out, because the trace has\n";
+    }
+    for (reason, titles) in reasons {
+        let line = format!("{reason}: {}", titles.join("; "));
+        out += &paragraph("  ", &line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    }
+    out
+}

@@ -1,0 +1,98 @@
+//! What is touched at all: pages and files, and how many of them are only read, only written, or both.
+//!
+//! "Memory footprint" of FS Table I. A file counts once a request of it touches a page. A page is a place in a file: cut off
+//! and written anew it is the same.
+
+use super::{Characterisation, Found, Ledger, Spec, Table, Value};
+use crate::{event::Space, page::PAGE_BYTES};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "footprint",
+    title: "What is touched",
+    paper: "Kim et al., FSLRU: Table I (memory footprint)",
+    needs: &[],
+    build: |_| Box::new(Footprint),
+};
+
+struct Footprint;
+
+#[derive(Default)]
+struct Count {
+    read: u64,
+    written: u64,
+    both: u64,
+}
+
+impl Count {
+    fn add(&mut self, is_read: bool, is_written: bool) {
+        match (is_read, is_written) {
+            (true, true) => self.both += 1,
+            (true, false) => self.read += 1,
+            (false, true) => self.written += 1,
+            (false, false) => {}
+        }
+    }
+
+    fn row(&self, what: &'static str, unit_bytes: Option<u64>) -> [Value; 6] {
+        let all = self.read + self.written + self.both;
+        let bytes = unit_bytes.map_or(Value::Absent, |unit| Value::Bytes(all * unit));
+        let [all, read, written, both] = [all, self.read, self.written, self.both].map(Value::Count);
+        [Value::label(what, what), all, bytes, read, written, both]
+    }
+}
+
+impl Characterisation for Footprint {
+    fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
+        let (mut pages, mut objects, mut files) = (Count::default(), Count::default(), Count::default());
+        for page in ledger.pages.all() {
+            pages.add(page.reads > 0, page.writes > 0);
+            // A request for an object is for all of it, so that its first page stands for it.
+            if page.page == 0 {
+                objects.add(page.reads > 0, page.writes > 0);
+            }
+        }
+        for file in ledger.files.all() {
+            files.add(file.reads.requests > 0, file.writes.requests > 0);
+        }
+        let columns = [
+            ("what", ""),
+            ("touched", "touched"),
+            ("touched_bytes", ""),
+            ("only_read", "only read"),
+            ("only_written", "only written"),
+            ("both", "both"),
+        ];
+        let mut table = Table::new("touched", &columns);
+        table.push(pages.row("pages", Some(PAGE_BYTES)));
+        match ledger.about.space {
+            Space::Files => table.push(files.row("files", None)),
+            Space::Blocks => table.push(files.row("devices", None)),
+            Space::Objects => table.push(objects.row("objects", None)),
+        }
+        Ok(Found::default().table(table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+
+    #[test]
+    fn pages_and_files_are_told_apart_by_use() {
+        let events = [
+            at(0, read(1, 0, 8192)),
+            at(0, write(1, 4096, 1)),
+            at(0, write(2, 0, 1)),
+            at(0, truncate(2, 0)),
+            at(0, write(2, 0, 1)),
+            at(0, read(3, 0, 1)),
+            at(0, read(4, 0, 0)), // touches nothing
+        ];
+        let found = describe("footprint", &events);
+        // Pages, files.
+        assert_eq!(column(&found, "touched", "touched"), counts([4, 3]));
+        assert_eq!(column(&found, "touched", "only_read"), counts([2, 1]));
+        assert_eq!(column(&found, "touched", "only_written"), counts([1, 1]));
+        assert_eq!(column(&found, "touched", "both"), counts([1, 1]));
+    }
+}

@@ -1,0 +1,214 @@
+//! How long files live and how long they are used: CS Fig. 6, with the classes of spec §9.
+//!
+//! A file's active period is the time from its first to its last request; of one that is used once, 0. Burn-after-reading is
+//! less than 30 s, transient 30 to 90 s, long-living more than 90 s. Classes are given to files that the trace makes and
+//! uses, but for those made less than 90 s before its end and not deleted: what they would have become is not known. The
+//! paper's population is cache files alone; they stand beside all.
+//!
+//! A file is deleted when its last name and its last descriptor are gone. What is deleted less than 30 s after it was made
+//! the kernel need never have written back, unless a sync asked for it.
+
+use super::{Characterisation, Figure, Found, Ledger, Need, Spec, Table, Value, WRITE_BACK_US, ledger::File};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "lifetimes",
+    title: "How long files live",
+    paper: "Liang et al., CacheSifter: §5.1, Fig. 6",
+    needs: &[Need::Files, Need::Removals],
+    build: |_| Box::new(Lifetimes),
+};
+
+/// Above this, a file's active period makes it long-living.
+const LONG_US: u64 = 90_000_000;
+
+struct Lifetimes;
+
+/// Files and what was written to them.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    files: u64,
+    bytes: u64,
+}
+
+impl Sum {
+    fn of<'a>(files: impl Iterator<Item = &'a File>) -> Self {
+        let mut sum = Self::default();
+        files.for_each(|file| {
+            sum.files += 1;
+            sum.bytes += file.writes.bytes;
+        });
+        sum
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    BurnAfterReading,
+    Transient,
+    LongLiving,
+    TooLate,
+    Unused,
+}
+
+fn class(file: &File, end_us: u64) -> Class {
+    let (Some((first_us, last_us)), Some(created_us)) = (file.active_us, file.created_us) else {
+        return Class::Unused;
+    };
+    if file.gone_us.is_none() && end_us - created_us < LONG_US {
+        return Class::TooLate;
+    }
+    match last_us - first_us {
+        ..WRITE_BACK_US => Class::BurnAfterReading,
+        WRITE_BACK_US..=LONG_US => Class::Transient,
+        _ => Class::LongLiving,
+    }
+}
+
+fn lived_us(file: &File) -> Option<u64> {
+    Some(file.gone_us? - file.created_us?)
+}
+
+impl Characterisation for Lifetimes {
+    fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
+        let found = Found::default().table(file_counts(ledger));
+        if !ledger.about.knows.times {
+            return Ok(found.note("The trace has no times: how long they lived is not known."));
+        }
+        let mut lives: Vec<u64> = ledger.files.all().iter().filter_map(lived_us).collect();
+        lives.sort_unstable();
+        let percentile = |percent: usize| match (lives.len() * percent).div_ceil(100) {
+            0 => Value::Absent,
+            at => Value::TimeUs(lives[at - 1]),
+        };
+        let found = found.figures(vec![
+            Figure::new("lifetime_median_us", "half of those made and deleted lived at most", percentile(50)),
+            Figure::new("lifetime_p90_us", "90 % of them", percentile(90)),
+        ]);
+        let classed =
+            |wanted| made(ledger).filter(|file| class(file, ledger.end_us) == wanted).count() as u64;
+        let late = Value::Count(classed(Class::TooLate));
+        let unused = Value::Count(classed(Class::Unused));
+        Ok(found.table(active_periods(ledger)).figures(vec![
+            Figure::new("made_too_late", "not among them: made less than 90 s before the end", late),
+            Figure::new("never_used", "not among them: made, never read nor written", unused),
+        ]))
+    }
+}
+
+/// Files that the trace makes.
+fn made(ledger: &Ledger) -> impl Iterator<Item = &File> {
+    ledger.files.all().iter().filter(|file| file.created_us.is_some())
+}
+
+/// How many files there are, how many are made and deleted, and what was written to them.
+fn file_counts(ledger: &Ledger) -> Table {
+    let all = || ledger.files.all().iter();
+    let used = Sum::of(all().filter(|file| file.active_us.is_some()));
+    let columns =
+        [("what", ""), ("files", "files"), ("written_bytes", "written to them"), ("written_bytes_share", "")];
+    let mut table = Table::new("files", &columns);
+    let mut row = |id, says, sum: Sum| {
+        let share = Value::share(sum.bytes, used.bytes);
+        table.push([Value::label(id, says), Value::Count(sum.files), Value::Bytes(sum.bytes), share]);
+    };
+    row("used", "read or written", used);
+    row("made", "made in the trace", Sum::of(made(ledger)));
+    row("deleted", "deleted in the trace", Sum::of(all().filter(|file| file.gone_us.is_some())));
+    row("made_and_deleted", "made and deleted", Sum::of(made(ledger).filter(|file| file.gone_us.is_some())));
+    if ledger.about.knows.times {
+        let young = |file: &&File| lived_us(file).is_some_and(|lived_us| lived_us < WRITE_BACK_US);
+        row("deleted_young", "… less than 30 s old", Sum::of(made(ledger).filter(young)));
+    }
+    table
+}
+
+/// Files by class: all that are made, and the cache files among them.
+fn active_periods(ledger: &Ledger) -> Table {
+    let mut columns = vec![
+        ("class", "active period"),
+        ("files", "files"),
+        ("files_share", ""),
+        ("written_bytes", "written"),
+        ("written_bytes_share", ""),
+    ];
+    let is_cache = |file: &&File| ledger.files.is_cache(file);
+    if made(ledger).any(|file| is_cache(&file)) {
+        columns.extend([("cache_files", "cache files"), ("cache_files_share", "")]);
+    }
+    let of = |wanted| made(ledger).filter(move |file| class(file, ledger.end_us) == wanted);
+    let classes = [
+        (Class::BurnAfterReading, "burn_after_reading", "burn after reading (< 30 s)"),
+        (Class::Transient, "transient", "transient (30–90 s)"),
+        (Class::LongLiving, "long_living", "long-living (> 90 s)"),
+    ];
+    let sums = classes.map(|(class, ..)| (Sum::of(of(class)), of(class).filter(is_cache).count() as u64));
+    let files = sums.iter().map(|(sum, _)| sum.files).sum();
+    let bytes = sums.iter().map(|(sum, _)| sum.bytes).sum();
+    let cache_files = sums.iter().map(|(_, cache_files)| cache_files).sum();
+    let mut table = Table::new("active_periods", &columns);
+    for ((_, id, says), (sum, cache)) in classes.into_iter().zip(sums) {
+        let mut row = vec![
+            Value::label(id, says),
+            Value::Count(sum.files),
+            Value::share(sum.files, files),
+            Value::Bytes(sum.bytes),
+            Value::share(sum.bytes, bytes),
+            Value::Count(cache),
+            Value::share(cache, cache_files),
+        ];
+        row.truncate(columns.len());
+        table.push(row);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn classes_by_hand() {
+        let mut events = Vec::new();
+        // (file, made, first and last write, deleted)
+        let files = [
+            (1, 0, (0, 0), None),            // once: burn after reading
+            (2, 0, (1, 30), Some(31)),       // 29 s: the same
+            (3, 0, (0, 30), None),           // transient
+            (4, 0, (0, 90), Some(95)),       // transient
+            (5, 0, (0, 91), None),           // long-living
+            (6, 111, (111, 112), None),      // less than 90 s before the end
+            (7, 110, (110, 111), None),      // 90 s
+            (8, 190, (190, 190), Some(191)), // late, but deleted
+        ];
+        for (file, made, (first, last), deleted) in files {
+            events.extend([
+                at(made, create(file)),
+                at(first, write(file, 0, 10)),
+                at(last, write(file, 0, 10)),
+            ]);
+            events.extend(deleted.map(|second| at(second, gone(file))));
+        }
+        events.extend([
+            at(0, write(9, 0, 100)), // from before the trace
+            at(5, gone(9)),
+            at(0, create(10)), // never used
+            at(200, Action::SyncAll),
+        ]);
+        events.push(at(0, bind(1, "/data/app/cache/x")));
+        events.sort_by_key(|event| event.at_us);
+        let found = describe("lifetimes", &events);
+        // Used, made, deleted, both, deleted young.
+        assert_eq!(column(&found, "files", "files"), counts([9, 9, 4, 3, 1]));
+        assert_eq!(column(&found, "files", "written_bytes"), [260, 160, 160, 60, 20].map(bytes));
+        assert_eq!(column(&found, "active_periods", "files"), counts([4, 2, 1]));
+        assert_eq!(column(&found, "active_periods", "cache_files"), counts([1, 0, 0]));
+        assert_eq!(figure(&found, "made_too_late"), Value::Count(1));
+        assert_eq!(figure(&found, "never_used"), Value::Count(1));
+        // 1, 31 and 95 s.
+        assert_eq!(figure(&found, "lifetime_median_us"), Value::TimeUs(31_000_000));
+        assert_eq!(figure(&found, "lifetime_p90_us"), Value::TimeUs(95_000_000));
+    }
+
+    use crate::event::Action;
+}

@@ -1,0 +1,103 @@
+//! How large requests are: RA Fig. 3, by powers of two.
+//!
+//! A request of 4096 bytes stands at 4 KiB, one of 4097 at 8 KiB. (The paper measures at the block layer, where most reads
+//! of mobile devices stay under 64 KiB; a trace of file accesses shows what the applications asked for.)
+
+use super::{Audience, Characterisation, Found, Ledger, Seen, Spec, Table, Value};
+use crate::event::{Action, Event};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "request_sizes",
+    title: "Request sizes",
+    paper: "Liang et al., read-ahead size tuning: Fig. 3",
+    needs: &[],
+    build: |_| Box::new(RequestSizes { reads: [0; SIZES], writes: [0; SIZES] }),
+};
+
+/// Sizes of up to 2⁰, 2¹, … 2⁶³ bytes and more.
+const SIZES: usize = 65;
+/// At a terminal, what is no larger than 512 bytes stands in one line.
+const SMALL: usize = 9;
+
+struct RequestSizes {
+    reads: [u64; SIZES],
+    writes: [u64; SIZES],
+}
+
+impl Characterisation for RequestSizes {
+    fn event(&mut self, event: &Event, _: &Seen<'_>) {
+        let (count, len) = match event.action {
+            Action::Read { len, .. } => (&mut self.reads, len),
+            Action::Write { len, .. } => (&mut self.writes, len),
+            _ => return,
+        };
+        if len > 0 {
+            // ⌈log₂ len⌉
+            count[(u64::BITS - (len - 1).leading_zeros()) as usize] += 1;
+        }
+    }
+
+    fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
+        let writes_known = ledger.about.knows.writes;
+        let mut columns = vec![("most_bytes", "up to"), ("reads", "reads"), ("reads_share", "")];
+        if writes_known {
+            columns.extend([("writes", "writes"), ("writes_share", "")]);
+        } else {
+            columns[1] = ("reads", "requests");
+        }
+        let (all_reads, all_writes) = (self.reads.iter().sum(), self.writes.iter().sum());
+        let row = |size: usize, reads: u64, writes: u64| {
+            let most = 1u64.checked_shl(size as u32).unwrap_or(u64::MAX);
+            let mut row = vec![Value::Bytes(most), Value::Count(reads), Value::share(reads, all_reads)];
+            if writes_known {
+                row.extend([Value::Count(writes), Value::share(writes, all_writes)]);
+            }
+            row
+        };
+        let used = |size: &usize| self.reads[*size] + self.writes[*size] > 0;
+        let Some(most) = (0..SIZES).rev().find(used) else { return Err("no requests") };
+        let least = (0..SIZES).find(used).unwrap_or(most);
+        let mut all = Table::new("sizes", &columns).only_for(Audience::Programs);
+        let mut shown = Table::new("shown", &columns).only_for(Audience::People);
+        for size in least..=most {
+            all.push(row(size, self.reads[size], self.writes[size]));
+            if size == SMALL.min(most) {
+                shown.push(row(size, self.reads[..=size].iter().sum(), self.writes[..=size].iter().sum()));
+            } else if size > SMALL {
+                shown.push(row(size, self.reads[size], self.writes[size]));
+            }
+        }
+        Ok(Found::default().table(shown).table(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn sizes_go_to_the_power_of_two_above() {
+        let sizes = [1, 2, 3, 4, 4096, 4097, 8192];
+        let mut events = sizes.map(|len| at(0, read(1, 0, len))).to_vec();
+        events.extend([at(0, write(1, 0, 512)), at(0, write(1, 0, 0))]);
+        let found = describe("request_sizes", &events);
+        let reads = column(&found, "sizes", "reads");
+        assert_eq!(column(&found, "sizes", "most_bytes")[0], bytes(1));
+        assert_eq!(reads, counts([1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]));
+        assert_eq!(column(&found, "sizes", "writes")[9], Value::Count(1));
+        // A person sees 1 to 512 bytes as one.
+        assert_eq!(column(&found, "shown", "most_bytes")[..2], [bytes(512), bytes(1024)]);
+        assert_eq!(column(&found, "shown", "reads"), counts([4, 0, 0, 1, 2]));
+        assert_eq!(column(&found, "shown", "writes_share")[0], Value::Share(1.0));
+    }
+
+    #[test]
+    fn the_largest_request_there_can_be() {
+        let mut about = about();
+        about.space = crate::event::Space::Objects;
+        about.knows.writes = false;
+        let found = describe_as(about, "request_sizes", &[at(0, read(1, 0, u64::MAX))]).unwrap();
+        assert_eq!(column(&found, "sizes", "most_bytes"), [bytes(u64::MAX)]);
+    }
+}

@@ -1,0 +1,145 @@
+//! How unevenly accesses fall on pages: HF Fig. 4.
+//!
+//! The population of each row is the pages that are accessed in its way at least once: reads are set against pages that
+//! are read, not against all. The top 20 % of n pages are the ⌈n/5⌉ accessed most often; a page is a place in a file, cut
+//! off and written anew it is the same. (The paper finds 80 % of the accesses in the top 20 %; on servers, in 50–60 %.)
+
+use super::{Audience, Characterisation, Found, Ledger, Spec, Table, Value, ledger::Page};
+use std::collections::BTreeMap;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "skew",
+    title: "How uneven: share of accesses that fall on the most popular pages",
+    paper: "Lim & Bahn, hybrid flush: Fig. 4",
+    needs: &[],
+    build: |_| Box::new(Skew),
+};
+
+struct Skew;
+
+/// A page's accesses of some way.
+type Count = fn(&Page) -> u64;
+
+/// Percent of the pages at which the curve is given.
+const POINTS: [u64; 14] = [1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90];
+
+/// How many pages have how many accesses, most first.
+struct Popularity {
+    steps: Vec<(u64, u64)>,
+    pages: u64,
+    accesses: u64,
+}
+
+impl Popularity {
+    fn of(counts: impl Iterator<Item = u64>) -> Self {
+        let mut steps = BTreeMap::new();
+        let (mut pages, mut accesses) = (0, 0);
+        for count in counts.filter(|count| *count > 0) {
+            *steps.entry(count).or_insert(0) += 1;
+            pages += 1;
+            accesses += count;
+        }
+        Self { steps: steps.into_iter().rev().collect(), pages, accesses }
+    }
+
+    /// Accesses that fall on so many of the most popular pages.
+    fn on_top(&self, mut pages: u64) -> u64 {
+        let mut sum = 0;
+        for (count, alike) in &self.steps {
+            let taken = pages.min(*alike);
+            sum += taken * count;
+            pages -= taken;
+        }
+        sum
+    }
+
+    fn share_on(&self, percent: u64) -> Value {
+        Value::share(self.on_top((self.pages * percent).div_ceil(100)), self.accesses)
+    }
+
+    /// The fewest pages on which 80 % of the accesses fall.
+    fn pages_for_80_percent(&self) -> u64 {
+        let mut wanted = (self.accesses * 4).div_ceil(5);
+        let mut pages = 0;
+        for (count, alike) in &self.steps {
+            let taken = wanted.div_ceil(*count).min(*alike);
+            pages += taken;
+            wanted = wanted.saturating_sub(taken * count);
+        }
+        pages
+    }
+}
+
+impl Characterisation for Skew {
+    fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
+        let columns = [
+            ("accesses", ""),
+            ("pages", "pages"),
+            ("mean", "accesses a page"),
+            ("top_1_percent_share", "top 1 %"),
+            ("top_20_percent_share", "top 20 %"),
+            ("pages_for_80_percent_share", "80 % fall on"),
+        ];
+        let mut table = Table::new("skew", &columns);
+        let mut curve = Table::new("curve", &[("accesses", ""), ("pages_share", ""), ("accesses_share", "")])
+            .only_for(Audience::Programs);
+        let ways: [(&str, Count); 3] = [
+            ("all", Page::accesses),
+            ("reads", |page| page.reads.into()),
+            ("writes", |page| page.writes.into()),
+        ];
+        let ways = if ledger.about.knows.writes { &ways[..] } else { &ways[..1] };
+        for (way, count) in ways {
+            let popularity = Popularity::of(ledger.pages.all().iter().map(count));
+            table.push([
+                Value::label(way, way),
+                Value::Count(popularity.pages),
+                Value::mean(popularity.accesses, popularity.pages),
+                popularity.share_on(1),
+                popularity.share_on(20),
+                Value::share(popularity.pages_for_80_percent(), popularity.pages),
+            ]);
+            for percent in POINTS {
+                let at = Value::Share(percent as f64 / 100.0);
+                curve.push([Value::label(way, way), at, popularity.share_on(percent)]);
+            }
+        }
+        let note = "“80 % fall on”: the fewest pages that take 80 % of these accesses.";
+        Ok(Found::default().table(table).table(curve).note(note))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_top_fifth_by_hand() {
+        // Page 0: six reads and two writes; pages 1 to 5: a write each.
+        let mut events = vec![at(0, write(1, 0, 6 * 4096)), at(0, write(1, 0, 1))];
+        events.extend((0..6).map(|_| at(0, read(1, 0, 1))));
+        let found = describe("skew", &events);
+        assert_eq!(column(&found, "skew", "pages"), counts([6, 1, 6]));
+        let shares = column(&found, "skew", "top_20_percent_share");
+        // Two of six pages; the only one; two of six.
+        assert_eq!(shares, [Value::Share(9.0 / 13.0), Value::Share(1.0), Value::Share(3.0 / 7.0)]);
+        // 11 of 13 accesses: the first page and three others.
+        assert_eq!(column(&found, "skew", "pages_for_80_percent_share")[0], Value::Share(4.0 / 6.0));
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_sorted_list(counts in prop::collection::vec(0..9u64, 1..60), percent in 1..=100u64) {
+            let popularity = Popularity::of(counts.iter().copied());
+            let mut list: Vec<u64> = counts.into_iter().filter(|count| *count > 0).collect();
+            list.sort_unstable_by(|a, b| b.cmp(a));
+            let top = (list.len() as f64 * percent as f64 / 100.0).ceil() as usize;
+            prop_assert_eq!(popularity.share_on(percent), Value::share(list[..top].iter().sum(), list.iter().sum()));
+            let sum = |n: usize| list[..n].iter().sum::<u64>();
+            let fewest = (0..=list.len()).find(|n| sum(*n) * 10 >= sum(list.len()) * 8).unwrap();
+            prop_assert_eq!(popularity.pages_for_80_percent(), fewest as u64);
+        }
+    }
+}

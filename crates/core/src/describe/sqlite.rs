@@ -1,0 +1,216 @@
+//! How much is SQLite's: HF Fig. 3.
+//!
+//! SQLite keeps what it does in names: beside a database `X` stand `X-journal`, `X-wal` and `X-shm`. A file whose name ends
+//! so is SQLite's. `X` is a database if any of these three is named anywhere in the trace, or if it ends in `.db`, `.db3`,
+//! `.sqlite`, `.sqlite3` or `.sqlitedb`; so Chromium's `Cookies` is found, which has no ending. `etilqs_…` are its temporary
+//! files. What counts is a file's last name; those that were never named stand apart.
+
+use super::{
+    Audience, Characterisation, Figure, Found, Ledger, Need, Spec, Table, Value,
+    ledger::{File, NO_NAMES, Names, Traffic, UNNAMED},
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "sqlite",
+    title: "SQLite's share",
+    paper: "Lim & Bahn, hybrid flush: Fig. 3",
+    needs: &[Need::Files],
+    build: |_| Box::new(Sqlite),
+};
+
+struct Sqlite;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Other,
+    Database,
+    Journal,
+    Wal,
+    Shm,
+    Temporary,
+}
+
+const SQLITES: [(Kind, &str, &str); 5] = [
+    (Kind::Database, "database", "databases"),
+    (Kind::Journal, "journal", "-journal"),
+    (Kind::Wal, "wal", "-wal"),
+    (Kind::Shm, "shm", "-shm"),
+    (Kind::Temporary, "temporary", "temporary"),
+];
+const COMPANIONS: [(Kind, &str); 3] = [(Kind::Journal, "-journal"), (Kind::Wal, "-wal"), (Kind::Shm, "-shm")];
+const ENDINGS: [&str; 5] = ["db", "db3", "sqlite", "sqlite3", "sqlitedb"];
+
+/// What each name of the trace stands for.
+fn kinds(names: &Names) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = names.all().map(by_itself).collect();
+    for name in names.all() {
+        let base = COMPANIONS.iter().find_map(|(_, ending)| name.strip_suffix(ending));
+        if let Some(base) = base.and_then(|base| names.find(base))
+            && kinds[base as usize] == Kind::Other
+        {
+            kinds[base as usize] = Kind::Database;
+        }
+    }
+    kinds
+}
+
+fn by_itself(name: &str) -> Kind {
+    let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
+    if let Some((kind, _)) =
+        COMPANIONS.iter().find(|(_, ending)| last.len() > ending.len() && last.ends_with(ending))
+    {
+        return *kind;
+    }
+    let ending = last.rsplit_once('.').map(|(_, ending)| ending);
+    if ending.is_some_and(|ending| ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending))) {
+        Kind::Database
+    } else if last.starts_with("etilqs_") {
+        Kind::Temporary
+    } else {
+        Kind::Other
+    }
+}
+
+/// How many of the most popular pages are looked at.
+const POPULAR: usize = 100;
+
+impl Characterisation for Sqlite {
+    fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
+        if !ledger.files.any_named() {
+            return Err(NO_NAMES);
+        }
+        let by_name = kinds(ledger.files.names());
+        let kind = |file: &File| file.name.map_or(Kind::Other, |name| by_name[name as usize]);
+        #[derive(Clone, Copy, Default)]
+        struct Sum {
+            files: u64,
+            syncs: u64,
+            reads: Traffic,
+            writes: Traffic,
+        }
+        let sum = |wanted: &dyn Fn(&File) -> bool| {
+            let mut sum = Sum::default();
+            for file in ledger.files.all().iter().filter(|file| wanted(file)) {
+                sum.files += u64::from(file.active_us.is_some());
+                sum.syncs += file.syncs;
+                sum.reads.merge(file.reads);
+                sum.writes.merge(file.writes);
+            }
+            sum
+        };
+        let all = sum(&|_| true);
+        let columns = [
+            ("kind", ""),
+            ("files", "files"),
+            ("page_accesses", "page accesses"),
+            ("page_accesses_share", ""),
+            ("written_bytes", "written"),
+            ("written_bytes_share", ""),
+            ("syncs", "syncs"),
+            ("syncs_share", ""),
+        ];
+        let mut table = Table::new("kinds", &columns);
+        let mut row = |id, says, sum: Sum| {
+            let (accesses, of) = (sum.reads.pages + sum.writes.pages, all.reads.pages + all.writes.pages);
+            table.push([
+                Value::label(id, says),
+                Value::Count(sum.files),
+                Value::Count(accesses),
+                Value::share(accesses, of),
+                Value::Bytes(sum.writes.bytes),
+                Value::share(sum.writes.bytes, all.writes.bytes),
+                Value::Count(sum.syncs),
+                Value::share(sum.syncs, all.syncs),
+            ]);
+        };
+        for (wanted, id, says) in SQLITES {
+            let sum = sum(&|file| kind(file) == wanted);
+            if sum.files > 0 {
+                row(id, says, sum);
+            }
+        }
+        row("sqlite", "SQLite, all", sum(&|file| kind(file) != Kind::Other));
+        let unnamed = sum(&|file| file.name.is_none());
+        if unnamed.files > 0 {
+            row(UNNAMED.0, UNNAMED.1, unnamed);
+        }
+
+        // The most popular pages, ties in order of first access.
+        let pages = ledger.pages.all();
+        let mut popular: Vec<u32> = (0..pages.len() as u32).collect();
+        let key = |n: &u32| (std::cmp::Reverse(pages[*n as usize].accesses()), *n);
+        if popular.len() > POPULAR {
+            popular.select_nth_unstable_by_key(POPULAR, key);
+            popular.truncate(POPULAR);
+        }
+        popular.sort_unstable_by_key(key);
+        let mut ranks = Table::new("popular_pages", &[("rank", ""), ("accesses", ""), ("kind", "")])
+            .only_for(Audience::Programs);
+        let mut sqlite = 0;
+        for (rank, page) in (1..).zip(&popular) {
+            let page = pages[*page as usize];
+            let file = ledger.files.find(page.file).map(|file| ledger.files.get(file));
+            let kind = file.map_or(Kind::Other, kind);
+            let id = SQLITES.iter().find(|(known, ..)| *known == kind).map_or("other", |(_, id, _)| id);
+            sqlite += u64::from(kind != Kind::Other);
+            ranks.push([Value::Count(rank), Value::Count(page.accesses()), Value::label(id, id)]);
+        }
+        let label = "of the 100 most popular pages";
+        let figure = Figure::new("popular_pages_of_sqlite", label, Value::Count(sqlite))
+            .of(sqlite, popular.len() as u64);
+        Ok(Found::default().table(table).table(ranks).figures(vec![figure]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn names_tell_what_is_sqlites() {
+        for (name, kind) in [
+            ("/data/app/messages.db", Kind::Database),
+            ("messages.SQLite3", Kind::Database),
+            ("/data/app/Cookies", Kind::Other),
+            ("/data/app/Cookies-journal", Kind::Journal),
+            ("/data/app/x.db-wal", Kind::Wal),
+            ("/data/app/x.db-shm", Kind::Shm),
+            ("/data/app/-journal", Kind::Other),
+            ("/var/tmp/etilqs_0a1b", Kind::Temporary),
+            ("/data/db/photo.jpg", Kind::Other),
+            ("/data/adb", Kind::Other),
+            ("", Kind::Other),
+        ] {
+            assert!(by_itself(name) == kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_database_without_an_ending_is_known_by_its_journal() {
+        let events = [
+            at(0, bind(1, "/p/Cookies")),
+            at(0, bind(2, "/p/History")),
+            at(0, bind(3, "/p/Cookies-journal")),
+            at(0, bind(4, "/p/tmp")),
+            at(0, read(1, 0, 8192)),
+            at(0, write(2, 0, 10)),
+            at(0, write(3, 0, 30)),
+            at(0, sync(3)),
+            at(0, sync(2)),
+            at(0, gone(3)),
+            // Renamed into a database.
+            at(0, write(4, 0, 10)),
+            at(0, rename(4, "/p/tmp", "/p/new.db")),
+            at(0, write(5, 0, 50)), // never named
+        ];
+        let found = describe("sqlite", &events);
+        assert_eq!(column(&found, "kinds", "files"), counts([2, 1, 3, 1]));
+        assert_eq!(column(&found, "kinds", "kind")[2], Value::label("sqlite", "SQLite, all"));
+        assert_eq!(column(&found, "kinds", "page_accesses"), counts([3, 1, 4, 1]));
+        assert_eq!(column(&found, "kinds", "written_bytes_share"), [0.1, 0.3, 0.4, 0.5].map(Value::Share));
+        assert_eq!(column(&found, "kinds", "syncs"), counts([0, 1, 1, 0]));
+        assert_eq!(figure(&found, "popular_pages_of_sqlite"), Value::Count(4));
+        assert_eq!(describe_as(about(), "sqlite", &events[4..6]), Err("no file names"));
+    }
+}

@@ -1,0 +1,263 @@
+//! How many writes lie between syncs: FS Table II, the "distance" of `fsync`.
+//!
+//! The paper says "the number of write requests between two consecutive fsync() system calls". Its averages are not its
+//! Table I's writes over syncs (SNS: 11198 / 2339 = 4.8, Table II says 1.89; messenger: 1.07, Table II says 1.59) and its
+//! least distance is 1. What fits: distances are a file's own, and a sync with no write before it is left out. So here: the
+//! writes to a file since its last sync, or since it first appeared; syncs that find none are counted apart. The same over
+//! all files at once, between any two syncs, stands beside it.
+//!
+//! `sync` and `syncfs` end the distance of every file that has one. A write that itself waits for storage (`O_SYNC`) needs no
+//! sync and is in no distance.
+//!
+//! What syncs force out are the pages that were written since the last sync of their file, and those of writes that
+//! themselves wait: a page written three times between two syncs is forced out once. The kernel may have written some of
+//! them back on its own before.
+
+use super::{
+    Audience, Characterisation, Figure, Found, Ledger, Need, Seen, Spec, Table, Value,
+    page_set::{PageSet, removed},
+    ranking,
+};
+use crate::{
+    event::{Action, Event},
+    page::PAGE_BYTES,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "sync_distance",
+    title: "Writes between syncs",
+    paper: "Kim et al., FSLRU: Table II",
+    needs: &[Need::Syncs, Need::Writes],
+    build: |_| Box::new(SyncDistance::default()),
+};
+
+/// How often each distance was seen.
+#[derive(Default)]
+struct Distances {
+    seen: BTreeMap<u64, u64>,
+    /// Syncs with no write before them.
+    empty: u64,
+}
+
+impl Distances {
+    fn add(&mut self, distance: u64) {
+        match distance {
+            0 => self.empty += 1,
+            _ => *self.seen.entry(distance).or_insert(0) += 1,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.seen.values().sum()
+    }
+
+    fn mean(&self) -> Value {
+        Value::mean(self.seen.iter().map(|(distance, count)| distance * count).sum(), self.count())
+    }
+
+    /// The least distance that this share of all does not exceed.
+    fn percentile(&self, percent: u64) -> Value {
+        let mut left = (self.count() * percent).div_ceil(100);
+        for (distance, count) in &self.seen {
+            if left <= *count {
+                return Value::Count(*distance);
+            }
+            left -= count;
+        }
+        Value::Absent
+    }
+}
+
+/// A file's writes and syncs.
+#[derive(Clone, Copy, Default)]
+struct File {
+    since: u64,
+    /// Syncs that found a write, and all these writes.
+    distances: u64,
+    writes: u64,
+}
+
+#[derive(Default)]
+struct SyncDistance {
+    files: Vec<File>,
+    /// Those with writes since their last sync.
+    unsynced: BTreeSet<u32>,
+    of_files: Distances,
+    since: u64,
+    of_all: Distances,
+    /// Written since the last sync.
+    dirty: PageSet,
+    forced_pages: u64,
+    page_writes: u64,
+}
+
+impl SyncDistance {
+    fn sync(&mut self, file: u32) {
+        self.unsynced.remove(&file);
+        let file = &mut self.files[file as usize];
+        let distance = std::mem::take(&mut file.since);
+        file.distances += u64::from(distance > 0);
+        file.writes += distance;
+        self.of_files.add(distance);
+    }
+}
+
+impl Characterisation for SyncDistance {
+    fn event(&mut self, event: &Event, seen: &Seen<'_>) {
+        self.files.resize(seen.ledger.files.all().len(), File::default());
+        match event.action {
+            Action::Write { file: id, offset, sync, .. } if !seen.pages.is_empty() => {
+                self.page_writes += seen.pages.len() as u64;
+                let (first, count) = (offset / PAGE_BYTES, seen.pages.len() as u64);
+                if sync {
+                    self.dirty.drain(id, first..first + count, |_| {});
+                    self.forced_pages += count;
+                    return;
+                }
+                for page in first..first + count {
+                    self.dirty.insert(id, page);
+                }
+                self.since += 1;
+                if let Some(file) = seen.file {
+                    self.files[file as usize].since += 1;
+                    self.unsynced.insert(file);
+                }
+            }
+            Action::Sync { file: id, offset, len } => {
+                self.of_all.add(std::mem::take(&mut self.since));
+                seen.file.into_iter().for_each(|file| self.sync(file));
+                if len > 0 {
+                    let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
+                    self.dirty.drain(id, offset / PAGE_BYTES..end, |_| self.forced_pages += 1);
+                }
+            }
+            Action::SyncAll => {
+                self.of_all.add(std::mem::take(&mut self.since));
+                std::mem::take(&mut self.unsynced).into_iter().for_each(|file| self.sync(file));
+                self.forced_pages += self.dirty.clear();
+            }
+            _ => {
+                if let Some((file, pages)) = removed(&event.action) {
+                    self.dirty.drain(file, pages, |_| {});
+                }
+            }
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.files.len() * size_of::<File>() + self.dirty.held_bytes()
+    }
+
+    fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
+        let columns = [
+            ("of", ""),
+            ("syncs", "syncs"),
+            ("without_writes", "without writes"),
+            ("mean", "mean"),
+            ("median", "median"),
+            ("p90", "90 %"),
+            ("p99", "99 %"),
+            ("most", "most"),
+        ];
+        let mut table = Table::new("distances", &columns);
+        let mut histogram = Table::new("histogram", &[("of", ""), ("writes", ""), ("syncs", "")])
+            .only_for(Audience::Programs);
+        let rows = [(("file", "a file's own"), &self.of_files), (("all", "of all files"), &self.of_all)];
+        for ((id, says), distances) in rows {
+            let empty = distances.empty;
+            let percentiles = [50, 90, 99, 100].map(|percent| distances.percentile(percent));
+            let [median, p90, p99, most] = percentiles;
+            let syncs = Value::Count(distances.count() + empty);
+            table.push([
+                Value::label(id, says),
+                syncs,
+                Value::Count(empty),
+                distances.mean(),
+                median,
+                p90,
+                p99,
+                most,
+            ]);
+            for (writes, syncs) in &distances.seen {
+                histogram.push([Value::label(id, says), Value::Count(*writes), Value::Count(*syncs)]);
+            }
+        }
+        let label = "pages that syncs and O_SYNC writes force to storage";
+        let forced = Figure::new("forced_pages", label, Value::Count(self.forced_pages))
+            .of(self.forced_pages, self.page_writes);
+        if self.of_all.count() + self.of_all.empty == 0 {
+            return Ok(Found::default().figures(vec![forced]).note("There are no sync calls."));
+        }
+        let found = Found::default().table(table).table(histogram).figures(vec![forced]);
+        let columns =
+            [("name", "most synced"), ("files", "files"), ("syncs", "syncs"), ("mean", "mean distance")];
+        let mut files = Table::new("files", &columns);
+        let syncs = ranking::files(ledger, |n, file| {
+            let File { distances, writes, .. } = self.files[n];
+            [file.syncs, distances, writes]
+        });
+        for file in syncs.top(0, top, ranking::file_name(ledger)) {
+            let [syncs, distances, writes] = file.sums;
+            files.push([
+                file.name,
+                Value::Count(file.count),
+                Value::Count(syncs),
+                Value::mean(writes, distances),
+            ]);
+        }
+        Ok(if files.rows.is_empty() { found } else { found.table(files) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn distances_by_hand() {
+        let events = [
+            at(0, bind(1, "/db")),
+            at(0, bind(2, "/db")), // another of the same name
+            at(0, write(1, 0, 1)),
+            at(0, write(2, 0, 1)),
+            at(0, write(1, 0, 1)),
+            at(0, write(1, 5000, 1)),
+            at(0, sync(1)), // own 3, all 4; two pages
+            at(0, sync(1)), // nothing
+            at(0, write(1, 0, 1)),
+            at(0, write_sync(1, 0, 8192)), // in no distance; takes the page along: two pages
+            at(0, sync(1)),                // own 1, all 1; nothing is left to write
+            at(0, write(3, 0, 1)),
+            at(0, Action::SyncAll), // own 1 of file 2, 1 of file 3; all 1; two pages
+            at(0, write(3, 0, 1)),  // not synced
+        ];
+        let found = describe("sync_distance", &events);
+        // A file's own: 3, 1, 1, 1. All: 4, 1, 1.
+        assert_eq!(column(&found, "distances", "syncs"), counts([5, 4]));
+        assert_eq!(column(&found, "distances", "without_writes"), counts([1, 1]));
+        assert_eq!(column(&found, "distances", "mean"), [1.5, 2.0].map(Value::Number));
+        assert_eq!(column(&found, "distances", "median"), counts([1, 1]));
+        assert_eq!(column(&found, "distances", "p90"), counts([3, 4]));
+        assert_eq!(figure(&found, "forced_pages"), Value::Count(6));
+        assert_eq!(column(&found, "files", "name"), [name("/db")]);
+        assert_eq!(column(&found, "files", "files"), counts([2]));
+        assert_eq!(column(&found, "files", "syncs"), counts([3]));
+        // 3, 1 and, by the sync of everything, 1.
+        assert_eq!(column(&found, "files", "mean"), [Value::Number(5.0 / 3.0)]);
+    }
+
+    #[test]
+    fn what_is_deleted_is_not_forced_out() {
+        let events = [
+            at(0, write(1, 0, 3 * 4096)),
+            at(0, truncate(1, 4096)),
+            at(0, sync(1)),
+            at(0, write(2, 0, 1)),
+            at(0, gone(2)),
+        ];
+        let found = describe("sync_distance", &[&events[..], &[at(0, Action::SyncAll)]].concat());
+        assert_eq!(figure(&found, "forced_pages"), Value::Count(1));
+    }
+}

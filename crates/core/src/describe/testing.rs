@@ -1,0 +1,107 @@
+//! Short words for hand-made traces, and for what was found in them.
+
+use super::{Describer, Found, Part, Table, Value};
+use crate::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
+
+/// A trace of files that can say everything.
+pub(super) fn about() -> About {
+    let knows = Knows { times: true, syncs: true, writes: true, removals: true };
+    About { side: Side::Before, space: Space::Files, knows }
+}
+
+pub(super) fn at(second: u64, action: Action) -> Event {
+    Event { at_us: second * 1_000_000, pid: 0, tid: 0, action }
+}
+
+pub(super) fn by(pid: u32, action: Action) -> Event {
+    Event { at_us: 0, pid, tid: pid, action }
+}
+
+pub(super) fn read(file: u64, offset: u64, len: u64) -> Action {
+    Action::Read { file: FileId(file), offset, len }
+}
+
+pub(super) fn write(file: u64, offset: u64, len: u64) -> Action {
+    Action::Write { file: FileId(file), offset, len, sync: false }
+}
+
+pub(super) fn write_sync(file: u64, offset: u64, len: u64) -> Action {
+    Action::Write { file: FileId(file), offset, len, sync: true }
+}
+
+pub(super) fn sync(file: u64) -> Action {
+    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
+}
+
+pub(super) fn truncate(file: u64, size: u64) -> Action {
+    Action::Truncate { file: FileId(file), size }
+}
+
+pub(super) fn create(file: u64) -> Action {
+    Action::Open { file: FileId(file), created: true }
+}
+
+pub(super) fn bind(file: u64, name: &str) -> Action {
+    Action::Bind { file: FileId(file), name: name.into() }
+}
+
+pub(super) fn rename(file: u64, from: &str, to: &str) -> Action {
+    Action::Rename { file: FileId(file), names: Box::new(Renamed { from: from.into(), to: to.into() }) }
+}
+
+pub(super) fn gone(file: u64) -> Action {
+    Action::Gone { file: FileId(file) }
+}
+
+pub(super) fn process(name: &str) -> Action {
+    Action::Process { name: name.into() }
+}
+
+/// What one characterisation finds.
+pub(super) fn describe(name: &str, events: &[Event]) -> Found {
+    describe_as(about(), name, events).unwrap()
+}
+
+pub(super) fn describe_as(about: About, name: &str, events: &[Event]) -> Result<Found, &'static str> {
+    let mut describer = Describer::new(about, u64::MAX);
+    describer.extend(events).unwrap();
+    let sections = describer.finish(10).sections;
+    sections.into_iter().find(|section| section.spec.name == name).expect("it is in the list").found
+}
+
+pub(super) fn figure(found: &Found, key: &str) -> Value {
+    let figures = found.parts.iter().filter_map(|part| match part {
+        Part::Figures(figures) => Some(figures),
+        _ => None,
+    });
+    let found = figures.flatten().find(|figure| figure.key == key);
+    found.unwrap_or_else(|| panic!("no figure {key}")).value.clone()
+}
+
+fn table<'a>(found: &'a Found, key: &str) -> &'a Table {
+    let mut tables = found.parts.iter().filter_map(|part| match part {
+        Part::Table(table) => Some(table),
+        _ => None,
+    });
+    tables.find(|table| table.key == key).unwrap_or_else(|| panic!("no table {key}"))
+}
+
+/// All values of a column.
+pub(super) fn column(found: &Found, key: &str, column: &str) -> Vec<Value> {
+    let table = table(found, key);
+    let at =
+        table.columns.iter().position(|c| c.key == column).unwrap_or_else(|| panic!("no column {column}"));
+    table.rows.iter().map(|row| row[at].clone()).collect()
+}
+
+pub(super) fn counts<const N: usize>(counts: [u64; N]) -> Vec<Value> {
+    counts.map(Value::Count).to_vec()
+}
+
+pub(super) fn bytes(bytes: u64) -> Value {
+    Value::Bytes(bytes)
+}
+
+pub(super) fn name(name: &str) -> Value {
+    Value::Name(name.into())
+}

@@ -1,0 +1,207 @@
+//! What holds for every characterisation, and for all together.
+
+use super::{testing::*, *};
+use crate::{
+    event::{Action, FileId, Knows, Side},
+    trace::{TraceBuilder, Unit},
+};
+use proptest::prelude::*;
+
+fn abouts() -> Vec<About> {
+    let mut all = Vec::new();
+    for space in [Space::Files, Space::Blocks, Space::Objects] {
+        for bits in 0..16 {
+            let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            let knows = Knows { times, syncs, writes, removals };
+            all.push(About { side: Side::Before, space, knows });
+        }
+    }
+    all
+}
+
+fn described(about: About, events: &[Event]) -> Description {
+    let mut describer = Describer::new(about, u64::MAX);
+    describer.extend(events).unwrap();
+    describer.finish(3)
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
+    let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
+    let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
+    (0..14u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
+        0 | 1 => read(file, offset, len),
+        2 | 3 => write(file, offset, len),
+        4 => write_sync(file, offset, len),
+        5 => Action::Sync { file: FileId(file), offset, len },
+        6 => sync(file),
+        7 => Action::SyncAll,
+        8 => truncate(file, offset),
+        9 => Action::Punch { file: FileId(file), offset, len },
+        10 => create(file),
+        11 => bind(file, name),
+        12 => rename(file, "/z", name),
+        _ => process(name),
+    })
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let step = (action(), 0..3u32, prop_oneof![Just(0), 0..40_000_000u64]);
+    prop::collection::vec(step, 1..80).prop_map(|steps| {
+        let mut at_us = 0;
+        let mut events: Vec<Event> = Vec::new();
+        for (action, pid, pause_us) in steps {
+            at_us += pause_us;
+            events.push(Event { at_us, pid, tid: pid, action });
+        }
+        // Files end once, at the end.
+        events.extend([1, 2].map(|file| Event { at_us: at_us + 1, pid: 0, tid: 0, action: gone(file) }));
+        events
+    })
+}
+
+/// Which ending a key has when its value has a unit.
+fn unit(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Bytes(_) => Some("_bytes"),
+        Value::TimeUs(_) => Some("_us"),
+        Value::Share(_) => Some("_share"),
+        _ => None,
+    }
+}
+
+/// Programs read units off keys, and find a value under one key.
+fn check_shape(section: &Section) {
+    let Ok(found) = &section.found else { return };
+    let mut keys = Vec::new();
+    let check = |key: &'static str, values: &[&Value]| {
+        for value in values {
+            if let Some(ending) = unit(value) {
+                assert!(key.ends_with(ending), "{}: {key} is {value:?}", section.spec.name);
+            }
+            if let Value::Share(share) = value {
+                assert!((0.0..=1.0).contains(share), "{}: {key} is {share}", section.spec.name);
+            }
+            let counted = matches!(value, Value::Count(_) | Value::Number(_));
+            assert!(
+                !counted || !["_bytes", "_us", "_share"].iter().any(|end| key.ends_with(end)),
+                "{key} is {value:?}"
+            );
+        }
+    };
+    for part in &found.parts {
+        match part {
+            Part::Figures(figures) => {
+                for figure in figures {
+                    check(figure.key, &[&figure.value]);
+                    keys.push(figure.key);
+                }
+            }
+            Part::Table(table) => {
+                for (n, column) in table.columns.iter().enumerate() {
+                    check(column.key, &table.rows.iter().map(|row| &row[n]).collect::<Vec<_>>());
+                }
+                keys.push(table.key);
+            }
+            Part::Note(_) => {}
+        }
+    }
+    let all = keys.len();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), all, "{}: a key twice", section.spec.name);
+}
+
+#[test]
+fn names_are_one_each() {
+    let mut names: Vec<_> = ALL.iter().map(|spec| spec.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), ALL.len());
+}
+
+/// A trace that can say nothing, of nothing, of one thing.
+#[test]
+fn the_least_traces() {
+    for about in abouts() {
+        for events in
+            [vec![], vec![at(0, read(0, 0, 0))], vec![at(0, read(7, 5, 1))], vec![at(9, write(7, 4095, 2))]]
+        {
+            // What tells no writes has none.
+            if !about.knows.writes
+                && matches!(events.first(), Some(Event { action: Action::Write { .. }, .. }))
+            {
+                continue;
+            }
+            described(about, &events).sections.iter().for_each(check_shape);
+        }
+    }
+}
+
+/// What would take too much memory says so.
+#[test]
+fn memory_is_bounded() {
+    let mut describer = Describer::new(about(), 1 << 20);
+    let events: Vec<_> = (0..40_000).map(|page| at(0, write(1, page * 8192, 1))).collect();
+    let error = events.chunks(1000).find_map(|events| describer.extend(events).err());
+    assert!(matches!(error, Some(TraceError::TooMuchMemory { limit_bytes: 0x100000, .. })), "{error:?}");
+    let mut describer = Describer::new(about(), u64::MAX);
+    (0..300).for_each(|_| describer.extend(&[at(0, write(1, 0, 40 << 12))]).unwrap());
+    assert!(describer.held_bytes() < 1 << 20, "many events on few pages take little");
+}
+
+proptest! {
+    /// Every kind of trace, all sections; and what they count agrees with each other and with the dense trace.
+    #[test]
+    fn sections_agree(events in events(), which in 0..48usize) {
+        let mut about = abouts()[which];
+        about.knows.writes = true;
+        let description = described(about, &events);
+        description.sections.iter().for_each(check_shape);
+
+        let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
+        builder.extend(&events).unwrap();
+        let trace = builder.finish().unwrap();
+        let totals = trace.totals();
+        prop_assert_eq!(description.requests, totals.requests);
+        prop_assert_eq!(description.duration_us, totals.duration_us);
+
+        let found = |name| {
+            let section = description.sections.iter().find(|section| section.spec.name == name).unwrap();
+            section.found.as_ref().ok()
+        };
+        let sum = |name, table, of| {
+            let values = found(name).map(|found| column(found, table, of)).unwrap_or_default();
+            values.iter().map(|value| match value { Value::Count(n) | Value::Bytes(n) => *n, _ => panic!("{value:?}") }).sum::<u64>()
+        };
+        let mix = column(found("mix").unwrap(), "operations", "page_accesses");
+        prop_assert_eq!(&mix[..2], &counts([totals.read_accesses, totals.write_accesses])[..]);
+        prop_assert_eq!(column(found("footprint").unwrap(), "touched", "touched")[0].clone(), Value::Count(trace.pages().into()));
+        let fates = found("fate").map_or(0, |found| {
+            let Part::Figures(figures) = &found.parts[0] else { panic!() };
+            figures.iter().map(|figure| if let Value::Count(n) = figure.value { n } else { 0 }).sum()
+        });
+        prop_assert_eq!(fates, totals.write_accesses, "every page write ends once");
+        let again = figure(found("reaccess").unwrap(), "reaccesses");
+        prop_assert_eq!(again, Value::Count(totals.read_accesses + totals.write_accesses - u64::from(trace.pages())));
+        if about.knows.syncs {
+            let Value::Count(forced) = figure(found("sync_distance").unwrap(), "forced_pages") else { panic!() };
+            prop_assert!(forced <= totals.write_accesses);
+        }
+        if found("cache_files").is_some() {
+            let written = column(found("mix").unwrap(), "operations", "moved_bytes")[1].clone();
+            prop_assert_eq!(Value::Bytes(sum("cache_files", "shares", "written_bytes")), written);
+        }
+    }
+
+    /// However the events come.
+    #[test]
+    fn batches_change_nothing(events in events()) {
+        let whole = described(about(), &events);
+        let mut describer = Describer::new(about(), u64::MAX);
+        events.iter().for_each(|event| describer.extend(std::slice::from_ref(event)).unwrap());
+        for (a, b) in whole.sections.iter().zip(describer.finish(3).sections) {
+            prop_assert_eq!(&a.found, &b.found);
+        }
+    }
+}

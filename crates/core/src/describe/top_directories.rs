@@ -1,0 +1,74 @@
+//! Which directories are written most: each file counts for the directory that its last name stands in, not for those above.
+
+use super::{Characterisation, Found, Ledger, Need, Spec, Table, Value, ledger::NO_NAMES, ranking::Ranking};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "top_directories",
+    title: "Directories",
+    paper: "",
+    needs: &[Need::Files, Need::Writes],
+    build: |_| Box::new(TopDirectories),
+};
+
+struct TopDirectories;
+
+fn directory(name: &str) -> &str {
+    match name.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((directory, _)) => directory,
+        None => ".",
+    }
+}
+
+impl Characterisation for TopDirectories {
+    fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
+        if !ledger.files.any_named() {
+            return Err(NO_NAMES);
+        }
+        let named = ledger.files.all().iter().filter_map(|file| {
+            let name = ledger.files.name(file)?;
+            Some((directory(name), [file.writes.bytes]))
+        });
+        let directories = Ranking::new(named);
+        let all = ledger.files.all().iter().map(|file| file.writes.bytes).sum();
+        let columns = [
+            ("name", "most written"),
+            ("files", "files"),
+            ("written_bytes", "written"),
+            ("written_bytes_share", ""),
+        ];
+        let mut table = Table::new("written", &columns);
+        for directory in directories.top(0, top, Box::from) {
+            let [bytes] = directory.sums;
+            table.push([
+                directory.name,
+                Value::Count(directory.count),
+                Value::Bytes(bytes),
+                Value::share(bytes, all),
+            ]);
+        }
+        Ok(Found::default().table(table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+
+    #[test]
+    fn files_count_for_the_directory_they_stand_in() {
+        let files = [(1, "/a/b/x", 10), (2, "/a/b/y", 20), (3, "/a/z", 40), (4, "/top", 1), (5, "bare", 2)];
+        let mut events = vec![at(0, write(6, 0, 27)), at(0, bind(7, "/never/written"))];
+        for (file, name, len) in files {
+            events.extend([at(0, bind(file, name)), at(0, write(file, 0, len))]);
+        }
+        let found = describe("top_directories", &events);
+        assert_eq!(column(&found, "written", "name"), ["/a", "/a/b", ".", "/"].map(name));
+        assert_eq!(column(&found, "written", "files"), counts([1, 2, 1, 1]));
+        let share = super::Value::Share;
+        assert_eq!(
+            column(&found, "written", "written_bytes_share"),
+            [share(0.4), share(0.3), share(0.02), share(0.01)]
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Which programs write most, and how much they read.
+//!
+//! Processes of one name are one line. What a process did before the trace gave it a name counts for its first name; when it
+//! runs another program, the rest counts for that one.
+
+use super::{Characterisation, Found, Ledger, Seen, Spec, Table, Value, ranking::Ranking};
+use crate::event::{Action, Event};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "top_processes",
+    title: "Processes",
+    paper: "",
+    needs: &[],
+    build: |_| Box::new(TopProcesses::default()),
+};
+
+/// A process while it runs one program.
+struct Program {
+    pid: u32,
+    name: Option<Box<str>>,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+#[derive(Default)]
+struct TopProcesses {
+    programs: Vec<Program>,
+    /// What each process runs now.
+    now: HashMap<u32, usize, FixedState>,
+    /// What each has run: one that changes its name to and fro is not more and more programs.
+    named: HashMap<(u32, Box<str>), usize, FixedState>,
+    name_bytes: usize,
+}
+
+impl TopProcesses {
+    fn now(&mut self, pid: u32) -> &mut Program {
+        let n = *self.now.entry(pid).or_insert_with(|| {
+            self.programs.push(Program { pid, name: None, read_bytes: 0, written_bytes: 0 });
+            self.programs.len() - 1
+        });
+        &mut self.programs[n]
+    }
+
+    fn runs(&mut self, pid: u32, name: &str) {
+        if self.now(pid).name.as_deref() == Some(name) {
+            return;
+        }
+        if let Some(known) = self.named.get(&(pid, name.into())) {
+            self.now.insert(pid, *known);
+            return;
+        }
+        if self.now(pid).name.is_some() {
+            self.now.remove(&pid);
+        }
+        self.now(pid).name = Some(name.into());
+        self.named.insert((pid, name.into()), self.now[&pid]);
+        self.name_bytes += 2 * name.len();
+    }
+}
+
+impl Characterisation for TopProcesses {
+    fn event(&mut self, event: &Event, _: &Seen<'_>) {
+        // 0: the format does not say.
+        if event.pid == 0 {
+            return;
+        }
+        match &event.action {
+            Action::Read { len, .. } => self.now(event.pid).read_bytes += len,
+            Action::Write { len, .. } => self.now(event.pid).written_bytes += len,
+            Action::Process { name } => self.runs(event.pid, name),
+            _ => {}
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.programs.len() * size_of::<Program>()
+            + self.now.allocation_size()
+            + self.named.allocation_size()
+            + self.name_bytes
+    }
+
+    fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
+        let each = self.programs.iter().map(|program| {
+            (program.name.as_deref().ok_or(program.pid), [program.written_bytes, program.read_bytes])
+        });
+        let programs = Ranking::new(each);
+        if programs.is_empty() {
+            return Err("no processes");
+        }
+        let [all_written, all_read] = [0, 1].map(|by| programs.all(by));
+        let by = usize::from(all_written == 0);
+        let programs = programs.top(by, top, |name| match name {
+            Ok(name) => name.into(),
+            Err(pid) => format!("(process {pid})").into(),
+        });
+        let mut columns = vec![("name", ["most written by", "most read by"][by]), ("processes", "processes")];
+        let writes = ledger.about.knows.writes;
+        if writes {
+            columns.extend([("written_bytes", "written"), ("written_bytes_share", "")]);
+        }
+        columns.extend([("read_bytes", "read"), ("read_bytes_share", "")]);
+        let mut table = Table::new("processes", &columns);
+        for program in &programs {
+            let mut row = vec![program.name.clone(), Value::Count(program.count)];
+            let [written, read] = program.sums;
+            if writes {
+                row.extend([Value::Bytes(written), Value::share(written, all_written)]);
+            }
+            row.extend([Value::Bytes(read), Value::share(read, all_read)]);
+            table.push(row);
+        }
+        let found = Found::default().table(table);
+        let Some(first) = programs.first().filter(|_| all_written > 0) else { return Ok(found) };
+        let most = first.sums[0] * 2 >= all_written;
+        Ok(found.sentence([
+            first.name.clone().into(),
+            if most { "writes most of it:" } else { "writes more than any other:" }.into(),
+            Value::share(first.sums[0], all_written).into(),
+            "of the bytes.".into(),
+        ]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+
+    #[test]
+    fn programs_and_not_processes_are_counted() {
+        let events = [
+            by(1, write(1, 0, 10)), // before it has a name
+            by(1, process("app")),
+            by(1, write(1, 0, 20)),
+            by(2, process("app")),
+            by(2, write(1, 0, 30)),
+            by(2, process("other")), // runs something else
+            by(2, write(1, 0, 5)),
+            by(2, process("app")), // and again
+            by(2, write(1, 0, 1)),
+            by(3, read(1, 0, 7)),
+            by(4, process("idle")),
+        ];
+        let found = describe("top_processes", &events);
+        assert_eq!(column(&found, "processes", "name"), [name("app"), name("other")]);
+        assert_eq!(column(&found, "processes", "processes"), counts([2, 1]));
+        assert_eq!(column(&found, "processes", "written_bytes"), [61, 5].map(bytes));
+        // Where nothing is written, who reads.
+        let found = describe("top_processes", &events[9..]);
+        assert_eq!(column(&found, "processes", "name"), [name("(process 3)")]);
+        assert_eq!(found.sentence, None);
+        assert_eq!(describe_as(about(), "top_processes", &[at(0, read(1, 0, 1))]), Err("no processes"));
+    }
+}

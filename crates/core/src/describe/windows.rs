@@ -1,0 +1,113 @@
+//! How much is written in 60 s: CS Fig. 8, from which the paper takes how much memory for transient files is enough.
+//!
+//! The trace is cut into windows of 60 s from its beginning; the last may be shorter. The paper shows cache files; what is
+//! written to files that the trace makes, and to all, stands beside them.
+
+use super::{Audience, Characterisation, Found, Ledger, Need, Seen, Spec, Table, Value};
+use crate::event::{Action, Event, Space};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "windows",
+    title: "Written in 60 s",
+    paper: "Liang et al., CacheSifter: Fig. 8",
+    needs: &[Need::Times, Need::Writes],
+    build: |_| Box::new(Windows::default()),
+};
+
+const WINDOW_US: u64 = 60_000_000;
+const KINDS: [(&str, &str); 3] =
+    [("all", "all files"), ("made", "files made in the trace"), ("cache", "cache files")];
+
+/// Windows in which something was written, in order: number, bytes by kind.
+#[derive(Default)]
+struct Windows {
+    written: Vec<(u64, [u64; 3])>,
+}
+
+impl Characterisation for Windows {
+    fn event(&mut self, event: &Event, seen: &Seen<'_>) {
+        let Action::Write { len: len @ 1.., .. } = event.action else { return };
+        let window = event.at_us / WINDOW_US;
+        if self.written.last().is_none_or(|(last, _)| *last != window) {
+            self.written.push((window, [0; 3]));
+        }
+        let (_, sums) = self.written.last_mut().expect("there is one now");
+        sums[0] += len;
+        if let Some(file) = seen.file.map(|file| seen.ledger.files.get(file)) {
+            sums[1] += if file.created_us.is_some() { len } else { 0 };
+            sums[2] += if seen.ledger.files.is_cache(file) { len } else { 0 };
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.written.len() * size_of::<(u64, [u64; 3])>()
+    }
+
+    fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
+        if self.written.is_empty() {
+            return Err("no writes");
+        }
+        let kinds = if ledger.about.space == Space::Files { 3 } else { 1 };
+        let windows = ledger.end_us / WINDOW_US + 1;
+        let columns = [
+            ("to", ""),
+            ("mean_bytes", "mean"),
+            ("median_bytes", "median"),
+            ("p90_bytes", "90 %"),
+            ("most_bytes", "most"),
+        ];
+        let mut table = Table::new("in_60_s", &columns);
+        for (n, (id, says)) in KINDS.iter().enumerate().take(kinds) {
+            let mut bytes: Vec<u64> = self.written.iter().map(|(_, sums)| sums[n]).collect();
+            bytes.sort_unstable();
+            if bytes.last() == Some(&0) {
+                continue;
+            }
+            // Windows in which nothing was written come first.
+            let idle = windows - bytes.len() as u64;
+            let percentile = |percent: u64| {
+                let at = (u128::from(windows) * u128::from(percent)).div_ceil(100) as u64 - 1;
+                Value::Bytes(at.checked_sub(idle).map_or(0, |at| bytes[at as usize]))
+            };
+            let mean = Value::Bytes(bytes.iter().sum::<u64>() / windows);
+            table.push([Value::label(id, says), mean, percentile(50), percentile(90), percentile(100)]);
+        }
+        let mut columns = vec![("start_us", "")];
+        columns.extend([("all_bytes", ""), ("made_bytes", ""), ("cache_bytes", "")].iter().take(kinds));
+        let mut series = Table::new("windows", &columns).only_for(Audience::Programs);
+        for (window, sums) in &self.written {
+            let start = Value::TimeUs(window * WINDOW_US);
+            series.push(
+                [start]
+                    .into_iter()
+                    .chain(sums[..kinds].iter().copied().map(Value::Bytes))
+                    .collect::<Vec<_>>(),
+            );
+        }
+        Ok(Found::default().table(table).table(series))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+
+    #[test]
+    fn windows_by_hand() {
+        let events = [
+            at(0, bind(1, "/cache/a")),
+            at(0, create(2)),
+            at(0, write(1, 0, 100)),
+            at(59, write(2, 0, 200)),
+            at(60, write(3, 0, 50)),
+            // Nothing from 120 to 179.
+            at(180, write(1, 0, 1000)),
+            at(239, read(1, 0, 1)),
+        ];
+        let found = describe("windows", &events);
+        assert_eq!(column(&found, "in_60_s", "mean_bytes"), [1350 / 4, 50, 1100 / 4].map(bytes));
+        assert_eq!(column(&found, "in_60_s", "median_bytes"), [50, 0, 0].map(bytes));
+        assert_eq!(column(&found, "in_60_s", "most_bytes"), [1000, 200, 1000].map(bytes));
+        assert_eq!(column(&found, "windows", "all_bytes"), [300, 50, 1000].map(bytes));
+    }
+}
