@@ -39,11 +39,11 @@ pub(crate) struct Args {
     output: PathBuf,
 
     /// A running process and the children it will have, until they end
-    #[arg(long, value_name = "PID", conflicts_with_all = ["path", "device", "command"])]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["device", "command"])]
     pid: Vec<u32>,
 
-    /// Whatever anybody does below this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["device", "command"])]
+    /// Whatever anybody does below this directory; with a program or a process, whatever that does there
+    #[arg(long, value_name = "DIR", conflicts_with = "device")]
     path: Option<PathBuf>,
 
     /// Whatever anybody does on this mounted device
@@ -134,8 +134,11 @@ impl Stop for Limits {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = match (&args.path, &args.device, args.command.first()) {
+        (.., Some(program)) => {
+            let program = std::path::Path::new(program);
+            program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
+        }
         (Some(path), ..) | (_, Some(path), _) => path.display().to_string(),
-        (.., Some(program)) => program.to_string_lossy().into_owned(),
         _ if !args.pid.is_empty() => {
             format!("pid {}", args.pid.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
         }
@@ -189,13 +192,20 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
     if args.strace {
         return Ok(recorder::strace(&command(), sink)?);
     }
+    let mut under = None;
     let what = match (&args.path, &args.device) {
-        (Some(path), _) => What::Path(path.clone()),
+        _ if !args.command.is_empty() || !args.pid.is_empty() => {
+            under.clone_from(&args.path);
+            match args.command.is_empty() {
+                true => What::Processes(args.pid.clone()),
+                false => What::Command(command()),
+            }
+        }
         (_, Some(device)) => What::Device(device.clone()),
-        _ if !args.pid.is_empty() => What::Processes(args.pid.clone()),
-        _ => What::Command(command()),
+        (Some(path), _) => What::Path(path.clone()),
+        _ => unreachable!("something to record was asked for"),
     };
-    let options = Options { exact: args.exact, buffer_kib: args.buffer.div_ceil(1024) };
+    let options = Options { under, exact: args.exact, buffer_kib: args.buffer.div_ceil(1024) };
     let bar = stop.bar.clone();
     let mut say = |line: &str| bar.suspend(|| eprintln!("flashsift: {line}"));
     match recorder::record(what, &options, sink, stop, &mut say) {

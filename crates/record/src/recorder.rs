@@ -39,6 +39,8 @@ pub enum What {
 /// How it is recorded.
 #[derive(Debug)]
 pub struct Options {
+    /// Of what a program or processes do, only what they do below this directory.
+    pub under: Option<PathBuf>,
     /// System calls too, so that reads are exact to the byte.
     pub exact: bool,
     /// Buffer of each processor, KiB.
@@ -100,7 +102,7 @@ pub fn record(
     say: &mut dyn FnMut(&str),
 ) -> Result<Recorded, Error> {
     let tracefs = Tracefs::open()?;
-    let mounts = listened(&what)?;
+    let mounts = listened(&what, options)?;
     let mut recorder = Recorder::new(&tracefs, &mounts, &what, options)?;
     let kinds: Vec<&str> = mounts.iter().map(|mount| &*mount.kind).collect();
     for blind in tracefs::blind_spots(&tracefs, &kinds, options.exact) {
@@ -115,7 +117,7 @@ pub fn record(
         space: Space::Files,
         knows: Knows { times: true, syncs: true, writes: true, removals: true },
     })?;
-    let child = recorder.begin(what)?;
+    let child = recorder.begin(what, options)?;
     // Buffers fill while we wait for our turn. After the program began: it does not inherit this.
     let _ = rustix::process::setpriority_process(None, READER_NICE);
     let result = recorder.run(child, &mut events, stop);
@@ -140,12 +142,14 @@ pub fn record(
 }
 
 /// The file systems that are listened to.
-fn listened(what: &What) -> Result<Vec<Mounted>, Error> {
+fn listened(what: &What, options: &Options) -> Result<Vec<Mounted>, Error> {
     let mounts = system::mounts();
-    let dev = match what {
-        What::Command(_) | What::Processes(_) => None,
-        What::Path(path) => Some(dev_of(path.metadata().map_err(|e| at(path, e))?.dev())),
-        What::Device(path) => {
+    let dev = match (what, &options.under) {
+        (What::Path(path), _) | (_, Some(path)) => {
+            Some(dev_of(path.metadata().map_err(|e| at(path, e))?.dev()))
+        }
+        (What::Command(_) | What::Processes(_), None) => None,
+        (What::Device(path), None) => {
             let meta = path.metadata().map_err(|e| at(path, e))?;
             Some(dev_of(meta.rdev()))
         }
@@ -205,7 +209,11 @@ impl Recorder {
         for mount in mounts.iter().filter(|mount| mount.kind == "f2fs") {
             machine.f2fs(mount.dev, &mount.path.to_string_lossy());
         }
-        if let What::Path(path) = what {
+        let under = match what {
+            What::Path(path) => Some(path),
+            _ => options.under.as_ref(),
+        };
+        if let Some(path) = under {
             let path = path.canonicalize().map_err(|e| at(path, e))?;
             machine.only_under(&path.to_string_lossy());
         }
@@ -224,7 +232,7 @@ impl Recorder {
     }
 
     /// Starts tracing, and then what is to be traced.
-    fn begin(&mut self, what: What) -> Result<Option<Child>, Error> {
+    fn begin(&mut self, what: What, options: &Options) -> Result<Option<Child>, Error> {
         let me = std::process::id();
         if matches!(what, What::Command(_)) {
             // Whatever this thread begets.
@@ -233,6 +241,10 @@ impl Recorder {
         self.accesses.start()?;
         self.faults.start()?;
         let Self { machine, points, .. } = self;
+        if let Some(root) = &options.under {
+            let root = root.canonicalize().map_err(|e| at(root, e))?;
+            system::scan(&root, &now_ns, &mut |name| machine.name(name));
+        }
         let child = match what {
             What::Command(mut command) => {
                 let program = command.get_program().to_string_lossy().into_owned();
