@@ -238,10 +238,6 @@ impl Instance {
                     }
                 });
                 cpu.lost += page.lost;
-                // A piece that was not full was the last.
-                if page.bytes < self.page.len() / 2 {
-                    break;
-                }
             }
         }
         Ok(())
