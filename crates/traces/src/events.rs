@@ -161,6 +161,11 @@ impl<'a> Events<'a> {
         self.line = line;
     }
 
+    /// The line or record that was last told of ([`Events::at`]).
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
     /// Where a stored trace came from.
     pub fn origin(&mut self, origin: Origin) {
         self.summary.origin = Some(origin);

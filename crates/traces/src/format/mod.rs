@@ -7,11 +7,16 @@ use crate::{
 };
 use flashsift_core::event::{FileId, Knows, Side, Space};
 
+mod blkparse;
+mod block;
 pub(crate) mod fio;
+mod held;
 mod mobigen;
+mod msr;
 pub mod oracle_general;
 mod parquet;
 mod pixel;
+mod processes;
 mod sectors;
 mod strace;
 
@@ -48,9 +53,11 @@ pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Every format that can be read.
 pub const ALL: &[Spec] = &[
+    blkparse::SPEC,
     fio::V2,
     fio::V3,
     mobigen::SPEC,
+    msr::SPEC,
     oracle_general::SPEC,
     parquet::SPEC,
     pixel::SPEC,

@@ -21,20 +21,25 @@
 //! differ by less than 0.2 %. The first of the two lines stays: it has the requester's name and time.
 //!
 //! **Discards.** The flag is only ever R or W and a discard carries R: everything `f2fs_discard-*` sends does, and no
-//! W is longer than 1024 sectors while such R are sent by that thread or by the worker on its behalf. Both are left out
-//! and counted. Short discards that the worker sent for it cannot be told from reads.
+//! W is longer than 1024 sectors while such R are sent by that thread or by the worker on its behalf. Both punch a hole,
+//! and are counted. Short discards that the worker sent for it cannot be told from reads.
 //!
-//! Other flags (ftrace's `rwbs`: `RA`, `WS`, `WFS`, `D`, …) do not occur in the traces known to us but are read the way
-//! the kernel writes them: `D` is a discard, else a `W` anywhere a write, else an `R` a read; `S` with a write: sync.
+//! Other flags ([`Rwbs`]: `RA`, `WS`, `WFS`, `D`, …) do not occur in the traces known to us but are read the way the kernel
+//! writes them.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec, text_lines};
+use super::{
+    Confidence, FileId, Knows, Side, Space, Spec,
+    block::{Devices, Op, Rwbs, device_name},
+    processes::Processes,
+    text_lines,
+};
 use crate::{
     Error,
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event};
-use std::collections::{HashMap, VecDeque};
+use flashsift_core::event::{About, Event};
+use std::collections::VecDeque;
 
 pub(super) const SPEC: Spec = Spec {
     name: "pixel",
@@ -45,10 +50,10 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 const HEADER: &str = "proces,device,rw_flag,sector,size,timestamp";
-const SECTOR_BYTES: u64 = 512;
 const REPEAT_US_MAX: u64 = 10_000;
 const REPEAT_LINES_MAX: usize = 16;
 const SECTORS_MAX: u64 = 1024;
+const DISCARD: Skip = Skip::Note("read that must be a discard");
 
 const SAMPLE: &str = "proces,device,rw_flag,sector,size,timestamp
 UnityPreload-27933,8388608,R,106471712,8,164353.716979
@@ -124,69 +129,37 @@ struct Pending {
     time_us: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Op {
-    Read,
-    Write { sync: bool },
-    Discard,
-}
-
-impl Op {
-    fn new(flag: &str) -> Option<Self> {
-        let has = |c| flag.bytes().any(|b: u8| b.eq_ignore_ascii_case(&c));
-        if flag.is_empty() || !flag.bytes().all(|b| b.is_ascii_alphabetic()) {
-            None
-        } else if has(b'D') {
-            Some(Self::Discard)
-        } else if has(b'W') {
-            Some(Self::Write { sync: has(b'S') })
-        } else {
-            has(b'R').then_some(Self::Read)
-        }
-    }
-}
-
 #[derive(Default)]
 struct Reader {
     first_us: Option<u64>,
-    devices: HashMap<Box<str>, FileId>,
-    processes: HashMap<u32, Box<str>>,
+    devices: Devices,
+    processes: Processes,
     pending: VecDeque<Pending>,
 }
 
 impl Reader {
     fn request(&mut self, request: &Request<'_>, events: &mut Events<'_>) -> Result<Result<(), Skip>, Error> {
         let &Request { process, pid, device, flag, sector, sectors, time_us } = request;
-        let Some(op) = Op::new(flag) else { return Ok(Err(Skip::Damage("unknown rw_flag"))) };
+        let Some(flags) = Rwbs::parse(flag) else { return Ok(Err(Skip::Damage("unknown rw_flag"))) };
         let at_us = time_us.saturating_sub(*self.first_us.get_or_insert(time_us));
-        let event = |action| Event { at_us, pid, tid: pid, action };
-        let file = match self.devices.get(device) {
-            Some(&file) => file,
-            None => {
-                let file = FileId(self.devices.len() as u64);
-                self.devices.insert(device.into(), file);
-                events.push(event(Action::Bind { file, name: device_name(device) }))?;
-                file
-            }
-        };
-        if self.repeats(&Pending { file, op, sector, sectors, pid, time_us }) {
+        let file = self.devices.file(device, || name_of(device), at_us, events)?;
+        if self.repeats(&Pending { file, op: flags.op, sector, sectors, pid, time_us }) {
             return Ok(Err(Skip::Benign("request issued again by another process")));
         }
-        if op == Op::Discard
-            || op == Op::Read && (process.starts_with("f2fs_discard") || sectors > SECTORS_MAX)
-        {
-            return Ok(Err(Skip::Benign("discard")));
-        }
-        if pid > 0 && process != "<...>" && self.processes.get(&pid).is_none_or(|known| **known != *process) {
-            self.processes.insert(pid, process.into());
-            events.push(event(Action::Process { name: process.into() }))?;
-        }
-        let (offset, len) = (sector.saturating_mul(SECTOR_BYTES), sectors.saturating_mul(SECTOR_BYTES));
-        let action = match op {
-            Op::Write { sync } => Action::Write { file, offset, len, sync },
-            Op::Read | Op::Discard => Action::Read { file, offset, len },
+        let disguised =
+            flags.op == Op::Read && (process.starts_with("f2fs_discard") || sectors > SECTORS_MAX);
+        let flags = if disguised { Rwbs { op: Op::Discard, ..flags } } else { flags };
+        let actions = match flags.actions(file, Some((sector, sectors))) {
+            Ok(actions) => actions,
+            Err(skip) => return Ok(Err(skip)),
         };
-        events.push(event(action)).map(Ok)
+        if process != "<...>" {
+            self.processes.runs(pid, process, at_us, events)?;
+        }
+        for action in actions {
+            events.push(Event { at_us, pid, tid: pid, action })?;
+        }
+        Ok(if disguised { Err(DISCARD) } else { Ok(()) })
     }
 
     /// Whether this is a request seen a moment ago, which it then uses up; else it is kept to be compared with.
@@ -208,10 +181,9 @@ impl Reader {
     }
 }
 
-/// As Android names it, `/dev/block/8:0`.
-fn device_name(device: &str) -> Box<str> {
+fn name_of(device: &str) -> Box<str> {
     match device.parse::<u32>() {
-        Ok(number) => format!("/dev/block/{}:{}", number >> 20, number & 0xf_ffff).into(),
+        Ok(number) => device_name(number >> 20, number & 0xf_ffff),
         Err(_) => device.into(),
     }
 }
@@ -220,6 +192,8 @@ fn device_name(device: &str) -> Box<str> {
 mod tests {
     use super::*;
     use crate::format::testing;
+    use flashsift_core::event::Action;
+    use std::collections::HashMap;
 
     fn accesses(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
@@ -227,6 +201,9 @@ mod tests {
             Action::Read { offset, len, .. } => format!("{} {} r {offset} {len}", e.at_us, e.pid),
             Action::Write { offset, len, sync, .. } => {
                 format!("{} {} w {offset} {len} {sync}", e.at_us, e.pid)
+            }
+            Action::Punch { file, offset, len } => {
+                format!("{} {} d {} {offset} {len}", e.at_us, e.pid, file.0)
             }
             Action::Bind { file, name } => format!("{} is {name}", file.0),
             Action::Process { name } => format!("{} runs {name}", e.pid),
@@ -247,9 +224,14 @@ mod tests {
                 "1871 runs NetworkStats",
                 "12 1871 w 10281316352 4096 false",
                 "1568 0 r 54513520640 16384",
+                "636 runs f2fs_discard-25",
+                "783021 636 d 0 54784000000 2097152",
             ]
         );
-        assert_eq!(skipped, "1 discard (first at 7); 2 request issued again by another process (first at 4)");
+        assert_eq!(
+            skipped,
+            "1 read that must be a discard (first at 7); 2 request issued again by another process (first at 4)"
+        );
     }
 
     #[test]
@@ -277,11 +259,13 @@ mod tests {
                 "7 runs x,y",
                 "1000000 7 w 4096 4096 true",
                 "1 is /dev/block/0:9",
+                "7 runs y",
+                "2000000 7 d 1 4096 4096",
             ]
         );
         assert_eq!(
             skipped,
-            "1 access longer than 2 GiB (first at 9); 1 discard (first at 3); 5 line that is not \
+            "1 access longer than 2 GiB (first at 9); 5 line that is not \
              `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 offset beyond 2^63 (first at 8); 1 unknown \
              rw_flag (first at 4)"
         );
@@ -300,7 +284,9 @@ mod tests {
             let skipped: HashMap<_, _> =
                 summary.skipped.iter().map(|(reason, r)| (reason, r.count)).collect();
             assert_eq!(skipped["request issued again by another process"], repeats, "{name}");
-            assert_eq!(summary.accesses + summary.skipped.total(), lines, "{name}");
+            let holes = events.iter().filter(|e| matches!(e.action, Action::Punch { .. })).count() as u64;
+            assert_eq!(holes, skipped.get("read that must be a discard").copied().unwrap_or(0), "{name}");
+            assert_eq!(summary.accesses + holes + summary.skipped.total(), lines, "{name}");
             assert_eq!((summary.skipped.damaged(), summary.late), (0, 0), "{name}");
             let reads = events.iter().filter(|e| matches!(e.action, Action::Read { .. })).count();
             eprintln!("{name}: {} events, {reads} reads, {skipped:?}", events.len());

@@ -4,7 +4,7 @@
 //! page cache and their files mapped to sectors afterwards, which is why a sector can be -1: the file had no place on
 //! the device yet, or never got one. Such a line names no page and is left out. `#` begins a comment.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec, head_lines, text_lines};
+use super::{Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, head_lines, text_lines};
 use crate::{
     Error,
     events::{Events, Skip},
@@ -19,8 +19,6 @@ pub(super) const SPEC: Spec = Spec {
     read,
     sample: || b"# a comment\nr 101530792\nw 101530793\nr -1\nw 8\nr 8\n".to_vec(),
 };
-
-const SECTOR_BYTES: u64 = 512;
 
 fn detect(head: &[u8]) -> Confidence {
     let (mut good, mut bad) = (0, 0);

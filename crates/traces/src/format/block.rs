@@ -1,0 +1,155 @@
+//! What traces of the block layer share: sectors, the kernel's flags of a request, a pseudo-file a device.
+
+use crate::{
+    Error,
+    events::{Events, Skip},
+};
+use flashsift_core::event::{Action, Event, FileId};
+use std::collections::HashMap;
+
+/// The kernel's unit of addresses and lengths, whatever the device's own is.
+pub(super) const SECTOR_BYTES: u64 = 512;
+
+/// What a request does with its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Read,
+    Write,
+    /// A discard (TRIM): the blocks hold nothing any more.
+    Discard,
+    /// Nothing: a flush alone, or a command.
+    None,
+}
+
+/// A request's flags, as the kernel (`blk_fill_rwbs`) and blkparse write them: `F` for a flush before it, then what it
+/// does (`R`, `W`, `D`, `DE` for a secure erase, `N`), then `F` forced to the medium (FUA), `A` read-ahead, `B` barrier,
+/// `S` somebody waits, `M` metadata, `U` atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rwbs {
+    pub(super) op: Op,
+    /// What the device holds in its own cache has to reach the medium first.
+    pub(super) flush: bool,
+    /// Somebody waits for it, or the request is to reach the medium itself.
+    pub(super) sync: bool,
+}
+
+impl Rwbs {
+    /// `None` for what no kernel writes.
+    pub(super) fn parse(flags: &str) -> Option<Self> {
+        let what = flags.trim_start_matches(['F', 'f']);
+        let flush = what.len() < flags.len();
+        let Some((&op, rest)) = what.as_bytes().split_first() else {
+            return flush.then_some(Self { op: Op::None, flush, sync: false });
+        };
+        let op = match op.to_ascii_uppercase() {
+            b'R' => Op::Read,
+            b'W' => Op::Write,
+            b'D' => Op::Discard,
+            b'N' => Op::None,
+            _ => return None,
+        };
+        let known = |b: &u8| b"EFABSMU".contains(&b.to_ascii_uppercase());
+        let sync = rest.iter().any(|b| b"FSB".contains(&b.to_ascii_uppercase()));
+        rest.iter().all(known).then_some(Self { op, flush, sync })
+    }
+
+    /// The events of such a request to `file`; `span` is its first sector and how many.
+    pub(super) fn actions(
+        self,
+        file: FileId,
+        span: Option<(u64, u64)>,
+    ) -> Result<impl Iterator<Item = Action>, Skip> {
+        let flush = self.flush.then_some(Action::Sync { file, offset: 0, len: u64::MAX });
+        let access = span.and_then(|(sector, sectors)| {
+            let (offset, len) = (sector.saturating_mul(SECTOR_BYTES), sectors.saturating_mul(SECTOR_BYTES));
+            match self.op {
+                Op::Read => Some(Action::Read { file, offset, len }),
+                Op::Write => Some(Action::Write { file, offset, len, sync: self.sync }),
+                // On a device as in a file: what the range held is gone.
+                Op::Discard => Some(Action::Punch { file, offset, len }),
+                Op::None => None,
+            }
+        });
+        match flush.is_none() && access.is_none() {
+            true => Err(Skip::Benign("request without data")),
+            false => Ok(flush.into_iter().chain(access)),
+        }
+    }
+}
+
+/// The devices of a trace, each a pseudo-file, numbered and named at first sight.
+#[derive(Default)]
+pub(super) struct Devices {
+    files: HashMap<Box<str>, FileId>,
+    last: Option<(Box<str>, FileId)>,
+}
+
+impl Devices {
+    /// The pseudo-file of the device that the trace calls `device`; `name` is what people call it.
+    pub(super) fn file(
+        &mut self,
+        device: &str,
+        name: impl FnOnce() -> Box<str>,
+        at_us: u64,
+        events: &mut Events<'_>,
+    ) -> Result<FileId, Error> {
+        match &self.last {
+            Some((last, file)) if **last == *device => return Ok(*file),
+            _ => {}
+        }
+        let file = match self.files.get(device) {
+            Some(&file) => file,
+            None => {
+                let file = FileId(self.files.len() as u64);
+                self.files.insert(device.into(), file);
+                events.push(Event { at_us, pid: 0, tid: 0, action: Action::Bind { file, name: name() } })?;
+                file
+            }
+        };
+        self.last = Some((device.into(), file));
+        Ok(file)
+    }
+
+    /// Whether there has been a request for that device.
+    pub(super) fn contains(&self, device: &str) -> bool {
+        self.files.contains_key(device)
+    }
+}
+
+/// A device by its numbers, as Android names it.
+pub(super) fn device_name(major: u32, minor: u32) -> Box<str> {
+    format!("/dev/block/{major}:{minor}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_mean_what_the_kernel_means() {
+        let flags = |text| Rwbs::parse(text).map(|Rwbs { op, flush, sync }| (op, flush, sync));
+        for (text, meant) in [
+            ("R", (Op::Read, false, false)),
+            ("RA", (Op::Read, false, false)),
+            ("RSM", (Op::Read, false, true)),
+            ("W", (Op::Write, false, false)),
+            ("WS", (Op::Write, false, true)),
+            ("WFS", (Op::Write, false, true)),
+            ("WM", (Op::Write, false, false)),
+            ("FWFSM", (Op::Write, true, true)),
+            ("FWS", (Op::Write, true, true)),
+            ("WBS", (Op::Write, false, true)),
+            ("D", (Op::Discard, false, false)),
+            ("DS", (Op::Discard, false, true)),
+            ("DE", (Op::Discard, false, false)),
+            ("FN", (Op::None, true, false)),
+            ("FF", (Op::None, true, false)),
+            ("N", (Op::None, false, false)),
+        ] {
+            assert_eq!(flags(text), Some(meant), "{text}");
+        }
+        for text in ["", "Q", "W1", "WX", "8", "<-", "RW"] {
+            assert_eq!(flags(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! MSR-Cambridge CSV: block requests of servers, `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
+//!
+//! ```text
+//! 128166372003061629,hm,0,Write,8863744,4096,1317
+//! ```
+//!
+//! Narayanan, Donnelly, Rowstron, "Write Off-Loading: Practical Power Management for Enterprise Storage", FAST '08; SNIA
+//! IOTTA set 388, whose README says: the time at which the request was issued and the response time are Windows
+//! filetime, 100 ns since 1601; the host and the disk are those in the file's name (`hm_0.csv.gz`); the type is `Read` or
+//! `Write`; offset and size are bytes from the beginning of the logical disk. The files have no header; one that somebody
+//! added is passed over. The requests were seen below the page cache.
+//!
+//! Lines stand by and large in order of time; the few that do not are lifted to the one before and counted. The response
+//! time is what one array of disks needed in 2007, and is not kept.
+
+use super::{Confidence, Knows, Side, Space, Spec, block::Devices, head_lines, text_lines};
+use crate::{
+    Error,
+    events::{Events, Skip},
+    input::Input,
+};
+use flashsift_core::event::{About, Action, Event};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "msr",
+    what: "MSR-Cambridge CSV: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`",
+    detect,
+    read,
+    sample: || SAMPLE.into(),
+};
+
+const HEADER: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+const SHAPE: Skip =
+    Skip::Damage("line that is not `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`");
+const TICKS_PER_US: u64 = 10;
+
+const SAMPLE: &str = "\
+128166372003061629,web,0,Read,7014609920,24576,41286
+128166372016382155,web,0,Write,1317441536,8192,1963
+128166372016382205,web,1,Write,32256,4096,602
+128166372026382245,web,0,Read,2436997632,512,18223
+";
+
+fn is_header(line: &str) -> bool {
+    line.trim_ascii().eq_ignore_ascii_case(HEADER)
+}
+
+fn detect(head: &[u8]) -> Confidence {
+    let (mut good, mut bad) = (0, 0);
+    for line in head_lines(head) {
+        match std::str::from_utf8(line) {
+            Ok(line) if is_header(line) => return Confidence::Certain,
+            Ok(line) if Request::new(line).is_some() => good += 1,
+            _ => bad += 1,
+        }
+    }
+    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+}
+
+fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
+    events.about(About {
+        side: Side::After,
+        space: Space::Blocks,
+        knows: Knows { times: true, syncs: false, writes: true, removals: false },
+    })?;
+    let mut devices = Devices::default();
+    let mut first = None;
+    text_lines(input, events, |line, events| {
+        let Some(request) = Request::new(line) else {
+            return Ok(if is_header(line) { Ok(()) } else { Err(SHAPE) });
+        };
+        let Request { ticks, disk, write, offset, len } = request;
+        let at_us = ticks.saturating_sub(*first.get_or_insert(ticks)) / TICKS_PER_US;
+        // As the files of the set are named.
+        let file = devices.file(disk, || disk.replacen(',', "_", 1).into(), at_us, events)?;
+        let action = match write {
+            true => Action::Write { file, offset, len, sync: false },
+            false => Action::Read { file, offset, len },
+        };
+        events.push(Event { at_us, pid: 0, tid: 0, action }).map(Ok)
+    })
+}
+
+struct Request<'a> {
+    ticks: u64,
+    /// Host and disk, with the comma between them.
+    disk: &'a str,
+    write: bool,
+    offset: u64,
+    len: u64,
+}
+
+impl<'a> Request<'a> {
+    fn new(line: &'a str) -> Option<Self> {
+        let (ticks, rest) = line.split_once(',')?;
+        let (host, after_host) = rest.split_once(',')?;
+        let (number, after_disk) = after_host.split_once(',')?;
+        let mut fields = after_disk.split(',');
+        let (op, offset, len) = (fields.next()?, fields.next()?, fields.next()?);
+        let _response_ticks: u64 = fields.next()?.trim_ascii_end().parse().ok()?;
+        let write = op.eq_ignore_ascii_case("write");
+        let _disk_number: u32 = number.parse().ok()?;
+        let whole = fields.next().is_none() && !host.is_empty() && (write || op.eq_ignore_ascii_case("read"));
+        whole.then_some(Self {
+            ticks: ticks.parse().ok()?,
+            disk: &rest[..host.len() + 1 + number.len()],
+            write,
+            offset: offset.parse().ok()?,
+            len: len.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::testing;
+
+    fn told(text: &str) -> (Vec<String>, String) {
+        let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
+        let line = |e: &Event| match &e.action {
+            Action::Read { file, offset, len } => format!("{} {} r {offset} {len}", e.at_us, file.0),
+            Action::Write { file, offset, len, .. } => format!("{} {} w {offset} {len}", e.at_us, file.0),
+            Action::Bind { file, name } => format!("{} is {name}", file.0),
+            other => panic!("{other:?}"),
+        };
+        (events.iter().map(line).collect(), testing::skipped(&summary))
+    }
+
+    #[test]
+    fn a_pseudo_file_a_disk_and_microseconds() {
+        let expected = [
+            "0 is web_0",
+            "0 0 r 7014609920 24576",
+            "1332052 0 w 1317441536 8192",
+            "1 is web_1",
+            "1332057 1 w 32256 4096",
+            "2332061 0 r 2436997632 512",
+        ];
+        let (events, skipped) = told(SAMPLE);
+        assert_eq!((&events[..], &*skipped), (&expected.map(String::from)[..], ""));
+        assert_eq!(detect(SAMPLE.as_bytes()), Confidence::Likely);
+
+        let with_header = format!("{HEADER}\r\n{}", SAMPLE.replace('\n', "\r\n"));
+        assert_eq!(detect(with_header.as_bytes()), Confidence::Certain);
+        assert_eq!(told(&with_header), (events, skipped));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_counted() {
+        let (events, skipped) = told(
+            "5,h,0,Read,0,1,1\n5,h,0,Trim,0,1,1\n5,h,x,Read,0,1,1\n5,,0,Read,0,1,1\n-5,h,0,Read,0,1,1\n5,h,0,Read,0,1\n\
+             5,h,0,Read,0,1,1,1\n5,h,0,Read,-1,1,1\n5,h,0,Read,9223372036854775807,1,1\n5,h,0,Write,0,2147483648,1\n\
+             25,H,0,write,4096,1,1\n4,h,0,Read,7,1,1\n",
+        );
+        assert_eq!(events, ["0 is h_0", "0 0 r 0 1", "1 is H_0", "2 1 w 4096 1", "2 0 r 7 1"]);
+        assert_eq!(
+            skipped,
+            "1 access longer than 2 GiB (first at 10); 7 line that is not \
+             `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 offset beyond 2^63 (first at 9)"
+        );
+        assert_eq!(detect(b"5,h,0,Read,0,1\n"), Confidence::No);
+    }
+}

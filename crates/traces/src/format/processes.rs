@@ -1,0 +1,26 @@
+//! Which program a process runs, said once.
+
+use crate::{Error, events::Events};
+use flashsift_core::event::{Action, Event};
+use std::collections::HashMap;
+
+/// The processes of a trace whose lines each name theirs.
+#[derive(Default)]
+pub(super) struct Processes(HashMap<u32, Box<str>>);
+
+impl Processes {
+    /// `pid` runs `name`: an event if that is news. 0 is nobody.
+    pub(super) fn runs(
+        &mut self,
+        pid: u32,
+        name: &str,
+        at_us: u64,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
+        if pid == 0 || self.0.get(&pid).is_some_and(|known| **known == *name) {
+            return Ok(());
+        }
+        self.0.insert(pid, name.into());
+        events.push(Event { at_us, pid, tid: pid, action: Action::Process { name: name.into() } })
+    }
+}
