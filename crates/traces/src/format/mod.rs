@@ -9,6 +9,7 @@ use flashsift_core::event::{FileId, Knows, Side, Space};
 
 mod blkparse;
 mod block;
+mod cachesifter;
 pub(crate) mod fio;
 mod held;
 mod mobigen;
@@ -54,6 +55,7 @@ pub const HEAD_BYTES: usize = 64 << 10;
 /// Every format that can be read.
 pub const ALL: &[Spec] = &[
     blkparse::SPEC,
+    cachesifter::SPEC,
     fio::V2,
     fio::V3,
     mobigen::SPEC,
