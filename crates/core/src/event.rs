@@ -77,7 +77,7 @@ pub enum Action {
         /// New size, bytes.
         size: u64,
     },
-    /// A hole was punched: pages wholly inside it are gone.
+    /// A hole was punched (blocks of a device were discarded): pages wholly inside it are gone.
     Punch {
         /// File punched.
         file: FileId,

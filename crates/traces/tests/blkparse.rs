@@ -201,6 +201,8 @@ fn a_format_of_ones_own_is_refused() {
 struct Traced {
     /// `loop0`.
     name: String,
+    /// What the file of that name said.
+    tracing_on: String,
     _image: tempfile::TempDir,
 }
 
@@ -234,7 +236,8 @@ impl Traced {
         fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).map_err(|e| e.to_string())?;
         let (_, device) = run("losetup", &["-f", "--show", &image.to_string_lossy()])?;
         let name = device.trim_start_matches("/dev/").to_owned();
-        let traced = Self { name, _image: folder };
+        let tracing_on = fs::read_to_string(format!("{TRACING}/tracing_on")).map_err(|e| e.to_string())?;
+        let traced = Self { name, tracing_on, _image: folder };
         run("addpart", &[&device, "1", &PARTITION_SECTOR.to_string(), "8192"])?;
         if !Path::new(&traced.partition()).exists() {
             return Err(format!("{} does not appear", traced.partition()));
@@ -242,9 +245,12 @@ impl Traced {
         traced.set("/queue/max_sectors_kb", "64")?;
         traced.set("/trace/enable", "1")?;
         // blktrace itself is closed to root too where the kernel is locked down.
-        for (file, value) in
-            [("current_tracer", "blk"), ("trace_options", "bin"), ("trace_options", "nocontext-info")]
-        {
+        for (file, value) in [
+            ("current_tracer", "blk"),
+            ("trace_options", "bin"),
+            ("trace_options", "nocontext-info"),
+            ("tracing_on", "1"),
+        ] {
             fs::write(format!("{TRACING}/{file}"), value).map_err(|e| format!("{TRACING}/{file}: {e}"))?;
         }
         Ok(traced)
@@ -274,9 +280,12 @@ impl Traced {
 impl Drop for Traced {
     fn drop(&mut self) {
         let _ = self.set("/trace/enable", "0");
-        for (file, value) in
-            [("trace_options", "nobin"), ("trace_options", "context-info"), ("current_tracer", "nop")]
-        {
+        for (file, value) in [
+            ("tracing_on", &*self.tracing_on),
+            ("trace_options", "nobin"),
+            ("trace_options", "context-info"),
+            ("current_tracer", "nop"),
+        ] {
             let _ = fs::write(format!("{TRACING}/{file}"), value);
         }
         let device = format!("/dev/{}", self.name);

@@ -371,6 +371,7 @@ impl Files {
 mod tests {
     use super::*;
     use crate::format::testing;
+    use proptest::prelude::*;
 
     fn told(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
@@ -523,5 +524,127 @@ mod tests {
         }
         assert_eq!(detect(b"->/data/a, bio-w, 4096, 2849, 1\n"), Confidence::No);
         assert_eq!(detect(b"init: ok\n<6>[ 1.0] ->5,vfs_w,/data/a,10,0,0,7,8,c\n"), Confidence::Likely);
+    }
+
+    /// What a byte holds: the number of the write that it is from.
+    type Bytes = Vec<Option<usize>>;
+
+    fn write(bytes: &mut Bytes, offset: usize, len: usize, number: usize) {
+        bytes.resize(bytes.len().max(offset + len), None);
+        bytes[offset..offset + len].fill(Some(number));
+    }
+
+    /// A file system in miniature, which prints as the kernel does.
+    #[derive(Default)]
+    struct Disk {
+        /// By inode; the lowest free number is taken first.
+        inodes: [Bytes; 6],
+        names: [Option<usize>; 5],
+        /// Inodes that were cut or renamed and have printed nothing since.
+        cut: [bool; 6],
+        renamed: [bool; 6],
+        /// Something happened between two lines that their sizes cannot tell.
+        doubtful: bool,
+        writes: usize,
+        log: String,
+        /// What each read that got something got.
+        got: Vec<Bytes>,
+    }
+
+    impl Disk {
+        fn print(&mut self, op: &str, name: usize, inode: usize, asked: usize, position: usize) {
+            let size = self.inodes[inode].len();
+            self.doubtful |= self.cut[inode] && self.renamed[inode];
+            (self.cut[inode], self.renamed[inode]) = (false, false);
+            self.log += &format!("->1,vfs_{op},/data/{name},{asked},{size},{position},{inode},7,x\n");
+        }
+
+        fn act(&mut self, (what, name, a, b): (u8, usize, usize, usize)) {
+            let free =
+                |names: &[Option<usize>; 5]| (0..6).find(|n| !names.contains(&Some(*n))).expect("one more");
+            match (what, self.names[name]) {
+                // Written at its beginning, its end, or somewhere.
+                (0..4, inode) => {
+                    let inode = inode.unwrap_or_else(|| free(&self.names));
+                    if self.names[name].replace(inode).is_none() {
+                        self.inodes[inode].clear();
+                        (self.cut[inode], self.renamed[inode]) = (false, false);
+                    }
+                    let at = [0, self.inodes[inode].len(), b][usize::from(what) % 3];
+                    self.print("w", name, inode, a + 1, at);
+                    write(&mut self.inodes[inode], at, a + 1, self.writes);
+                    self.writes += 1;
+                }
+                (4..7, Some(inode)) => {
+                    self.print("r", name, inode, a + 1, b);
+                    let got: Bytes = self.inodes[inode].iter().skip(b).take(a + 1).copied().collect();
+                    self.got.extend((!got.is_empty()).then_some(got));
+                }
+                (7, Some(inode)) => {
+                    let size = self.inodes[inode].len().min(b);
+                    self.cut[inode] |= size < self.inodes[inode].len();
+                    self.inodes[inode].truncate(size);
+                }
+                (8, Some(inode)) if a % 5 != name => {
+                    self.names[name] = None;
+                    self.names[a % 5] = Some(inode);
+                    self.renamed[inode] = true;
+                }
+                (9, Some(_)) => self.names[name] = None,
+                _ => {}
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever is created, renamed, replaced, cut and deleted unseen: what is read through the files that are made out
+        /// is never an older content, and is all that is there where the printed sizes can tell.
+        #[test]
+        fn what_is_read_is_what_was_written(
+            acts in proptest::collection::vec((0..10u8, 0..5usize, 0..9usize, 0..12usize), 0..60),
+        ) {
+            let mut disk = Disk::default();
+            acts.into_iter().for_each(|act| disk.act(act));
+            let (events, _) = testing::read(&SPEC, disk.log.as_bytes()).expect("no error but of I/O");
+            let mut files: HashMap<FileId, Bytes> = HashMap::new();
+            let (mut writes, mut gone) = (0, HashSet::new());
+            let mut got = disk.got.iter();
+            for event in &events {
+                match event.action {
+                    Action::Write { file, offset, len, .. } => {
+                        write(files.entry(file).or_default(), offset as usize, len as usize, writes);
+                        writes += 1;
+                        prop_assert!(!gone.contains(&file));
+                    }
+                    Action::Read { file, offset, len } => {
+                        let known = files.entry(file).or_default();
+                        known.resize(known.len().max((offset + len) as usize), None);
+                        let known = &known[offset as usize..][..len as usize];
+                        let got = got.next().expect("no more reads than got something");
+                        prop_assert_eq!(known.len(), got.len());
+                        for (known, got) in known.iter().zip(got) {
+                            prop_assert!(known == got || known.is_none() && disk.doubtful, "{}", disk.log);
+                        }
+                        prop_assert!(!gone.contains(&file));
+                    }
+                    Action::Truncate { file, size } => files.entry(file).or_default().truncate(size as usize),
+                    Action::Gone { file } => prop_assert!(gone.insert(file)),
+                    _ => {}
+                }
+            }
+            prop_assert_eq!((writes, got.next()), (disk.writes, None));
+        }
+
+        #[test]
+        fn any_damage_to_the_sample(
+            changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>()), 0..20),
+        ) {
+            let mut sample = SAMPLE.as_bytes().to_vec();
+            for (at, byte) in changes {
+                sample[at] = byte;
+            }
+            detect(&sample);
+            testing::read(&SPEC, &sample).expect("damage is no error");
+        }
     }
 }
