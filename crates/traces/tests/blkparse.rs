@@ -1,5 +1,6 @@
-//! What the real blkparse prints we read: from records made here, and from what this kernel's block layer did with a loop
-//! device. Skipped, by name, where blkparse is not installed, and the latter where the kernel or the rights are lacking.
+//! What the real blkparse prints we read: from records made here, and from what this kernel's block layer did with a
+//! loop device. Skipped, by name, where blkparse is not installed, and the latter where the kernel or the rights are
+//! lacking.
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part.
 

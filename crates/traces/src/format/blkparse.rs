@@ -4,24 +4,24 @@
 //!   8,0    3        1     0.000000000   697  Q  WS 223490 + 8 [kjournald]
 //! ```
 //!
-//! Device, CPU, sequence number, seconds, thread, action, flags ([`Rwbs`]), first sector `+` sectors, program. With `-t` a time
-//! in parentheses stands before the program. Any other format (`-f`, `-F`) is not read.
+//! Device, CPU, sequence number, seconds, thread, action, flags ([`Rwbs`]), first sector `+` sectors, program. With
+//! `-t` a time in parentheses stands before the program. Any other format (`-f`, `-F`) is not read.
 //!
-//! **Which action is the request.** One request leaves several lines. `Q` (queued) is the one to count: it is what was asked
-//! for, by whom, before the block layer merges and splits; on Linux 6.18 the sectors of a recording's `Q` lines are those
-//! of `/sys/block/*/stat` to the sector, with partitions (`A` tells where in the disk a partition's sector lies, and the
-//! `Q` after it has that sector) and splits (`X`; its parts are not queued again) among them. A recording that was told to
-//! leave `Q` out (`blktrace -a issue`) has `D` (issued to the driver) or `C` (completed): if the first 4096 of these lines
-//! hold no `Q`, the first of `D`, `C` that they hold is counted instead, with its reasons to be wrong: merged requests are
-//! one; a request that is requeued (`R`) is issued twice; who completes a request is not who asked for it. All other actions
-//! are passed over and counted by kind.
+//! **Which action is the request.** One request leaves several lines. `Q` (queued) is the one to count: it is what was
+//! asked for, by whom, before the block layer merges and splits; on Linux 6.18 the sectors of a recording's `Q` lines
+//! are those of `/sys/block/*/stat` to the sector, with partitions (`A` tells where in the disk a partition's sector
+//! lies, and the `Q` after it has that sector) and splits (`X`; its parts are not queued again) among them. A recording
+//! that was told to leave `Q` out (`blktrace -a issue`) has `D` (issued to the driver) or `C` (completed): if the first
+//! 4096 of these lines hold no `Q`, the first of `D`, `C` that they hold is counted instead, with its reasons to be
+//! wrong: merged requests are one; a request that is requeued (`R`) is issued twice; who completes a request is not who
+//! asked for it. All other actions are passed over and counted by kind.
 //!
 //! **Stacked devices** (device mapper, RAID) that were recorded together with what they lie on each have their own
 //! pseudo-file, and a request counts at both; where an `A` shows it, that is noted.
 //!
-//! **Flushes** (`F` before the operation, alone or with a write) make the whole device durable: a sync of the pseudo-file. A
-//! device without a cache of its own is never sent one, so that their absence says nothing. A write is synchronous if
-//! somebody waits for it (`S`) or it is forced to the medium (FUA). **Discards** punch a hole.
+//! **Flushes** (`F` before the operation, alone or with a write) make the whole device durable: a sync of the
+//! pseudo-file. A device without a cache of its own is never sent one, so that their absence says nothing. A write is
+//! synchronous if somebody waits for it (`S`) or it is forced to the medium (FUA). **Discards** punch a hole.
 //!
 //! A line counts only if it is whole, to the bracket at its end: `+ 8` may be the beginning of `+ 80`. The summary that
 //! blkparse prints behind the last line is passed over.

@@ -1,40 +1,45 @@
-//! The kernel log of CacheSifter's authors: a line a read or write of a file, as their changed Android kernel prints it.
+//! The kernel log of CacheSifter's authors: a line a read or write of a file, as their changed Android kernel prints
+//! it.
 //!
-//! Liang et al., "CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime", FAST '22, and what goes with
-//! it at github.com/yliang323/CacheSifter (the kernel's source and a readme; the traces themselves were not seen):
+//! Liang et al., "CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime", FAST '22, and what
+//! goes with it at github.com/yliang323/CacheSifter (the kernel's source and a readme; the traces themselves were not
+//! seen):
 //!
 //! ```text
 //! [  180.293579s][pid:3890,cpu4,GLThread 91]->1588402100762,vfs_w,/data/org.example/files/a.dat,2632,0,0,28749,3890,GLThread 91
 //! [  180.293609s][pid:3890,cpu4,GLThread 91]->/data/org.example/files/a.dat, bio-w, 4096, 2632, 28749
 //! ```
 //!
-//! **Verified** in that source (`fs/read_write.c`, `block/blk-core.c`). A line is what stands behind `->`; what the kernel's
-//! log puts before differs by kernel. For the first kind that is: the time, in ms of the clock on the wall; what;
-//! the path below the file system's root, without its mount point, and only below `/data/`, `/app/` or `/media/`; the bytes
-//! *asked for*; the file's size; the position; the inode; the thread (not the process); the thread's name. It is printed *before* the
-//! operation: size and position are those from before it. So a read gets at most what stands between position and size, and is cut
-//! to it. Only `read`, `write`, `pread` and `pwrite` of one application print; `readv`, `writev`, mappings, opening,
-//! renaming, deleting, truncating and syncing do not. The second kind (`bio-w`, `bio-r`: path, kind, size, file size, inode) is what the
-//! page cache asked of storage, has no time and no address, and is passed over, as are other lines of the log.
+//! **Verified** in that source (`fs/read_write.c`, `block/blk-core.c`). A line is what stands behind `->`; what the
+//! kernel's log puts before differs by kernel. For the first kind that is: the time, in ms of the clock on the wall;
+//! what; the path below the file system's root, without its mount point, and only below `/data/`, `/app/` or `/media/`;
+//! the bytes *asked for*; the file's size; the position; the inode; the thread (not the process); the thread's name. It
+//! is printed *before* the operation: size and position are those from before it. So a read gets at most what stands
+//! between position and size, and is cut to it. Only `read`, `write`, `pread` and `pwrite` of one application print;
+//! `readv`, `writev`, mappings, opening, renaming, deleting, truncating and syncing do not. The second kind (`bio-w`,
+//! `bio-r`: path, kind, size, file size, inode) is what the page cache asked of storage, has no time and no address,
+//! and is passed over, as are other lines of the log.
 //!
 //! **Assumed:**
 //!
-//! - *The position may be from after the operation.* The readme's example, from 2020, does not fit the source, from 2021: 30 µs after a
-//!   write of 2632 bytes with size and position 2849 the same thread sends that file to storage, and its size is still 2849. So an
-//!   older kernel may have printed after the operation. The trace decides: most files are first touched at their beginning,
-//!   where an inode's first line has position 0 if printed before, and what it read or wrote if printed after. If the first 4096
-//!   lines hold at least 8 of the latter kind and 8 times as many as of the former, positions are ends; that is noted.
-//! - *Every write wrote all of it*, at its position; a write to a file opened with `O_APPEND` really goes to the end, but
-//!   its first one may show another position.
-//! - *A file is an inode, as long as it keeps its path.* Another path under the same inode is a **rename** if the size is the one that the
-//!   inode's last line left, and not 0. Otherwise it is **another file**: the inode was reused, so the old one is gone. (There is no
-//!   device number: two file systems' files with the same inode take turns at being gone.) Another inode under the same path has
-//!   taken the name; the former file lives on without one, since it may be open.
+//! - *The position may be from after the operation.* The readme's example, from 2020, does not fit the source, from
+//!   2021: 30 µs after a write of 2632 bytes with size and position 2849 the same thread sends that file to storage,
+//!   and its size is still 2849. So an older kernel may have printed after the operation. The trace decides: most files
+//!   are first touched at their beginning, where an inode's first line has position 0 if printed before, and what it
+//!   read or wrote if printed after. If the first 4096 lines hold at least 8 of the latter kind and 8 times as many as
+//!   of the former, positions are ends; that is noted.
+//! - *Every write wrote all of it*, at its position; a write to a file opened with `O_APPEND` really goes to the end,
+//!   but its first one may show another position.
+//! - *A file is an inode, as long as it keeps its path.* Another path under the same inode is a **rename** if the size
+//!   is the one that the inode's last line left, and not 0. Otherwise it is **another file**: the inode was reused, so
+//!   the old one is gone. (There is no device number: two file systems' files with the same inode take turns at being
+//!   gone.) Another inode under the same path has taken the name; the former file lives on without one, since it may be
+//!   open.
 //! - *A file smaller than its last line left it was cut*: to that size, before this line. Between two threads only the
 //!   sizes printed are compared, because one may print before the other's write is done.
 //!
-//! These guesses are noted and counted. Names may hold commas and spaces: a line is taken apart from its end, and the
-//! thread's name is the shortest that leaves five numbers before it.
+//! All but the second are noted and counted where they are made. Names may hold commas and spaces: a line is taken apart
+//! from its end, and the thread's name is the shortest that leaves five numbers before it.
 
 use super::{
     Confidence, FileId, Knows, Side, Space, Spec, head_lines, held::Held, processes::Processes, text_lines,

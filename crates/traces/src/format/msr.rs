@@ -4,14 +4,14 @@
 //! 128166372003061629,hm,0,Write,8863744,4096,1317
 //! ```
 //!
-//! Narayanan, Donnelly, Rowstron, "Write Off-Loading: Practical Power Management for Enterprise Storage", FAST '08; SNIA
-//! IOTTA set 388, whose README says: the time at which the request was issued and the response time are Windows
-//! filetime, 100 ns since 1601; the host and the disk are those in the file's name (`hm_0.csv.gz`); the type is `Read` or
-//! `Write`; offset and size are bytes from the beginning of the logical disk. The files have no header; one that somebody
-//! added is passed over. The requests were seen below the page cache.
+//! Narayanan, Donnelly, Rowstron, "Write Off-Loading: Practical Power Management for Enterprise Storage", FAST '08;
+//! SNIA IOTTA set 388, whose README says: the time at which the request was issued and the response time are Windows
+//! filetime, 100 ns since 1601; the host and the disk are those in the file's name (`hm_0.csv.gz`); the type is `Read`
+//! or `Write`; offset and size are bytes from the beginning of the logical disk. The files have no header; one that
+//! somebody added is passed over. The requests were seen below the page cache.
 //!
-//! Lines stand by and large in order of time; the few that do not are lifted to the one before and counted. The response
-//! time is what one array of disks needed in 2007, and is not kept.
+//! Lines stand by and large in order of time; the few that do not are lifted to the one before and counted. The
+//! response time is what one array of disks needed in 2007, and is not kept.
 
 use super::{Confidence, Knows, Side, Space, Spec, block::Devices, head_lines, text_lines};
 use crate::{
