@@ -4,8 +4,10 @@
 //! B1 hold pages seen once lately, T2 and B2 at least twice, `p` is the target for |T1|. Open points and choices:
 //!
 //! - Whether the target `p` and its steps |B2|/|B1|, |B1|/|B2| (at least 1) are whole numbers is not said. They are
-//!   real here, as Figure 4 writes the quotient; libCacheSim reads it so too. It matters: rounded down, the miss
-//!   ratio of `cloudphysics` at 10,000 frames is 0.709 instead of 0.697.
+//!   real here, as Figure 4 writes the quotient; libCacheSim reads it so too. `steps=whole` rounds the quotient down. It
+//!   matters: the miss ratio of `cloudphysics` at 10,000 frames is 0.709 then instead of 0.697. It is also the difference
+//!   between this and the simulator whose counts of `weboffice` the tests compare, at most 0.1 %: with `steps=whole` both
+//!   agree to the page at every size.
 //! - The paper always has a full cache. After a removal the cache has room: then nothing is replaced, but the
 //!   directory is still trimmed to |T1|+|B1| ≤ c and |T1|+|T2|+|B1|+|B2| ≤ 2c.
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten.
@@ -15,6 +17,7 @@ use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
+    params::{self, Param},
     structure::{Ghosts, Lists},
     system,
 };
@@ -23,15 +26,25 @@ pub(super) const SPEC: Spec = Spec {
     name: "arc",
     paper: "Megiddo & Modha, FAST '03",
     what: "recency and frequency, balanced by what left too early",
-    params: &[],
+    params: PARAMS,
     kind: Kind::Online,
     slow: false,
     run: system::run::<Arc>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::Arc::new(setup.frames as usize)),
+    naive: |setup| Box::new(model::Arc::new(setup.frames as usize, steps_are_whole(setup))),
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<Arc>,
 };
+
+const PARAMS: &[Param] = &[Param {
+    name: "steps",
+    what: "the target moves by |B2|/|B1|, or by that rounded down",
+    kind: params::Kind::Word(&["real", "whole"]),
+}];
+
+fn steps_are_whole(setup: &Setup<'_>) -> bool {
+    setup.params.word(PARAMS, "steps") == "whole"
+}
 
 /// T1 and B1, seen once; T2 and B2, seen at least twice.
 const ONCE: usize = 0;
@@ -48,6 +61,7 @@ struct Arc {
     ghosts: Ghosts<2>,
     /// Target for |T1|, between 0 and c.
     p: f64,
+    steps_are_whole: bool,
     /// `p` and the directory are ready for the page that comes in.
     prepared: bool,
 }
@@ -61,6 +75,7 @@ impl Build for Arc {
             len: [0; 2],
             ghosts: Ghosts::new(setup.pages),
             p: 0.0,
+            steps_are_whole: steps_are_whole(setup),
             prepared: false,
         }
     }
@@ -74,10 +89,8 @@ impl Arc {
         let ghost = self.ghosts.queue_of(page);
         let [b1, b2] = [ONCE, TWICE].map(|queue| self.ghosts.len(queue));
         match ghost {
-            Some(ONCE) => {
-                self.p = (self.p + (f64::from(b2) / f64::from(b1)).max(1.0)).min(f64::from(self.capacity))
-            }
-            Some(_) => self.p = (self.p - (f64::from(b1) / f64::from(b2)).max(1.0)).max(0.0),
+            Some(ONCE) => self.p = (self.p + self.step(b2, b1)).min(f64::from(self.capacity)),
+            Some(_) => self.p = (self.p - self.step(b1, b2)).max(0.0),
             None => {
                 let [t1, t2] = self.len;
                 if t1 + b1 == self.capacity {
@@ -89,6 +102,12 @@ impl Arc {
             }
         }
         ghost
+    }
+
+    #[inline(always)]
+    fn step(&self, other: u32, own: u32) -> f64 {
+        let quotient = f64::from(other) / f64::from(own);
+        if self.steps_are_whole { quotient.floor() } else { quotient }.max(1.0)
     }
 
     #[inline(always)]
@@ -188,6 +207,7 @@ mod model {
     /// The paper's Figure 4 over vectors, oldest first.
     pub(super) struct Arc {
         c: usize,
+        whole: bool,
         p: f64,
         t1: Vec<Page>,
         t2: Vec<Page>,
@@ -204,8 +224,13 @@ mod model {
     }
 
     impl Arc {
-        pub(super) fn new(c: usize) -> Self {
-            Self { c, p: 0.0, t1: vec![], t2: vec![], b1: vec![], b2: vec![], seen: None }
+        pub(super) fn new(c: usize, whole: bool) -> Self {
+            Self { c, whole, p: 0.0, t1: vec![], t2: vec![], b1: vec![], b2: vec![], seen: None }
+        }
+
+        fn delta(&self, other: usize, own: usize) -> f64 {
+            let delta = if self.whole { (other / own) as f64 } else { other as f64 / own as f64 };
+            delta.max(1.0)
         }
 
         fn replace(&mut self, in_b2: bool) -> Page {
@@ -225,13 +250,11 @@ mod model {
         fn request(&mut self, page: Page, full: bool) -> Option<Page> {
             self.seen = Some(page);
             if self.b1.contains(&page) {
-                let delta = self.b2.len() as f64 / self.b1.len() as f64;
-                self.p = (self.c as f64).min(self.p + delta.max(1.0));
+                self.p = (self.c as f64).min(self.p + self.delta(self.b2.len(), self.b1.len()));
                 return full.then(|| self.replace(false));
             }
             if self.b2.contains(&page) {
-                let delta = self.b1.len() as f64 / self.b2.len() as f64;
-                self.p = (self.p - delta.max(1.0)).max(0.0);
+                self.p = (self.p - self.delta(self.b1.len(), self.b2.len())).max(0.0);
                 return full.then(|| self.replace(true));
             }
             if self.t1.len() + self.b1.len() == self.c {

@@ -1,11 +1,13 @@
 //! 2Q: a queue for pages seen once, an LRU list for pages that came back after leaving it.
 //!
 //! Johnson & Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB '94, the full
-//! version (§3, second algorithm), names as there: A1in is the queue, A1out remembers which pages left it, Am is the LRU
-//! list. Kin is ⌊0.25·capacity⌋ and Kout ⌊0.5·capacity⌋, as the paper recommends. Left open:
+//! version, names as there: A1in is the queue, A1out remembers which pages left it, Am is the LRU list. Kin is ⌊0.25·capacity⌋ and Kout ⌊0.5·capacity⌋, as the paper recommends. Left open:
 //!
-//! - X is looked up in A1out before `reclaimfor(X)`, which may push it out of there. It goes to Am all the same, and
-//!   its entry in A1out, if it is still there, goes after that.
+//! - X is looked up in A1out before `reclaimfor(X)`, which may push it out of there. It goes to Am all the same.
+//! - The procedure adds X to Am and does not say that its name leaves A1out. It does here, since A1out is for pages that
+//!   are not in memory. `a1out=keeps` leaves it there until its turn comes: it takes the place of another, and X, pushed out
+//!   of Am meanwhile, is back in Am at once. That is the difference between this and the independent simulator whose counts
+//!   the tests compare, on `weboffice` at most 0.2 %; with `a1out=keeps` both agree to the page at every size.
 //! - If Am is empty, A1in's tail leaves even if |A1in| ≤ Kin.
 //! - A removed page leaves no trace, and one that is removed while A1out remembers it is forgotten. Write-back changes
 //!   nothing.
@@ -31,7 +33,7 @@ pub(super) const SPEC: Spec = Spec {
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {
         let [kin, kout] = sizes(setup).map(|size| size as usize);
-        Box::new(model::TwoQ { kin, kout, ..Default::default() })
+        Box::new(model::TwoQ { kin, kout, keeps_names: keeps_names(setup), ..Default::default() })
     },
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<TwoQ>,
@@ -48,7 +50,16 @@ const PARAMS: &[Param] = &[
         what: "how many pages A1out remembers, as a share",
         kind: params::Kind::Number { default: 0.5, min: 0.0, max: 4.0 },
     },
+    Param {
+        name: "a1out",
+        what: "what A1out does with the name of a page that comes back",
+        kind: params::Kind::Word(&["drops", "keeps"]),
+    },
 ];
+
+fn keeps_names(setup: &Setup<'_>) -> bool {
+    setup.params.word(PARAMS, "a1out") == "keeps"
+}
 
 /// Kin and Kout.
 fn sizes(setup: &Setup<'_>) -> [u32; 2] {
@@ -65,6 +76,7 @@ struct TwoQ {
     a1out: Ghosts<1>,
     kin: u32,
     kout: u32,
+    keeps_names: bool,
     /// The page that comes in was in A1out.
     came_back: bool,
 }
@@ -79,6 +91,7 @@ impl Build for TwoQ {
             a1out: Ghosts::new(setup.pages),
             kin,
             kout,
+            keeps_names: keeps_names(setup),
             came_back: false,
         }
     }
@@ -90,7 +103,7 @@ impl Policy for TwoQ {
     #[inline(always)]
     fn insert(&mut self, frame: Frame, access: &Access) {
         let to_am = std::mem::take(&mut self.came_back) || self.a1out.queue_of(access.page).is_some();
-        if to_am {
+        if to_am && !self.keeps_names {
             self.a1out.remove(access.page);
         }
         self.in_am[frame.0 as usize] = to_am;
@@ -122,9 +135,10 @@ impl Policy for TwoQ {
         victims.push(frame);
     }
 
-    fn remove(&mut self, frame: Frame, _: &Frames) {
+    fn remove(&mut self, frame: Frame, frames: &Frames) {
         self.resident.remove(frame);
         self.a1in_len -= u32::from(!self.in_am[frame.0 as usize]);
+        self.a1out.remove(frames.page(frame));
     }
 
     fn forget(&mut self, page: Page) {
@@ -150,8 +164,10 @@ impl Policy for TwoQ {
         }
         assert!(self.a1out.len(0) <= self.kout);
         assert!(
-            self.a1out.iter(0).all(|page| frames.frame(page).is_none()),
-            "what A1out names is not resident"
+            self.a1out.iter(0).all(|page| {
+                frames.frame(page).is_none_or(|frame| self.keeps_names && self.in_am[frame.0 as usize])
+            }),
+            "what A1out names is not resident, or has come back"
         );
     }
 }
@@ -169,6 +185,7 @@ mod model {
     pub(super) struct TwoQ {
         pub(super) kin: usize,
         pub(super) kout: usize,
+        pub(super) keeps_names: bool,
         pub(super) a1in: Vec<Page>,
         pub(super) a1out: Vec<Page>,
         pub(super) am: Vec<Page>,
@@ -180,16 +197,18 @@ mod model {
         fn insert(&mut self, access: &Access) {
             let x = access.page;
             if self.found.take() == Some(x) || self.a1out.contains(&x) {
-                self.forget(x);
+                if !self.keeps_names {
+                    self.forget(x);
+                }
                 self.am.push(x);
             } else {
                 self.a1in.push(x);
             }
         }
         fn hit(&mut self, access: &Access) {
-            if self.am.contains(&access.page) {
-                self.remove(access.page);
-                self.am.push(access.page);
+            if let Some(at) = self.am.iter().position(|page| *page == access.page) {
+                let x = self.am.remove(at);
+                self.am.push(x);
             }
         }
         fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
@@ -208,6 +227,7 @@ mod model {
         fn remove(&mut self, page: Page) {
             self.a1in.retain(|p| *p != page);
             self.am.retain(|p| *p != page);
+            self.forget(page);
         }
         fn forget(&mut self, page: Page) {
             self.a1out.retain(|p| *p != page);
@@ -244,5 +264,15 @@ mod tests {
         assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 8]), [1, 2, 3, 4, 5, 6, 2]);
         // A hit saves 2: for 6, which comes back, Am gives up 3, and 5 for 8. Neither is remembered: 3 queues again.
         assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 2, 6, 8, 3, 9]), [1, 2, 3, 4, 5, 6, 3, 5, 7, 8]);
+    }
+
+    /// Four page slots: Kin 1, Kout 4. When 1, 2 and 3 have come back, Am is 1 2 3 and A1in 5; Am gives up 1 for the new 6.
+    /// A kept name leads 1 to Am once more, and Am gives up 2 for 7; without it 1 queues, and leaves for 8.
+    #[test]
+    fn a_kept_name_leads_to_am_again() {
+        let acts = [1, 2, 3, 4, 5, 1, 2, 3, 6, 1, 7, 8].map(Act::Read);
+        let gone = |text| pushed_out(text, 4, &acts).iter().map(|page| page.0).collect::<Vec<_>>();
+        assert_eq!(gone("2q:kout=1"), [1, 2, 3, 4, 1, 5, 6, 1]);
+        assert_eq!(gone("2q:kout=1,a1out=keeps"), [1, 2, 3, 4, 1, 5, 2, 6]);
     }
 }
