@@ -1,7 +1,7 @@
 //! CAR: ARC with clocks for its lists, so that a hit sets a bit and moves nothing.
 //!
-//! Bansal & Modha, "CAR: Clock with Adaptive Replacement", FAST '04, Figure 2; names as there: T1 holds pages seen once
-//! lately, T2 pages seen at least twice, B1 and B2 are the ghosts of each, `p` is the target for |T1|. To replace, the
+//! Bansal & Modha, "CAR: Clock with Adaptive Replacement", FAST '04; names as in its pseudo-code: T1 holds pages seen
+//! once lately, T2 pages seen at least twice, B1 and B2 are the ghosts of each, `p` is the target for |T1|. To replace, the
 //! head of T1 if |T1| ≥ max(1, p), else of T2: a clear bit leaves to its ghosts, a set one is cleared and goes to T2's
 //! tail. Open points and choices:
 //!
@@ -158,7 +158,7 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// The paper's Figure 2 over vectors, heads first; clocks hold pages and their bits.
+    /// The paper's pseudo-code over vectors, heads first; clocks hold pages and their bits.
     pub(super) struct Car {
         c: usize,
         p: f64,

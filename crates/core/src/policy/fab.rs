@@ -335,6 +335,38 @@ mod tests {
         assert_coincide("fab:block_pages=1,count=dirty", "lru", writes_only);
     }
 
+    /// With blocks of one page that count when they are dirty, dirty pages leave before all others, the least recent of them
+    /// first: the worst that can be done to writes, and nothing that another policy would do.
+    #[test]
+    fn dirty_pages_leave_first_with_blocks_of_one_page_and_count_dirty() {
+        let chosen = Selection::parse("fab:block_pages=1,count=dirty").unwrap();
+        for seed in 0..300 {
+            let mut dice = Dice::new(seed);
+            let frames = 1 + dice.below(30);
+            let setup = Setup { frames, pages: 40, runs: &[], params: &chosen.params };
+            let mut cache = (chosen.spec.cache)(&setup);
+            // Pages and whether they are dirty, least recent first.
+            let mut lru: Vec<(u32, bool)> = Vec::new();
+            for act in history(&mut dice, 40, 300) {
+                match act {
+                    Act::Drop(first, pages) => lru.retain(|(page, _)| !(first..first + pages).contains(page)),
+                    Act::Clean(page) => lru.iter_mut().for_each(|entry| entry.1 &= entry.0 != page),
+                    Act::Read(page) | Act::Write(page) => {
+                        let at = lru.iter().position(|(p, _)| *p == page);
+                        let was_dirty = at.is_some_and(|at| lru.remove(at).1);
+                        if at.is_none() && lru.len() == frames as usize {
+                            lru.remove(lru.iter().position(|(_, dirty)| *dirty).unwrap_or(0));
+                        }
+                        lru.push((page, was_dirty || act == Act::Write(page)));
+                    }
+                }
+                let mut expected: Vec<Page> = lru.iter().map(|(page, _)| Page(*page)).collect();
+                expected.sort_unstable();
+                assert_eq!(cache.step(act, 0).resident, expected, "seed {seed}, {frames} frames, {act:?}");
+            }
+        }
+    }
+
     /// Where all pages are dirty both counts count the same.
     #[test]
     fn both_counts_agree_on_writes() {

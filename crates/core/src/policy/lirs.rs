@@ -1,7 +1,7 @@
 //! LIRS: pages that come back soon stay, whatever was used last; the rest pass through a queue of one per cent.
 //!
 //! Jiang & Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to Improve Buffer Cache
-//! Performance", SIGMETRICS '02, §3.3; names as there. Stack S orders pages by their last access: all LIR pages, and
+//! Performance", SIGMETRICS '02; names as there. Stack S orders pages by their last access: all LIR pages, and
 //! the HIR pages accessed since the least recent LIR page was, resident or not. Queue Q holds the resident HIR pages.
 //! An HIR page accessed while in S becomes LIR, and the LIR page at the bottom of S goes to the end of Q; S is then
 //! pruned until an LIR page is at its bottom. The front of Q leaves; if it is in S it stays there, non-resident. Open
@@ -358,27 +358,28 @@ mod tests {
     const F: u32 = 5;
     const G: u32 = 6;
 
-    /// The pages that an access pushes out of a cache of three with one HIR page.
-    fn pushed_out(accesses: &[u32]) -> Vec<u32> {
-        let mut cache = PageCache::new(Lirs::new(3, 1, 7), 7, 3, false);
+    /// The pages that accesses push out of a cache of so many frames, so many of them for HIR pages.
+    fn pushed_out(frames: u32, hir_max: u32, accesses: &[u32]) -> Vec<u32> {
+        let pages = 12;
+        let mut cache = PageCache::new(Lirs::new(frames, hir_max, pages), pages, frames, false);
         let (mut gone, mut before) = (vec![], vec![]);
         for page in accesses {
             let access = Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
             cache.access(access, false, &mut Effect::default());
             cache.check();
-            let after: Vec<u32> = (0..7).filter(|page| cache.holds(Page(*page))).collect();
+            let after: Vec<u32> = (0..pages).filter(|page| cache.holds(Page(*page))).collect();
             gone.extend(before.iter().filter(|page| !after.contains(page)));
             before = after;
         }
         gone
     }
 
-    /// The paper's example (Table 1 and Figure 2): at time 10 A and B are LIR and E is the resident HIR page, S holds
-    /// from its bottom B, D (non-resident), A, E. What each access makes of that shows in who leaves next.
+    /// The paper's example: at virtual time 10 A and B are LIR and E is the resident HIR page, S holds from its bottom
+    /// B, D (non-resident), A, E. What each access makes of that shows in who leaves next.
     #[test]
     fn the_papers_example() {
         let then = |accesses: &[u32]| {
-            let gone = pushed_out(&[&[B, A, D, A, E], accesses].concat());
+            let gone = pushed_out(3, 1, &[&[B, A, D, A, E], accesses].concat());
             assert_eq!(gone[0], D);
             gone[1..].to_vec()
         };
@@ -390,5 +391,22 @@ mod tests {
         assert_eq!(then(&[B, D, F]), [E, D]);
         // E is hit while in S: E is LIR, B goes to Q.
         assert_eq!(then(&[E, F, G]), [B, F]);
+    }
+    /// The example that the authors' talk walks and Clojure's core.cache tests: three LIR and two HIR frames; S from its
+    /// bottom 8 4 9 6 1 2 3 5, of which 9, 6 and 2 are gone, Q 3 5.
+    #[test]
+    fn the_authors_other_example() {
+        let state = [8, 4, 1, 9, 6, 1, 2, 3, 5];
+        let then = |accesses: &[u32]| pushed_out(5, 2, &[&state[..], accesses].concat())[3..].to_vec();
+        assert_eq!(pushed_out(5, 2, &state), [9, 6, 2]);
+        // 8 and 4 are hit: 9 and 6 are pruned. 3 is hit while in S: 1, now at the bottom, goes to Q behind 5.
+        // 5 is hit and in S no more: it stays in Q, behind 1. 7 is new: 1 leaves. 9 is new: 5 leaves and stays in S.
+        // 5 comes back: 7 leaves, 5 is LIR, and 8, at the bottom, goes to Q behind 9.
+        let all = [8, 4, 3, 5, 7, 9, 5];
+        assert_eq!(then(&all), [1, 5, 7]);
+        assert_eq!(then(&[&all[..], &[0, 2]].concat()), [1, 5, 7, 9, 8]);
+        // Without its hit 5 leaves before 1; without that of 8, 8 is at the bottom, not 1, and follows 5.
+        assert_eq!(then(&[8, 4, 3, 7, 9]), [5, 1]);
+        assert_eq!(then(&[4, 3, 7, 9]), [5, 8]);
     }
 }
