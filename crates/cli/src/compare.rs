@@ -97,12 +97,13 @@ enum WriteMiss {
 
 fn policies_help() -> String {
     let each = policy::ALL.iter().map(|spec| {
-        let params = spec.params.iter().map(|param| format!(" [{param}]")).collect::<String>();
-        let slow = if spec.slow { " (slow: its cost grows with the cache)" } else { "" };
+        let params = spec.params.iter().map(|param| format!(" [{}]", param.default())).collect::<String>();
+        let slow = if spec.slow { " (slow)" } else { "" };
         format!("\n  {:<13} {}{slow}{params}", spec.name, spec.what)
     });
     format!(
-        "Replacement policies, or all (without those marked slow); parameters as name:key=value{}\n",
+        "Replacement policies, or all (without those marked slow); parameters as name:key=value; what they are: \
+         flashsift policies{}\n",
         each.collect::<String>()
     )
 }

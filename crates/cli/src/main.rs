@@ -10,9 +10,11 @@ mod import;
 mod json;
 mod load;
 mod record;
+mod policies;
 mod size;
 mod synth;
 mod table;
+mod text;
 
 /// Decides what reaches flash: how would each page cache treat my storage?
 #[derive(Parser)]
@@ -26,6 +28,7 @@ mod table;
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
   sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
+  flashsift policies mglru                        what a policy does, takes and costs
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
   flashsift synth zipf --requests 1M -o zipf.parquet"
 )]
@@ -40,6 +43,7 @@ enum Command {
     Compare(compare::Args),
     Import(import::Args),
     Record(record::Args),
+    Policies(policies::Args),
     Synth(synth::Args),
 }
 
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
+        Command::Policies(args) => policies::run(&args),
         Command::Synth(args) => synth::run(&args),
     };
     match result {

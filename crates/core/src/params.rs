@@ -28,14 +28,24 @@ pub enum Kind {
     Word(&'static [&'static str]),
 }
 
+impl Param {
+    /// `key=value`, with the value that it has when it is not given.
+    pub fn default(&self) -> String {
+        match self.kind {
+            Kind::Number { default, .. } => format!("{}={default}", self.name),
+            Kind::Word(words) => format!("{}={}", self.name, words[0]),
+        }
+    }
+}
+
+/// With its default and what else it may be.
 impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            Kind::Number { default, min, max } => {
-                write!(f, "{}={default} ({min} to {max}): {}", self.name, self.what)
-            }
-            Kind::Word(words) => write!(f, "{}={}: {}", self.name, words.join("|"), self.what),
-        }
+        let others = match self.kind {
+            Kind::Number { min, max, .. } => format!("{min} to {max}"),
+            Kind::Word(words) => format!("or {}", words[1..].join(", ")),
+        };
+        write!(f, "{} ({others}): {}", self.default(), self.what)
     }
 }
 
@@ -205,11 +215,11 @@ mod tests {
         for (text, says) in [
             ("poor", "no thing is called `poor`; there are: plain, rich"),
             ("plain:x=1", "thing `plain` takes no `x=1`; it takes: no parameters"),
-            ("rich:x=1", "n=3 (0 to 9): a number; w=one|two: a word"),
+            ("rich:x=1", "n=3 (0 to 9): a number; w=one (or two): a word"),
             ("rich:n", "thing `rich` takes no `n`"),
             ("rich:n=10", "`10` is no value for rich's n=3 (0 to 9)"),
             ("rich:n=NaN", "`NaN` is no value"),
-            ("rich:w=three", "`three` is no value for rich's w=one|two"),
+            ("rich:w=three", "`three` is no value for rich's w=one (or two)"),
         ] {
             let error = choose(text).err().unwrap().to_string();
             assert!(error.contains(says), "{text}: {error}");

@@ -4,6 +4,7 @@ mod bad_input;
 mod expected;
 mod golden;
 mod outputs;
+mod policies;
 
 use serde_json::Value;
 use std::{

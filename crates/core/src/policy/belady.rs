@@ -19,8 +19,13 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 pub(super) const SPEC: Spec = Spec {
     name: "belady",
-    paper: "Belady 1966 (MIN)",
+    paper: "Belady, \"A study of replacement algorithms for a virtual-storage computer\", IBM Systems \
+        Journal 5(2), 1966",
     what: "the page used farthest in the future leaves: the bound for hits",
+    goal: "hits: nobody has more",
+    time: "O(log frames)",
+    memory: "44 bytes a frame, 4 bytes an access of the trace",
+    when: "to see how many hits are left to gain; it bounds hits, not writes, and has to know the future",
     params: &[],
     kind: Kind::Bound,
     slow: false,

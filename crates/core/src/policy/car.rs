@@ -24,8 +24,12 @@ use crate::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "car",
-    paper: "Bansal & Modha, FAST '04",
+    paper: "Bansal & Modha, \"CAR: Clock with Adaptive Replacement\", FAST '04",
     what: "ARC with clocks: a hit moves nothing",
+    goal: "hits, as arc, with next to no work at a hit",
+    time: "amortised O(1): a hit sets a bit, an eviction walks two laps of its clocks at most",
+    memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
+    when: "as arc, where a hit may not move anything",
     params: &[],
     kind: Kind::Online,
     slow: false,

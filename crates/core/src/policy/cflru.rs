@@ -23,8 +23,12 @@ use prefetch_index::prefetch_index;
 
 pub(super) const SPEC: Spec = Spec {
     name: "cflru",
-    paper: "Park et al., CASES '06",
+    paper: "Park, Jung, Kang, Kim & Lee, \"CFLRU: a replacement algorithm for flash memory\", CASES '06",
     what: "LRU; in its last quarter clean pages leave first",
+    goal: "fewer writes: among the least recent pages clean ones leave first",
+    time: "amortised O(1); the next clean page is found in a bitmap with summaries",
+    memory: "12 bytes a frame",
+    when: "where a write costs much more than a read; `window` says how many hits may be paid for it",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

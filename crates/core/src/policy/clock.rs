@@ -17,8 +17,12 @@ use crate::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "clock",
-    paper: "Corbató 1968",
+    paper: "Corbató, \"A paging experiment with the Multics system\", 1968",
     what: "second chance in order of arrival",
+    goal: "hits, by recency, with next to no work at a hit",
+    time: "amortised O(1): a hit sets a bit, an eviction walks one lap of the clock at most",
+    memory: "9 bytes a frame",
+    when: "where a hit may not move anything: the practical stand-in for lru",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

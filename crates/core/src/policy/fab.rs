@@ -27,8 +27,15 @@ use prefetch_index::prefetch_index;
 
 pub(super) const SPEC: Spec = Spec {
     name: "fab",
-    paper: "Jo et al., IEEE TCE 2006",
+    paper: "Jo, Kang, Park, Kim & Lee, \"FAB: flash-aware buffer management policy for portable media \
+        players\", IEEE Transactions on Consumer Electronics 52(2), 2006",
     what: "the block of which most pages are cached leaves, whole",
+    goal: "sequential writes: whole erase blocks leave at once",
+    time: "two or three steps of a tournament over blocks on average, O(log blocks) at most; an eviction \
+        takes a block's pages",
+    memory: "4 bytes a page of the trace, 4 bytes a frame, 20 bytes a block",
+    when: "where large files are written in sequence on flash that maps whole blocks; in small caches it \
+        costs many hits",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

@@ -28,8 +28,13 @@ use prefetch_index::prefetch_index;
 
 pub(super) const SPEC: Spec = Spec {
     name: "for-plus",
-    paper: "after Lv et al., SIGMOD '11",
+    paper: "after Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", \
+        SIGMOD '11",
     what: "FOR in constant time: only read or also written, the lighter of the two least recent leaves",
+    goal: "the cost of reads and writes, as for does, looking at two pages only",
+    time: "O(1); a hit moves a list node",
+    memory: "40 bytes a frame",
+    when: "where read and write costs are known: `read` and `write` take them",
     params: &[ALPHA, READ, WRITE],
     kind: Kind::Online,
     slow: false,

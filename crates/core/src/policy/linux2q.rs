@@ -24,8 +24,13 @@ use crate::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "linux2q",
-    paper: "Bovet & Cesati 2005; Kim et al., SIGMETRICS '12, §5.1.2",
+    paper: "Bovet & Cesati, \"Understanding the Linux Kernel\", 3rd edition, 2005; Kim, Ryu & \
+        Ramachandran, SIGMETRICS '12, §5.1.2",
     what: "an inactive and an active list, as Linux 2.6 had them",
+    goal: "hits: pages used once do not push out pages used twice",
+    time: "amortised O(1): a page is passed over once an access",
+    memory: "9 bytes a frame",
+    when: "to compare with Linux before MGLRU, as it was in the 2.6 series",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

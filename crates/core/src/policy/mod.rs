@@ -158,6 +158,14 @@ pub struct Spec {
     pub paper: &'static str,
     /// What it does, in a line.
     pub what: &'static str,
+    /// What it optimises.
+    pub goal: &'static str,
+    /// How the time an access takes grows, here.
+    pub time: &'static str,
+    /// What it holds beside the cache's own table, here.
+    pub memory: &'static str,
+    /// When to use it.
+    pub when: &'static str,
     /// What `name:key=value` takes.
     pub params: &'static [Param],
     /// Whether it sees the future, and what for.
@@ -197,5 +205,25 @@ impl Selection {
     /// The name with the parameters that were given.
     pub fn label(&self) -> String {
         self.params.label(self.spec.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, Spec};
+    use std::collections::BTreeSet;
+
+    /// Names are unique, and what is said of a policy is a phrase: not empty, on one line, without an end.
+    #[test]
+    fn every_policy_says_what_it_is() {
+        let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for Spec { name, paper, what, goal, time, memory, when, params, .. } in ALL {
+            let params = params.iter().map(|param| param.what);
+            for said in [*paper, what, goal, time, memory, when].into_iter().chain(params) {
+                assert!(!said.is_empty() && !said.ends_with('.') && said.trim() == said, "{name}: {said:?}");
+                assert!(!said.contains('\n') && !said.contains("  "), "{name}: {said:?}");
+            }
+        }
     }
 }

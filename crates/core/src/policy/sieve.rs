@@ -14,8 +14,13 @@ use crate::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "sieve",
-    paper: "Zhang et al., NSDI '24",
+    paper: "Zhang, Yang, Yue, Vigfusson & Rashmi, \"SIEVE is Simpler than LRU: an Efficient Turn-Key \
+        Eviction Algorithm for Web Caches\", NSDI '24",
     what: "a FIFO queue with a hand that sifts out what was not asked for again",
+    goal: "hits: what is used once leaves soon",
+    time: "amortised O(1): a hit sets a bit, an eviction walks one lap of the queue at most",
+    memory: "9 bytes a frame",
+    when: "as s3fifo, with less to build; scans get past it",
     params: &[],
     kind: Kind::Online,
     slow: false,

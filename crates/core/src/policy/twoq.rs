@@ -24,8 +24,13 @@ use crate::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "2q",
-    paper: "Johnson & Shasha, VLDB '94",
+    paper: "Johnson & Shasha, \"2Q: A Low Overhead High Performance Buffer Management Replacement \
+        Algorithm\", VLDB '94",
     what: "a queue for pages seen once, an LRU list for those that came back",
+    goal: "hits: a page has to come back before it counts",
+    time: "O(1); a hit in the main list moves a list node",
+    memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
+    when: "where scans pass beside a steady hot set; its two sizes are to be chosen",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

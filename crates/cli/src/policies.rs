@@ -1,0 +1,184 @@
+//! `flashsift policies`: the list of replacement policies, for people, for programs and as docs/policies.md.
+
+use crate::{Usage, text};
+use flashsift_core::{
+    params::{self, Param},
+    policy::{self, Kind, Selection, Spec},
+};
+use serde::Serialize;
+use std::{fmt::Write as _, io::Write as _};
+
+/// What each replacement policy does, optimises, takes and costs, and when to use it
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flashsift policies
+  flashsift policies spatialclock mglru
+  flashsift policies --json | jq -r .policy")]
+pub(crate) struct Args {
+    /// Which; default: all
+    #[arg(value_name = "POLICY")]
+    policies: Vec<String>,
+
+    /// One JSON object a policy and line
+    #[arg(long)]
+    json: bool,
+
+    /// As a page of documentation
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let named: Result<Vec<&Spec>, _> =
+        args.policies.iter().map(|text| Selection::parse(text).map(|policy| policy.spec)).collect();
+    let named = named.map_err(|error| Usage(error.to_string()))?;
+    let chosen = if named.is_empty() { policy::ALL.iter().collect() } else { named };
+    let page = match (args.json, args.markdown) {
+        (true, _) => json(&chosen)?,
+        (_, true) => markdown(&chosen),
+        _ => terminal(&chosen, text::columns().unwrap_or(110)),
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(page.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+fn kind(spec: &Spec) -> &'static str {
+    match spec.kind {
+        Kind::Online if spec.slow => "online, and left out of `all` because it is slow",
+        Kind::Online => "online: it could run in a kernel",
+        Kind::Bound => "bound: it knows the future, and none hits more often",
+        Kind::Heuristic => "heuristic: it knows the future and bounds nothing",
+    }
+}
+
+const PARAMETER: &str = "parameter";
+
+/// What is said of a policy, beside its name and what it does.
+fn facts(spec: &Spec) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("optimises", spec.goal.to_owned()), ("use it", spec.when.to_owned())];
+    facts.extend(spec.params.iter().map(|param| (PARAMETER, param.to_string())));
+    facts.extend([
+        ("time", spec.time.to_owned()),
+        ("memory", spec.memory.to_owned()),
+        ("kind", kind(spec).to_owned()),
+        ("paper", spec.paper.to_owned()),
+    ]);
+    facts
+}
+
+fn terminal(specs: &[&Spec], columns: usize) -> String {
+    let mut out = String::new();
+    for spec in specs {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&text::labelled(&format!("{}: ", spec.name), 0, spec.what, columns));
+        for (label, fact) in facts(spec) {
+            out.push_str(&text::labelled(&format!("  {label}"), 13, &fact, columns));
+        }
+    }
+    out
+}
+
+fn markdown(specs: &[&Spec]) -> String {
+    let mut out = "\
+# Policies
+
+<!-- Made by `flashsift policies --markdown > docs/policies.md`. What it says stands in each policy's file. -->
+
+What `--policy` takes, as `name` or `name:parameter=value`. Parameters stand here with their defaults and what else they \
+may be. Costs are those of this implementation: memory is what a policy holds beside the cache's own table. How each \
+paper was read, and what was decided where it is silent, stands at the head of the policy's file in \
+[crates/core/src/policy](../crates/core/src/policy).
+
+| policy | what it does |
+|---|---|
+"
+    .to_owned();
+    let mut lines = String::new();
+    for spec in specs {
+        writeln!(out, "| [`{0}`](#{0}) | {1} |", spec.name, spec.what).expect("a string takes everything");
+        writeln!(lines, "\n## {}\n\n{}.\n", spec.name, sentence(spec.what)).expect("as before");
+        for (label, fact) in facts(spec) {
+            let fact = if label == PARAMETER { code(&fact) } else { fact };
+            writeln!(lines, "- **{label}**: {fact}").expect("as before");
+        }
+    }
+    out + &lines
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// The parameter's `key=default` set as code.
+fn code(param: &str) -> String {
+    param.split_once(' ').map_or_else(|| param.to_owned(), |(key, rest)| format!("`{key}` {rest}"))
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    schema: u32,
+    policy: &'a str,
+    what: &'a str,
+    optimises: &'a str,
+    use_it: &'a str,
+    parameters: Vec<Parameter<'a>>,
+    time: &'a str,
+    memory: &'a str,
+    kind: &'static str,
+    in_all: bool,
+    paper: &'a str,
+}
+
+#[derive(Serialize)]
+struct Parameter<'a> {
+    name: &'a str,
+    what: &'a str,
+    #[serde(flatten)]
+    values: Values<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Values<'a> {
+    Number { default: f64, min: f64, max: f64 },
+    Word { default: &'a str, words: &'a [&'a str] },
+}
+
+impl<'a> From<&'a Param> for Parameter<'a> {
+    fn from(param: &'a Param) -> Self {
+        let values = match param.kind {
+            params::Kind::Number { default, min, max } => Values::Number { default, min, max },
+            params::Kind::Word(words) => Values::Word { default: words[0], words },
+        };
+        Self { name: param.name, what: param.what, values }
+    }
+}
+
+fn json(specs: &[&Spec]) -> serde_json::Result<String> {
+    let mut out = String::new();
+    for spec in specs {
+        out += &serde_json::to_string(&Record {
+            schema: 1,
+            policy: spec.name,
+            what: spec.what,
+            optimises: spec.goal,
+            use_it: spec.when,
+            parameters: spec.params.iter().map(Parameter::from).collect(),
+            time: spec.time,
+            memory: spec.memory,
+            kind: match spec.kind {
+                Kind::Online => "online",
+                Kind::Bound => "bound",
+                Kind::Heuristic => "heuristic",
+            },
+            in_all: !spec.slow,
+            paper: spec.paper,
+        })?;
+        out.push('\n');
+    }
+    Ok(out)
+}

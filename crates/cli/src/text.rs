@@ -1,0 +1,43 @@
+//! Lines as wide as the terminal.
+
+use std::io::{self, IsTerminal};
+
+/// Columns of the terminal on standard output; what is not a terminal has as many as anybody wants.
+pub(crate) fn columns() -> Option<usize> {
+    let out = io::stdout();
+    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok())??;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// A label and a text beside it, wrapped between words; the text begins at `indent` on every line. Ends with a newline.
+pub(crate) fn labelled(label: &str, indent: usize, text: &str, columns: usize) -> String {
+    let mut out = format!("{label:<indent$}");
+    let mut at = out.chars().count();
+    for (n, word) in text.split(' ').enumerate() {
+        let len = word.chars().count();
+        if n > 0 && at + 1 + len > columns {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            at = indent;
+        } else if n > 0 {
+            out.push(' ');
+            at += 1;
+        }
+        out.push_str(word);
+        at += len;
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::labelled;
+
+    #[test]
+    fn wraps_between_words_beside_the_label() {
+        let text = labelled("  is:", 6, "one two three overlongword x", 12);
+        assert_eq!(text, "  is: one\n      two\n      three\n      overlongword\n      x\n");
+        assert_eq!(labelled("a", 3, "b c", 80), "a  b c\n");
+    }
+}

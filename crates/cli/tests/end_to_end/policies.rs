@@ -1,0 +1,54 @@
+//! What is said of the policies.
+
+use super::{cells, flashsift, repository, run};
+use flashsift_core::{params, policy};
+use serde_json::Value;
+
+fn says(args: &[&str]) -> String {
+    String::from_utf8(run(&[&["policies"], args].concat()).stdout).unwrap()
+}
+
+/// The page of documentation is what the list says now.
+#[test]
+fn the_documentation_is_up_to_date() {
+    let page = std::fs::read_to_string(repository("docs/policies.md")).unwrap();
+    assert!(
+        page == says(&["--markdown"]),
+        "docs/policies.md is stale; renew it: cargo run -p flashsift -- policies --markdown > docs/policies.md"
+    );
+}
+
+/// Every policy and parameter is there, in all forms.
+#[test]
+fn all_forms_say_all() {
+    let (text, page, json) = (says(&[]), says(&["--markdown"]), cells(&["policies"]));
+    assert_eq!(json.len(), policy::ALL.len());
+    for (spec, record) in policy::ALL.iter().zip(json) {
+        assert_eq!((record["schema"].as_u64(), record["policy"].as_str()), (Some(1), Some(spec.name)));
+        // Wrapped and put together again.
+        let block = says(&[spec.name]).split_whitespace().collect::<Vec<_>>().join(" ");
+        for said in [spec.what, spec.goal, spec.time, spec.memory, spec.when, spec.paper] {
+            assert!(block.contains(said), "{}: {said:?} not in {block:?}", spec.name);
+            assert!(page.contains(said), "{}: {said:?} not in the page", spec.name);
+        }
+        assert!(text.contains(&says(&[spec.name])), "{}", spec.name);
+        assert_eq!(record["parameters"].as_array().unwrap().len(), spec.params.len());
+        for (param, value) in spec.params.iter().zip(record["parameters"].as_array().unwrap()) {
+            assert!(block.contains(&format!("parameter {param}")), "{block}");
+            let default = match param.kind {
+                params::Kind::Number { default, .. } => Value::from(default),
+                params::Kind::Word(words) => Value::from(words[0]),
+            };
+            assert_eq!((&value["name"], &value["default"]), (&param.name.into(), &default));
+        }
+    }
+}
+
+#[test]
+fn an_unknown_policy_is_an_error_that_names_the_known() {
+    let output = flashsift().args(["policies", "lru", "mru"]).output().unwrap();
+    let says = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(says.contains("mru") && says.contains("spatialclock"), "{says}");
+    assert_eq!(output.stdout, b"");
+}
