@@ -2,10 +2,12 @@
 
 use crate::{
     Usage, after_cache,
-    json::{Record, Shape},
+    json::{Record, Shape, VerdictLine},
     load::{self, Input, Loaded},
     size,
     table::{self, Row},
+    text,
+    verdict::{self, Judged, Size},
 };
 use anyhow::Context;
 use clap::ValueEnum;
@@ -16,6 +18,7 @@ use flashsift_core::{
     policy,
     system::{Cell, FRAMES_MAX, Outcome},
     trace::{Future, Trace},
+    verdict::{Contender, Verdict, least_cpu},
 };
 use rayon::prelude::*;
 use std::{io::Write, num::NonZeroUsize, path::PathBuf};
@@ -74,6 +77,11 @@ pub(crate) struct Args {
     /// One JSON object a cell and line, on standard output
     #[arg(long)]
     json: bool,
+
+    /// End with a verdict: who is best at what, whom nobody beats, what is left to gain. Tables of more than two
+    /// policies always do; with --json it is one line more, {"schema":1,"verdict":{…}}, after those of the cells
+    #[arg(long)]
+    verdict: bool,
 
     /// Memory that the trace and its cells may take; default: three quarters of the machine's
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
@@ -153,20 +161,71 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let done = run_cells(args, &loaded, &layout, &cells, future.as_ref(), after.as_ref())?;
 
+    let labels: Vec<String> = policies.iter().map(policy::Selection::label).collect();
+    let online = policies.iter().filter(|policy| policy.spec.kind == policy::Kind::Online).count();
+    let judged = (args.verdict || (!args.json && online > 2))
+        .then(|| judge(args, &loaded.trace, &labels, &cells, &done))
+        .filter(|judged| !judged.sizes.is_empty());
     let mut out = std::io::stdout().lock();
     if args.json {
         let writes = loaded.trace.about().knows.writes;
         let shape = Shape { object_cache: args.object_cache, writes, drain: args.drain };
-        for ((frames, policy), done) in cells.iter().zip(&done) {
-            let label = policy.label();
-            let record = Record::new(&name, &label, *frames, shape, &done.outcome, done.cpu_ns_per_access);
+        for (n, ((frames, _), done)) in cells.iter().zip(&done).enumerate() {
+            let label = &labels[n % labels.len()];
+            let record = Record::new(&name, label, *frames, shape, &done.outcome, done.cpu_ns_per_access);
             serde_json::to_writer(&mut out, &record)?;
             writeln!(out)?;
         }
+        if let Some(judged) = &judged {
+            serde_json::to_writer(&mut out, &VerdictLine::new(&name, args.object_cache, judged))?;
+            writeln!(out)?;
+        }
     } else {
-        print(&mut out, args, &loaded, &layout, &cells, done)?;
+        print(&mut out, args, &loaded, &layout, &cells, &done)?;
+        if let Some(judged) = &judged {
+            write!(out, "\n{}", verdict::words(judged, text::columns().unwrap_or(120)))?;
+        }
     }
-    Ok(())
+    out.flush().context("writing to standard output")
+}
+
+/// What it all comes to.
+fn judge<'a>(
+    args: &Args,
+    trace: &Trace,
+    labels: &'a [String],
+    cells: &[(u32, &policy::Selection)],
+    done: &[Done],
+) -> Judged<'a> {
+    let policies = labels.len();
+    let kind = |n: usize| cells[n].1.spec.kind;
+    let costs: Vec<_> = done
+        .iter()
+        .enumerate()
+        .map(|(n, done)| (&*labels[n % policies], kind(n), done.cpu_ns_per_access))
+        .collect();
+    let sizes = (0..cells.len()).step_by(policies).filter_map(|first| {
+        let contenders: Vec<_> = labels
+            .iter()
+            .enumerate()
+            .map(|(n, policy)| Contender { policy, kind: kind(n), outcome: done[first + n].outcome })
+            .collect();
+        let frames = cells[first].0;
+        Some(Size { frames, label: size_label(args, frames), verdict: Verdict::of(&contenders)? })
+    });
+    Judged {
+        sizes: sizes.collect(),
+        least_cpu: least_cpu(&costs),
+        cold_accesses: trace.cold_accesses(),
+        drain: args.drain,
+    }
+}
+
+fn size_label(args: &Args, frames: u32) -> String {
+    match args.object_cache {
+        true => format!("{} objects", size::count(frames.into())),
+        false => size::bytes(u64::from(frames) * PAGE_BYTES),
+    }
 }
 
 /// What offline policies need. Where that does not fit, those that only `all` asked for are left out, and said.
@@ -356,21 +415,19 @@ fn print(
     loaded: &Loaded,
     layout: &layout::Selection,
     cells: &[(u32, &policy::Selection)],
-    done: Vec<Done>,
+    done: &[Done],
 ) -> anyhow::Result<()> {
     let color = table::in_color();
     let pages = loaded.trace.pages();
     let mut rows = cells.iter().zip(done).peekable();
     while let Some(((frames, _), _)) = rows.peek() {
         let frames = *frames;
-        let title = match args.object_cache {
-            true => format!("cache of {} objects", size::count(frames.into())),
-            false => format!(
-                "cache of {} ({} pages)",
-                size::bytes(u64::from(frames) * PAGE_BYTES),
-                size::count(frames.into())
-            ),
+        let in_pages = if args.object_cache {
+            String::new()
+        } else {
+            format!(" ({} pages)", size::count(frames.into()))
         };
+        let title = format!("cache of {}{in_pages}", size_label(args, frames));
         let all = if frames >= pages { ": holds all that the trace touches" } else { "" };
         let mut table = Vec::new();
         while let Some(((_, policy), done)) = rows.next_if(|((other, _), _)| *other == frames) {
@@ -396,5 +453,5 @@ fn print(
     if loaded.trace.about().side == Side::After {
         writeln!(out, "After-cache trace: the hits that matter to applications are no longer in it.")?;
     }
-    out.flush().context("writing the table")
+    Ok(())
 }

@@ -1,6 +1,11 @@
-//! `compare --json`: one cell a line.
+//! `compare --json`: one cell a line, and with `--verdict` one line more.
 
-use flashsift_core::{page::PAGE_BYTES, system::Outcome};
+use crate::verdict::{Judged, Size};
+use flashsift_core::{
+    page::PAGE_BYTES,
+    system::Outcome,
+    verdict::{Best, Writes},
+};
 use serde::Serialize;
 
 /// One cell. A field is absent where it has no meaning.
@@ -79,5 +84,107 @@ impl<'a> Record<'a> {
             cost_us: outcome.cost_us(),
             cpu_ns_per_access: (cpu_ns_per_access * 10.0).round() / 10.0,
         }
+    }
+}
+
+/// The last line with `--verdict`.
+#[derive(Serialize)]
+pub(crate) struct VerdictLine<'a> {
+    schema: u32,
+    verdict: VerdictRecord<'a>,
+}
+
+#[derive(Serialize)]
+struct VerdictRecord<'a> {
+    trace: &'a str,
+    accesses: u64,
+    /// First accesses, which no cache hits.
+    cold_accesses: u64,
+    sizes: Vec<SizeRecord<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least_cpu: Option<LeastCpu<'a>>,
+}
+
+#[derive(Serialize)]
+struct SizeRecord<'a> {
+    frames: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
+    most_hits: BestRecord<'a>,
+    #[serde(flatten)]
+    writes: Option<WritesRecord<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound: Option<BoundRecord<'a>>,
+    /// Of the hits that the bound has and lru does not, the share that the best has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap_closed: Option<f64>,
+}
+
+/// Writes count what is still dirty at the end.
+#[derive(Serialize)]
+struct WritesRecord<'a> {
+    fewest_writes: BestRecord<'a>,
+    /// Absent where more is still dirty than was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fewest_nonsequential_writes: Option<BestRecord<'a>>,
+    unbeaten: &'a [&'a str],
+}
+
+#[derive(Serialize)]
+struct BestRecord<'a> {
+    policies: &'a [&'a str],
+    count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lru: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct BoundRecord<'a> {
+    policy: &'a str,
+    hits: u64,
+}
+
+#[derive(Serialize)]
+struct LeastCpu<'a> {
+    policies: &'a [&'a str],
+    cpu_ns_per_access: f64,
+}
+
+impl<'a> From<&'a Best<'a>> for BestRecord<'a> {
+    fn from(best: &'a Best<'a>) -> Self {
+        Self { policies: &best.policies, count: best.count, lru: best.reference }
+    }
+}
+
+impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
+    fn from(writes: &'a Writes<'a>) -> Self {
+        Self {
+            fewest_writes: (&writes.fewest).into(),
+            fewest_nonsequential_writes: writes.scattered.as_ref().map(Into::into),
+            unbeaten: &writes.unbeaten,
+        }
+    }
+}
+
+impl<'a> VerdictLine<'a> {
+    pub(crate) fn new(trace: &'a str, object_cache: bool, judged: &'a Judged<'a>) -> Self {
+        let size = |Size { frames, verdict, .. }: &'a Size<'a>| SizeRecord {
+            frames: *frames,
+            memory_bytes: (!object_cache).then(|| u64::from(*frames) * PAGE_BYTES),
+            most_hits: (&verdict.hits).into(),
+            writes: verdict.writes.as_ref().map(Into::into),
+            bound: verdict.bound.map(|(policy, hits)| BoundRecord { policy, hits }),
+            gap_closed: verdict.gap_closed(),
+        };
+        let least_cpu = judged.least_cpu.as_ref();
+        let verdict = VerdictRecord {
+            trace,
+            accesses: judged.sizes.first().map_or(0, |size| size.verdict.accesses),
+            cold_accesses: judged.cold_accesses,
+            sizes: judged.sizes.iter().map(size).collect(),
+            least_cpu: least_cpu
+                .map(|(policies, ns)| LeastCpu { policies, cpu_ns_per_access: (ns * 10.0).round() / 10.0 }),
+        };
+        Self { schema: 1, verdict }
     }
 }

@@ -15,6 +15,7 @@ mod size;
 mod synth;
 mod table;
 mod text;
+mod verdict;
 
 /// Decides what reaches flash: how would each page cache treat my storage?
 #[derive(Parser)]

@@ -17,3 +17,4 @@ pub mod structure;
 pub mod synth;
 pub mod system;
 pub mod trace;
+pub mod verdict;

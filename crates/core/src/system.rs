@@ -57,6 +57,11 @@ impl Outcome {
         ratio(self.hits(), self.accesses())
     }
 
+    /// Pages written, and those still dirty at the end, whose writes are due: what a drain would count.
+    pub fn writes_due(&self) -> u64 {
+        self.device.writes + self.dirty_left
+    }
+
     /// The share of writes that do not follow the write before them; 0 of none.
     pub fn nonsequential_share(&self) -> f64 {
         ratio(self.device.nonsequential_writes, self.device.writes)

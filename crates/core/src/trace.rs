@@ -214,6 +214,25 @@ impl Trace {
             + self.runs.capacity() * size_of::<Run>()
     }
 
+    /// Page accesses that no cache hits: each page's first, and its first after a removal.
+    pub fn cold_accesses(&self) -> u64 {
+        let mut seen = vec![false; self.pages as usize];
+        let mut cold = 0;
+        for step in &self.steps {
+            let range = step.range().start as usize..step.range().end as usize;
+            match step.kind() {
+                StepKind::Read | StepKind::Write | StepKind::WriteSync => {
+                    let seen = &mut seen[range];
+                    cold += seen.iter().filter(|seen| !**seen).count() as u64;
+                    seen.fill(true);
+                }
+                StepKind::Drop => seen[range].fill(false),
+                StepKind::Sync => {}
+            }
+        }
+        cold
+    }
+
     /// For offline policies: each access's next.
     pub fn future(&self) -> Result<Future, TraceError> {
         Future::of(self)

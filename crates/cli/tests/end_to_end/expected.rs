@@ -74,7 +74,12 @@ fn every_shared_trace_opens() {
         let says = String::from_utf8(output.stderr).unwrap();
         assert!(says.contains(skipped), "{file}: {says}");
         assert_eq!(says.contains("after-cache trace"), file.starts_with("pixel"), "{file}: {says}");
-        let table = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(table.matches("belady ").count(), 5, "five sizes, each with its bound: {table}");
+        let shown = String::from_utf8(output.stdout).unwrap();
+        let (tables, verdict) = shown.split_once("In short:").unwrap();
+        assert_eq!(tables.matches("belady ").count(), 5, "five sizes, each with its bound: {tables}");
+        for what in ["most hits", "least CPU", "left to gain"] {
+            assert!(verdict.contains(what), "{file}: {verdict}");
+        }
+        assert_eq!(verdict.contains("fewest writes"), !file.starts_with("cloudphysics"), "{file}: {verdict}");
     }
 }

@@ -5,6 +5,7 @@ mod expected;
 mod golden;
 mod outputs;
 mod policies;
+mod verdict;
 
 use serde_json::Value;
 use std::{

@@ -1,7 +1,11 @@
 //! The dense trace against what it is meant to be: the same pages, asked for one by one.
 
 use super::*;
-use crate::event::{Action, Event, Knows, Side, Space};
+use crate::{
+    event::{Action, Event, Knows, Side, Space},
+    layout, policy,
+    system::Cell,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -181,4 +185,23 @@ fn long_ranges_are_split() {
     assert!(syncs.len() > 1);
     assert_eq!(syncs.iter().map(|range| range.len()).sum::<usize>(), trace.pages() as usize);
     assert_eq!((syncs[0].start, syncs.last().unwrap().end), (0, trace.pages()));
+}
+
+proptest! {
+    /// What a cache that holds everything misses, no cache hits.
+    #[test]
+    fn cold_accesses_miss_in_a_cache_that_holds_all(actions in prop::collection::vec(action(), 0..40)) {
+        let trace = build(&actions);
+        let policy = policy::Selection::parse("lru").unwrap();
+        let layout = layout::Selection::default_for(Space::Files);
+        let cell = Cell {
+            policy: &policy,
+            frames: trace.pages().max(1),
+            layout: &layout,
+            drain: false,
+            write_miss_reads: false,
+        };
+        let outcome = cell.run(&trace, None, None);
+        prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());
+    }
 }
