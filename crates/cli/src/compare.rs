@@ -181,9 +181,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             writeln!(out)?;
         }
     } else {
-        print(&mut out, args, &loaded, &layout, &cells, &done)?;
+        let columns = text::columns().unwrap_or(120);
+        print(&mut out, args, &loaded, &layout, &cells, &done, columns)?;
         if let Some(judged) = &judged {
-            write!(out, "\n{}", verdict::words(judged, text::columns().unwrap_or(120)))?;
+            write!(out, "\n{}", verdict::words(judged, columns))?;
         }
     }
     out.flush().context("writing to standard output")
@@ -416,6 +417,7 @@ fn print(
     layout: &layout::Selection,
     cells: &[(u32, &policy::Selection)],
     done: &[Done],
+    columns: usize,
 ) -> anyhow::Result<()> {
     let color = table::in_color();
     let pages = loaded.trace.pages();
@@ -438,20 +440,24 @@ fn print(
                 cpu_ns_per_access: done.cpu_ns_per_access,
             });
         }
-        writeln!(out, "\n{title}{all}\n{}", table::render(&table, args.drain, color))?;
+        writeln!(out, "\n{title}{all}\n{}", table::render(&table, args.drain, color, columns))?;
     }
-    let writes = loaded.trace.totals().write_accesses > 0;
-    writeln!(out, "\n* best of its column. Reads and writes in pages.")?;
-    if writes {
-        writeln!(
-            out,
-            "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right behind the write before it.\n\
-             Places on the device: {}. Writes happen on eviction only; journal and metadata writes are not modelled.",
-            layout.spec.what
-        )?;
+    let mut notes = vec!["* best of its column. Reads and writes in pages.".to_owned()];
+    if loaded.trace.totals().write_accesses > 0 {
+        notes.push(
+            "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right behind the write before it."
+                .to_owned(),
+        );
+        notes.push(format!("Places on the device: {}.", layout.spec.what));
+        notes
+            .push("Writes happen on eviction only; journal and metadata writes are not modelled.".to_owned());
     }
     if loaded.trace.about().side == Side::After {
-        writeln!(out, "After-cache trace: the hits that matter to applications are no longer in it.")?;
+        notes.push("After-cache trace: the hits that matter to applications are no longer in it.".to_owned());
+    }
+    writeln!(out)?;
+    for note in notes {
+        write!(out, "{}", text::labelled("", 0, &note, columns))?;
     }
     Ok(())
 }

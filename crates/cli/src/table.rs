@@ -34,25 +34,25 @@ struct Column {
 }
 
 const HITS: Column = Column {
-    title: "hits %",
+    title: "\nhits %",
     best: Best::Most,
     value: |row| row.outcome.hit_ratio(),
     show: |row| format!("{:.2}", row.outcome.hit_ratio() * 100.0),
 };
 const READS: Column = Column {
-    title: "storage reads",
+    title: "storage\nreads",
     best: Best::Least,
     value: |row| row.outcome.device.reads as f64,
     show: |row| size::count(row.outcome.device.reads),
 };
 const WRITES: Column = Column {
-    title: "storage writes",
+    title: "storage\nwrites",
     best: Best::Least,
     value: |row| row.outcome.device.writes as f64,
     show: |row| size::count(row.outcome.device.writes),
 };
 const SCATTERED: Column = Column {
-    title: "not sequential",
+    title: "not\nsequential",
     best: Best::Least,
     value: |row| row.outcome.device.nonsequential_writes as f64,
     show: |row| {
@@ -60,32 +60,35 @@ const SCATTERED: Column = Column {
         format!("{} ({share:>3.0} %)", size::count(row.outcome.device.nonsequential_writes))
     },
 };
+/// Without its share.
+const SCATTERED_NARROW: Column =
+    Column { show: |row| size::count(row.outcome.device.nonsequential_writes), ..SCATTERED };
 const LEFT: Column = Column {
-    title: "dirty left",
+    title: "dirty\nleft",
     best: Best::Least,
     value: |_| 0.0,
     show: |row| size::count(row.outcome.dirty_left),
 };
 const DRAINED: Column = Column {
-    title: "of them drained",
+    title: "of them\ndrained",
     best: Best::Least,
     value: |_| 0.0,
     show: |row| size::count(row.outcome.device.drained),
 };
 const DROPPED: Column = Column {
-    title: "dropped dirty",
+    title: "dropped\ndirty",
     best: Best::Least,
     value: |_| 0.0,
     show: |row| size::count(row.outcome.device.dropped_dirty),
 };
 const COST: Column = Column {
-    title: "cost s",
+    title: "\ncost s",
     best: Best::Least,
     value: |row| row.outcome.cost_us() as f64,
     show: |row| format!("{:.2}", row.outcome.cost_us() as f64 / 1e6),
 };
 const CPU: Column = Column {
-    title: "ns/access",
+    title: "ns per\naccess",
     best: Best::Least,
     // Not a result, and never twice the same: it has no best.
     value: |_| 0.0,
@@ -93,10 +96,11 @@ const CPU: Column = Column {
 };
 
 /// The columns that say something about this trace.
-fn columns(rows: &[Row], drain: bool) -> Vec<&'static Column> {
+fn columns(rows: &[Row], drain: bool, narrow: bool) -> Vec<&'static Column> {
     let mut columns: Vec<&Column> = vec![&HITS, &READS];
     if rows.iter().any(|row| row.outcome.write_accesses > 0) {
-        columns.extend([&WRITES, if drain { &DRAINED } else { &LEFT }, &SCATTERED]);
+        let scattered = if narrow { &SCATTERED_NARROW } else { &SCATTERED };
+        columns.extend([&WRITES, if drain { &DRAINED } else { &LEFT }, scattered]);
         if rows.iter().any(|row| row.outcome.device.dropped_dirty > 0) {
             columns.push(&DROPPED);
         }
@@ -106,9 +110,24 @@ fn columns(rows: &[Row], drain: bool) -> Vec<&'static Column> {
     columns
 }
 
-/// The table, without a newline at its end. `color`: bold for the best.
-pub(crate) fn render(rows: &[Row], drain: bool, color: bool) -> String {
-    let columns = columns(rows, drain);
+/// The table, without a newline at its end; closer and with less in it if it is wider than `width` otherwise. `color`: bold for
+/// the best.
+pub(crate) fn render(rows: &[Row], drain: bool, color: bool, width: usize) -> String {
+    let narrow = lines(rows, drain, false, false).iter().any(|line| line.chars().count() > width);
+    lines(rows, drain, narrow, color).join("\n")
+}
+
+/// What stands above policies of a kind.
+fn set_apart(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Online => "online:",
+        Kind::Bound => "bound for hits:",
+        Kind::Heuristic => "knows the future, bounds nothing:",
+    }
+}
+
+fn lines(rows: &[Row], drain: bool, narrow: bool, color: bool) -> Vec<String> {
+    let columns = columns(rows, drain, narrow);
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     if !color {
@@ -116,41 +135,91 @@ pub(crate) fn render(rows: &[Row], drain: bool, color: bool) -> String {
     } else {
         table.enforce_styling();
     }
-    table.set_header(std::iter::once("policy").chain(columns.iter().map(|column| column.title)));
-    let online = || rows.iter().filter(|row| row.kind == Kind::Online);
-    for row in rows.iter().filter(|row| row.kind == Kind::Online) {
-        table.add_row(std::iter::once(Cell::new(&row.policy)).chain(columns.iter().map(|column| {
-            let values = online().map(column.value);
-            let best = match column.best {
-                Best::Most => values.fold(f64::NEG_INFINITY, f64::max),
-                Best::Least => values.fold(f64::INFINITY, f64::min),
-            };
-            // A column in which all are alike has no best.
-            let alike = online().all(|other| (column.value)(other) == best);
-            if (column.value)(row) == best && !alike {
-                Cell::new(format!("{}*", (column.show)(row))).add_attribute(Attribute::Bold)
-            } else {
-                Cell::new(format!("{} ", (column.show)(row)))
-            }
-        })));
-    }
-    for (kind, title) in
-        [(Kind::Bound, "bound for hits:"), (Kind::Heuristic, "knows the future, bounds nothing:")]
-    {
-        let mut set_apart = rows.iter().filter(|row| row.kind == kind).peekable();
-        if set_apart.peek().is_some() {
-            table.add_row([Cell::new(title).add_attribute(Attribute::Dim)]);
-        }
-        for row in set_apart {
-            table.add_row(std::iter::once(Cell::new(&row.policy)).chain(
-                columns.iter().map(|column| {
-                    Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim)
-                }),
-            ));
-        }
+    // Values end in a star or a space.
+    let titles = columns.iter().map(|column| column.title.replace('\n', " \n") + " ");
+    table.set_header(std::iter::once("\npolicy".to_owned()).chain(titles));
+    let kinds = [Kind::Online, Kind::Bound, Kind::Heuristic];
+    let ordered: Vec<&Row> =
+        kinds.iter().flat_map(|kind| rows.iter().filter(move |row| row.kind == *kind)).collect();
+    for row in &ordered {
+        let cells = columns.iter().map(|column| match (is_best(rows, row, column), row.kind) {
+            (true, _) => Cell::new(format!("{}*", (column.show)(row))).add_attribute(Attribute::Bold),
+            (_, Kind::Online) => Cell::new(format!("{} ", (column.show)(row))),
+            _ => Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim),
+        });
+        table.add_row(std::iter::once(Cell::new(&row.policy)).chain(cells));
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
+        column.set_padding((u16::from(!narrow), 0));
     }
-    table.lines().map(|line| format!("  {}\n", line.trim_end())).collect::<String>().trim_end().to_owned()
+    let rendered: Vec<String> = table.lines().map(|line| format!(" {}", line.trim_end())).collect();
+    // A row is a line.
+    let (header, body) = rendered.split_at(rendered.len() - ordered.len());
+    let mut lines = header.to_vec();
+    let mut kind = Kind::Online;
+    for (row, line) in ordered.iter().zip(body) {
+        if row.kind != kind {
+            kind = row.kind;
+            lines.push(format!("  {}", set_apart(kind)));
+        }
+        lines.push(line.clone());
+    }
+    lines
+}
+
+/// A column in which all are alike has no best, and what knows the future does not compete.
+fn is_best(rows: &[Row], row: &Row, column: &Column) -> bool {
+    let values = || rows.iter().filter(|row| row.kind == Kind::Online).map(column.value);
+    let best = match column.best {
+        Best::Most => values().fold(f64::NEG_INFINITY, f64::max),
+        Best::Least => values().fold(f64::INFINITY, f64::min),
+    };
+    row.kind == Kind::Online && (column.value)(row) == best && values().any(|value| value != best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashsift_core::back::DeviceCounts;
+
+    fn row(policy: &str, kind: Kind, hits: u64) -> Row {
+        let device = DeviceCounts {
+            writes: 90_000,
+            nonsequential_writes: 45_000,
+            dropped_dirty: 7,
+            ..Default::default()
+        };
+        let outcome = Outcome {
+            read_accesses: 50_000,
+            write_accesses: 50_000,
+            read_hits: hits,
+            device,
+            ..Default::default()
+        };
+        Row { policy: policy.to_owned(), kind, outcome, cpu_ns_per_access: 12.0 }
+    }
+
+    /// What knows the future stands last, under its title, whatever the order; a title does not widen the table.
+    #[test]
+    fn a_table_fits_where_it_can() {
+        let rows = [
+            row("belady", Kind::Bound, 9_000),
+            row("spatialclock", Kind::Online, 5_000),
+            row("belady-cost", Kind::Heuristic, 8_000),
+            row("lru", Kind::Online, 4_000),
+        ];
+        let wide = render(&rows, false, false, 120);
+        let first_words: Vec<_> = wide.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+        assert_eq!(
+            first_words,
+            ["storage", "policy", "spatialclock", "lru", "bound", "belady", "knows", "belady-cost"]
+        );
+        assert!(wide.contains("( 50 %)") && wide.contains("5.00*") && !wide.contains("9.00*"), "{wide}");
+        let narrow = render(&rows, false, false, 80);
+        assert!(
+            narrow.lines().all(|line| line.chars().count() <= 80) && !narrow.contains("( 50 %)"),
+            "{narrow}"
+        );
+    }
 }

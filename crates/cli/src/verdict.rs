@@ -67,7 +67,7 @@ pub(crate) fn words(judged: &Judged<'_>, columns: usize) -> String {
         out.push_str(&labelled(
             "",
             2,
-            "Writes count the pages still dirty at the end, scattered (not sequential) ones cannot: --drain writes them.",
+            "Writes include pages still dirty at the end. Which of those would be scattered (not sequential), --drain tells.",
             columns,
         ));
     }
