@@ -281,9 +281,11 @@ pub fn compare(spec: &Spec, setup: &Setup<'_>, acts: &[Act]) -> Result<(), Box<P
         real.check();
         model.check();
     }
-    let (real, model) = (real.drain(), model.drain());
-    if real != model {
-        return Err(Box::new(Parted { step: acts.len(), act: None, real, model }));
+    let (real_effect, model_effect) = (real.drain(), model.drain());
+    if real_effect != model_effect {
+        return Err(Box::new(Parted { step: acts.len(), act: None, real: real_effect, model: model_effect }));
     }
+    real.check();
+    model.check();
     Ok(())
 }
