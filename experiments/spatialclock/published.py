@@ -1,0 +1,76 @@
+"""The paper's numbers, and what follows from them by arithmetic."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGES_PER_MB = 256
+# The paper's cache sizes. Its MB are MiB: 23,666 operations of 4 KiB are its 92.4 MB.
+SIZES_MB = [4, 8, 16, 32, 64]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A row of Table 3."""
+
+    name: str
+    what: str
+    reads: int
+    writes: int
+    cold_miss_ratio: float
+
+    @property
+    def pages(self) -> float:
+        """That it touches: a cold miss each."""
+        return self.cold_miss_ratio * (self.reads + self.writes)
+
+
+@dataclass(frozen=True)
+class Table1Cell:
+    """A column of Table 1 at one cache size, which is W3's."""
+
+    hit_ratio: float
+    reads: int
+    writes: int
+    elapsed_s: float
+    accesses: int
+    frames: int
+
+    @property
+    def misses(self) -> float:
+        return (1 - self.hit_ratio) * self.accesses
+
+    @property
+    def drained_at_least(self) -> float:
+        """The cache takes in `misses` pages, keeps `frames`, so evicts the difference; other writes are the drain's."""
+        return max(0.0, self.writes - (self.misses - self.frames))
+
+    @property
+    def cost_s(self) -> float:
+        """As in Figure 5."""
+        return (100 * self.reads + 800 * self.writes) / 1e6
+
+
+class Published:
+    def __init__(self, path: Path):
+        data = tomllib.loads(path.read_text())
+        self.names: dict[str, str] = {ours: theirs for theirs, ours in data["policies"].items()}
+        self.workloads = [Workload(**row) for row in data["traces"]]
+        self.w3 = self.workloads[2]
+        self.table1: dict[int, dict[str, Table1Cell]] = {}
+        for table in data["table1"]:
+            columns = zip(table["hit_ratio"], table["reads"], table["writes"], table["elapsed_s"])
+            more = (self.w3.reads + self.w3.writes, table["memory_mb"] * PAGES_PER_MB)
+            self.table1[table["memory_mb"]] = {
+                policy: Table1Cell(*column, *more) for policy, column in zip(self.names, columns)
+            }
+        self.devices: dict[str, dict[str, float]] = data["devices"]
+
+    def share_of_w3(self, memory_mb: int) -> float:
+        """A cache size as a share of the pages that W3 touches."""
+        return memory_mb * PAGES_PER_MB / self.w3.pages
+
+    def elapsed_s(self) -> dict[str, float]:
+        """Of W3 with 64 MB on the microSD card, all that is published."""
+        known = {policy: cell.elapsed_s for policy, cell in self.table1[64].items()}
+        return known | {"spatialclock": self.devices["microSD"]["spatialclock"]}

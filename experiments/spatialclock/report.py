@@ -1,0 +1,106 @@
+"""Runs the cells of the experiment and writes what came of them: counts as CSV, tables in RESULTS.md, pictures."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import figures
+import tables
+from cells import Cell, Grid, Simulator, Trace, dump, load
+from published import SIZES_MB, Published
+
+HERE = Path(__file__).parent
+# Points that the paper leaves open, read the other way.
+OTHER_READINGS = ["spatialclock:insert_ref=1", "clock:insert_ref=1", "fab:count=dirty", "linux2q:promote=3"]
+# What current Android kernels run, and the bound.
+BEYOND = ["mglru", "belady"]
+
+
+def main() -> int:
+    args = arguments()
+    published = Published(HERE / "published.toml")
+    policies = [policy for policy in published.names if policy != "for" or args.with_for]
+    traces, cells = run(args, published, policies)
+    by_place = {(cell.trace, cell.policy, cell.frames): cell for cell in cells}
+    results = tables.Results(published, policies, OTHER_READINGS, BEYOND, traces, by_place)
+    files = {
+        "traces.csv": dump(Trace, traces),
+        "cells.csv": dump(Cell, cells),
+        "RESULTS.md": tables.fill((HERE / "RESULTS.md").read_text(), results),
+        **figures.draw(results),
+    }
+    stale = [name for name, text in files.items() if not is_current(HERE / name, text)]
+    if args.check:
+        for name in stale:
+            print(f"{HERE / name} is stale", file=sys.stderr)
+        return bool(stale)
+    for name in stale:
+        (HERE / name).write_text(files[name])
+    print(f"written: {', '.join(stale) or 'nothing, all was current'}", file=sys.stderr)
+    return 0
+
+
+def is_current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
+    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--own", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if something written is stale")
+    parser.add_argument(
+        "--without-for", dest="with_for", action="store_false", help="leave FOR out: its evictions look at every frame"
+    )
+    parser.add_argument("folders", type=Path, nargs="*", metavar="TRACES_DIR", help="more traces")
+    args = parser.parse_args()
+    args.folders += [Path(folder) for folder in os.environ.get("FLASHSIFT_TRACES", "").split(":") if folder]
+    return args
+
+
+def run(args: argparse.Namespace, published: Published, policies: list[str]) -> tuple[list[Trace], list[Cell]]:
+    """Cells of every trace found; of traces of others that are not found, those kept from an earlier run."""
+    simulator = Simulator(args.flashsift)
+    traces: list[Trace] = []
+    cells: list[Cell] = []
+    for folder in [args.own, *args.folders]:
+        for path in sorted(path for path in folder.iterdir() if path.is_file()):
+            trace = simulator.trace(path, own=folder == args.own)
+            if isinstance(trace, str):
+                print(f"{path}: left out: {trace}", file=sys.stderr)
+            elif trace.name in {other.name for other in traces}:
+                raise SystemExit(f"{path}: there is another trace called {trace.name}: rename one")
+            else:
+                traces.append(trace)
+                cells += cells_of(simulator, path, trace, published, policies)
+    names = {trace.name for trace in traces}
+    for trace in load(Trace, HERE / "traces.csv"):
+        if not trace.own and trace.name not in names:
+            print(f"{trace.name}: not found: its cells are those of an earlier run", file=sys.stderr)
+            traces.append(trace)
+            cells += [cell for cell in load(Cell, HERE / "cells.csv") if cell.trace == trace.name]
+    return traces, cells
+
+
+def cells_of(
+    simulator: Simulator, path: Path, trace: Trace, published: Published, policies: list[str]
+) -> list[Cell]:
+    """At the paper's sizes, at the shares of a trace that they are of W3 and, to see what no cache avoids, at all."""
+    started = time.monotonic()
+    sizes, shares = tables.sizes(trace, published)
+    cells, cpu_s = simulator.cells(path, trace, Grid([*policies, *OTHER_READINGS, *BEYOND], [*sizes, *shares]))
+    if trace.pages not in [*sizes, *shares]:
+        cells += simulator.cells(path, trace, Grid(["lru"], [trace.pages]))[0]
+    # Figure 9 is about 64 MB.
+    shown = [cell for cell in cells if cell.policy not in BEYOND and cell.frames in (sizes[-1], shares[-1])]
+    seen = {(cell.policy, cell.frames): cell for cell in simulator.with_requests(path, trace, shown)}
+    taken_s = time.monotonic() - started
+    share = cpu_s.get("for", 0.0) / sum(cpu_s.values())
+    print(f"{path}: {len(cells)} cells in {taken_s:.1f} s; {share:.0%} of their CPU time is FOR's", file=sys.stderr)
+    return [seen.get((cell.policy, cell.frames), cell) for cell in cells]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
