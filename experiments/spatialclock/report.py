@@ -57,6 +57,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("folders", type=Path, nargs="*", metavar="TRACES_DIR", help="more traces")
     args = parser.parse_args()
     args.folders += [Path(folder) for folder in os.environ.get("FLASHSIFT_TRACES", "").split(":") if folder]
+    for folder in args.folders:
+        if not folder.is_dir():
+            parser.error(f"{folder} is no folder")
     return args
 
 
@@ -71,7 +74,7 @@ def run(args: argparse.Namespace, published: Published, policies: list[str]) -> 
             if isinstance(trace, str):
                 print(f"{path}: left out: {trace}", file=sys.stderr)
             elif trace.name in {other.name for other in traces}:
-                raise SystemExit(f"{path}: there is another trace called {trace.name}: rename one")
+                raise RuntimeError(f"{path}: there is another trace called {trace.name}: rename one")
             else:
                 traces.append(trace)
                 cells += cells_of(simulator, path, trace, published, policies)
@@ -80,7 +83,10 @@ def run(args: argparse.Namespace, published: Published, policies: list[str]) -> 
         if not trace.own and trace.name not in names:
             print(f"{trace.name}: not found: its cells are those of an earlier run", file=sys.stderr)
             traces.append(trace)
-            cells += [cell for cell in load(Cell, HERE / "cells.csv") if cell.trace == trace.name]
+            kept = [cell for cell in load(Cell, HERE / "cells.csv") if cell.trace == trace.name]
+            if lacking := {*policies, *OTHER_READINGS, *BEYOND} - {cell.policy for cell in kept}:
+                raise RuntimeError(f"{trace.name}: {', '.join(sorted(lacking))} was not run then: give its folder")
+            cells += kept
     return traces, cells
 
 
@@ -103,4 +109,7 @@ def cells_of(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except RuntimeError as error:
+        sys.exit(f"run.sh: {error}")
