@@ -4,13 +4,17 @@
 //! `cachesim` is on the PATH it runs in turn with ours in the same round, and medians of the rounds are compared: what
 //! else the machine does hits both.
 
+mod counted;
+mod memory;
+mod sizes;
+
 use anyhow::{Context, ensure};
 use clap::Parser;
 use flashsift_core::{
-    event::{Event, Space},
+    event::Event,
     layout, policy,
     synth::{Pattern, Recipe},
-    system::Cell,
+    system::{Cell, Outcome},
     trace::{Trace, TraceBuilder, Unit},
 };
 use nix::sys::{
@@ -18,7 +22,6 @@ use nix::sys::{
     time::TimeVal,
 };
 use std::{
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -31,13 +34,25 @@ struct Args {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 
-    /// Also time policy loops at 10^3 to 10^7 frames
-    #[arg(long)]
+    /// Instead: policy loops at 10^3 to 10^7 frames, into SIZES.md
+    #[arg(long, conflicts_with = "memory")]
     sizes: bool,
 
-    /// Where the report goes; default benchmarks/DATE/RESULTS.md
+    /// Instead: how much memory is held, into MEMORY.md
+    #[arg(long)]
+    memory: bool,
+
+    /// Requests of the synthetic trace of --sizes (80 million) or --memory (100 million)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(100_000..))]
+    requests: Option<u64>,
+
+    /// Where the report goes; default: into benchmarks/DATE
     #[arg(short, long)]
     output: Option<PathBuf>,
+
+    /// Run a command and print its peak memory: for ourselves
+    #[arg(long, num_args = 1.., allow_hyphen_values = true, hide = true)]
+    peak_of: Vec<String>,
 }
 
 const REQUESTS: u64 = 20_000_000;
@@ -51,8 +66,26 @@ const SWEEP_FRAMES: [u32; 5] = [10_000, 30_000, 100_000, 300_000, 600_000];
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    if !args.peak_of.is_empty() {
+        return memory::print_peak(&args.peak_of);
+    }
     ensure!(Path::new(FLASHSIFT).exists(), "{FLASHSIFT} is not built: run this by `make bench`");
-    let mut report = Report::new()?;
+    let (title, name) = match (args.sizes, args.memory) {
+        (true, _) => ("Policy loops by cache size", "SIZES.md"),
+        (_, true) => ("Memory", "MEMORY.md"),
+        _ => ("Benchmarks", "RESULTS.md"),
+    };
+    let mut report = Report::new(title)?;
+    match (args.sizes, args.memory) {
+        (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
+        (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,
+        _ => speed(&mut report, &args)?,
+    }
+    report.save(args.output, name)
+}
+
+/// What is held against a rival or a figure.
+fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let zipf = dir.path().join("zipf.oracleGeneral");
     let recipe =
@@ -69,16 +102,12 @@ fn main() -> anyhow::Result<()> {
         trace.held_bytes() as f64 / REQUESTS as f64,
         trace.pages()
     ));
-    one_cell(&mut report, &args, &trace, &zipf, rival)?;
-    sweep(&mut report, &args, &zipf, rival)?;
-    loops(&mut report, &args, &trace)?;
+    one_cell(report, args, &trace, &zipf, rival)?;
+    sweep(report, args, &zipf, rival)?;
+    loops(report, args, &trace)?;
     drop(trace);
-    if args.sizes {
-        sizes(&mut report)?;
-    }
-    spatial_flatness(&mut report)?;
-    small_traces(&mut report, &args)?;
-    report.save(args.output)
+    spatial_flatness(report)?;
+    small_traces(report, args)
 }
 
 /// Policy loops and whole processes, one policy and size, with the rival in turn.
@@ -93,7 +122,7 @@ fn one_cell(report: &mut Report, args: &Args, trace: &Trace, zipf: &Path, rival:
         let (mut loop_s, mut ours_s, mut rival_s) = (Vec::new(), Vec::new(), Vec::new());
         let (mut miss, mut rival_miss) = (String::new(), "–".to_owned());
         for _ in 0..args.rounds {
-            loop_s.push(loop_cpu_s(trace, policy, FRAMES)?);
+            loop_s.push(run_loop(trace, policy, FRAMES)?.0);
             let mut command = Command::new(FLASHSIFT);
             command.args(["compare", "--object-cache", "--json", "--threads", "1", "--policy", policy]);
             let (s, out) = cpu_s(command.args(["--frames", &FRAMES.to_string()]).arg(zipf))?;
@@ -155,28 +184,9 @@ fn loops(report: &mut Report, args: &Args, trace: &Trace) -> anyhow::Result<()> 
     for spec in policy::ALL.iter().filter(|spec| !spec.slow) {
         let mut times = Vec::new();
         for _ in 0..args.rounds.div_ceil(2) {
-            times.push(loop_cpu_s(trace, spec.name, FRAMES)?);
+            times.push(run_loop(trace, spec.name, FRAMES)?.0);
         }
         report.line(&format!("| {} | {:.1} |", spec.name, REQUESTS as f64 / 1e6 / median(&mut times)));
-    }
-    report.line("");
-    Ok(())
-}
-
-/// 10³ to 10⁷ frames, over as many objects as make the largest cache worth having.
-fn sizes(report: &mut Report) -> anyhow::Result<()> {
-    let trace = zipf_trace(4 * REQUESTS, 20_000_000)?;
-    report
-        .line("## Policy loops by size, M accesses/s: Zipf(1.0), 80 million requests, 20 million objects\n");
-    let sizes = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-    report.line(&format!("| policy | {} |", sizes.map(|size| size.to_string()).join(" | ")));
-    report.line(&format!("|---|{}", "---|".repeat(sizes.len())));
-    for spec in policy::ALL.iter().filter(|spec| !spec.slow) {
-        let mut row = format!("| {} |", spec.name);
-        for frames in sizes {
-            write!(row, " {:.1} |", 4.0 * REQUESTS as f64 / 1e6 / loop_cpu_s(&trace, spec.name, frames)?)?;
-        }
-        report.line(&row);
     }
     report.line("");
     Ok(())
@@ -200,8 +210,8 @@ fn spatial_flatness(report: &mut Report) -> anyhow::Result<()> {
             objects: false,
         };
         let requests = recipe.requests;
-        let trace = densified(recipe, Unit::Page)?;
-        let seconds = loop_cpu_s(&trace, "spatialclock", frames)?;
+        let trace = densified(recipe)?;
+        let seconds = run_loop(&trace, "spatialclock", frames)?.0;
         report.line(&format!("| {frames} | {:.1} |", requests as f64 / 1e6 / seconds));
     }
     report.line("");
@@ -241,12 +251,16 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
 fn zipf_trace(requests: u64, pages: u64) -> anyhow::Result<Trace> {
     let pattern = Pattern::Zipf { alpha: 1.0 };
     let recipe = Recipe { requests, pages, pattern, write_share: 0.0, rate: 1000.0, seed: 1, objects: true };
-    densified(recipe, Unit::Request)
+    densified(recipe)
 }
 
-fn densified(recipe: Recipe, unit: Unit) -> anyhow::Result<Trace> {
+fn densified(recipe: Recipe) -> anyhow::Result<Trace> {
+    dense(recipe, recipe.events()?)
+}
+
+fn dense(recipe: Recipe, mut events: impl Iterator<Item = Event>) -> anyhow::Result<Trace> {
+    let unit = if recipe.objects { Unit::Request } else { Unit::Page };
     let mut builder = TraceBuilder::new(recipe.about(), unit, u64::MAX);
-    let mut events = recipe.events()?;
     let mut batch: Vec<Event> = Vec::new();
     loop {
         batch.clear();
@@ -258,17 +272,15 @@ fn densified(recipe: Recipe, unit: Unit) -> anyhow::Result<Trace> {
     }
 }
 
-/// CPU seconds of this thread for one run through a policy.
-fn loop_cpu_s(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<f64> {
+/// CPU seconds of this thread for one run through a policy, and what came of it.
+fn run_loop(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<(f64, Outcome)> {
     let policy = policy::Selection::parse(name)?;
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
-    let layout = layout::Selection::default_for(Space::Objects);
+    let layout = layout::Selection::default_for(trace.about().space);
     let cell = Cell { policy: &policy, frames, layout: &layout, drain: false, write_miss_reads: false };
     let before = thread_cpu_s();
     let outcome = cell.run(trace, future.as_ref(), None);
-    let spent = thread_cpu_s() - before;
-    ensure!(outcome.hits() <= outcome.accesses());
-    Ok(spent)
+    Ok((thread_cpu_s() - before, outcome))
 }
 
 fn thread_cpu_s() -> f64 {
@@ -327,7 +339,7 @@ struct Report {
 }
 
 impl Report {
-    fn new() -> anyhow::Result<Self> {
+    fn new(title: &str) -> anyhow::Result<Self> {
         let date = Command::new("date").arg("+%F").output().context("date")?;
         let date = String::from_utf8(date.stdout)?.trim().to_owned();
         let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -339,7 +351,7 @@ impl Report {
         let kernel = release.split('-').next().unwrap_or_default();
         let mut report = Self { date, text: String::new() };
         report.line(&format!(
-            "# Benchmarks, {}\n\n{cores} cores,{}, Linux {kernel}, flashsift {}. By `make bench`.\n",
+            "# {title}, {}\n\n{cores} cores,{}, Linux {kernel}, flashsift {}. By `make bench`.\n",
             report.date,
             cpu.trim_start_matches([' ', '\t', ':']).trim_end().replacen("", " ", 1),
             env!("CARGO_PKG_VERSION")
@@ -353,8 +365,8 @@ impl Report {
         self.text.push('\n');
     }
 
-    fn save(self, output: Option<PathBuf>) -> anyhow::Result<()> {
-        let path = output.unwrap_or_else(|| Path::new("benchmarks").join(&self.date).join("RESULTS.md"));
+    fn save(self, output: Option<PathBuf>, name: &str) -> anyhow::Result<()> {
+        let path = output.unwrap_or_else(|| Path::new("benchmarks").join(&self.date).join(name));
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir)?;
         }

@@ -7,6 +7,7 @@ use crate::{
     event::{About, FileId},
     page::{NEVER, Page},
 };
+use std::sync::Arc;
 
 mod builder;
 
@@ -165,7 +166,8 @@ pub struct Trace {
     about: About,
     steps: Vec<Step>,
     times: Times,
-    runs: Vec<Run>,
+    /// Shared with the layouts of all cells.
+    runs: Arc<Vec<Run>>,
     pages: u32,
     created: Vec<FileId>,
     totals: Totals,
@@ -195,6 +197,11 @@ impl Trace {
     /// Its pages by rank. Empty for units that are whole requests: these have no place.
     pub fn runs(&self) -> &[Run] {
         &self.runs
+    }
+
+    /// The same, to keep.
+    pub(crate) fn shared_runs(&self) -> Arc<Vec<Run>> {
+        Arc::clone(&self.runs)
     }
 
     /// Files that were made during the trace, ascending: no place on the device is theirs at its beginning.

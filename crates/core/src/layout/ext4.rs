@@ -85,7 +85,7 @@ impl Layout for Ext4 {
     fn check(&self) {
         let mut taken: Vec<(Lba, u64)> =
             self.free.by_start.iter().map(|(start, len)| (*start, *len)).collect();
-        let placed = self.base.iter().zip(&self.runs.runs);
+        let placed = self.base.iter().zip(self.runs.runs.iter());
         taken.extend(placed.filter_map(|(base, run)| Some(((*base)?, u64::from(run.pages)))));
         taken.sort_unstable();
         for pair in taken.windows(2) {

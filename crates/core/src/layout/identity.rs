@@ -30,7 +30,7 @@ impl Identity {
         let mut base = Vec::with_capacity(runs.runs.len());
         let mut device: Option<FileId> = None;
         let (mut device_base, mut end) = (0, 0);
-        for run in &runs.runs {
+        for run in runs.runs.iter() {
             if device != Some(run.file) {
                 device = Some(run.file);
                 device_base = end;

@@ -6,8 +6,9 @@ use crate::{
     event::Space,
     page::Page,
     params::{self, Param, Params},
-    trace::Trace,
+    trace::{Run, Trace},
 };
+use std::sync::Arc;
 
 mod ext4;
 mod f2fs;
@@ -70,13 +71,13 @@ impl Selection {
 
 /// The runs of a trace as layouts look them up: from a page to its run in one load.
 struct Runs {
-    runs: Vec<crate::trace::Run>,
+    runs: Arc<Vec<Run>>,
     run_of: Vec<u32>,
 }
 
 impl Runs {
     fn of(trace: &Trace) -> Self {
-        let runs = trace.runs().to_vec();
+        let runs = trace.shared_runs();
         let mut run_of = Vec::with_capacity(trace.pages() as usize);
         for (n, run) in runs.iter().enumerate() {
             run_of.extend(std::iter::repeat_n(n as u32, run.pages as usize));

@@ -11,6 +11,7 @@ use crate::{
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use std::sync::Arc;
 
 /// Blocks of 64 pages that [`TraceBuilder::near`] reaches: 256 GiB of a device, in at most 4 MiB.
 const NEAR_BLOCKS: u64 = 1 << 20;
@@ -234,7 +235,8 @@ impl TraceBuilder {
         drop(std::mem::take(&mut self.leaf_at));
         self.created.sort_unstable();
         self.created.dedup();
-        let (runs, pages) = rank(&mut self.leaves, self.unit)?;
+        let (mut runs, pages) = rank(&mut self.leaves, self.unit)?;
+        runs.shrink_to_fit();
         let ranges = std::mem::take(&mut self.ranges);
         let leaves = std::mem::take(&mut self.leaves);
         if ranges.is_empty() {
@@ -279,7 +281,7 @@ impl TraceBuilder {
         self.steps.shrink_to_fit();
         self.times.low.shrink_to_fit();
         let Self { about, steps, times, created, totals, .. } = self;
-        Ok(Trace { about, steps, times, runs, pages, created, totals })
+        Ok(Trace { about, steps, times, runs: Arc::new(runs), pages, created, totals })
     }
 }
 
