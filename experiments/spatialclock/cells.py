@@ -11,7 +11,7 @@ from pathlib import Path
 
 PAGE_BYTES = 4096
 
-# flashsift's first line about a trace.
+# How flashsift sums up a trace.
 SUMMARY = re.compile(
     r": (?P<format>[\w-]+), (?P<side>before|after)-cache, (?P<space>[\w ]+): .*, (?P<pages>[\d\s]+) different"
     r".*, (?P<time>[^,]+)$"
@@ -86,10 +86,10 @@ class Simulator:
             if "no trace format recognises" in str(error):
                 return "no trace"
             raise
-        first = " ".join(done.stderr.splitlines()[0].split())  # numbers have narrow spaces
-        summary = SUMMARY.search(first)
+        lines = [" ".join(line.split()) for line in done.stderr.splitlines()]  # numbers have narrow spaces
+        summary = next(filter(None, map(SUMMARY.search, lines)), None)
         if summary is None:
-            raise RuntimeError(f"{path}: what flashsift says about it is not understood: {first}")
+            raise RuntimeError(f"{path}: what flashsift says about it is not understood: {lines[0]}")
         if summary["side"] != "before":
             return "an after-cache trace: a cache has already taken the hits out of it"
         if not json.loads(done.stdout)["write_accesses"]:
