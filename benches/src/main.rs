@@ -70,12 +70,12 @@ fn main() -> anyhow::Result<()> {
         return memory::print_peak(&args.peak_of);
     }
     ensure!(Path::new(FLASHSIFT).exists(), "{FLASHSIFT} is not built: run this by `make bench`");
-    let (title, name) = match (args.sizes, args.memory) {
-        (true, _) => ("Policy loops by cache size", "SIZES.md"),
-        (_, true) => ("Memory", "MEMORY.md"),
-        _ => ("Benchmarks", "RESULTS.md"),
+    let (title, by, name) = match (args.sizes, args.memory) {
+        (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
+        (_, true) => ("Memory", "make bench BENCH_ARGS=--memory", "MEMORY.md"),
+        _ => ("Benchmarks", "make bench", "RESULTS.md"),
     };
-    let mut report = Report::new(title)?;
+    let mut report = Report::new(title, by)?;
     match (args.sizes, args.memory) {
         (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
         (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,
@@ -339,7 +339,7 @@ struct Report {
 }
 
 impl Report {
-    fn new(title: &str) -> anyhow::Result<Self> {
+    fn new(title: &str, by: &str) -> anyhow::Result<Self> {
         let date = Command::new("date").arg("+%F").output().context("date")?;
         let date = String::from_utf8(date.stdout)?.trim().to_owned();
         let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -351,7 +351,7 @@ impl Report {
         let kernel = release.split('-').next().unwrap_or_default();
         let mut report = Self { date, text: String::new() };
         report.line(&format!(
-            "# {title}, {}\n\n{cores} cores,{}, Linux {kernel}, flashsift {}. By `make bench`.\n",
+            "# {title}, {}\n\n{cores} cores,{}, Linux {kernel}, flashsift {}. By `{by}`.\n",
             report.date,
             cpu.trim_start_matches([' ', '\t', ':']).trim_end().replacen("", " ", 1),
             env!("CARGO_PKG_VERSION")
