@@ -35,9 +35,9 @@ CREATE INDEX comment_by_post ON comment(post);
 }
 
 ACTIONS = {  # name -> weight, and seconds of thought before it (median)
-    "scroll": (60, 1.2),
+    "scroll": (60, 1),
     "open": (12, 2.5),
-    "like": (9, 1),
+    "like": (9, 0.7),
     "story": (8, 1.5),
     "refresh": (6, 2),
     "comment": (3, 8),
@@ -52,7 +52,7 @@ def main():
 
 
 def _add_arguments(parser):
-    parser.add_argument("--cache-mib", type=int, default=48, help="size of the image cache (default 48)")
+    parser.add_argument("--cache-mib", type=int, default=40, help="size of the image cache (default 40)")
     sqlite.add_arguments(parser)
 
 
@@ -189,7 +189,7 @@ class _Feed:
 
     def _scroll(self):
         """Some posts on; the next screen's images are fetched ahead."""
-        count = self._rng.randint(2, 6)
+        count = self._rng.randint(3, 8)
         if self._position - count - 4 < self._oldest:
             self._insert_older(self._rng.randint(10, 20))
         top, self._position = self._position, self._position - count

@@ -31,6 +31,7 @@ PACKAGES = {
     "sqlite3": ("sqlite3", "--version"),
     "unzip": ("unzip", "-v"),
 }
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -48,9 +49,9 @@ def main(name, description, programs, play, minutes, add_arguments=None):
     parser.add_argument("--dir", type=Path, required=True,
                         help="where the programs keep their files; made if absent, must be empty")
     parser.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
-    parser.add_argument("--minutes", type=_positive, default=minutes,
+    parser.add_argument("--minutes", type=positive, default=minutes,
                         help=f"of think time, in all (default {minutes})")
-    parser.add_argument("--speed", type=_positive, default=1,
+    parser.add_argument("--speed", type=positive, default=1,
                         help="divide every pause by this (default 1)")
     parser.add_argument("--actions", type=Path, metavar="FILE",
                         help="write the list of actions there, each with its planned second")
@@ -71,7 +72,7 @@ def main(name, description, programs, play, minutes, add_arguments=None):
         sys.exit(128 + signal.SIGINT)
 
 
-def _positive(text):
+def positive(text):
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
@@ -103,8 +104,10 @@ class Run:
             raise WorkloadError(f"not found in PATH: {', '.join(missing)} (on Debian: apt-get install {packages})")
         _make_empty(options.dir)
         # The name that a recorder shows for what this process does as the app.
-        Path("/proc/self/comm").write_text(name)
-        _adopt_orphans()
+        _prctl(_PR_SET_NAME, name.encode())
+        # What our children leave behind becomes ours: browsers start helpers in
+        # sessions of their own, out of reach of killpg.
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-"))
             stack.callback(_kill_descendants)
@@ -213,11 +216,9 @@ def _environment(home):
     }
 
 
-def _adopt_orphans():
-    """What our children leave behind becomes ours: browsers start helpers in
-    sessions of their own, out of reach of killpg."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+def _prctl(option, argument):
+    if ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl({option})")
 
 
 def _kill_descendants():
