@@ -43,6 +43,8 @@ const OFFSET_UNKNOWN: Skip =
     Skip::Note("read whose first byte is known to the page only (descriptor or offset not recorded)");
 const AROUND: Skip = Skip::Note("read through a mapping whose place is unknown: page guessed within 16");
 const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's first page only");
+const BEGINNING_UNKNOWN: Skip =
+    Skip::Note("write on F2FS whose beginning was not recorded: misplaced if it was an append");
 const SHIFTED: Skip = Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
 
 /// The state. See [`super`].
@@ -260,9 +262,10 @@ impl Machine {
 
     fn other(&mut self, tid: u32, what: &What, host: &mut dyn Host) {
         match *what {
-            What::CallBegin { inode, ref path, size, .. } => {
+            What::CallBegin { inode, ref path, size, offset, write } => {
                 let thread = self.thread(tid);
                 (thread.wrote, thread.direct_call) = (None, false);
+                thread.writes_at = write.then_some(offset);
                 let Some((inode, file)) = self.f2fs_file(inode) else { return };
                 self.thread(tid).wrote = Some(inode);
                 let mounted = self.f2fs.as_ref().map_or("", |(_, path)| path);
@@ -275,8 +278,15 @@ impl Machine {
             What::CallDirect { .. } => self.thread(tid).direct_call = true,
             What::CallEnd { inode, offset, moved, write } => {
                 let direct = std::mem::take(&mut self.thread(tid).direct_call);
-                self.thread(tid).wrote = None;
+                let thread = self.thread(tid);
+                thread.wrote = None;
+                // F2FS ends a write with the position from before O_APPEND moved it.
+                let begun = thread.writes_at.take();
+                let offset = begun.filter(|_| write).unwrap_or(offset);
                 if let (Some((_, file)), Ok(len @ 1..)) = (self.f2fs_file(inode), u64::try_from(moved)) {
+                    if write && begun.is_none() && self.is_told(tid, file) {
+                        self.skip(BEGINNING_UNKNOWN);
+                    }
                     self.files[file].reaches(offset.saturating_add(len));
                     self.access(tid, file, offset, len, write, direct);
                 }

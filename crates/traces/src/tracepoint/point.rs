@@ -111,6 +111,8 @@ pub enum What {
         path: Box<str>,
         /// Its size.
         size: u64,
+        /// First byte; for a write with `O_APPEND` the end of the file.
+        offset: u64,
         /// A write.
         write: bool,
     },

@@ -133,8 +133,12 @@ pub const ALL: &[Spec] = &[
     ext4("ext4_punch_hole", Need::Life, &["dev", "ino", "offset", "len"], |v| {
         Some(What::Punch { inode: inode(v), offset: v.number(2), len: v.number(3) })
     }),
-    f2fs("f2fs_dataread_start", Need::Writes, &["pathbuf", "ino", "i_size"], |v| call_begin(v, false)),
-    f2fs("f2fs_datawrite_start", Need::Writes, &["pathbuf", "ino", "i_size"], |v| call_begin(v, true)),
+    f2fs("f2fs_dataread_start", Need::Writes, &["pathbuf", "ino", "i_size", "offset"], |v| {
+        call_begin(v, false)
+    }),
+    f2fs("f2fs_datawrite_start", Need::Writes, &["pathbuf", "ino", "i_size", "offset"], |v| {
+        call_begin(v, true)
+    }),
     f2fs("f2fs_direct_IO_enter", Need::Direct, &["dev", "ino"], |v| {
         Some(What::CallDirect { inode: inode(v) })
     }),
@@ -248,7 +252,8 @@ fn write_end(v: &dyn Values) -> Option<What> {
 /// F2FS names the file by its path, and forgets the device.
 fn call_begin(v: &dyn Values, write: bool) -> Option<What> {
     let inode = Inode { dev: Dev::default(), ino: v.number(1) };
-    Some(What::CallBegin { inode, path: v.text(0).into_owned().into(), size: v.number(2), write })
+    let (size, offset) = (v.number(2), v.number(3));
+    Some(What::CallBegin { inode, path: v.text(0).into_owned().into(), size, offset, write })
 }
 
 fn sync_file(v: &dyn Values) -> Option<What> {

@@ -22,6 +22,8 @@ pub(super) struct Thread {
     pub(super) stored: Option<(Inode, u64)>,
     /// The direction of its access past the page cache.
     pub(super) direct_write: bool,
+    /// Where its write call begins.
+    pub(super) writes_at: Option<u64>,
     /// Its call goes past the page cache.
     pub(super) direct_call: bool,
     /// It cuts this file, and has not yet said where.
