@@ -4,6 +4,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 FLASHSIFT := target/release/flashsift
 RUFF := 0.17.5
+# What boots another kernel, for tests.
+GUEST := crates/cli/tests/guest
 
 .PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build clean
 
@@ -59,7 +61,11 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg mkfs.ext4:e2fsprogs qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
+	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/initrd -nt $(GUEST)/init ]]; then \
+	  echo "unpacking Debian's kernel into target/guest"; \
+	  $(GUEST)/kernel target/guest || echo "no kernel for a guest could be had; tests that need one are skipped, by name"; \
+	fi
 
 # $(1): PROGRAM:PACKAGE …
 define install
