@@ -85,7 +85,7 @@ fn part(part: &Part) -> Option<String> {
     }
 }
 
-/// A cell: what it says, whether it stands right, and whether it belongs to the one before it.
+/// A cell: what it says, whether it stands right, and whether, in a column without a title, it belongs to the one before.
 struct Shown {
     text: String,
     right: bool,
@@ -144,7 +144,7 @@ fn lines(rows: &[Vec<Shown>], titles: Option<&[&str]>) -> String {
         if is(|cell| cell.right) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        if is(|cell| cell.joined) {
+        if titles.is_none_or(|titles| titles[n].is_empty()) && is(|cell| cell.joined) {
             column.set_padding((0, 1));
         }
     }

@@ -1,6 +1,7 @@
 //! The binary as a person runs it: real traces in, exit codes, messages and figures out.
 
 mod bad_input;
+mod describe;
 mod expected;
 mod golden;
 mod outputs;

@@ -92,7 +92,7 @@ impl Characterisation for Fate {
                 let Some(most) = seen.pages.iter().max() else { return };
                 self.versions.resize((*most as usize + 1).max(self.versions.len()), Version::default());
                 self.page_writes += seen.pages.len() as u64;
-                self.written_bytes += len;
+                self.written_bytes = self.written_bytes.saturating_add(len);
                 for (number, page) in (offset / PAGE_BYTES..).zip(seen.pages) {
                     let version = &mut self.versions[*page as usize];
                     if version.exists {
@@ -101,7 +101,7 @@ impl Characterisation for Fate {
                         self.existing.insert(file, number);
                     }
                     let start = offset.max(number * PAGE_BYTES);
-                    let bytes = (offset + len).min((number + 1) * PAGE_BYTES) - start;
+                    let bytes = offset.saturating_add(len).min((number + 1) * PAGE_BYTES) - start;
                     if bytes == PAGE_BYTES {
                         self.never_read_bytes += u64::from(version.unread_bytes);
                         version.unread_bytes = 0;

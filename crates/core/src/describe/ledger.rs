@@ -213,14 +213,13 @@ pub(super) struct Traffic {
 
 impl Traffic {
     pub(super) fn add(&mut self, bytes: u64, pages: u64) {
-        self.requests += 1;
-        self.bytes += bytes;
-        self.pages += pages;
+        self.merge(Self { requests: 1, bytes, pages });
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
-        self.bytes += other.bytes;
+        // An object may claim any size.
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.pages += other.pages;
     }
 }

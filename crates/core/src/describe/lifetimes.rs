@@ -35,7 +35,7 @@ impl Sum {
         let mut sum = Self::default();
         files.for_each(|file| {
             sum.files += 1;
-            sum.bytes += file.writes.bytes;
+            sum.bytes = sum.bytes.saturating_add(file.writes.bytes);
         });
         sum
     }
@@ -65,7 +65,7 @@ fn class(file: &File, end_us: u64) -> Class {
 }
 
 fn lived_us(file: &File) -> Option<u64> {
-    Some(file.gone_us? - file.created_us?)
+    file.gone_us?.checked_sub(file.created_us?)
 }
 
 impl Characterisation for Lifetimes {

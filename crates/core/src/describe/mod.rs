@@ -2,11 +2,11 @@
 //!
 //! A [`Describer`] takes [`Event`]s as they come (bytes, names and processes matter here, which a dense trace has not) and
 //! gives a [`Description`]: plain data. A characterisation is one file here and one line in [`ALL`]; it sees each event
-//! beside what the [`ledger`] made of it, and says at the end what it found. What a trace cannot say is left out with the
+//! beside what the `ledger` made of it, and says at the end what it found. What a trace cannot say is left out with the
 //! reason, not shown as zero.
 //!
-//! Memory, in bytes: some 50 a page that is touched (24 and its place in a hash table in the ledger, 5 for its recency, 16
-//! for the fate of its writes), 200 a file with its name, 32 a minute; it does not grow with the number of events.
+//! Memory, in bytes: some 55 a page that is touched (24 and its place in the ledger's table, 5 for its recency, 16 for the
+//! fate of its writes), 300 a file with its name; it does not grow with the number of events.
 
 use crate::{
     event::{About, Event, Space},

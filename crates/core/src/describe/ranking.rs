@@ -27,7 +27,7 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
         for (key, numbers) in numbers.filter(|(_, numbers)| numbers.iter().any(|number| *number > 0)) {
             let (count, sums) = ranking.entry(key).or_insert((0, [0; N]));
             *count += 1;
-            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.saturating_add(number));
         }
         Self { sums: ranking }
     }
@@ -38,7 +38,7 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
 
     /// The sum over all names.
     pub(super) fn all(&self, by: usize) -> u64 {
-        self.sums.values().map(|(_, sums)| sums[by]).sum()
+        self.sums.values().fold(0, |all, (_, sums)| all.saturating_add(sums[by]))
     }
 
     /// The first by one of their sums, none of which is 0; ties by name.

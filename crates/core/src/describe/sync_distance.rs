@@ -141,6 +141,11 @@ impl Characterisation for SyncDistance {
                 if let Some((file, pages)) = removed(&event.action) {
                     self.dirty.drain(file, pages, |_| {});
                 }
+                // What is deleted no sync will find.
+                if let (Action::Gone { .. }, Some(file)) = (&event.action, seen.file) {
+                    self.unsynced.remove(&file);
+                    self.files[file as usize].since = 0;
+                }
             }
         }
     }
@@ -258,6 +263,7 @@ mod tests {
             at(0, gone(2)),
         ];
         let found = describe("sync_distance", &[&events[..], &[at(0, Action::SyncAll)]].concat());
+        assert_eq!(column(&found, "distances", "syncs"), counts([1, 2]), "file 2 is not synced");
         assert_eq!(figure(&found, "forced_pages"), Value::Count(1));
     }
 }

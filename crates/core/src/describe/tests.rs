@@ -45,6 +45,14 @@ fn action() -> impl Strategy<Value = Action> {
     })
 }
 
+fn extreme() -> impl Strategy<Value = u64> {
+    // Long requests only now and then: one may touch two million pages.
+    prop_oneof![
+        12 => prop::sample::select(vec![0, 1, 4095, 4096, 4097]),
+        1 => prop::sample::select(vec![1 << 40, 1 << 62, i64::MAX as u64 - 1, i64::MAX as u64, u64::MAX]),
+    ]
+}
+
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let step = (action(), 0..3u32, prop_oneof![Just(0), 0..40_000_000u64]);
     prop::collection::vec(step, 1..80).prop_map(|steps| {
@@ -203,5 +211,37 @@ proptest! {
         for (a, b) in whole.sections.iter().zip(describer.finish(3).sections) {
             prop_assert_eq!(&a.found, &b.found);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    /// No event that a reader lets through is too much.
+    #[test]
+    fn extremes(
+        steps in prop::collection::vec((0..14u8, extreme(), extreme(), extreme(), extreme()), 1..6),
+        which in 0..48usize,
+    ) {
+        let mut at_us = 0;
+        let events: Vec<_> = steps.into_iter().map(|(kind, file, offset, len, pause_us)| {
+            at_us = pause_us.max(at_us);
+            let (offset, len) = (offset.min(i64::MAX as u64), len.min(i64::MAX as u64 - offset.min(i64::MAX as u64)));
+            let action = match kind {
+                0 | 1 => read(file, offset, len),
+                2 | 3 => write(file, offset, len),
+                4 => write_sync(file, offset, len),
+                5 => Action::Sync { file: FileId(file), offset, len: u64::MAX },
+                6 => Action::SyncAll,
+                7 => truncate(file, offset),
+                8 => Action::Punch { file: FileId(file), offset, len },
+                9 => create(file),
+                10 => bind(file, ""),
+                11 => rename(file, "", "-journal"),
+                12 => gone(file),
+                _ => process(""),
+            };
+            Event { at_us, pid: file as u32, tid: 0, action }
+        }).collect();
+        described(abouts()[which], &events).sections.iter().for_each(check_shape);
     }
 }

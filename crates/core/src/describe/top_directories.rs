@@ -30,7 +30,7 @@ impl Characterisation for TopDirectories {
             Some((directory(name), [file.writes.bytes]))
         });
         let directories = Ranking::new(named);
-        let all = ledger.files.all().iter().map(|file| file.writes.bytes).sum();
+        let all = ledger.files.all().iter().fold(0, |all: u64, file| all.saturating_add(file.writes.bytes));
         let columns = [
             ("name", "most written"),
             ("files", "files"),

@@ -60,6 +60,10 @@ impl TopProcesses {
     }
 }
 
+fn add(sum: &mut u64, bytes: u64) {
+    *sum = sum.saturating_add(bytes);
+}
+
 impl Characterisation for TopProcesses {
     fn event(&mut self, event: &Event, _: &Seen<'_>) {
         // 0: the format does not say.
@@ -67,8 +71,8 @@ impl Characterisation for TopProcesses {
             return;
         }
         match &event.action {
-            Action::Read { len, .. } => self.now(event.pid).read_bytes += len,
-            Action::Write { len, .. } => self.now(event.pid).written_bytes += len,
+            Action::Read { len, .. } => add(&mut self.now(event.pid).read_bytes, *len),
+            Action::Write { len, .. } => add(&mut self.now(event.pid).written_bytes, *len),
             Action::Process { name } => self.runs(event.pid, name),
             _ => {}
         }
@@ -113,7 +117,7 @@ impl Characterisation for TopProcesses {
         }
         let found = Found::default().table(table);
         let Some(first) = programs.first().filter(|_| all_written > 0) else { return Ok(found) };
-        let most = first.sums[0] * 2 >= all_written;
+        let most = first.sums[0] >= all_written - first.sums[0];
         Ok(found.sentence([
             first.name.clone().into(),
             if most { "writes most of it:" } else { "writes more than any other:" }.into(),

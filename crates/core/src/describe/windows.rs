@@ -32,10 +32,12 @@ impl Characterisation for Windows {
             self.written.push((window, [0; 3]));
         }
         let (_, sums) = self.written.last_mut().expect("there is one now");
-        sums[0] += len;
-        if let Some(file) = seen.file.map(|file| seen.ledger.files.get(file)) {
-            sums[1] += if file.created_us.is_some() { len } else { 0 };
-            sums[2] += if seen.ledger.files.is_cache(file) { len } else { 0 };
+        let files = &seen.ledger.files;
+        let file = seen.file.map(|file| files.get(file));
+        let made = file.is_some_and(|file| file.created_us.is_some());
+        let cache = file.is_some_and(|file| files.is_cache(file));
+        for (sum, counts) in sums.iter_mut().zip([true, made, cache]) {
+            *sum = sum.saturating_add(if counts { len } else { 0 });
         }
     }
 
@@ -69,7 +71,8 @@ impl Characterisation for Windows {
                 let at = (u128::from(windows) * u128::from(percent)).div_ceil(100) as u64 - 1;
                 Value::Bytes(at.checked_sub(idle).map_or(0, |at| bytes[at as usize]))
             };
-            let mean = Value::Bytes(bytes.iter().sum::<u64>() / windows);
+            let mean =
+                Value::Bytes(bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)) / windows);
             table.push([Value::label(id, says), mean, percentile(50), percentile(90), percentile(100)]);
         }
         let mut columns = vec![("start_us", "")];

@@ -1,0 +1,195 @@
+//! What `describe` says of a small trace to the letter, and of every other what has to hold.
+
+use super::{cells, number, repository, run, shared};
+use serde_json::Value;
+use std::{fs, path::PathBuf};
+use tempfile::tempdir;
+
+fn sample() -> String {
+    repository("crates/cli/tests/end_to_end/describe.strace")
+}
+
+fn described(trace: &str) -> Value {
+    let mut objects = cells(&["describe", trace]);
+    assert_eq!(objects.len(), 1, "one object a trace");
+    objects.remove(0)
+}
+
+fn text(args: &[&str]) -> String {
+    String::from_utf8(run(&[&["describe"], args].concat()).stdout).unwrap()
+}
+
+/// An app with an SQLite database, a cache, settings that it replaces by renaming, and a logger.
+#[test]
+fn the_sample() {
+    insta::with_settings!({ snapshot_path => repository("testdata/golden"), prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("describe", text(&[&sample()]));
+        let json = described(&sample());
+        insta::assert_snapshot!("describe-json", serde_json::to_string_pretty(&json).unwrap());
+    });
+}
+
+/// Our recordings and those of others: what is counted agrees with `compare` and with itself; what a person sees fits.
+#[test]
+fn every_trace() {
+    let mut traces: Vec<String> = fs::read_dir(repository("testdata"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file() && path.extension().is_some_and(|extension| extension != "md"))
+        .map(|path| path.to_str().unwrap().to_owned())
+        .collect();
+    assert!(!traces.is_empty());
+    for file in [
+        "facebook.mobigen.xz",
+        "weboffice.sectors.txt.xz",
+        "pixel6a_telegram.csv.gz",
+        "pixel6a_cod.csv.gz",
+        "pixel6a_slideshow.csv.gz",
+        "cloudphysics.oracleGeneral.bin.zst",
+    ] {
+        traces.extend(shared("describe::every_trace", file));
+    }
+    for trace in traces {
+        check(&trace);
+    }
+}
+
+fn check(trace: &str) {
+    let json = described(trace);
+    let cell = &cells(&["compare", trace, "--policy", "lru", "--frames", "64"])[0];
+    let (reads, writes) = (number(cell, "read_accesses"), number(cell, "write_accesses"));
+    let operation = |name: &str, field: &str| {
+        let rows = json["mix"]["operations"].as_array().unwrap();
+        rows.iter().find(|row| row["operation"] == name).map_or(0, |row| number(row, field))
+    };
+    let sum = |rows: &Value, field: &str| -> u64 {
+        rows.as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap_or(0)).sum()
+    };
+    if json["missing"].get("fate").is_none() {
+        assert_eq!(
+            (operation("reads", "page_accesses"), operation("writes", "page_accesses")),
+            (reads, writes)
+        );
+        let fate = json["fate"].as_object().unwrap();
+        let ends = [
+            "rewritten",
+            "rewritten_soon",
+            "rewritten_later",
+            "removed",
+            "removed_soon",
+            "removed_later",
+            "left",
+        ];
+        let ended: u64 = ends.iter().filter_map(|end| fate.get(*end)?.as_u64()).sum();
+        assert_eq!(ended, writes, "{trace}: every page write ends once");
+        assert!(number(&json["fate"], "never_read_bytes") <= operation("writes", "moved_bytes"));
+    }
+    let again = number(&json["reaccess"], "reaccesses");
+    assert_eq!(again + number(&json["reaccess"], "first_accesses"), reads + writes, "{trace}");
+    let pages = number(&json["footprint"]["touched"][0], "touched");
+    assert_eq!(pages, number(&json["reaccess"], "first_accesses"), "{trace}");
+    assert_eq!(sum(&json["reaccess"]["ranks"], "by_recency"), again, "{trace}");
+    let requests =
+        sum(&json["request_sizes"]["sizes"], "reads") + sum(&json["request_sizes"]["sizes"], "writes");
+    assert_eq!(requests, number(&json, "requests"), "{trace}");
+    let all_bytes = operation("writes", "moved_bytes");
+    for (section, table, field) in
+        [("cache_files", "shares", "written_bytes"), ("windows", "windows", "all_bytes")]
+    {
+        if json.get(section).is_some() {
+            assert_eq!(sum(&json[section][table], field), all_bytes, "{trace}: {section}");
+        }
+    }
+    // Every section is there, or it is said why not.
+    for section in
+        ["mix", "fate", "footprint", "sync_distance", "lifetimes", "sqlite", "windows", "top_processes"]
+    {
+        assert_ne!(json.get(section).is_some(), json["missing"].get(section).is_some(), "{trace}: {section}");
+    }
+
+    let text = text(&[trace]);
+    assert!(!text.contains('\x1b'), "no styles where no terminal is");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{trace}: {line:?} is wider than 80 columns");
+    }
+    for (section, reason) in json["missing"].as_object().unwrap() {
+        assert!(text.contains(reason.as_str().unwrap()), "{trace}: {section} is left out for {reason}");
+    }
+}
+
+/// Ranks by last use are those of an LRU cache: up to n, as many re-accesses as `compare` counts hits with n frames.
+/// (Where nothing is deleted: a cache would forget.)
+#[test]
+fn recency_is_lru() {
+    let dir = tempdir().unwrap();
+    let synth = dir.path().join("mixed.parquet").to_str().unwrap().to_owned();
+    run(&["synth", "mixed", "--requests", "50k", "--pages", "5k", "-o", &synth]);
+    let others = ["weboffice.sectors.txt.xz", "pixel6a_slideshow.csv.gz"];
+    let others = others.iter().filter_map(|file| shared("describe::recency_is_lru", file));
+    for trace in others.chain([synth]) {
+        let ranks = &described(&trace)["reaccess"]["ranks"];
+        let frames = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096";
+        let mut within = 0;
+        let cells = cells(&["compare", &trace, "--policy", "lru", "--frames", frames]);
+        for (cell, bucket) in cells.iter().zip(ranks.as_array().unwrap()) {
+            within += number(bucket, "by_recency");
+            assert_eq!(number(bucket, "most_rank"), number(cell, "frames"));
+            assert_eq!(within, number(cell, "hits"), "{trace}: {cell}");
+        }
+    }
+}
+
+/// A stored trace is described as the one it came from.
+#[test]
+fn import_changes_nothing() {
+    let dir = tempdir().unwrap();
+    let stored = dir.path().join("stored").to_str().unwrap().to_owned();
+    run(&["import", &sample(), "-o", &stored]);
+    let without_origin = |trace: &str| {
+        let mut json = described(trace);
+        let object = json.as_object_mut().unwrap();
+        object.remove("trace");
+        object.remove("format");
+        json
+    };
+    assert_eq!(without_origin(&stored), without_origin(&sample()));
+}
+
+/// What a flag supplies is then said; how long lists are is for the user to say.
+#[test]
+fn flags() {
+    let dir = tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
+    let trace = trace.to_str().unwrap();
+    assert!(described(trace)["missing"]["windows"].as_str().unwrap().contains("--rate"));
+    let timed = &cells(&["describe", trace, "--rate", "1000"])[0];
+    assert_eq!(number(&timed["windows"]["in_60_s"][0], "most_bytes"), 5120);
+    let top = &cells(&["describe", &sample(), "--top", "2"])[0];
+    assert_eq!(top["top_files"]["written"].as_array().unwrap().len(), 2);
+    assert_eq!(top["top_files"]["written"][0], described(&sample())["top_files"]["written"][0]);
+}
+
+#[test]
+fn bad_input() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("prose"), "It was a dark and stormy night.\n".repeat(9)).unwrap();
+    fs::write(path("nothing"), "r -1\n").unwrap();
+    fs::write(path("many"), (0..40_000).map(|n| format!("r {}\n", n * 800)).collect::<String>()).unwrap();
+    for (args, code, words) in [
+        (vec![path("prose")], 1, "no trace format recognises"),
+        (vec![path("nothing")], 1, "holds no read or write"),
+        (vec![path("absent")], 1, "no such file"),
+        (vec![path("many"), "--trace-memory".into(), "1M".into()], 1, "--trace-memory"),
+        (vec![sample(), "--top".into(), "0".into()], 2, "at least 1"),
+        (vec![], 2, "TRACE"),
+    ] {
+        let output = super::flashsift().arg("describe").args(&args).output().unwrap();
+        let says = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {says}");
+        assert!(says.contains(words), "{args:?}: {says:?} lacks {words:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert!(!PathBuf::from(path("absent")).exists());
+}
