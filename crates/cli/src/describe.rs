@@ -20,7 +20,7 @@ mod text;
 #[command(after_help = "Examples:
   flashsift describe trace.xz
   flashsift describe trace.xz --top 20
-  flashsift describe trace.xz --json | jq .fate.page_writes")]
+  flashsift describe trace.xz --json | jq .fate")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,

@@ -20,6 +20,8 @@ struct Mix {
     /// Writes that themselves wait for storage.
     waiting: Traffic,
     empty_requests: u64,
+    /// Requests past the page cache.
+    direct: Traffic,
     syncs: u64,
     sync_alls: u64,
 }
@@ -36,6 +38,7 @@ impl Characterisation for Mix {
                     self.waiting.add(len, pages);
                 }
             }
+            Action::Direct { len, .. } => self.direct.add(len, 0),
             Action::Sync { .. } => self.syncs += 1,
             Action::SyncAll => self.sync_alls += 1,
             _ => {}
@@ -97,8 +100,14 @@ impl Characterisation for Mix {
                 Value::Count(self.sync_alls),
             ));
         }
+        if self.direct.requests > 0 {
+            let requests = Value::Count(self.direct.requests);
+            let label = "requests past the page cache (O_DIRECT; counted here only)";
+            figures.push(Figure::new("direct_requests", label, requests));
+            figures.push(Figure::new("direct_bytes", "bytes of these", Value::Bytes(self.direct.bytes)));
+        }
         if self.empty_requests > 0 {
-            let label = "requests of no bytes (in none of the counts above)";
+            let label = "requests of no bytes (counted here only)";
             figures.push(Figure::new("empty_requests", label, Value::Count(self.empty_requests)));
         }
         let found = Found::default()
@@ -119,6 +128,7 @@ impl Characterisation for Mix {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use crate::event::FileId;
 
     #[test]
     fn requests_bytes_and_pages() {
@@ -127,6 +137,7 @@ mod tests {
             at(0, write(1, 4000, 200)),
             at(0, write_sync(1, 0, 100)),
             at(0, read(1, 0, 0)),
+            at(0, Action::Direct { file: FileId(1), offset: 0, len: 8192, write: true }),
             at(0, sync(1)),
             at(0, sync(1)),
             at(0, Action::SyncAll),
@@ -138,6 +149,8 @@ mod tests {
         assert_eq!(column(&found, "operations", "page_accesses_share"), [0.4, 0.6, 1.0].map(Value::Share));
         let figures = ["sync_writes", "syncs", "sync_alls", "empty_requests"].map(|key| figure(&found, key));
         assert_eq!(figures.to_vec(), counts([1, 2, 1, 1]));
+        assert_eq!(figure(&found, "direct_requests"), Value::Count(1));
+        assert_eq!(figure(&found, "direct_bytes"), bytes(8192));
     }
 
     /// What tells no writes has one row; what tells no syncs has none, but for what its writes themselves say.

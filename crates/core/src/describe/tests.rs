@@ -29,7 +29,7 @@ fn action() -> impl Strategy<Value = Action> {
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
-    (0..14u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
+    (0..15u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
         0 | 1 => read(file, offset, len),
         2 | 3 => write(file, offset, len),
         4 => write_sync(file, offset, len),
@@ -41,6 +41,7 @@ fn action() -> impl Strategy<Value = Action> {
         10 => create(file),
         11 => bind(file, name),
         12 => rename(file, "/z", name),
+        13 => Action::Direct { file: FileId(file), offset, len, write: offset % 2 == 0 },
         _ => process(name),
     })
 }
