@@ -15,7 +15,7 @@ use std::io::Write;
 mod json;
 mod text;
 
-/// What is this trace like? Who reads and writes what, how often again, and what of it flash need never see
+/// What is this trace like? Who reads and writes what, how often again, and what of it does not last
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift describe trace.xz

@@ -25,7 +25,7 @@ mod verdict;
     max_term_width = 110,
     disable_help_subcommand = true,
     after_help = "Examples:
-  flashsift describe trace.xz                     who reads and writes what, and what flash need never see
+  flashsift describe trace.xz                     who reads and writes what, and what of it does not last
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
   sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache

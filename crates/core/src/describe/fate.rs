@@ -178,7 +178,7 @@ impl Characterisation for Fate {
             }
             (soon, gone) => Some(vec![
                 share(soon + gone),
-                "of the page writes need never have reached flash:".into(),
+                "of the page writes do not last:".into(),
                 share(soon),
                 "are written again within 30 s,".into(),
                 share(gone),
