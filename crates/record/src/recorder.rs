@@ -10,7 +10,7 @@ use crate::{
 use flashsift_core::event::{About, Knows, Side, Space};
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
-    tracepoint::{Handle, Host, Machine, Need, Point},
+    tracepoint::{Dev, Handle, Host, Machine, Need, Point, Spec},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -165,6 +165,15 @@ fn listened(what: &What, options: &Options) -> Result<Vec<Mounted>, Error> {
     Ok(chosen)
 }
 
+/// The kernel's filter for what happens on one device, if the tracepoint tells it.
+fn on_device(spec: &Spec, dev: Dev) -> Option<String> {
+    match spec.fields.first()? {
+        &field @ ("dev" | "s_dev") => Some(format!("{field} == {}", dev.0)),
+        &"name" => Some(format!("name == \"{dev}\"")),
+        _ => None,
+    }
+}
+
 fn at(path: &Path, error: io::Error) -> Error {
     Error::At { path: path.display().to_string(), what: error }
 }
@@ -189,13 +198,19 @@ impl Recorder {
     fn new(tracefs: &Tracefs, mounts: &[Mounted], what: &What, options: &Options) -> Result<Self, Error> {
         let mut accesses = Instance::new(tracefs, "accesses", options.buffer_kib)?;
         let mut faults = Instance::new(tracefs, "faults", options.buffer_kib)?;
+        // What others do on other devices need not fill our buffers.
+        let only = match (what, &options.under, mounts) {
+            (What::Command(_) | What::Processes(_), None, _) => None,
+            (_, _, [mount]) => Some(mount.dev),
+            _ => None,
+        };
         let f2fs = mounts.iter().any(|mount| mount.kind == "f2fs");
         let ext4 = mounts.iter().any(|mount| mount.kind == "ext4");
         for spec in tracefs::specs(|need| !matches!(need, Need::Addresses | Need::Calls)) {
             // F2FS tells its calls itself; the page cache's own words would tell them twice.
             let twice = f2fs && !ext4 && spec.system == "filemap" && spec.name == "mm_filemap_get_pages";
             if !twice {
-                accesses.enable(spec, None)?;
+                accesses.enable(spec, only.and_then(|dev| on_device(spec, dev)).as_deref())?;
             }
         }
         if options.exact {

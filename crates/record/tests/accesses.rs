@@ -60,7 +60,7 @@ fn recorded_and_said(test: &str, exact: bool) -> Option<(Lives, Lives, String)> 
     // The shell opens the file that takes what the program says, so that no pipe has to be emptied meanwhile.
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$1\" > \"$2\""]).arg(program).arg(&folder).arg(&output);
-    let (events, result) = recorded(command, exact);
+    let (events, result) = recorded(command, &folder, exact);
     assert!(result.status.unwrap().success());
     let output = std::fs::read_to_string(&output).unwrap();
     Some((lives(&events, &folder), said(&output, exact), result.summary.skipped.to_string()))

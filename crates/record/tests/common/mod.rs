@@ -108,10 +108,10 @@ impl Stop for ToTheEnd {
     }
 }
 
-/// Records a program.
-pub(crate) fn recorded(command: Command, exact: bool) -> (Vec<Event>, Recorded) {
+/// Records what a program does below a directory.
+pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event>, Recorded) {
     let mut kept = Kept::default();
-    let options = Options { under: None, exact, buffer_kib: 4096 };
+    let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 4096 };
     let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd, &mut |_| {}).unwrap();
     assert_eq!(recorded.lost.by_cpu, [], "records were lost");
     (kept.0, recorded)

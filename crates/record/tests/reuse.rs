@@ -1,0 +1,62 @@
+//! The n-th creation that fanotify tells of an inode number is the n-th allocation that ext4 tells of it: the binding that
+//! all names in a recording rest on, where numbers are used again at once.
+
+mod common;
+
+use common::{Ext4, built, recorded};
+use flashsift_core::event::{Action, FileId};
+use std::{collections::HashMap, process::Command};
+
+const FILES: u64 = 1500;
+
+#[test]
+fn names_find_their_files_though_their_numbers_are_used_again() {
+    let Some(ext4) = Ext4::new("names_find_their_files_though_their_numbers_are_used_again") else { return };
+    let folder = ext4.folder("here");
+    let program = built("reuse", &ext4.path());
+    let said = ext4.path().join("said");
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$1\" \"$2\" > \"$3\""]).arg(program).arg(&folder);
+    command.arg(FILES.to_string()).arg(&said);
+    let (events, result) = recorded(command, &folder, false);
+    assert!(result.status.unwrap().success());
+
+    let said = std::fs::read_to_string(said).unwrap();
+    let (made, numbers) = said.trim().split_once(' ').unwrap();
+    let (made, numbers): (u64, u64) = (made.parse().unwrap(), numbers.parse().unwrap());
+    assert!(numbers < made / 2, "{numbers} inode numbers for {made} files: nothing is tested");
+
+    let (mut names, mut written) = (HashMap::<FileId, String>::new(), HashMap::<FileId, u64>::new());
+    let mut ended = HashMap::<FileId, u64>::new();
+    let prefix = format!("{}/", folder.display());
+    for event in &events {
+        match &event.action {
+            Action::Bind { file, name } if name.starts_with(&prefix) => {
+                assert_eq!(names.insert(*file, name.to_string()), None, "{name} is a second name");
+            }
+            Action::Write { file, len, .. } => *written.entry(*file).or_default() += len,
+            Action::Gone { file } => *ended.entry(*file).or_default() += 1,
+            _ => {}
+        }
+    }
+    let mut wrong = Vec::new();
+    for (file, name) in &names {
+        let size: u64 = name.rsplit('_').next().unwrap().parse().unwrap();
+        if written.get(file) != Some(&size) {
+            wrong.push((name, written.get(file)));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {} wrong: {:?}",
+        wrong.len(),
+        names.len(),
+        &wrong[..wrong.len().min(10)]
+    );
+    assert_eq!(names.len() as u64, made, "every file has its name");
+    assert!(ended.values().all(|&times| times == 1), "a file ends once");
+    // The nameless: they wrote as much as none of the others.
+    let nameless =
+        written.iter().filter(|(file, len)| !names.contains_key(file) && **len == 20000).count() as u64;
+    assert_eq!(nameless, made / 5);
+}
