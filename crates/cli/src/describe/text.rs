@@ -1,6 +1,6 @@
 //! A description as a person reads it: a few sentences, then a table or two for each characterisation, 80 columns wide.
 
-use crate::size;
+use crate::{size, text::labelled};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 use flashsift_core::{
     describe::{Audience, Description, Figure, Part, Piece, Section, Table, Value},
@@ -14,7 +14,7 @@ const NAME_MIN: usize = 24;
 /// All of it. `color`: bold for titles.
 pub(super) fn render(name: &str, format: &str, description: &Description, color: bool) -> String {
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
-    let mut out = format!("{} ({format})\n\n{}", bold(name), paragraph("  ", &opening(description)));
+    let mut out = format!("{} ({format})\n\n{}", bold(name), paragraph(&opening(description)));
     for Section { spec, found } in &description.sections {
         let Ok(found) = found else { continue };
         let shown = found.parts.iter().filter_map(part).collect::<String>();
@@ -25,54 +25,46 @@ pub(super) fn render(name: &str, format: &str, description: &Description, color:
     out + &missing(&description.sections)
 }
 
-/// Words, and values that no line break may divide.
-fn opening(description: &Description) -> Vec<String> {
+/// The first sentences.
+fn opening(description: &Description) -> String {
     let about = description.about;
-    let mut words = Vec::new();
-    let mut say = |text: &str| words.extend(text.split(' ').map(str::to_owned));
-    say(match about.side {
+    let mut text = match about.side {
         Side::Before => "What applications asked of the page cache:",
         Side::After => "What the page cache asked of storage:",
-    });
-    words.push(format!("{} requests", size::count(description.requests)));
-    let mut say = |text: &str| words.extend(text.split(' ').map(str::to_owned));
+    }
+    .to_owned();
+    let mut say = |words: &str| {
+        text += if words == "." { "" } else { " " };
+        text += words;
+    };
+    say(&unbroken(&format!("{} requests", size::count(description.requests))));
     say(match about.space {
         Space::Files => "to files",
         Space::Blocks => "to block devices",
         Space::Objects => "for objects",
     });
     if about.knows.times {
-        words.extend(["in".to_owned(), size::duration(description.duration_us)]);
+        say("in");
+        say(&unbroken(&size::duration(description.duration_us)));
     }
-    words.last_mut().expect("there are words").push('.');
+    say(".");
     let found = description.sections.iter().filter_map(|section| section.found.as_ref().ok());
     for piece in found.filter_map(|found| found.sentence.as_ref()).flatten() {
         match piece {
-            Piece::Words(text) => words.extend(text.split(' ').map(str::to_owned)),
-            Piece::Value(value) => words.push(show(value)),
+            Piece::Words(words) => say(words),
+            Piece::Value(value) => say(&unbroken(&show(value))),
         }
     }
-    words
+    text
 }
 
-/// Fills lines; a mark that ends a sentence joins the word before it.
-fn paragraph(indent: &str, words: &[String]) -> String {
-    let (mut out, mut column) = (String::new(), 0);
-    for word in words {
-        let chars = word.chars().count();
-        let mark = matches!(word.as_str(), "." | "," | ":");
-        if column == 0 || (column + 1 + chars > WIDTH && !mark) {
-            out += if column == 0 { "" } else { "\n" };
-            out += indent;
-            column = indent.len();
-        } else if !mark {
-            out.push(' ');
-            column += 1;
-        }
-        out += word;
-        column += chars;
-    }
-    out + "\n"
+/// No line ends within it.
+fn unbroken(value: &str) -> String {
+    value.replace(' ', "\u{a0}")
+}
+
+fn paragraph(text: &str) -> String {
+    labelled("", 2, text, WIDTH).replace('\u{a0}', " ")
 }
 
 fn part(part: &Part) -> Option<String> {
@@ -81,7 +73,7 @@ fn part(part: &Part) -> Option<String> {
         Part::Figures(figures) => Some(lines(&figures.iter().map(figure).collect::<Vec<_>>(), None)),
         Part::Table(table) if table.audience == Audience::Programs || table.rows.is_empty() => None,
         Part::Table(table) => Some(shown(table)),
-        Part::Note(words) => Some(paragraph("  ", &words.split(' ').map(str::to_owned).collect::<Vec<_>>())),
+        Part::Note(words) => Some(paragraph(words)),
     }
 }
 
@@ -193,8 +185,7 @@ fn missing(sections: &[Section]) -> String {
         out += "\nLeft out, because the trace has\n";
     }
     for (reason, titles) in reasons {
-        let line = format!("{reason}: {}", titles.join("; "));
-        out += &paragraph("  ", &line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        out += &paragraph(&format!("{reason}: {}", titles.join("; ")));
     }
     out
 }
