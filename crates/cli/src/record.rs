@@ -120,9 +120,17 @@ struct Limits {
     max_bytes: Option<u64>,
     bytes: Arc<AtomicU64>,
     bar: ProgressBar,
+    /// It goes on until somebody ends it.
+    endless: bool,
 }
 
 impl Stop for Limits {
+    fn begun(&mut self) {
+        if self.endless && self.bar.is_hidden() {
+            eprintln!("flashsift: recording; Ctrl-C or SIGTERM ends it");
+        }
+    }
+
     fn now(&mut self, events: u64) -> bool {
         let bytes = self.bytes.load(Relaxed);
         self.bar.set_message(format!("{} events, {}", size::count(events), size::bytes(bytes)));
@@ -167,6 +175,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         max_bytes: args.max_size,
         bytes,
         bar,
+        endless: args.command.is_empty(),
     };
     let recorded = {
         let mut hidden;

@@ -49,6 +49,8 @@ pub struct Options {
 
 /// When a recording ends before what it records does.
 pub trait Stop {
+    /// From now on everything is recorded.
+    fn begun(&mut self) {}
     /// Asked some times a second; `events` so far.
     fn now(&mut self, events: u64) -> bool;
 }
@@ -118,6 +120,7 @@ pub fn record(
         knows: Knows { times: true, syncs: true, writes: true, removals: true },
     })?;
     let child = recorder.begin(what, options)?;
+    stop.begun();
     // Buffers fill while we wait for our turn. After the program began: it does not inherit this.
     let _ = rustix::process::setpriority_process(None, READER_NICE);
     let result = recorder.run(child, &mut events, stop);
@@ -167,9 +170,9 @@ fn listened(what: &What, options: &Options) -> Result<Vec<Mounted>, Error> {
 
 /// The kernel's filter for what happens on one device, if the tracepoint tells it.
 fn on_device(spec: &Spec, dev: Dev) -> Option<String> {
-    match spec.fields.first()? {
-        &field @ ("dev" | "s_dev") => Some(format!("{field} == {}", dev.0)),
-        &"name" => Some(format!("name == \"{dev}\"")),
+    match *spec.fields.first()? {
+        field @ ("dev" | "s_dev") => Some(format!("{field} == {}", dev.0)),
+        "name" => Some(format!("name == \"{dev}\"")),
         _ => None,
     }
 }
@@ -318,6 +321,11 @@ impl Recorder {
             if over {
                 self.accesses.stop()?;
                 self.faults.stop()?;
+                if let (Some(child), None) = (&child, status) {
+                    // It was started to be recorded.
+                    let pid = rustix::process::Pid::from_child(child);
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+                }
             }
             told += self.look(if over { u64::MAX } else { LAG_NS }, events)?;
             if over {

@@ -1,0 +1,229 @@
+//! `flashsift record` as people run it: ended, killed, without rights.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
+
+/// A file system that can be recorded, and where tracefs is; `None`, with a word, where that is not.
+fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
+    let skip = |why: &str| {
+        println!("SKIPPED {test}: {why}");
+        None
+    };
+    let uid = Command::new("id").arg("-u").output().unwrap().stdout;
+    if uid != b"0\n" {
+        return skip("recording needs root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(folder.path()).output().unwrap().stdout;
+    if !kind.starts_with(b"ext") && !kind.starts_with(b"f2fs") {
+        return skip("the temporary directory is neither on ext4 nor on F2FS");
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounted = mounts.lines().find(|line| line.contains(" tracefs "));
+    let Some(tracefs) = mounted.and_then(|line| line.split(' ').nth(1)) else {
+        return skip("tracefs is not mounted, so that nobody can look at what is left behind");
+    };
+    Some((folder, Path::new(tracefs).join("instances")))
+}
+
+/// Begins to record a directory, and waits until it does.
+fn begun(folder: &Path, options: &[&str]) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut child = Command::new(FLASHSIFT)
+        .args(["record", "-o"])
+        .arg(folder.join("t.parquet"))
+        .arg("--path")
+        .arg(folder)
+        .args(options)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("recording; Ctrl-C") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it began");
+    }
+    (child, stderr)
+}
+
+fn signal(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Instances of that recorder.
+fn instances(all: &Path, child: &Child) -> usize {
+    let ours = format!("flashsift-{}-", child.id());
+    let names = std::fs::read_dir(all).unwrap().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().starts_with(&ours)).count()
+}
+
+fn described(trace: &Path) -> String {
+    let output = Command::new(FLASHSIFT).arg("describe").arg(trace).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn whatever_ends_it_the_trace_is_whole_and_nothing_is_left() {
+    let Some((folder, all)) = root("whatever_ends_it_the_trace_is_whole_and_nothing_is_left") else { return };
+    for end in ["-INT", "-TERM", "-HUP"] {
+        let (mut child, mut stderr) = begun(folder.path(), &[]);
+        assert_eq!(instances(&all, &child), 2);
+        std::fs::write(folder.path().join("seen"), vec![1; 100_000]).unwrap();
+        signal(&child, end);
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).unwrap();
+        assert!(child.wait().unwrap().success(), "{said}");
+        assert_eq!(instances(&all, &child), 0);
+        let told = described(&folder.path().join("t.parquet"));
+        assert!(told.contains("/seen") && told.contains("97.7 KiB"), "{told}");
+        // Neither the recorder's own writing nor its trace.
+        assert!(!told.contains("t.parquet ") && !said.contains("LOST"), "{told}{said}");
+    }
+}
+
+#[test]
+fn what_a_killed_recorder_leaves_the_next_removes() {
+    let Some((folder, all)) = root("what_a_killed_recorder_leaves_the_next_removes") else { return };
+    let (mut child, _stderr) = begun(folder.path(), &[]);
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    assert_eq!(instances(&all, &child), 2, "a killed recorder cannot clean up");
+    assert!(!folder.path().join("t.parquet").exists(), "a trace appears whole or not at all");
+    let next = Command::new(FLASHSIFT)
+        .args(["record", "-o"])
+        .arg(folder.path().join("next.parquet"))
+        .args(["--", "ls", "/"])
+        .output()
+        .unwrap();
+    assert!(next.status.success(), "{}", String::from_utf8_lossy(&next.stderr));
+    assert_eq!(instances(&all, &child), 0);
+}
+
+#[test]
+fn it_ends_when_it_was_told_to() {
+    let Some((folder, _)) = root("it_ends_when_it_was_told_to") else { return };
+    let (mut child, _stderr) = begun(folder.path(), &["--for", "0.3s"]);
+    assert!(child.wait().unwrap().success());
+    let (mut child, mut stderr) = begun(folder.path(), &["--max-size", "100KiB"]);
+    // Enough for it; whatever comes later, it has ended.
+    for n in 0..20_000 {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::fs::write(folder.path().join("again"), format!("{n}")).unwrap();
+    }
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    assert!(folder.path().join("t.parquet").metadata().unwrap().len() < 200 << 10, "{said}");
+}
+
+#[test]
+fn a_running_process_is_recorded_with_what_it_had_open() {
+    let Some((folder, _)) = root("a_running_process_is_recorded_with_what_it_had_open") else { return };
+    let file = folder.path().join("log");
+    // It writes a line for each that it is given.
+    let script = format!("exec 5>>{}; while read x; do echo $x >&5; done", file.display());
+    let mut shell = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
+    use std::io::Write;
+    let mut lines = shell.stdin.take().unwrap();
+    writeln!(lines, "before").unwrap();
+    while std::fs::read(&file).unwrap_or_default().is_empty() {
+        std::thread::yield_now();
+    }
+    let trace = folder.path().join("t.parquet");
+    let mut recorder = Command::new(FLASHSIFT)
+        .args(["record", "-o"])
+        .arg(&trace)
+        .args(["--pid", &shell.id().to_string()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(recorder.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("recording; Ctrl-C") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it began");
+    }
+    writeln!(lines, "during").unwrap();
+    drop(lines);
+    shell.wait().unwrap();
+    // It ends with what it records.
+    assert!(recorder.wait().unwrap().success());
+    let told = described(&trace);
+    assert!(told.contains("/log") && told.contains("sh "), "{told}");
+}
+
+#[test]
+fn a_plain_user_is_told_what_to_do() {
+    let Some((folder, _)) = root("a_plain_user_is_told_what_to_do") else { return };
+    // Where nobody may read it.
+    let program = folder.path().join("flashsift");
+    std::fs::copy(FLASHSIFT, &program).unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    const NOBODY: u32 = 65534;
+    let plain = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["record", "-o", "t.parquet"]).args(arguments).current_dir(folder.path());
+        let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = plain(&["--path", "."]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("needs root: run it with sudo"), "{said}");
+    // A program can still be recorded.
+    let (code, said) = plain(&["--", "sh", "-c", "echo hello > written; cat written"]);
+    if said.contains("strace is not installed") {
+        println!("SKIPPED a_plain_user_is_told_what_to_do, second part: strace is not installed");
+        return;
+    }
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("recording with strace instead") && said.contains("sudo"), "{said}");
+    assert!(described(&folder.path().join("t.parquet")).contains("/written"));
+}
+
+#[test]
+fn names_can_be_hidden() {
+    let Some((folder, _)) = root("names_can_be_hidden") else { return };
+    let trace = folder.path().join("t.parquet");
+    let script = format!("echo hello > {}/letter-to-ann.txt", folder.path().display());
+    let output = Command::new(FLASHSIFT)
+        .args(["record", "--anonymize", "-o"])
+        .arg(&trace)
+        .args(["--", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let told = described(&trace);
+    assert!(told.contains(".txt") && !told.contains("letter") && !told.contains("tmp"), "{told}");
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = Command::new(FLASHSIFT)
+            .arg("record")
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = said(&["-o", "t"]);
+    assert!(code == Some(2) && text.contains("nothing to record"), "{text}");
+    let (code, text) = said(&["-o", "-", "--", "true"]);
+    assert!(code == Some(2) && text.contains("standard output"), "{text}");
+    let (code, text) = said(&["-o", "t", "--for", "never", "--", "true"]);
+    assert!(code == Some(2) && text.contains("90s, 10m or 1h"), "{text}");
+    let (code, text) = said(&["-o", "t", "--", "/no/such/program"]);
+    assert!(code == Some(1) && text.contains("/no/such/program"), "{text}");
+    assert!(!folder.path().join("t").exists());
+}
