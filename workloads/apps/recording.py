@@ -251,8 +251,8 @@ class _Recording:
             "flashsift": _run(self._flashsift, "--version").strip(),
             "command": self._shown(),
             "mode": "exact" if "--exact" in self._command else "pages",
-            # What the recorder said about losses, and all that it said.
-            "lost": "; ".join(line for line in log if re.search(r"\blost\b", line)) or "nothing told",
+            # The recorder names each loss, and says nothing where there was none; then all that it said.
+            "lost": "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I)) or "nothing",
             "recorder": log,
             "workload": workload,
             "describe": json.loads(described.stdout) if described.returncode == 0 else None,

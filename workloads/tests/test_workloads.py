@@ -278,7 +278,7 @@ record) shift; out=$2; while [ "$1" != -- ]; do shift; done; shift ;;
 *) exit 1 ;;
 esac
 "$@" || exit
-echo 'lost 3 events' >&2
+echo '  LOST on processor 1: 3 records of accesses' >&2
 df --output=fstype "$3" | tail -n 1 > "$out"
 """
 
@@ -305,7 +305,7 @@ df --output=fstype "$3" | tail -n 1 > "$out"
         self.assertEqual(sorted(p.name for p in out.iterdir()), ["README.md", "messenger.json", "messenger.parquet"])
         self.assertEqual((out / "messenger.parquet").read_text(), "ext4\n")
         card = json.loads((out / "messenger.json").read_text())
-        self.assertEqual(card["lost"], "lost 3 events")
+        self.assertEqual(card["lost"], "LOST on processor 1: 3 records of accesses")
         self.assertEqual(card["workload"]["seed"], 7)
         self.assertIn("workloads/messenger --dir /", card["command"])
         self.assertIn("| `messenger.parquet` | sqlite3 |", (out / "README.md").read_text())
