@@ -98,10 +98,7 @@ impl Criterion {
                 Some(best) if best.all_alike => Winners::All,
                 Some(best) => Winners::Some(&best.policies),
             };
-            match groups.iter_mut().find(|(other, _)| *other == winners) {
-                Some((_, sizes)) => sizes.push(at),
-                None => groups.push((winners, vec![at])),
-            }
+            add(&mut groups, winners, at);
         }
         let mut than = format!(" {} {REFERENCE}", self.than);
         let parts = groups.into_iter().map(|(winners, sizes)| {
@@ -207,31 +204,31 @@ fn listed<T: AsRef<str>>(items: &[T]) -> String {
 
 /// ` at every size`, ` at 4 MiB`, ` at 512 KiB, 1 and 2 MiB`, ` from 1 to 16 MiB`; nothing where there is but one size.
 fn at_sizes(judged: &Judged<'_>, sizes: &[usize]) -> String {
+    let label = |at: usize, next: Option<usize>| shortened(judged, at, next);
     match (sizes, judged.sizes.len()) {
-        (_, 1) => return String::new(),
-        (sizes, all) if sizes.len() == all => return " at every size".to_owned(),
+        (_, 1) => String::new(),
+        (sizes, all) if sizes.len() == all => " at every size".to_owned(),
         ([first, _, .., last], _) if last - first + 1 == sizes.len() => {
-            return format!(" from {} to {}", shortened(judged, *first, *last), judged.sizes[*last].label);
+            format!(" from {} to {}", label(*first, Some(*last)), label(*last, None))
         }
-        _ => {}
+        _ => {
+            let nexts = sizes.iter().skip(1).map(|at| Some(*at)).chain([None]);
+            let labels: Vec<String> = sizes.iter().zip(nexts).map(|(at, next)| label(*at, next)).collect();
+            format!(" at {}", listed(&labels))
+        }
     }
-    let labels: Vec<String> = sizes
-        .iter()
-        .zip(sizes[1..].iter().chain(sizes.last()))
-        .map(
-            |(at, next)| {
-                if at == next { judged.sizes[*at].label.clone() } else { shortened(judged, *at, *next) }
-            },
-        )
-        .collect();
-    format!(" at {}", listed(&labels))
 }
 
-/// A size without its unit, if the next one named has the same.
-fn shortened(judged: &Judged<'_>, at: usize, next: usize) -> String {
-    let label = |at: usize| judged.sizes[at].label.split_once(' ').unwrap_or((&judged.sizes[at].label, ""));
-    let ((number, unit), (_, next_unit)) = (label(at), label(next));
-    if unit == next_unit { number.to_owned() } else { judged.sizes[at].label.clone() }
+/// A size, without its unit if the next one named has the same.
+fn shortened(judged: &Judged<'_>, at: usize, next: Option<usize>) -> String {
+    let label = &judged.sizes[at].label;
+    let unit = |label: &str| label.split_once(' ').map(|(_, unit)| unit.to_owned());
+    match (label.split_once(' '), next) {
+        (Some((number, _)), Some(next)) if unit(label) == unit(&judged.sizes[next].label) => {
+            number.to_owned()
+        }
+        _ => label.clone(),
+    }
 }
 
 /// Shares in hundredths: `0.3 to 2.3`, `up to 2.3`, `2.3`, `14 to 20`, `less than 0.1`.
