@@ -133,15 +133,17 @@ enum Winners<'a> {
 /// The Pareto set: who is in it at which sizes, those first who are at most of them.
 fn unbeaten(judged: &Judged<'_>) -> String {
     let mut found: Vec<(&str, Vec<usize>)> = Vec::new();
-    let mut alike: Vec<(usize, Vec<usize>)> = Vec::new();
+    let mut alike: Vec<(String, Vec<usize>)> = Vec::new();
     for (at, size) in judged.sizes.iter().enumerate() {
         let Some(writes) = &size.verdict.writes else { continue };
         let unbeaten = &writes.unbeaten;
         let all_equal = unbeaten.iter().all(|policy| {
             size.verdict.hits.policies.contains(policy) && writes.fewest.policies.contains(policy)
         });
-        if all_equal && unbeaten.len() > NAMED_MAX {
-            add(&mut alike, unbeaten.len(), at);
+        if size.verdict.hits.all_alike && writes.fewest.all_alike {
+            add(&mut alike, "all".to_owned(), at);
+        } else if all_equal && unbeaten.len() > NAMED_MAX {
+            add(&mut alike, unbeaten.len().to_string(), at);
         } else {
             unbeaten.iter().for_each(|policy| add(&mut found, *policy, at));
         }
@@ -152,7 +154,7 @@ fn unbeaten(judged: &Judged<'_>) -> String {
         add(&mut together, sizes, policy);
     }
     let named = together.iter().map(|(sizes, policies)| listed(policies) + &at_sizes(judged, sizes));
-    let alike = alike.iter().map(|(n, sizes)| format!("{n} alike{}", at_sizes(judged, sizes)));
+    let alike = alike.iter().map(|(who, sizes)| format!("{who} alike{}", at_sizes(judged, sizes)));
     named.chain(alike).collect::<Vec<_>>().join("; ")
 }
 
@@ -334,6 +336,10 @@ mod tests {
         let alike = [("lru", low), ("a", low), ("b", low)];
         assert_eq!(judged(&[&lru_best, &alike]), "lru at 1 MiB; all alike at 2 MiB");
         assert_eq!(judged(&[&alike]), "all alike");
+        assert_eq!(
+            line(&super::tests::judged(&[&alike, &other_best]), "unbeaten in both"),
+            "b at 2 MiB; all alike at 1 MiB"
+        );
     }
 
     /// Without a drain the least scattered may only have written least.

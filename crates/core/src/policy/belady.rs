@@ -93,6 +93,7 @@ impl Policy for Belady {
 
     fn check(&self, frames: &Frames) {
         assert_eq!(self.next_of.iter().flatten().count(), self.used);
+        assert!(self.heap.len() <= 4 * self.next_of.len() + 64, "what was overtaken is swept out in time");
         for (frame, next) in self.next_of.iter().enumerate() {
             if let Some((_, page)) = next {
                 assert_eq!(frames.frame(*page), Some(Frame(frame as u32)));

@@ -161,6 +161,9 @@ impl Policy for BeladyCost {
     }
 
     fn check(&self, frames: &Frames) {
+        for heap in &self.heaps {
+            assert!(heap.len() <= 4 * self.known.len() + 64, "what was overtaken is swept out in time");
+        }
         let in_heaps = self.heaps.each_ref().map(|heap| heap.iter().copied().collect::<Vec<_>>());
         for (frame, known) in self.known.iter().enumerate() {
             if let Some(Known { next_use, page, dirty }) = *known {
