@@ -12,8 +12,10 @@ GUEST := crates/cli/tests/guest
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-demo: build ## Compare every policy at five sizes on the recorded traces of testdata/
-	@for trace in testdata/*.strace.xz; do echo; echo "\$$ flashsift compare $$trace"; $(FLASHSIFT) compare $$trace; done
+demo: build ## What the recorded traces of testdata/ are like, and how every policy would treat them at five sizes
+	@for trace in testdata/*.parquet; do \
+	  echo; echo "\$$ flashsift describe $$trace"; $(FLASHSIFT) describe $$trace 2>&1 | sed '/^Reads and writes/,$$d'; \
+	  echo; echo "\$$ flashsift compare $$trace"; $(FLASHSIFT) compare $$trace; done
 
 test: setup lint docs unit ## Everything that has to pass: format, clippy, docs, tests
 

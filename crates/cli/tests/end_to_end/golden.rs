@@ -20,13 +20,13 @@ fn golden(trace: &str) -> String {
 #[test]
 fn browser() {
     insta::with_settings!({ snapshot_path => repository("testdata/golden"), prepend_module_to_snapshot => false }, {
-        insta::assert_snapshot!("browser", golden("browser.strace.xz"));
+        insta::assert_snapshot!("browser", golden("browser.parquet"));
     });
 }
 
 #[test]
 fn messenger() {
     insta::with_settings!({ snapshot_path => repository("testdata/golden"), prepend_module_to_snapshot => false }, {
-        insta::assert_snapshot!("messenger", golden("messenger.strace.xz"));
+        insta::assert_snapshot!("messenger", golden("messenger.parquet"));
     });
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{collections::BTreeMap, fs, process::Stdio};
 use tempfile::tempdir;
 
-const BROWSER: &str = "testdata/browser.strace.xz";
+const BROWSER: &str = "testdata/browser.parquet";
 
 /// `import` loses nothing that `compare` counts.
 #[test]

@@ -26,7 +26,7 @@ fn best<'a>(cells: &[&'a Value], count: impl Fn(&Value) -> i64) -> Vec<&'a str> 
 #[test]
 fn the_verdict_is_that_of_the_cells() {
     for trace in ["browser", "messenger"] {
-        let trace = repository(&format!("testdata/{trace}.strace.xz"));
+        let trace = repository(&format!("testdata/{trace}.parquet"));
         for drain in [false, true] {
             let args = ["compare", &trace, "--drain"];
             let (cells, verdict) = judged(if drain { &args } else { &args[..2] });
@@ -60,7 +60,7 @@ fn the_verdict_is_that_of_the_cells() {
 /// Nobody wins by leaving work undone: who writes least does not depend on whether what is left is written.
 #[test]
 fn a_drain_changes_nobodys_writes() {
-    let trace = repository("testdata/browser.strace.xz");
+    let trace = repository("testdata/browser.parquet");
     let fewest = |args: &[&str]| -> Vec<Value> {
         let (_, verdict) = judged(args);
         verdict["sizes"].as_array().unwrap().iter().map(|size| size["fewest_writes"].clone()).collect()
@@ -71,7 +71,7 @@ fn a_drain_changes_nobodys_writes() {
 /// Tables of more than two policies end with it, others if asked; JSON only if asked: without, every line is a cell.
 #[test]
 fn it_is_there_when_it_is_wanted() {
-    let trace = repository("testdata/browser.strace.xz");
+    let trace = repository("testdata/browser.parquet");
     let shows = |args: &[&str]| {
         let args = [&["compare", &trace, "--memory", "1M"], args].concat();
         String::from_utf8(run(&args).stdout).unwrap().contains("In short:")

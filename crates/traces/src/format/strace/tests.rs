@@ -251,39 +251,6 @@ fn times_of_day_go_past_midnight_and_relative_ones_add_up() {
     assert_eq!(at(relative), [0, 0, 100, 200]);
 }
 
-/// The traces that this project recorded: nothing in them is strange to the reader.
-#[test]
-fn recorded_traces_are_understood() {
-    for (name, reads_min, writes_min) in [("browser", 4000, 9000), ("messenger", 30_000, 15_000)] {
-        let path =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/{name}.strace.xz"));
-        if !path.exists() {
-            eprintln!("skipped: {} is not here", path.display());
-            continue;
-        }
-        let mut text = Vec::new();
-        let mut bytes = crate::open::plain(&path).expect("a readable trace");
-        std::io::Read::read_to_end(&mut bytes, &mut text).expect("an intact archive");
-        let (events, summary) = testing::read(&SPEC, &text).expect("readable");
-        let count = |write: bool| {
-            let of = |event: &&Event| match event.action {
-                Action::Read { .. } => !write,
-                Action::Write { .. } => write,
-                _ => false,
-            };
-            events.iter().filter(of).count()
-        };
-        assert!(count(false) > reads_min && count(true) > writes_min, "{name}");
-        // Descriptors that came through sockets tell no offset.
-        let known = |reason: &str| reason == "read at an offset from before the trace";
-        let damaged = summary.skipped.iter().filter(|(reason, r)| r.damage && !known(reason));
-        assert_eq!(damaged.count(), 0, "{name}: {}", summary.skipped);
-        // Each descriptor shows its file: where the two disagree, the machine has lost its way.
-        let astray = summary.skipped.iter().filter(|(reason, _)| reason.contains("leads elsewhere"));
-        assert!(astray.map(|(_, r)| r.count).sum::<u64>() <= 3, "{name}: {}", summary.skipped);
-    }
-}
-
 proptest! {
     #[test]
     fn any_bytes_at_all(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
