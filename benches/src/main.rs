@@ -6,6 +6,7 @@
 
 mod counted;
 mod memory;
+mod record;
 mod sizes;
 
 use anyhow::{Context, ensure};
@@ -35,12 +36,16 @@ struct Args {
     rounds: usize,
 
     /// Instead: policy loops at 10^3 to 10^7 frames, into SIZES.md
-    #[arg(long, conflicts_with = "memory")]
+    #[arg(long, conflicts_with_all = ["memory", "record"])]
     sizes: bool,
 
     /// Instead: how much memory is held, into MEMORY.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "record")]
     memory: bool,
+
+    /// Instead: what recording costs (as root, with fio and strace), into RECORD.md
+    #[arg(long)]
+    record: bool,
 
     /// Requests of the synthetic trace of --sizes (80 million) or --memory (100 million)
     #[arg(long, value_parser = clap::value_parser!(u64).range(100_000..))]
@@ -71,12 +76,14 @@ fn main() -> anyhow::Result<()> {
     }
     ensure!(Path::new(FLASHSIFT).exists(), "{FLASHSIFT} is not built: run this by `make bench`");
     let (title, by, name) = match (args.sizes, args.memory) {
+        _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
         (_, true) => ("Memory", "make bench BENCH_ARGS=--memory", "MEMORY.md"),
         _ => ("Benchmarks", "make bench", "RESULTS.md"),
     };
     let mut report = Report::new(title, by)?;
     match (args.sizes, args.memory) {
+        _ if args.record => record::report(&mut report, args.rounds)?,
         (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
         (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,
         _ => speed(&mut report, &args)?,
@@ -299,17 +306,19 @@ fn cachesim(trace: &Path, policy: &str, sizes: &str) -> Command {
     command
 }
 
+/// CPU time of all processes that we started and that ended.
+fn children_cpu_s() -> anyhow::Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
 /// CPU seconds, user and system, of a process that succeeds, and what it printed. Nothing else runs beside it.
 fn cpu_s(command: &mut Command) -> anyhow::Result<(f64, String)> {
-    let children_s = || -> anyhow::Result<f64> {
-        let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-        let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-        Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
-    };
-    let before = children_s()?;
+    let before = children_cpu_s()?;
     let output = command.stderr(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?} failed");
-    Ok((children_s()? - before, String::from_utf8_lossy(&output.stdout).into_owned()))
+    Ok((children_cpu_s()? - before, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
 fn miss_ratio(json: &str) -> anyhow::Result<String> {
