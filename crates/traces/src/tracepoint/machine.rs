@@ -139,6 +139,11 @@ impl Machine {
         self.tasks.found(tid, pid, name);
     }
 
+    /// A thread that was there before, whose name nobody knows.
+    pub fn found_thread(&mut self, tid: u32, pid: u32) {
+        self.tasks.found_thread(tid, pid);
+    }
+
     /// A descriptor that was there before, and where it stands.
     pub fn found_descriptor(&mut self, pid: u32, fd: i32, offset: u64) {
         self.descriptors.found(pid, fd, offset);
@@ -267,7 +272,8 @@ impl Machine {
                 (thread.wrote, thread.direct_call) = (None, false);
                 thread.writes_at = write.then_some(offset);
                 let Some((inode, file)) = self.f2fs_file(inode) else { return };
-                self.thread(tid).wrote = Some(inode);
+                let thread = self.thread(tid);
+                (thread.wrote, thread.in_call) = (Some(inode), true);
                 let mounted = self.f2fs.as_ref().map_or("", |(_, path)| path);
                 let path = format!("{mounted}{path}").into_boxed_str();
                 self.files[file].size = Some(size);
@@ -279,7 +285,7 @@ impl Machine {
             What::CallEnd { inode, offset, moved, write } => {
                 let direct = std::mem::take(&mut self.thread(tid).direct_call);
                 let thread = self.thread(tid);
-                thread.wrote = None;
+                (thread.wrote, thread.in_call) = (None, false);
                 // F2FS ends a write with the position from before O_APPEND moved it.
                 let begun = thread.writes_at.take();
                 let offset = begun.filter(|_| write).unwrap_or(offset);
@@ -441,12 +447,15 @@ impl Machine {
     fn write_begins(&mut self, tid: u32, inode: Inode, offset: u64, len: u64) {
         let thread = self.threads.entry(tid).or_default();
         let in_call = thread.call.is_some();
-        if let Some(write) = &thread.write
-            && write.inode == inode
-            && write.end == offset
-            && (write.left == len || in_call)
-        {
-            return;
+        if let Some(write) = thread.write.as_mut().filter(|write| write.inode == inode) {
+            if write.left > 0 && offset.checked_add(len) == Some(write.end) && offset >= write.start {
+                // The last piece could not be copied whole, was refused, and comes again.
+                (write.end, write.left) = (offset, write.left.saturating_add(len));
+                return;
+            }
+            if write.end == offset && (write.left == len || in_call) {
+                return;
+            }
         }
         self.flush(tid);
         self.thread(tid).write = Some(Writing { inode, start: offset, end: offset, left: len, sync: false });
@@ -566,6 +575,8 @@ impl Machine {
         if thread.write.is_none() {
             // Else: a write whose source is mapped.
             self.flush(tid);
+            let thread = self.thread(tid);
+            thread.wrote.take_if(|_| !thread.in_call);
         }
         let mut told = None;
         match self.maps.at(self.tasks.pid(tid), address) {
@@ -620,7 +631,11 @@ impl Machine {
         }
         let stored = thread.stored.take_if(|(of, _)| *of == inode);
         // The first numbers are the file system's own; the device's number stands for the block device itself.
-        if inode.ino < 11 || inode.ino == u64::from(inode.dev.0) || self.block_bytes(inode.dev).is_none() {
+        let f2fs = self.f2fs.as_ref().is_some_and(|(dev, _)| *dev == inode.dev);
+        if inode.ino < if f2fs { 4 } else { 11 }
+            || inode.ino == u64::from(inode.dev.0)
+            || self.block_bytes(inode.dev).is_none()
+        {
             return;
         }
         let file = self.file(inode);

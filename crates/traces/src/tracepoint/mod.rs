@@ -22,6 +22,7 @@ mod machine;
 mod maps;
 mod names;
 mod point;
+mod possible;
 mod spec;
 mod tasks;
 

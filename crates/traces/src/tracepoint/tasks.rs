@@ -16,6 +16,8 @@ pub(super) struct Thread {
     pub(super) write: Option<Writing>,
     /// It just wrote to this file: pages that become dirty are that write's.
     pub(super) wrote: Option<Inode>,
+    /// It is in a call whose end will be told.
+    pub(super) in_call: bool,
     /// Its last page fault.
     pub(super) fault: Option<Faulting>,
     /// A store to a page that may be private: it shows if the page becomes dirty.
@@ -87,9 +89,14 @@ impl Tasks {
         self.ignored.extend(tids);
     }
 
+    /// A thread from before the trace, nameless.
+    pub(super) fn found_thread(&mut self, tid: u32, pid: u32) {
+        self.pids.insert(tid, pid);
+    }
+
     /// A thread from before the trace.
     pub(super) fn found(&mut self, tid: u32, pid: u32, name: &str) {
-        self.pids.insert(tid, pid);
+        self.found_thread(tid, pid);
         self.names.entry(pid).or_insert_with(|| name.into());
     }
 

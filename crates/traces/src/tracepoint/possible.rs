@@ -1,0 +1,31 @@
+//! What cannot have happened: numbers in a damaged trace.
+
+use super::What;
+use flashsift_core::page::PAGE_BYTES;
+
+/// No file reaches further.
+const END: u64 = i64::MAX.cast_unsigned();
+const PAGES: u64 = END / PAGE_BYTES;
+
+impl What {
+    /// Whether its offsets, lengths and pages can be a file's. The machine is given nothing else.
+    pub fn is_possible(&self) -> bool {
+        let span = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= END);
+        match *self {
+            Self::Pages { first, last, .. } | Self::FaultAround { first, last, .. } => {
+                first <= last && last < PAGES
+            }
+            Self::Fault { page, .. } | Self::Dirtied { page, .. } => page < PAGES,
+            Self::WriteBegin { offset, len, .. }
+            | Self::DirectStep { offset, len, .. }
+            | Self::Allocate { offset, len, .. }
+            | Self::Punch { offset, len, .. } => span(offset, len),
+            Self::WriteEnd { offset, copied, .. } => span(offset, copied),
+            Self::CallEnd { offset, moved, .. } => span(offset, moved.max(0).cast_unsigned()),
+            Self::DirectEnd { end, moved, .. } => end <= END && moved.max(0).cast_unsigned() <= end,
+            Self::CallBegin { size, offset, .. } => size.max(offset) <= END,
+            Self::TruncateBegin { size: Some(size), .. } => size <= END,
+            _ => true,
+        }
+    }
+}
