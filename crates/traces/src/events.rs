@@ -66,6 +66,16 @@ impl Skipped {
         self.0.iter().map(|(reason, r)| (reason.as_ref(), *r))
     }
 
+    /// How many reasons there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Nothing was left out.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// How many were left out, in all.
     pub fn total(&self) -> u64 {
         self.0.values().filter(|r| !r.note).map(|r| r.count).sum()
@@ -207,6 +217,16 @@ impl<'a> Events<'a> {
     #[cold]
     pub fn skipped(&mut self, skip: Skip, line: u64) {
         self.summary.skipped.add(skip, line);
+    }
+
+    /// So many lines, records, or what they tell of; the first at this one.
+    pub fn skipped_many(&mut self, skip: Skip, line: u64, many: u64) {
+        self.summary.skipped.add_many(skip, line, many);
+    }
+
+    /// What another counted on the way to here.
+    pub fn merge(&mut self, skipped: &Skipped) {
+        self.summary.skipped.merge(skipped);
     }
 
     fn flush(&mut self) -> Result<(), Error> {

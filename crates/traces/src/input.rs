@@ -141,6 +141,25 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
+    /// The next byte, `None` at the end.
+    pub fn byte(&mut self) -> Result<Option<u8>, Error> {
+        let byte = self.fill()?.first().copied();
+        self.shown = usize::from(byte.is_some());
+        self.offset += self.shown as u64;
+        Ok(byte)
+    }
+
+    /// The next `len` bytes, in place of what `into` held; how many there were: fewer only at the end.
+    pub fn bytes(&mut self, len: u64, into: &mut Vec<u8>) -> Result<u64, Error> {
+        into.clear();
+        self.fill()?;
+        let offset = self.offset;
+        let read = (&mut self.bytes).take(len).read_to_end(into);
+        read.map_err(|source| Error::Io { offset, source })?;
+        self.offset += into.len() as u64;
+        Ok(into.len() as u64)
+    }
+
     /// Everything that is left, for formats that cannot be streamed (Parquet): refuses above `bytes_max`.
     pub fn rest(&mut self, bytes_max: u64) -> Result<Vec<u8>, Error> {
         self.fill()?;

@@ -11,11 +11,14 @@ mod blkparse;
 mod block;
 mod cachesifter;
 pub(crate) mod fio;
+mod ftrace;
 mod held;
+mod kernel;
 mod mobigen;
 mod msr;
 pub mod oracle_general;
 mod parquet;
+mod perfetto;
 mod pixel;
 mod processes;
 mod sectors;
@@ -58,10 +61,14 @@ pub const ALL: &[Spec] = &[
     cachesifter::SPEC,
     fio::V2,
     fio::V3,
+    ftrace::SPEC,
+    ftrace::BLOCK,
     mobigen::SPEC,
     msr::SPEC,
     oracle_general::SPEC,
     parquet::SPEC,
+    perfetto::SPEC,
+    perfetto::BLOCK,
     pixel::SPEC,
     sectors::SPEC,
     strace::SPEC,

@@ -1,0 +1,237 @@
+//! One line of a text trace: who, when, which tracepoint, and its own words.
+
+/// A tracepoint that was hit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    /// The thread's name; empty if the kernel had forgotten it (`<...>`).
+    pub(super) comm: &'a [u8],
+    pub(super) tid: u32,
+    /// Its process, where the line tells.
+    pub(super) tgid: Option<u32>,
+    pub(super) time: Time,
+    /// Empty for a line of the function tracer.
+    pub(super) name: &'a [u8],
+    /// What the tracepoint prints.
+    pub(super) text: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    /// Nanoseconds.
+    Clock(u64),
+    /// Of a clock that counts something else: there is an order, but no time.
+    Count,
+}
+
+/// Takes a line apart:
+///
+/// ```text
+///   comm-pid  (tgid) [cpu] flags seconds.micros: name: text
+/// ```
+///
+/// The process, the flags, and the point in the time may be missing, and `trace-cmd` puts the name of a buffer before all.
+/// The name of a thread may hold anything, also what looks like the rest of the line; so the first bracket counts behind which
+/// all stands as it should.
+pub(super) fn line(bytes: &[u8]) -> Option<Line<'_>> {
+    memchr::memchr_iter(b'[', bytes).find_map(|bracket| {
+        let (cpu, rest) = split(&bytes[bracket + 1..], b']')?;
+        number(cpu)?;
+        let (comm, tid, tgid) = task(&bytes[..bracket])?;
+        let (time, rest) = time(rest)?;
+        let (name, text) = named(rest).or_else(|| is_function(rest).then_some((&[], rest)))?;
+        Some(Line { comm, tid, tgid, time, name, text: text.trim_ascii() })
+    })
+}
+
+fn named(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, text) = split(rest, b':')?;
+    let plain = !name.is_empty() && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    plain.then_some((name, text))
+}
+
+/// `vfs_read <-ksys_read`, of the function tracer.
+fn is_function(rest: &[u8]) -> bool {
+    memchr::memmem::find(rest, b" <-").is_some()
+}
+
+/// `comm-pid`, `comm-pid (tgid)`, `comm-pid (-----)`, with `buffer:` and two spaces before it.
+fn task(before: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
+    let mut task = before.trim_ascii_end();
+    let mut tgid = None;
+    if let Some(inner) = task.strip_suffix(b")") {
+        let open = memchr::memrchr(b'(', inner)?;
+        let inner = inner[open + 1..].trim_ascii();
+        tgid = number(inner).and_then(|n| u32::try_from(n).ok());
+        if tgid.is_none() && !inner.iter().all(|&b| b == b'-') {
+            return None;
+        }
+        task = task[..open].trim_ascii_end();
+    }
+    let dash = memchr::memrchr(b'-', task)?;
+    let tid = number(&task[dash + 1..]).and_then(|n| u32::try_from(n).ok())?;
+    let mut comm = &task[..dash];
+    if comm.first().is_some_and(|b| *b != b' ')
+        && let Some(colon) = memchr::memmem::find(comm, b":  ")
+    {
+        comm = &comm[colon + 1..];
+    }
+    let comm = comm.trim_ascii_start();
+    Some((if comm == b"<...>" { b"" } else { comm }, tid, tgid))
+}
+
+/// The time, behind up to three columns of flags.
+fn time(mut rest: &[u8]) -> Option<(Time, &[u8])> {
+    for _ in 0..4 {
+        rest = rest.trim_ascii_start();
+        let end = memchr::memchr2(b' ', b':', rest)?;
+        let (word, after) = rest.split_at(end);
+        if after[0] == b':' {
+            let time = match split(word, b'.') {
+                Some((seconds, fraction)) => Time::Clock(nanos(seconds, fraction)?),
+                None => number(word).map(|_| Time::Count)?,
+            };
+            return Some((time, after[1..].trim_ascii_start()));
+        }
+        rest = after;
+    }
+    None
+}
+
+fn nanos(seconds: &[u8], fraction: &[u8]) -> Option<u64> {
+    let digits = u32::try_from(fraction.len()).ok().filter(|n| (1..=9).contains(n))?;
+    let fraction = number(fraction)? * 10_u64.pow(9 - digits);
+    number(seconds)?.checked_mul(1_000_000_000)?.checked_add(fraction)
+}
+
+fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let n = memchr::memchr(at, bytes)?;
+    Some((&bytes[..n], &bytes[n + 1..]))
+}
+
+/// A decimal number, and nothing else.
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
+    let add = |n: u64, &b: &u8| {
+        let digit = b.wrapping_sub(b'0');
+        if digit < 10 { n.checked_mul(10)?.checked_add(u64::from(digit)) } else { None }
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
+}
+
+/// How many events were lost, where a line says that some were: `CPU:1 [LOST 35 EVENTS]`, of trace-cmd
+/// `CPU:1 [35 EVENTS DROPPED]`; 1 if it does not say how many.
+pub(super) fn lost(bytes: &[u8]) -> Option<u64> {
+    let (cpu, rest) = split(bytes.strip_prefix(b"CPU:")?, b' ')?;
+    number(cpu)?;
+    let inner = rest.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let count = match inner {
+        b"LOST EVENTS" | b"EVENTS DROPPED" => return Some(1),
+        _ => (inner.strip_prefix(b"LOST ").and_then(|inner| inner.strip_suffix(b" EVENTS")))
+            .or_else(|| inner.strip_suffix(b" EVENTS DROPPED"))?,
+    };
+    number(count)
+}
+
+/// How many events a ring buffer's new ones overwrote before it was read, from its header:
+/// `# entries-in-buffer/entries-written: 54236/64215   #P:2`.
+pub(super) fn overwritten(bytes: &[u8]) -> Option<u64> {
+    let rest = bytes.strip_prefix(b"# entries-in-buffer/entries-written: ")?;
+    let (kept, rest) = split(rest, b'/')?;
+    let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+    number(&rest[..end])?.checked_sub(number(kept)?).filter(|&n| n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(text: &str) -> Option<(String, u32, Option<u32>, Time, String, String)> {
+        let own = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        line(text.as_bytes()).map(|l| (own(l.comm), l.tid, l.tgid, l.time, own(l.name), own(l.text)))
+    }
+
+    #[test]
+    fn every_shape_of_line() {
+        const AT: Time = Time::Clock(102_566_988_000);
+        for (text, comm, tid, tgid, time) in [
+            (
+                "         python3-490     (    490) [000] .....   102.566988: f2fs_x: ino 6",
+                "python3",
+                490,
+                Some(490),
+                AT,
+            ),
+            ("           <...>-490     (-----) [000] d..1.   102.566988: f2fs_x: ino 6", "", 490, None, AT),
+            ("           <...>-490   [001] d..1   102.566988: f2fs_x: ino 6", "", 490, None, AT),
+            ("          <idle>-0     [001]   102.566988: f2fs_x: ino 6", "<idle>", 0, None, AT),
+            (
+                " Binder:1234_5-490   ( 1234) [003] ....   102.566988: f2fs_x: ino 6",
+                "Binder:1234_5",
+                490,
+                Some(1234),
+                AT,
+            ),
+            ("     kworker/u17:0-490 [000] dN.. 102.566988: f2fs_x: ino 6", "kworker/u17:0", 490, None, AT),
+            ("  a - [1] b-c (d)-490 [000] dN.. 102.566988: f2fs_x: ino 6", "a - [1] b-c (d)", 490, None, AT),
+            (" ld [2] 1.5: no: -490 [000] 102.566988: f2fs_x: ino 6", "ld [2] 1.5: no: ", 490, None, AT),
+            (
+                "inst:  lto 002m1c6hk9s-490  [001] 102.566988: f2fs_x:             ino 6",
+                "lto 002m1c6hk9s",
+                490,
+                None,
+                AT,
+            ),
+            (
+                "inst:               as-490  [001] 102.566988000: f2fs_x:             ino 6",
+                "as",
+                490,
+                None,
+                AT,
+            ),
+            ("kworker/1:1H-490 [001] d... 0 102.566988: f2fs_x: ino 6", "kworker/1:1H", 490, None, AT),
+            ("<...>-490 [001] 102.566988: f2fs_x: ino 6", "", 490, None, AT),
+            ("sh-490 [001] ..... 8123456: f2fs_x: ino 6", "sh", 490, None, Time::Count),
+        ] {
+            let expected = (comm.to_owned(), tid, tgid, time, "f2fs_x".to_owned(), "ino 6".to_owned());
+            assert_eq!(parts(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_line() {
+        for text in [
+            "",
+            "# tracer: nop",
+            "sh-490 [001] 102.566988: vfs_read",
+            "sh-490 001 102.566988: a: b",
+            "sh 490 [001] 102.566988: a: b",
+            "sh-490 [0x1] 102.566988: a: b",
+            "sh-490 [001] 102.5669880001: a: b",
+            "sh-490 [001] 102.: a: b",
+            "sh-490 [001] 99999999999999999999.1: a: b",
+            "sh-4294967296 [001] 102.566988: a: b",
+            "sh-490 (x) [001] 102.566988: a: b",
+            "sh-490 [001] a b c d 102.566988: a: b",
+            "rustc-9065    0d.... 13669.224396: page_fault_user:      address=0x7f85ab27bf90",
+        ] {
+            assert_eq!(parts(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn losses() {
+        for (text, many) in [
+            ("CPU:1 [LOST 35 EVENTS]", Some(35)),
+            ("CPU:12 [LOST EVENTS]", Some(1)),
+            ("CPU:7 [204600 EVENTS DROPPED]", Some(204_600)),
+            ("CPU:7 [EVENTS DROPPED]", Some(1)),
+            ("CPU:7 [SOME EVENTS DROPPED]", None),
+            ("CPU:x [LOST EVENTS]", None),
+        ] {
+            assert_eq!(lost(text.as_bytes()), many, "{text}");
+        }
+        let header = |text: &str| overwritten(text.as_bytes());
+        assert_eq!(header("# entries-in-buffer/entries-written: 54236/64215   #P:2"), Some(9979));
+        assert_eq!(header("# entries-in-buffer/entries-written: 205/205   #P:2"), None);
+        assert_eq!(header("# entries-in-buffer/entries-written: 205/5"), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! ftrace's text: what `trace` and `trace_pipe` in tracefs print, `trace-cmd report`, `atrace`, and systrace's HTML.
+//!
+//! ```text
+//!          python3-490     (    490) [000] .....   102.566988: f2fs_dataread_end: ino 6, offset 163900, bytes 100
+//! ```
+//!
+//! Thread, process (where `record-tgid` is on), processor, flags, seconds, tracepoint, and what it prints ([`text`] reads that
+//! back). Of the tracepoints those are used that a recording of our own uses, and what older and Android's kernels have instead
+//! ([`super::kernel`]); which of them tell the accesses is chosen from the first 65,536 that say something.
+//!
+//! Two formats, because a trace may show both sides of the cache. `ftrace` reads what it tells of files, and a trace that tells
+//! nothing of files as one of the block layer; `ftrace-block` reads the requests of the block layer, whatever else there is.
+//!
+//! **Processes** are those that the lines name, else what `task_newtask` tells, else the thread itself. A thread that the
+//! kernel had forgotten (`<...>`) keeps the name that it had.
+//!
+//! **HTML** is searched for `<script class="trace-data" type="application/text">`, before 2014 `var linuxPerfData`; of these
+//! the ones that begin like ftrace's text are read. systrace wrote it around what atrace gave.
+//!
+//! **Losses.** Where the kernel says that it lost events, or overwrote the oldest before they were read, that is noted with
+//! their number; what they were nobody knows.
+//!
+//! The function tracers, `trace-cmd report -l` and `-R`, and `atrace -z` are not read.
+
+mod line;
+mod text;
+
+use super::{
+    Confidence, Space, Spec, head_lines,
+    kernel::{ALL, Feed, Known},
+};
+use crate::{
+    Error,
+    events::{Events, Skip},
+    input::Input,
+};
+use line::{Line, Time};
+use memchr::memmem;
+use std::collections::HashMap;
+use text::Layout;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "ftrace",
+    what: "ftrace's text: trace, trace_pipe, `trace-cmd report`, atrace, systrace HTML",
+    detect: |head| detect(head, false),
+    read: |input, events| read(input, events, None),
+    sample: || SAMPLE.into(),
+};
+
+pub(super) const BLOCK: Spec = Spec {
+    name: "ftrace-block",
+    what: "the block layer's requests in ftrace's text",
+    detect: |head| detect(head, true),
+    read: |input, events| read(input, events, Some(Space::Blocks)),
+    sample: || BLOCK_SAMPLE.into(),
+};
+
+const SAMPLE: &str = "\
+# tracer: nop
+#
+# entries-in-buffer/entries-written: 17/17   #P:2
+#
+#           TASK-PID       TGID    CPU#  |||||  TIMESTAMP  FUNCTION
+#              | |           |       |   |||||     |         |
+         python3-490     (    490) [000] .....   102.566615: f2fs_new_inode: dev = (179,0), ino = 6, ret = 0
+         python3-490     (    490) [000] .....   102.566988: f2fs_datawrite_start: entry_name /data/a b, offset 0, bytes 9000, cmdline python3, pid 490, i_size 0, ino 6
+         python3-490     (    490) [000] .....   102.569511: f2fs_file_write_iter: dev = (179,0), ino = 6, offset = 0, length = 9000, written(err) = 9000
+         python3-490     (    490) [000] .....   102.571252: f2fs_sync_file_enter: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 9000, i_nlink = 1, i_blocks = 24, i_advise = 0x0
+         python3-490     (    490) [000] .....   102.580000: task_newtask: pid=491 comm=python3 clone_flags=3d0f00 oom_score_adj=0
+         python3-491     (    490) [001] .....   102.702605: f2fs_dataread_start: entry_name /data/a b, offset 8192, bytes 4096, cmdline python3, pid 491, i_size 9000, ino 6
+         python3-491     (    490) [001] .....   102.702631: f2fs_dataread_end: ino 6, offset 8192, bytes 808
+           <...>-17      (-----) [001] .N..2   102.710000: mm_filemap_get_pages: dev=8:1 ino=c ofs=0-131071
+            <idle>-0     (-----) [001] d..2.   102.710100: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=x next_pid=17 next_prio=120
+CPU:1 [LOST 3 EVENTS]
+    jbd2/sda1 - 8-88     (     88) [001] .....   102.720000: ext4_da_write_begin: dev 8,1 ino 12 pos 4096 len 5000
+    jbd2/sda1 - 8-88     (     88) [001] .....   102.720010: ext4_da_write_end: dev 8,1 ino 12 pos 4096 len 5000 copied 5000
+    jbd2/sda1 - 8-88     (     88) [001] d..1.   102.720020: block_bio_queue: 8,1 WS 2048 + 8 [jbd2/sda1 - 8]
+         python3-490     (    490) [000] .....   103.057997: f2fs_truncate: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 1, i_blocks = 16, i_advise = 0x0
+         python3-490     (    490) [000] .....   103.290513: f2fs_evict_inode: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 0, i_blocks = 16, i_advise = 0x0
+";
+
+const BLOCK_SAMPLE: &str = "\
+cpus=8
+          app-21515 [002] 70.114285:    block_bio_queue: 8,0 R 4709256 + 32 [app]
+          app-21515 [002] 70.114290:      block_rq_issue: 8,0 R 16384 () 4709256 + 32 be,0,4 [app]
+     kworker/2:1H-88 [002] 70.120000:    block_bio_queue: 8,0 WFS 20080696 + 8 [kworker/2:1H]
+         <idle>-0     [002] 70.121000:   block_rq_complete: 8,0 WFS () 20080696 + 8 be,0,4 [0]
+          app-21515 [001] 70.130000:    block_bio_queue: 8,16 FF 0 + 0 [app]
+          app-21515 [001] 70.130001:    block_bio_queue: 8,16 DS 2048 + 64 [app]
+";
+
+const NOT_A_LINE: Skip = Skip::Damage("line that ftrace does not print");
+const UNREADABLE: Skip = Skip::Damage("tracepoint whose text lacks a field that is needed");
+const TOO_LONG: Skip = Skip::Damage("line longer than 1 MiB");
+const LOST: Skip = Skip::Note("event lost by the kernel: its buffer was full");
+const OVERWRITTEN: Skip = Skip::Note("event overwritten before the buffer was read: the trace begins later");
+const FUNCTION: Skip = Skip::Benign("function of another tracer");
+const NO_DATA: &str = "an HTML page without a trace: systrace's has one in <script class=\"trace-data\">";
+const OTHER_DATA: Skip = Skip::Benign("line of systrace's other data");
+
+/// How the part of an HTML page begins that holds a trace; the other is systrace's of before 2014, where each line ends in
+/// [`OLD_END`].
+const TRACE_DATA: [&[u8]; 2] = [b"class=\"trace-data\"", b"var linuxPerfData = \""];
+const OLD_END: &[u8] = b"\\n\\";
+
+fn detect(head: &[u8], block: bool) -> Confidence {
+    if is_html(head) {
+        let marks = [TRACE_DATA[0], TRACE_DATA[1], b"Android System Trace", b"trace-viewer"];
+        let is_one = marks.iter().any(|mark| memmem::find(head, mark).is_some());
+        return if is_one && !block { Confidence::Likely } else { Confidence::No };
+    }
+    let (mut tracepoints, mut requests, mut remarks, mut all) = (0, 0, 0, 0);
+    for bytes in head_lines(head) {
+        match line::line(bytes) {
+            Some(line) => {
+                tracepoints += 1;
+                requests += usize::from(line.name.starts_with(b"block_"));
+            }
+            None => remarks += usize::from(is_remark(bytes)),
+        }
+        all += 1;
+    }
+    let is_one = tracepoints > 0 && (tracepoints + remarks) * 5 >= all * 4;
+    if is_one && block == (requests == tracepoints) { Confidence::Likely } else { Confidence::No }
+}
+
+fn is_html(head: &[u8]) -> bool {
+    let head = head.trim_ascii_start();
+    [&b"<!doctype html"[..], b"<html"]
+        .iter()
+        .any(|start| head.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start)))
+}
+
+/// What stands around events: headers, and what the tools say.
+fn is_remark(line: &[u8]) -> bool {
+    line.starts_with(b"#")
+        || line::lost(line).is_some()
+        || [&b"cpus="[..], b"version = ", b"TRACE:", b"capturing trace"]
+            .iter()
+            .any(|start| line.starts_with(start))
+}
+
+fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -> Result<(), Error> {
+    let mut reader = Reader {
+        known: ALL
+            .iter()
+            .zip(Layout::all())
+            .map(|(known, layout)| (known.name.as_bytes(), (known, layout)))
+            .collect(),
+        feed: Feed::new(events, wanted),
+        page: None,
+        data: false,
+        damaged: 0,
+    };
+    while let Some(line) = input.line()? {
+        reader.line(line.bytes, line.too_long, line.number)?;
+    }
+    if reader.page == Some(Page::Around) && !reader.data {
+        return Err(Error::Lacks(NO_DATA.to_owned()));
+    }
+    let sound = reader.damaged * 2 <= input.lines();
+    reader.feed.finish(sound)
+}
+
+/// Where in an HTML page the reader is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Page {
+    /// It is no page, or in ftrace's text.
+    Trace,
+    /// At the beginning of data that may be ftrace's.
+    Data,
+    /// In other data.
+    OtherData,
+    /// Around the data.
+    Around,
+}
+
+struct Reader<'e, 's> {
+    known: HashMap<&'static [u8], (&'static Known, Layout), foldhash::fast::FixedState>,
+    feed: Feed<'e, 's>,
+    /// `None` before the first line.
+    page: Option<Page>,
+    /// A page had data.
+    data: bool,
+    damaged: u64,
+}
+
+impl Reader<'_, '_> {
+    fn line(&mut self, bytes: &[u8], too_long: bool, number: u64) -> Result<(), Error> {
+        if bytes.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let html = || if is_html(bytes) { Page::Around } else { Page::Trace };
+        let page = *self.page.get_or_insert_with(html);
+        if page == Page::Around {
+            if TRACE_DATA.iter().any(|mark| memmem::find(bytes, mark).is_some()) {
+                (self.page, self.data) = (Some(Page::Data), true);
+            }
+            return Ok(());
+        }
+        if bytes.trim_ascii().starts_with(b"</script>") {
+            self.page = Some(Page::Around);
+            return Ok(());
+        }
+        let bytes = if self.data { bytes.strip_suffix(OLD_END).unwrap_or(bytes) } else { bytes };
+        if self.data && matches!(bytes.trim_ascii(), b"" | b"\\n\";") {
+            return Ok(());
+        }
+        if page == Page::Data {
+            let trace = is_remark(bytes) || line::line(bytes).is_some();
+            self.page = Some(if trace { Page::Trace } else { Page::OtherData });
+        }
+        if self.page == Some(Page::OtherData) {
+            self.feed.events.skipped(OTHER_DATA, number);
+            return Ok(());
+        }
+        if too_long {
+            self.damage(TOO_LONG, number);
+            return Ok(());
+        }
+        match line::line(bytes) {
+            Some(line) => self.tracepoint(&line, number),
+            None => {
+                self.remark(bytes, number);
+                Ok(())
+            }
+        }
+    }
+
+    fn tracepoint(&mut self, line: &Line<'_>, number: u64) -> Result<(), Error> {
+        let Some((known, layout)) = self.known.get(line.name) else {
+            match line.name {
+                b"" => self.feed.events.skipped(FUNCTION, number),
+                name => self.feed.other(number, name),
+            }
+            return Ok(());
+        };
+        let Some(fields) = layout.read(line.text) else {
+            self.damage(UNREADABLE, number);
+            return Ok(());
+        };
+        let at_ns = match line.time {
+            Time::Clock(ns) => ns,
+            Time::Count => {
+                self.feed.times = false;
+                0
+            }
+        };
+        self.feed.thread(number, at_ns, line.tid, line.tgid, line.comm)?;
+        self.feed.hit(number, at_ns, line.tid, known, &fields)
+    }
+
+    fn remark(&mut self, bytes: &[u8], number: u64) {
+        if let Some(many) = line::lost(bytes) {
+            self.feed.events.skipped_many(LOST, number, many);
+        } else if let Some(many) = line::overwritten(bytes) {
+            self.feed.events.skipped_many(OVERWRITTEN, number, many);
+        } else if !is_remark(bytes) {
+            self.damage(NOT_A_LINE, number);
+        }
+    }
+
+    fn damage(&mut self, skip: Skip, number: u64) {
+        self.damaged += 1;
+        self.feed.events.skipped(skip, number);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! The tracepoints that a trace of others may hold: those that a recording asks for, and those that older kernels,
+//! Android's and their tools tell instead.
+
+use super::requests::Request;
+use crate::{
+    format::block::Rwbs,
+    tracepoint::{self, Dev, Inode, Need, Values, What},
+};
+use std::sync::LazyLock;
+
+/// One tracepoint.
+#[derive(Clone, Copy)]
+pub(in crate::format) struct Known {
+    /// Its group.
+    pub(in crate::format) system: &'static str,
+    pub(in crate::format) name: &'static str,
+    /// What it is read from, in the kernel's words.
+    pub(in crate::format) fields: &'static [&'static str],
+    pub(super) source: Source,
+    read: Read,
+}
+
+/// No tracepoint is read from more.
+pub(in crate::format) const FIELDS_MAX: usize = 6;
+
+#[derive(Clone, Copy)]
+enum Read {
+    Point(fn(&dyn Values) -> Option<What>),
+    Call { write: bool },
+    Request,
+}
+
+/// What a tracepoint says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Point(What),
+    Call(Box<Call>),
+    Request(Request),
+}
+
+/// A read or write as it begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) ino: u64,
+    pub(super) path: Box<str>,
+    pub(super) size: u64,
+    pub(super) offset: u64,
+    /// What is asked for; less may be moved.
+    pub(super) len: u64,
+    pub(super) write: bool,
+}
+
+/// Where accesses are known from: of several that tell the same, one is believed ([`super::plan`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// It tells no access.
+    None,
+    /// It tells accesses that nothing else does.
+    Alone,
+    /// `mm_filemap_get_pages`.
+    Pages,
+    Ext4Write,
+    F2fsReadEnd,
+    F2fsReadStart,
+    AndroidRead,
+    F2fsWriteIter,
+    F2fsWriteEnd,
+    F2fsWritePiece,
+    F2fsWriteStart,
+    AndroidWrite,
+    Queued,
+    Started,
+    Issued,
+    Inserted,
+    /// The driver gave it back: it will be issued again.
+    Requeued,
+}
+
+impl Said {
+    /// What is said to the machine.
+    pub(super) fn point(&self) -> Option<&What> {
+        match self {
+            Self::Point(what) => Some(what),
+            _ => None,
+        }
+    }
+
+    /// Whether its numbers can be true.
+    pub(super) fn is_possible(&self) -> bool {
+        match self {
+            Self::Point(what) => what.is_possible(),
+            Self::Call(call) => {
+                call.begin(Dev::default()).is_possible() && call.end(Dev::default()).is_possible()
+            }
+            Self::Request(_) => true,
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn begin(&self, dev: Dev) -> What {
+        let inode = Inode { dev, ino: self.ino };
+        What::CallBegin {
+            inode,
+            path: self.path.clone(),
+            size: self.size,
+            offset: self.offset,
+            write: self.write,
+        }
+    }
+
+    /// As if all that was asked for had been moved.
+    pub(super) fn end(&self, dev: Dev) -> What {
+        let inode = Inode { dev, ino: self.ino };
+        What::CallEnd { inode, offset: self.offset, moved: self.len.cast_signed(), write: self.write }
+    }
+}
+
+impl Known {
+    /// What its fields say; `None` if that is nothing to us.
+    pub(super) fn said(&self, v: &dyn Values) -> Option<Said> {
+        match self.read {
+            Read::Point(read) => read(v).map(Said::Point),
+            Read::Call { write } => Some(Said::Call(Box::new(Call {
+                path: v.text(0).into_owned().into(),
+                ino: v.number(1),
+                size: v.number(2),
+                offset: v.number(3),
+                len: v.number(4),
+                write,
+            }))),
+            Read::Request => Some(Said::Request(Request {
+                dev: Dev(v.number(0) as u32),
+                flags: Rwbs::parse(&v.text(1)),
+                sector: v.number(2),
+                sectors: v.number(3),
+            })),
+        }
+    }
+
+    /// Whether it tells of accesses to files.
+    pub(super) fn is_access(&self) -> bool {
+        !self.is_request() && self.source != Source::None
+    }
+
+    /// Whether it tells of the block layer.
+    pub(in crate::format) fn is_request(&self) -> bool {
+        matches!(self.read, Read::Request)
+    }
+}
+
+/// All of them.
+pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    let replaced = |name: &str| OTHERS.iter().any(|known| known.name == name);
+    // System calls are not used: what their numbers mean is the architecture's affair, of which no trace tells.
+    let ours = tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls && !replaced(spec.name));
+    let known = |spec: &'static tracepoint::Spec| Known {
+        system: spec.system,
+        name: spec.name,
+        fields: spec.fields,
+        source: match spec.name {
+            "mm_filemap_get_pages" => Source::Pages,
+            "f2fs_dataread_end" => Source::F2fsReadEnd,
+            "f2fs_file_write_iter" => Source::F2fsWriteIter,
+            _ if spec.system == "ext4" && spec.need == Need::Writes => Source::Ext4Write,
+            _ if matches!(spec.need, Need::Reads | Need::Writes | Need::Direct | Need::Mapped) => {
+                Source::Alone
+            }
+            _ => Source::None,
+        },
+        read: Read::Point(spec.read),
+    };
+    ours.map(known).chain(OTHERS.iter().copied()).collect()
+});
+
+const CALL: &[&str] = &["pathbuf", "ino", "i_size", "offset", "bytes"];
+const REQUEST: &[&str] = &["dev", "rwbs", "sector", "nr_sector"];
+
+const OTHERS: &[Known] = &[
+    // With more fields than a recording needs, for traces in which the end of the call was not recorded.
+    call("f2fs", "f2fs_dataread_start", Source::F2fsReadStart, false),
+    call("f2fs", "f2fs_datawrite_start", Source::F2fsWriteStart, true),
+    point("f2fs", "f2fs_datawrite_end", Source::F2fsWriteEnd, &["ino", "offset", "bytes"], |v| {
+        let inode = Inode { dev: Dev::default(), ino: v.number(0) };
+        Some(What::CallEnd { inode, offset: v.number(1), moved: v.number(2).cast_signed(), write: true })
+    }),
+    // One pair a page; what atrace's "disk" shows.
+    point("f2fs", "f2fs_write_begin", Source::F2fsWritePiece, &["dev", "ino", "pos", "len"], |v| {
+        Some(What::WriteBegin { inode: inode(v), offset: v.number(2), len: v.number(3) })
+    }),
+    point("f2fs", "f2fs_write_end", Source::F2fsWritePiece, &["dev", "ino", "pos", "copied"], |v| {
+        Some(What::WriteEnd { inode: inode(v), offset: v.number(2), copied: v.number(3) })
+    }),
+    // Android's kernels up to 5.10, for ext4 and F2FS alike. Reads are those that missed the cache.
+    call("android_fs", "android_fs_dataread_start", Source::AndroidRead, false),
+    call("android_fs", "android_fs_datawrite_start", Source::AndroidWrite, true),
+    request("block_bio_queue", Source::Queued),
+    request("block_io_start", Source::Started),
+    request("block_rq_issue", Source::Issued),
+    request("block_rq_insert", Source::Inserted),
+    request("block_rq_requeue", Source::Requeued),
+];
+
+const fn point(
+    system: &'static str,
+    name: &'static str,
+    source: Source,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> Known {
+    Known { system, name, fields, source, read: Read::Point(read) }
+}
+
+const fn call(system: &'static str, name: &'static str, source: Source, write: bool) -> Known {
+    Known { system, name, fields: CALL, source, read: Read::Call { write } }
+}
+
+const fn request(name: &'static str, source: Source) -> Known {
+    Known { system: "block", name, fields: REQUEST, source, read: Read::Request }
+}
+
+fn inode(v: &dyn Values) -> Inode {
+    Inode { dev: Dev(v.number(0) as u32), ino: v.number(1) }
+}

@@ -1,0 +1,479 @@
+//! What ftrace's text and Perfetto share: from the tracepoints of a running system, told by others, to events.
+//!
+//! A feed decodes; this chooses. The first tracepoints of a trace are held until it is clear which of them tell the accesses
+//! ([`plan`]): a trace that tells anything of files is one of files, before the cache, and what it tells of the block layer
+//! is left out; a trace that has only requests is one of blocks, behind the cache. Then [`Machine`] concludes what happened,
+//! as it does for a recording of our own.
+//!
+//! What such a trace lacks that a recording has: names (F2FS and Android tell paths, ext4 does not), the sizes of files
+//! (reads are whole pages until a write or a cut shows the end), and what processes have mapped.
+
+mod fields;
+mod known;
+mod plan;
+mod requests;
+mod tasks;
+
+pub(super) use fields::{Fields, Value};
+pub(super) use known::{ALL, FIELDS_MAX, Known};
+
+use crate::{
+    Error,
+    events::{Events, Reason, Skip, Skipped},
+    tracepoint::{Machine, NoHost, Point, Values, What},
+};
+use flashsift_core::event::{About, Action, Knows, Side, Space};
+use known::{Said, Source};
+use plan::{Plan, Survey};
+use requests::{By, Requests};
+use std::collections::HashMap;
+use tasks::{News, Tasks};
+
+/// So many tracepoints are looked at before the first event is told.
+const HELD_MAX: usize = 1 << 16;
+/// Tracepoints that come out of order are kept until so many more have come.
+pub(super) const WINDOW: usize = 1 << 18;
+const IMPOSSIBLE: Skip = Skip::Damage("tracepoint with numbers that cannot be");
+
+/// What is left out or assumed, told at the end: some of it is said of most lines.
+#[derive(Clone, Copy)]
+enum Left {
+    Silent,
+    Repeated,
+    Other,
+    Behind,
+    Before,
+    Somewhere,
+    Several,
+    Missed,
+    Asked,
+}
+
+const LEFT: [Skip; 9] = [
+    Skip::Benign("tracepoint that says nothing of pages"),
+    Skip::Benign("tracepoint that repeats what a better one tells"),
+    Skip::Benign("other tracepoint"),
+    Skip::Benign("request of the block layer, behind the page cache (a format ending in -block reads these)"),
+    Skip::Benign("tracepoint before the page cache (a format without -block reads these)"),
+    Skip::Note("access whose file system is not told: taken as of the one F2FS, else the one ext4"),
+    Skip::Note("access to one of several F2FS, it is not told which: taken as of the first"),
+    Skip::Note("read that is known because it missed the page cache; those that hit are not"),
+    Skip::Note("access known by what was asked for: less may have been moved"),
+];
+
+/// How often each was left out, and where first.
+#[derive(Default)]
+struct Tally([(u64, u64); LEFT.len()]);
+
+impl Tally {
+    fn add(&mut self, left: Left, line: u64) {
+        let (first, count) = &mut self.0[left as usize];
+        if *count == 0 {
+            *first = line;
+        }
+        *count += 1;
+    }
+}
+
+/// Something that a trace tells.
+struct Item {
+    line: u64,
+    at_ns: u64,
+    tid: u32,
+    heard: Heard,
+}
+
+enum Heard {
+    Tracepoint(&'static Known, Said),
+    Task(News),
+}
+
+/// Takes tracepoints, in the order of their times, and tells events.
+pub(super) struct Feed<'e, 's> {
+    pub(super) events: &'e mut Events<'s>,
+    wanted: Option<Space>,
+    /// Kept to be put in order; `None`: they are in order.
+    window: Option<Vec<Item>>,
+    last_ns: u64,
+    /// Kept until there is a plan.
+    held: Vec<Item>,
+    teller: Option<Teller>,
+    tasks: Tasks,
+    tally: Tally,
+    /// Tracepoints that are not understood, by name.
+    others: HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>,
+    /// The trace tells times.
+    pub(super) times: bool,
+}
+
+impl<'e, 's> Feed<'e, 's> {
+    /// `wanted`: what the trace is to be read as; `None`: as what suits it.
+    pub(super) fn new(events: &'e mut Events<'s>, wanted: Option<Space>) -> Self {
+        Self {
+            events,
+            wanted,
+            window: None,
+            last_ns: 0,
+            held: Vec::new(),
+            teller: None,
+            tasks: Tasks::default(),
+            tally: Tally::default(),
+            others: HashMap::default(),
+            times: true,
+        }
+    }
+
+    /// The same, for tracepoints that are out of order, though by no more than [`WINDOW`].
+    pub(super) fn out_of_order(events: &'e mut Events<'s>, wanted: Option<Space>) -> Self {
+        Self { window: Some(Vec::new()), ..Self::new(events, wanted) }
+    }
+
+    /// Who is there, whatever the time is.
+    pub(super) fn found(&mut self, line: u64, tid: u32, tgid: Option<u32>, name: &[u8]) -> Result<(), Error> {
+        let at_ns = self.last_ns;
+        match self.tasks.seen(tid, tgid, name) {
+            Some(news @ News::Found { .. }) => {
+                self.in_order(Item { line, at_ns, tid, heard: Heard::Task(news) })
+            }
+            Some(news) => self.take(Item { line, at_ns, tid, heard: Heard::Task(news) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Who hit what follows: the thread, its process where that is told, its name unless it is not known (empty).
+    pub(super) fn thread(
+        &mut self,
+        line: u64,
+        at_ns: u64,
+        tid: u32,
+        tgid: Option<u32>,
+        name: &[u8],
+    ) -> Result<(), Error> {
+        match self.tasks.seen(tid, tgid, name) {
+            Some(news) => self.take(Item { line, at_ns, tid, heard: Heard::Task(news) }),
+            None => Ok(()),
+        }
+    }
+
+    /// One of [`ALL`] was hit.
+    pub(super) fn hit(
+        &mut self,
+        line: u64,
+        at_ns: u64,
+        tid: u32,
+        known: &'static Known,
+        values: &dyn Values,
+    ) -> Result<(), Error> {
+        let Some(said) = known.said(values) else {
+            self.tally.add(Left::Silent, line);
+            return Ok(());
+        };
+        if !said.is_possible() {
+            self.events.skipped(IMPOSSIBLE, line);
+            return Ok(());
+        }
+        if let Said::Point(what) = &said {
+            self.tasks.learn(tid, what);
+        }
+        self.take(Item { line, at_ns, tid, heard: Heard::Tracepoint(known, said) })
+    }
+
+    /// Another tracepoint was hit.
+    pub(super) fn other(&mut self, line: u64, name: &[u8]) {
+        const NAMES_MAX: usize = 1000;
+        self.tally.add(Left::Other, line);
+        if let Some(count) = self.others.get_mut(name) {
+            *count += 1;
+        } else if self.others.len() < NAMES_MAX {
+            self.others.insert(name.into(), 1);
+        }
+    }
+
+    fn take(&mut self, item: Item) -> Result<(), Error> {
+        self.last_ns = self.last_ns.max(item.at_ns);
+        let Some(window) = &mut self.window else { return self.in_order(item) };
+        window.push(item);
+        if window.len() < 2 * WINDOW {
+            return Ok(());
+        }
+        window.sort_by_key(|item| item.at_ns);
+        let ripe: Vec<_> = window.drain(..WINDOW).collect();
+        ripe.into_iter().try_for_each(|item| self.in_order(item))
+    }
+
+    fn in_order(&mut self, item: Item) -> Result<(), Error> {
+        if let Some(teller) = &mut self.teller {
+            return teller.tell(&item, &mut self.tally, self.events);
+        }
+        self.held.push(item);
+        if self.held.len() == HELD_MAX { self.settle() } else { Ok(()) }
+    }
+
+    /// What was held is told.
+    fn settle(&mut self) -> Result<(), Error> {
+        let mut survey = Survey::default();
+        for item in &self.held {
+            if let Heard::Tracepoint(known, said) = &item.heard {
+                survey.add(known, said.point());
+            }
+        }
+        let plan = survey.plan(self.wanted);
+        let (side, syncs, removals) = match plan.space {
+            Space::Files => (Side::Before, plan.syncs, plan.removals),
+            // A device without a cache of its own is never sent a flush.
+            _ => (Side::After, false, false),
+        };
+        let knows = Knows { times: self.times, syncs, writes: true, removals };
+        self.events.about(About { side, space: plan.space, knows })?;
+        let mut teller = Teller::new(plan);
+        // A process is called as its first thread is.
+        for item in &self.held {
+            if let Heard::Task(News::Found { tid, pid, name: Some(name) }) = &item.heard
+                && tid == pid
+            {
+                teller.found(*tid, *pid, Some(name));
+            }
+        }
+        for item in std::mem::take(&mut self.held) {
+            teller.tell(&item, &mut self.tally, self.events)?;
+        }
+        self.teller = Some(teller);
+        Ok(())
+    }
+
+    /// The end of the trace. `sound`: most of it was understood.
+    pub(super) fn finish(mut self, sound: bool) -> Result<(), Error> {
+        if let Some(mut window) = self.window.take() {
+            window.sort_by_key(|item| item.at_ns);
+            window.into_iter().try_for_each(|item| self.in_order(item))?;
+        }
+        let hits = !self.held.is_empty() || self.teller.is_some();
+        if hits && self.teller.is_none() {
+            self.settle()?;
+        }
+        let accesses = match &mut self.teller {
+            Some(teller) => teller.finish(self.events)?,
+            None => 0,
+        };
+        for (skip, (first, count)) in LEFT.iter().zip(self.tally.0) {
+            if count > 0 {
+                self.events.skipped_many(*skip, first, count);
+            }
+        }
+        if accesses == 0 && sound && (hits || !self.others.is_empty()) {
+            return Err(Error::Lacks(self.lacking()));
+        }
+        Ok(())
+    }
+
+    /// What has to be recorded for a trace to tell accesses.
+    fn lacking(&self) -> String {
+        let mut others: Vec<_> = self.others.iter().map(|(name, count)| (&**name, *count)).collect();
+        // Of some only a number is known.
+        others.retain(|(name, _)| name.iter().any(u8::is_ascii_alphabetic));
+        others.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
+        let most: Vec<_> = others.iter().take(3).map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        let most = match most.is_empty() {
+            true => String::new(),
+            false => format!(" (mostly {})", most.join(", ")),
+        };
+        match self.wanted {
+            Some(Space::Blocks) => format!(
+                "none of the trace's tracepoints{most} is a request of the block layer: record block_bio_queue or block_rq_issue, or read it \
+                 without -block in --format for what it tells of files"
+            ),
+            _ => format!(
+                "none of the trace's tracepoints{most} tells of a read or write: on F2FS record f2fs_dataread_start, \
+                 f2fs_dataread_end, f2fs_datawrite_start and f2fs_file_write_iter, on Android with a kernel before 5.15 \
+                 android_fs_dataread_start and android_fs_datawrite_start, on ext4 mm_filemap_get_pages (Linux 6.12) and \
+                 ext4_da_write_begin and _end; for what reaches the device, block_bio_queue or block_rq_issue \
+                 (docs/android.md)"
+            ),
+        }
+    }
+}
+
+/// Tells events, as planned.
+struct Teller {
+    plan: Plan,
+    machine: Machine,
+    /// The reasons that the machine gave to leave something out, and the line of the first.
+    reasons: Vec<(Box<str>, u64)>,
+    requests: Requests,
+    names: HashMap<u32, Box<str>>,
+    pids: HashMap<u32, u32>,
+    start_ns: Option<u64>,
+    accesses: u64,
+}
+
+impl Teller {
+    fn new(plan: Plan) -> Self {
+        let mut machine = Machine::new(plan.direct_steps);
+        machine.f2fs(plan.nameless, "");
+        Self {
+            plan,
+            machine,
+            reasons: Vec::new(),
+            requests: Requests::default(),
+            names: HashMap::new(),
+            pids: HashMap::new(),
+            start_ns: None,
+            accesses: 0,
+        }
+    }
+
+    fn found(&mut self, tid: u32, pid: u32, name: Option<&str>) {
+        self.pids.insert(tid, pid);
+        match name {
+            Some(name) => {
+                self.names.entry(pid).or_insert_with(|| name.into());
+                self.machine.found_task(tid, pid, name);
+            }
+            None => self.machine.found_thread(tid, pid),
+        }
+    }
+
+    /// Processes that begin in the trace, for requests; whether that is what it tells.
+    fn born(&mut self, by: u32, what: &What) -> bool {
+        match what {
+            What::NewTask { tid, flags, name } => {
+                let thread = flags & tasks::CLONE_THREAD != 0;
+                let pid = if thread { self.pids.get(&by).copied().unwrap_or(by) } else { *tid };
+                self.pids.insert(*tid, pid);
+                if !thread {
+                    self.names.insert(pid, name.clone());
+                }
+            }
+            What::Exec { program, .. } => {
+                self.pids.insert(by, by);
+                self.names.insert(by, program.rsplit('/').next().unwrap_or(program).into());
+            }
+            What::Exit => {}
+            _ => return false,
+        }
+        true
+    }
+
+    fn tell(&mut self, item: &Item, tally: &mut Tally, events: &mut Events<'_>) -> Result<(), Error> {
+        let &Item { line, at_ns, tid, .. } = item;
+        events.at(line);
+        let files = self.plan.space == Space::Files;
+        match &item.heard {
+            Heard::Task(News::Found { tid, pid, name }) => {
+                self.found(*tid, *pid, name.as_deref());
+                Ok(())
+            }
+            Heard::Task(News::Renamed { pid, name }) => {
+                self.names.insert(*pid, name.clone());
+                let what = What::Exec { program: name.clone(), old_tid: *pid };
+                self.point(line, Point { at_ns, tid: *pid, what }, events)
+            }
+            Heard::Tracepoint(_, Said::Request(_)) if files => {
+                tally.add(Left::Behind, line);
+                Ok(())
+            }
+            Heard::Tracepoint(known, Said::Request(request)) => {
+                self.request(item, known, request, tally, events)
+            }
+            Heard::Tracepoint(_, said) if !files => {
+                if !said.point().is_some_and(|what| self.born(tid, what)) {
+                    tally.add(Left::Before, line);
+                }
+                Ok(())
+            }
+            Heard::Tracepoint(known, Said::Call(call)) => {
+                let dev = self.plan.nameless;
+                self.point(line, Point { at_ns, tid, what: call.begin(dev) }, events)?;
+                if self.plan.repeats(known.source, None) {
+                    return Ok(());
+                }
+                tally.add(Left::Asked, line);
+                if known.source == Source::AndroidRead {
+                    tally.add(Left::Missed, line);
+                }
+                self.somewhere(known, line, tally);
+                self.point(line, Point { at_ns, tid, what: call.end(dev) }, events)
+            }
+            Heard::Tracepoint(known, Said::Point(what)) => {
+                if self.plan.repeats(known.source, Some(what)) {
+                    tally.add(Left::Repeated, line);
+                    return Ok(());
+                }
+                if matches!(known.source, Source::F2fsReadEnd | Source::F2fsWriteEnd) {
+                    self.somewhere(known, line, tally);
+                }
+                self.point(line, Point { at_ns, tid, what: what.clone() }, events)
+            }
+        }
+    }
+
+    /// The access of a tracepoint that does not tell the file system.
+    fn somewhere(&self, known: &Known, line: u64, tally: &mut Tally) {
+        if known.system != "f2fs" {
+            tally.add(Left::Somewhere, line);
+        } else if self.plan.several {
+            tally.add(Left::Several, line);
+        }
+    }
+
+    fn point(&mut self, line: u64, point: Point, events: &mut Events<'_>) -> Result<(), Error> {
+        self.machine.point(&point, &mut NoHost);
+        let reasons = self.machine.skipped();
+        if reasons.len() > self.reasons.len() {
+            let known = |reason: &str| self.reasons.iter().any(|(known, _)| **known == *reason);
+            let new: Vec<_> =
+                reasons.iter().filter(|(reason, _)| !known(reason)).map(|(r, _)| r.into()).collect();
+            self.reasons.extend(new.into_iter().map(|reason| (reason, line)));
+        }
+        self.hand_on(events)
+    }
+
+    fn hand_on(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
+        for event in self.machine.drain() {
+            self.accesses += u64::from(matches!(event.action, Action::Read { .. } | Action::Write { .. }));
+            events.push(event)?;
+        }
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        item: &Item,
+        known: &Known,
+        request: &requests::Request,
+        tally: &mut Tally,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
+        let &Item { line, at_ns, tid, .. } = item;
+        if self.plan.repeats(known.source, None) {
+            tally.add(Left::Repeated, line);
+            return Ok(());
+        }
+        if known.source == Source::Requeued {
+            self.requests.requeued(request);
+            tally.add(Left::Silent, line);
+            return Ok(());
+        }
+        let pid = self.pids.get(&tid).copied().unwrap_or(tid);
+        let by = By { tid, pid, name: self.names.get(&pid).map(AsRef::as_ref) };
+        let at_us = at_ns.saturating_sub(*self.start_ns.get_or_insert(at_ns)) / 1000;
+        match self.requests.request(request, known.source == Source::Issued, at_us, &by, events)? {
+            Ok(()) => self.accesses += 1,
+            Err(skip) => events.skipped(skip, line),
+        }
+        Ok(())
+    }
+
+    /// What the machine still held back; how many accesses there were.
+    fn finish(&mut self, events: &mut Events<'_>) -> Result<u64, Error> {
+        self.machine.finish();
+        self.hand_on(events)?;
+        let mut skipped = Skipped::default();
+        for (reason, counts) in self.machine.skipped().iter() {
+            let line = self.reasons.iter().find(|(known, _)| **known == *reason).map(|(_, line)| *line);
+            skipped.restore(reason.to_owned(), Reason { first: line.unwrap_or(counts.first), ..counts });
+        }
+        events.merge(&skipped);
+        Ok(self.accesses)
+    }
+}

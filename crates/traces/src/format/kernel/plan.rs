@@ -1,0 +1,133 @@
+//! Which tracepoints of a trace are believed. Kernels tell one access by several of them; each is told as an event once.
+
+use super::known::{Known, Source};
+use crate::tracepoint::{Dev, Inode, What};
+use flashsift_core::event::Space;
+
+/// Of each of these the first that a trace has tells the accesses; the others repeat it.
+const PREFERRED: [&[Source]; 3] = [
+    &[Source::F2fsReadEnd, Source::F2fsReadStart, Source::AndroidRead],
+    // Android's stands behind ext4's own too.
+    &[
+        Source::F2fsWriteIter,
+        Source::F2fsWriteEnd,
+        Source::F2fsWritePiece,
+        Source::F2fsWriteStart,
+        Source::Ext4Write,
+        Source::AndroidWrite,
+    ],
+    // What is asked for, by whom, before it is merged and split: as blkparse's `Q`.
+    &[Source::Queued, Source::Started, Source::Issued, Source::Inserted],
+];
+
+/// What a trace shows in its first tracepoints.
+#[derive(Default)]
+pub(super) struct Survey {
+    seen: u32,
+    files: bool,
+    requests: bool,
+    syncs: bool,
+    removals: bool,
+    f2fs: Vec<Dev>,
+    ext4: Option<Dev>,
+    direct_ends: bool,
+}
+
+impl Survey {
+    pub(super) fn add(&mut self, known: &Known, what: Option<&What>) {
+        self.seen |= 1 << known.source as u32;
+        self.files |= known.is_access();
+        self.requests |= known.is_request();
+        let Some(what) = what else { return };
+        self.syncs |= matches!(what, What::Sync { .. } | What::SyncFs { .. });
+        self.removals |= matches!(
+            what,
+            What::Evicted { .. } | What::Unlink { .. } | What::TruncateBegin { .. } | What::Allocated { .. }
+        );
+        self.direct_ends |= matches!(what, What::DirectEnd { .. });
+        if let Some(Inode { dev, .. }) = inode(what)
+            && dev != Dev::default()
+        {
+            match known.system {
+                "f2fs" if !self.f2fs.contains(&dev) => self.f2fs.push(dev),
+                "ext4" => self.ext4 = self.ext4.or(Some(dev)),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn plan(&self, wanted: Option<Space>) -> Plan {
+        let seen = |source: &Source| self.seen & 1 << *source as u32 != 0;
+        let mut repeats = 0;
+        for group in PREFERRED {
+            for other in group.iter().skip_while(|source| !seen(source)).skip(1) {
+                // Of two file systems each tells its own.
+                if *other != Source::Ext4Write {
+                    repeats |= 1 << *other as u32;
+                }
+            }
+        }
+        let nameless = self.f2fs.first().copied().or(self.ext4);
+        Plan {
+            space: wanted.unwrap_or(if !self.files && self.requests { Space::Blocks } else { Space::Files }),
+            syncs: self.syncs,
+            removals: self.removals,
+            repeats,
+            nameless: nameless.unwrap_or_default(),
+            several: self.f2fs.len() > 1,
+            f2fs_reads: [Source::F2fsReadEnd, Source::F2fsReadStart]
+                .iter()
+                .any(seen)
+                .then_some(nameless)
+                .flatten(),
+            direct_steps: !self.direct_ends,
+        }
+    }
+}
+
+/// How a trace is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) space: Space,
+    pub(super) syncs: bool,
+    pub(super) removals: bool,
+    /// A bit each of [`Source`].
+    repeats: u32,
+    /// Where files are whose file system is not told.
+    pub(super) nameless: Dev,
+    /// There are several F2FS.
+    pub(super) several: bool,
+    /// The F2FS that tells its reads itself, so that the page cache's word repeats them.
+    f2fs_reads: Option<Dev>,
+    pub(super) direct_steps: bool,
+}
+
+impl Plan {
+    /// Whether another tracepoint tells the same.
+    pub(super) fn repeats(&self, source: Source, what: Option<&What>) -> bool {
+        self.repeats & 1 << source as u32 != 0
+            || source == Source::Pages
+                && self.f2fs_reads.is_some()
+                && what.and_then(inode).map(|inode| inode.dev) == self.f2fs_reads
+    }
+}
+
+/// Whose it is, where that tells a file system.
+fn inode(what: &What) -> Option<Inode> {
+    match *what {
+        What::Pages { inode, .. }
+        | What::WriteBegin { inode, .. }
+        | What::WriteEnd { inode, .. }
+        | What::CallDirect { inode }
+        | What::CallEnd { inode, .. }
+        | What::Fault { inode, .. }
+        | What::Sync { inode }
+        | What::Allocated { inode, .. }
+        | What::Evicted { inode, .. }
+        | What::Unlink { inode, .. }
+        | What::TruncateBegin { inode, .. }
+        | What::Allocate { inode, .. } => Some(inode),
+        What::SyncFs { dev, .. } => Some(Inode { dev, ino: 0 }),
+        _ => None,
+    }
+}

@@ -1,0 +1,76 @@
+//! What the block layer tells: a pseudo-file a device, as [`super::super::block`] has it.
+
+use crate::{
+    Error,
+    events::{Events, Skip},
+    format::{
+        block::{Devices, Rwbs, device_name},
+        processes::Processes,
+    },
+    tracepoint::Dev,
+};
+use flashsift_core::event::Event;
+use std::collections::HashSet;
+
+/// A request of the block layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) dev: Dev,
+    /// `None`: no kernel writes such flags.
+    pub(super) flags: Option<Rwbs>,
+    pub(super) sector: u64,
+    pub(super) sectors: u64,
+}
+
+/// Who asks.
+pub(super) struct By<'a> {
+    pub(super) tid: u32,
+    pub(super) pid: u32,
+    pub(super) name: Option<&'a str>,
+}
+
+const AGAIN: Skip = Skip::Benign("request issued again after the driver had given it back");
+
+/// Turns requests into events.
+#[derive(Default)]
+pub(super) struct Requests {
+    devices: Devices,
+    processes: Processes,
+    /// Given back, to come again.
+    again: HashSet<(Dev, u64, u64)>,
+}
+
+impl Requests {
+    pub(super) fn requeued(&mut self, request: &Request) {
+        self.again.insert((request.dev, request.sector, request.sectors));
+    }
+
+    /// `issued`: it may be one that was given back.
+    pub(super) fn request(
+        &mut self,
+        request: &Request,
+        issued: bool,
+        at_us: u64,
+        by: &By<'_>,
+        events: &mut Events<'_>,
+    ) -> Result<Result<(), Skip>, Error> {
+        let &Request { dev, flags, sector, sectors } = request;
+        let Some(flags) = flags else { return Ok(Err(Skip::Damage("unknown flags of a request"))) };
+        if issued && !self.again.is_empty() && self.again.remove(&(dev, sector, sectors)) {
+            return Ok(Err(AGAIN));
+        }
+        let (major, minor) = (dev.0 >> 20, dev.0 & 0xf_ffff);
+        let file = self.devices.file(&dev.to_string(), || device_name(major, minor), at_us, events)?;
+        let actions = match flags.actions(file, (sectors > 0).then_some((sector, sectors))) {
+            Ok(actions) => actions,
+            Err(skip) => return Ok(Err(skip)),
+        };
+        if let Some(name) = by.name {
+            self.processes.runs(by.pid, name, at_us, events)?;
+        }
+        for action in actions {
+            events.push(Event { at_us, pid: by.pid, tid: by.tid, action })?;
+        }
+        Ok(Ok(()))
+    }
+}

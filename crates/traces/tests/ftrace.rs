@@ -1,0 +1,180 @@
+//! What this kernel prints of accesses that are known we read. As root, on a file system of its own in a loop device, in a
+//! tracing instance of its own; skipped, by name, where one of these cannot be had.
+
+mod kept;
+
+use flashsift_core::event::{Action, FileId};
+use flashsift_traces::{
+    open::{self, Limits},
+    tracepoint::{self, Need},
+};
+use kept::Kept;
+use std::{
+    collections::HashMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// An ext4 of its own.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(folder: &Path) -> Option<Self> {
+        let (image, at) = (folder.join("image"), folder.join("mounted"));
+        File::create(&image).and_then(|file| file.set_len(64 << 20)).ok()?;
+        fs::create_dir(&at).ok()?;
+        // With smaller blocks a page may be known in part, and the kernel then tells no read of those before it.
+        ran(Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&image))?;
+        ran(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at))?;
+        Some(Self(at))
+    }
+
+    /// As the kernel keeps it: major << 20 | minor.
+    fn dev(&self) -> u64 {
+        let dev = self.0.metadata().expect("it is mounted").dev();
+        let (major, minor) = (dev >> 8 & 0xfff, dev >> 12 & 0xf_ff00 | dev & 0xff);
+        major << 20 | minor
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = ran(Command::new("umount").arg(&self.0));
+    }
+}
+
+fn ran(command: &mut Command) -> Option<()> {
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
+    status.success().then_some(())
+}
+
+/// A tracing instance of its own.
+struct Instance(PathBuf);
+
+impl Instance {
+    fn new() -> io::Result<Self> {
+        let name = format!("flashsift-test-{}", std::process::id());
+        let at = Path::new("/sys/kernel/tracing/instances").join(name);
+        fs::create_dir(&at)?;
+        let instance = Self(at);
+        instance.write("tracing_on", "0")?;
+        Ok(instance)
+    }
+
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(self.0.join(file))?.write_all(text.as_bytes())
+    }
+
+    /// Turns on all that is read, as far as the kernel has it and it tells a device: this one's.
+    fn enable(&self, dev: u64) -> io::Result<()> {
+        for spec in tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls) {
+            let event = format!("events/{}/{}", spec.system, spec.name);
+            let field = spec.fields.iter().find(|field| ["dev", "s_dev"].contains(field));
+            if let Some(field) = field
+                && self.0.join(&event).exists()
+            {
+                self.write(&format!("{event}/filter"), &format!("{field} == {dev}"))?;
+                self.write(&format!("{event}/enable"), "1")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.write("tracing_on", "0");
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The accesses, files by their order of appearance.
+fn told(text: &[u8]) -> Vec<String> {
+    let mut kept = Kept::default();
+    let outcome = open::read_stream(text, None, None, &mut kept, &Limits::default()).expect("a trace");
+    assert_eq!(
+        (outcome.format, outcome.late, outcome.skipped.damaged()),
+        ("ftrace", 0, 0),
+        "{}",
+        outcome.skipped
+    );
+    let mut letters: HashMap<FileId, char> = HashMap::new();
+    let mut letter = |file: FileId| {
+        let next = char::from(b'A' + letters.len() as u8);
+        *letters.entry(file).or_insert(next)
+    };
+    let line = |event: &flashsift_core::event::Event| {
+        Some(match event.action {
+            Action::Open { file, created } => format!("open {} {created}", letter(file)),
+            Action::Read { file, offset, len } => format!("read {} {offset} {len}", letter(file)),
+            Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", letter(file)),
+            Action::Sync { file, .. } => format!("sync {}", letter(file)),
+            Action::Truncate { file, size } => format!("truncate {} {size}", letter(file)),
+            Action::Gone { file } => format!("gone {}", letter(file)),
+            Action::Process { .. } => return None,
+            ref other => format!("{other:?}"),
+        })
+    };
+    kept.0.iter().filter_map(line).collect()
+}
+
+#[test]
+fn what_this_kernel_prints_is_what_was_done() -> io::Result<()> {
+    // Not in /tmp, which may be a file system in memory.
+    let folder = tempfile::Builder::new().prefix("ftrace-test-").tempdir_in("/var/tmp")?;
+    let reads = Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages");
+    let Ok(instance) = Instance::new() else {
+        println!("SKIPPED ftrace's text: no tracing instance can be made (it takes root and tracefs)");
+        return Ok(());
+    };
+    let Some(mounted) = Mounted::new(folder.path()) else {
+        println!("SKIPPED ftrace's text: no ext4 can be made and mounted");
+        return Ok(());
+    };
+    if !reads.exists() {
+        println!("SKIPPED ftrace's text: this kernel has no mm_filemap_get_pages");
+        return Ok(());
+    }
+    let (fresh, older) = (mounted.0.join("fresh"), mounted.0.join("older, with a space"));
+    fs::write(&older, [1; 9000])?;
+    File::open(&older)?.sync_all()?;
+    let older = File::open(&older)?;
+    let mut page = [0; 4096];
+    instance.enable(mounted.dev())?;
+
+    instance.write("tracing_on", "1")?;
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&fresh)?;
+    file.write_all_at(&[2; 10_000], 0)?;
+    file.sync_all()?;
+    file.read_exact_at(&mut page, 4096)?;
+    let last = file.read_at(&mut page, 9000)?;
+    file.set_len(5000)?;
+    let whole = older.read_at(&mut [0; 9000], 0)?;
+    drop(file);
+    fs::remove_file(&fresh)?;
+    instance.write("tracing_on", "0")?;
+
+    assert_eq!((last, whole), (1000, 9000));
+    let text = fs::read(instance.0.join("trace"))?;
+    assert_eq!(
+        told(&text),
+        [
+            "open A true",
+            "write A 0 10000",
+            "sync A",
+            "read A 4096 4096",
+            // To the end of the file, which is known for a file that the trace saw begin.
+            "read A 8192 1808",
+            "truncate A 5000",
+            // Whole pages of one that it did not.
+            "read B 0 12288",
+            "gone A",
+        ],
+        "{}",
+        String::from_utf8_lossy(&text)
+    );
+    Ok(())
+}
