@@ -187,7 +187,9 @@ fn now_ns() -> u64 {
 }
 
 struct Recorder {
+    /// What happens to files, whoever does it.
     accesses: Instance,
+    /// Page faults and system calls: of all that anybody does, too many. The kernel leaves out what others do.
     faults: Instance,
     maps: Vec<Ring>,
     maps_lost: u64,
@@ -217,7 +219,7 @@ impl Recorder {
             }
         }
         if options.exact {
-            accesses.enable_calls()?;
+            faults.enable_calls()?;
         }
         for spec in tracefs::specs(|need| need == Need::Addresses) {
             faults.enable(spec, None)?;

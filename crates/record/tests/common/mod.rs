@@ -111,7 +111,7 @@ impl Stop for ToTheEnd {
 /// Records what a program does below a directory.
 pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event>, Recorded) {
     let mut kept = Kept::default();
-    let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 4096 };
+    let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 32 << 10 };
     let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd, &mut |_| {}).unwrap();
     assert_eq!(recorded.lost.by_cpu, [], "records were lost");
     (kept.0, recorded)
