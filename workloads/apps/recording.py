@@ -241,6 +241,8 @@ class _Recording:
         self._mount.rmdir()
 
     def _card(self, workload, log):
+        # Where it was recorded is nobody's business.
+        log = [line.replace(f"{self.trace.parent}/", "") for line in log]
         described = subprocess.run([self._flashsift, "describe", "--json", self.trace], capture_output=True, text=True)
         return {
             "trace": self.trace.name,

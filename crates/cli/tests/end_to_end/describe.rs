@@ -35,7 +35,7 @@ fn every_trace() {
     let mut traces: Vec<String> = fs::read_dir(repository("testdata"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file() && path.extension().is_some_and(|extension| extension != "md"))
+        .filter(|path| path.is_file() && path.extension().is_some_and(|extension| extension == "parquet"))
         .map(|path| path.to_str().unwrap().to_owned())
         .collect();
     assert!(!traces.is_empty());
