@@ -113,6 +113,15 @@ pub fn record(
     if recorder.maps.is_empty() {
         say("perf events are not allowed: stores through mappings are known to the folio only");
     }
+    say(match options.exact {
+        true => {
+            "not seen: reads of pages that are mapped already; sync_file_range (SEMANTICS.md, \"What record sees\")"
+        }
+        false => {
+            "reads on ext4 are exact to the page (--exact: to the byte); not seen: reads of pages that are mapped already; \
+             sync_file_range (SEMANTICS.md, \"What record sees\")"
+        }
+    });
     let mut events = Events::new(sink);
     events.about(About {
         side: Side::Before,
