@@ -289,14 +289,14 @@ impl Recorder {
                     system::open_files(pid, now_ns(), &mut |name| machine.name(name));
                     machine.only_tasks(system::threads(pid));
                 }
-                system::processes(machine, Some(&pids), points);
+                system::processes(machine, Some(&pids), now_ns(), points);
                 None
             }
             What::Path(root) => {
                 let root = root.canonicalize().map_err(|e| at(&root, e))?;
                 system::scan(&root, &now_ns, &mut |name| machine.name(name));
                 machine.never_tasks(system::threads(me));
-                system::processes(machine, None, points);
+                system::processes(machine, None, now_ns(), points);
                 None
             }
             What::Device(device) => {
@@ -305,7 +305,7 @@ impl Recorder {
                     system::scan(&mount.path, &now_ns, &mut |name| machine.name(name));
                 }
                 machine.never_tasks(system::threads(me));
-                system::processes(machine, None, points);
+                system::processes(machine, None, now_ns(), points);
                 None
             }
         };

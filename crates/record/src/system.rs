@@ -77,7 +77,7 @@ fn numbers(folder: &str) -> Vec<u32> {
 
 /// Tells the machine of every process that runs: its threads, and for those in `pids` (all, if it is `None`) descriptors
 /// and mappings.
-pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, points: &mut Vec<Point>) {
+pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, at_ns: u64, points: &mut Vec<Point>) {
     for pid in numbers("/proc") {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let name = printable(name.strip_suffix(b"\n").unwrap_or(&name));
@@ -97,7 +97,7 @@ pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, points: &mu
         let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
         let maps = String::from_utf8_lossy(&maps);
         points.extend(maps.lines().filter_map(mapping).map(|mapping| Point {
-            at_ns: 0,
+            at_ns,
             tid: pid,
             what: What::Map { pid, mapping },
         }));
