@@ -102,6 +102,8 @@ pub(crate) struct Instance {
     decoders: Vec<Option<Decoder>>,
     cpus: Vec<Cpu>,
     page: Vec<u8>,
+    /// So many reads take all that one processor's buffer can hold.
+    pages: u64,
 }
 
 struct Cpu {
@@ -118,7 +120,7 @@ impl Instance {
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = tracefs.root.join("instances").join(format!("{PREFIX}{pid}-{name}{count}"));
         std::fs::create_dir(&path).map_err(|e| Error::not_allowed("a tracing instance", &e))?;
-        let mut instance = Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new() };
+        let mut instance = Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new(), pages: 0 };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
         // Fewer, larger pieces: kernels before 6.8 have pages only.
@@ -128,9 +130,12 @@ impl Instance {
         for option in ["irq-info", "record-tgid", "markers"] {
             let _ = instance.write(&format!("options/{option}"), "0");
         }
-        let subbuffer_kib = instance.read("buffer_subbuf_size_kb").and_then(|text| text.trim().parse().ok());
+        let subbuffer_kib =
+            instance.read("buffer_subbuf_size_kb").and_then(|text| text.trim().parse().ok()).unwrap_or(4);
         // What is lost may be told behind the last byte.
-        instance.page = vec![0; subbuffer_kib.unwrap_or(4) * 1024 + 64];
+        instance.page = vec![0; subbuffer_kib as usize * 1024 + 64];
+        // And one that the reader holds, and two that were not full.
+        instance.pages = buffer_kib.div_ceil(subbuffer_kib) + 3;
         Ok(instance)
     }
 
@@ -142,13 +147,18 @@ impl Instance {
             return Ok(false);
         };
         let Some(slots) = format.slots(spec.fields) else { return Ok(false) };
-        let filters: Vec<_> = [spec.filter, filter].into_iter().flatten().map(|f| format!("({f})")).collect();
-        if !filters.is_empty() {
-            self.write(&format!("{folder}/filter"), &filters.join(" && "))?;
-        }
+        let filters: Vec<_> = [spec.filter, filter].into_iter().flatten().collect();
         self.decode(format.id, Decoder::Spec(spec, slots));
-        self.write(&format!("{folder}/enable"), "1")?;
+        self.switch_on(&folder, &filters)?;
         Ok(true)
+    }
+
+    /// Of all threads but this one, which reads the records: each look would make records for the next.
+    fn switch_on(&self, folder: &str, filters: &[&str]) -> Result<(), Error> {
+        let others = format!("common_pid != {}", rustix::thread::gettid());
+        let filters: Vec<_> = filters.iter().copied().chain([&*others]).map(|f| format!("({f})")).collect();
+        self.write(&format!("{folder}/filter"), &filters.join(" && "))?;
+        self.write(&format!("{folder}/enable"), "1")
     }
 
     /// Enables the system calls that `--exact` needs; how many of them the kernel has.
@@ -170,7 +180,7 @@ impl Instance {
                     },
                 };
                 self.decode(format.id, decoder);
-                self.write(&format!("{folder}/enable"), "1")?;
+                self.switch_on(&folder, &[])?;
                 found += 1;
             }
         }
@@ -218,10 +228,11 @@ impl Instance {
         self.cpus.iter().map(|cpu| cpu.pipe.as_fd())
     }
 
-    /// Reads all that is there, each processor's in order.
+    /// Reads what is there, each processor's in order, and of what comes in meanwhile no more than the buffers hold: a program
+    /// as quick as we are would keep us here for ever.
     pub(crate) fn drain(&mut self, points: &mut Vec<Point>) -> Result<(), Error> {
         for cpu in &mut self.cpus {
-            loop {
+            for _ in 0..self.pages {
                 let bytes = match rustix::io::read(&cpu.pipe, &mut *self.page) {
                     Ok(0) | Err(Errno::AGAIN) => break,
                     Ok(bytes) => bytes,
