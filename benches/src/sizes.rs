@@ -11,7 +11,7 @@ use std::{collections::HashSet, fmt::Write as _};
 
 const SIZES: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 /// By default over as many objects as make the largest cache worth having.
-pub(crate) const REQUESTS: u64 = 80_000_000;
+pub(crate) const REQUESTS: u64 = 120_000_000;
 
 pub(crate) fn report(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     constant(report, requests)?;
