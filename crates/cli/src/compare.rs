@@ -1,7 +1,7 @@
 //! `flashsift compare`: every policy at every size over one trace.
 
 use crate::{
-    Usage, after_cache,
+    Usage, after_cache, card,
     json::{Record, Shape, VerdictLine},
     load::{self, Input, Loaded},
     size,
@@ -23,11 +23,14 @@ use flashsift_core::{
 use rayon::prelude::*;
 use std::{io::Write, num::NonZeroUsize, path::PathBuf};
 
+mod page;
+
 /// How would each page cache treat my storage? Every policy at every size: hits, and what reaches storage and how
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift compare trace.xz                                  every policy, five sizes that suit the trace
   flashsift compare trace.xz --policy lru,clock:insert_ref=1 --memory 4MiB,64MiB --drain
+  flashsift compare trace.xz --report report.html             the same as a page with figures
   flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
@@ -65,6 +68,10 @@ pub(crate) struct Args {
     /// Object traces: each request is one unit, whatever its size
     #[arg(long)]
     object_cache: bool,
+
+    /// Write a page with figures, for a browser: it holds all that it shows, and fetches nothing
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 
     /// Write what each cell sends to storage into this folder, one trace a cell
     #[arg(long, value_name = "DIR")]
@@ -143,6 +150,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         )
         .into());
     }
+    // What cannot be written is known before anybody waits.
+    let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
     loaded.say(&name);
@@ -163,9 +172,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
     let labels: Vec<String> = policies.iter().map(policy::Selection::label).collect();
     let online = policies.iter().filter(|policy| policy.spec.kind == policy::Kind::Online).count();
-    let judged = (args.verdict || (!args.json && online > 2))
+    let judged = (args.verdict || args.report.is_some() || (!args.json && online > 2))
         .then(|| judge(args, &loaded.trace, &labels, &cells, &done))
         .filter(|judged| !judged.sizes.is_empty());
+    if let Some(report) = report {
+        let run = page::Run {
+            args,
+            name: &name,
+            loaded: &loaded,
+            layout: &layout,
+            labels: &labels,
+            cells: &cells,
+            done: &done,
+        };
+        report.write(&page::build(&run, judged.as_ref(), future.as_ref()))?;
+    }
+    let judged = judged.filter(|_| args.verdict || (!args.json && online > 2));
     let mut out = std::io::stdout().lock();
     if args.json {
         let writes = loaded.trace.about().knows.writes;
@@ -361,13 +383,7 @@ fn run_cells(
     let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
     bar.set_length(cells.len() as u64);
     let run = |(frames, policy): &(u32, &policy::Selection)| -> anyhow::Result<Done> {
-        let cell = Cell {
-            policy,
-            frames: *frames,
-            layout,
-            drain: args.drain,
-            write_miss_reads: args.write_miss == WriteMiss::Read,
-        };
+        let cell = cell(args, layout, policy, *frames);
         let done = run_cell(&cell, &loaded.trace, future, after)?;
         bar.inc(1);
         Ok(done)
@@ -382,6 +398,15 @@ fn run_cells(
     };
     bar.finish_and_clear();
     done
+}
+
+fn cell<'a>(
+    args: &Args,
+    layout: &'a layout::Selection,
+    policy: &'a policy::Selection,
+    frames: u32,
+) -> Cell<'a> {
+    Cell { policy, frames, layout, drain: args.drain, write_miss_reads: args.write_miss == WriteMiss::Read }
 }
 
 fn run_cell(
@@ -442,6 +467,16 @@ fn print(
         }
         writeln!(out, "\n{title}{all}\n{}", table::render(&table, args.drain, color, columns))?;
     }
+    let notes = notes(loaded, layout);
+    writeln!(out)?;
+    for note in notes {
+        write!(out, "{}", text::labelled("", 0, &note, columns))?;
+    }
+    Ok(())
+}
+
+/// What to keep in mind.
+fn notes(loaded: &Loaded, layout: &layout::Selection) -> Vec<String> {
     let mut notes = vec!["* best of its column. Reads and writes in pages.".to_owned()];
     if loaded.trace.totals().write_accesses > 0 {
         notes.push(
@@ -455,9 +490,5 @@ fn print(
     if loaded.trace.about().side == Side::After {
         notes.push("After-cache trace: the hits that matter to applications are no longer in it.".to_owned());
     }
-    writeln!(out)?;
-    for note in notes {
-        write!(out, "{}", text::labelled("", 0, &note, columns))?;
-    }
-    Ok(())
+    notes
 }

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use std::{io, process::ExitCode};
 
 mod after_cache;
+mod card;
 mod compare;
 mod describe;
 mod import;

@@ -4,6 +4,7 @@
 use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use flashsift_core::{policy::Kind, system::Outcome};
+use flashsift_report as report;
 use std::io::IsTerminal;
 
 /// Whether standard output takes styles, and nobody minds.
@@ -24,6 +25,8 @@ pub(crate) struct Row {
 enum Best {
     Most,
     Least,
+    /// It has none.
+    None,
 }
 
 struct Column {
@@ -65,20 +68,20 @@ const SCATTERED_NARROW: Column =
     Column { show: |row| size::count(row.outcome.device.nonsequential_writes), ..SCATTERED };
 const LEFT: Column = Column {
     title: "dirty\nleft",
-    best: Best::Least,
-    value: |_| 0.0,
+    best: Best::None,
+    value: |row| row.outcome.dirty_left as f64,
     show: |row| size::count(row.outcome.dirty_left),
 };
 const DRAINED: Column = Column {
     title: "of them\ndrained",
-    best: Best::Least,
-    value: |_| 0.0,
+    best: Best::None,
+    value: |row| row.outcome.device.drained as f64,
     show: |row| size::count(row.outcome.device.drained),
 };
 const DROPPED: Column = Column {
     title: "dropped\ndirty",
-    best: Best::Least,
-    value: |_| 0.0,
+    best: Best::None,
+    value: |row| row.outcome.device.dropped_dirty as f64,
     show: |row| size::count(row.outcome.device.dropped_dirty),
 };
 const COST: Column = Column {
@@ -89,9 +92,9 @@ const COST: Column = Column {
 };
 const CPU: Column = Column {
     title: "ns per\naccess",
-    best: Best::Least,
-    // Not a result, and never twice the same: it has no best.
-    value: |_| 0.0,
+    // Not a result, and never twice the same.
+    best: Best::None,
+    value: |row| row.cpu_ns_per_access,
     show: |row| format!("{:.1}", row.cpu_ns_per_access),
 };
 
@@ -115,6 +118,26 @@ fn columns(rows: &[Row], drain: bool, narrow: bool) -> Vec<&'static Column> {
 pub(crate) fn render(rows: &[Row], drain: bool, color: bool, width: usize) -> String {
     let narrow = lines(rows, drain, false, false).iter().any(|line| line.chars().count() > width);
     lines(rows, drain, narrow, color).join("\n")
+}
+
+/// The same for a page: what its columns are called, and its rows.
+pub(crate) fn cells(rows: &[Row], drain: bool) -> (Vec<String>, Vec<Vec<report::Cell>>) {
+    let columns = columns(rows, drain, false);
+    let titles = columns.iter().map(|column| column.title.trim_start().replace('\n', " "));
+    let row = |row: &Row| {
+        let name = match row.kind {
+            Kind::Online => row.policy.clone(),
+            Kind::Bound => format!("{} (bound)", row.policy),
+            Kind::Heuristic => format!("{} (knows the future)", row.policy),
+        };
+        let values = columns.iter().map(|column| report::Cell {
+            text: (column.show)(row),
+            value: Some((column.value)(row)),
+            strong: is_best(rows, row, column),
+        });
+        std::iter::once(report::Cell::text(name)).chain(values).collect()
+    };
+    (std::iter::once("policy".to_owned()).chain(titles).collect(), rows.iter().map(row).collect())
 }
 
 /// What stands above policies of a kind.
@@ -174,6 +197,7 @@ fn is_best(rows: &[Row], row: &Row, column: &Column) -> bool {
     let best = match column.best {
         Best::Most => values().fold(f64::NEG_INFINITY, f64::max),
         Best::Least => values().fold(f64::INFINITY, f64::min),
+        Best::None => return false,
     };
     row.kind == Kind::Online && (column.value)(row) == best && values().any(|value| value != best)
 }

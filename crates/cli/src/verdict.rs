@@ -30,9 +30,27 @@ const INDENT: usize = 19;
 /// The verdict, a line each, wrapped; with a newline at its end.
 pub(crate) fn words(judged: &Judged<'_>, columns: usize) -> String {
     let mut out = "In short:\n".to_owned();
-    let mut line = |label: &str, text: String| {
+    for (label, text) in lines(judged) {
         out.push_str(&labelled(&format!("  {label}"), INDENT, &text, columns));
-    };
+    }
+    if let Some(open) = what_drain_tells(judged) {
+        out.push_str(&labelled("", 2, open, columns));
+    }
+    out
+}
+
+/// What stays open.
+pub(crate) fn what_drain_tells(judged: &Judged<'_>) -> Option<&'static str> {
+    let writes = judged.sizes.iter().any(|size| size.verdict.writes.is_some());
+    (writes && !judged.drain).then_some(
+        "Writes include pages still dirty at the end. Which of those would be scattered (not sequential), --drain tells.",
+    )
+}
+
+/// The verdict: in what respect, and who is best.
+pub(crate) fn lines(judged: &Judged<'_>) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let mut line = |label: &'static str, text: String| lines.push((label, text));
     let accesses = judged.sizes.first().map_or(0, |size| size.verdict.accesses);
     let hits = Criterion {
         pick: |verdict| Some(&verdict.hits),
@@ -63,15 +81,7 @@ pub(crate) fn words(judged: &Judged<'_>, columns: usize) -> String {
         line("least CPU", format!("{named}: about {ns:.0} ns an access, in this run"));
     }
     line("left to gain", left_to_gain(judged, accesses));
-    if judged.sizes.iter().any(|size| size.verdict.writes.is_some()) && !judged.drain {
-        out.push_str(&labelled(
-            "",
-            2,
-            "Writes include pages still dirty at the end. Which of those would be scattered (not sequential), --drain tells.",
-            columns,
-        ));
-    }
-    out
+    lines
 }
 
 /// One respect in which there is a best.

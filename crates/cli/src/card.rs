@@ -1,0 +1,95 @@
+//! What is the same on all pages: where they are written, what the trace is, how to get the page again.
+
+use crate::{
+    load::{Input, Loaded},
+    size,
+};
+use anyhow::Context;
+use flashsift_core::{
+    event::{Side, Space},
+    page::PAGE_BYTES,
+};
+use flashsift_report::{Page, Reproduce};
+use flashsift_traces::{events::Skipped, open, replace::Replace};
+use std::{io::Write, path::Path};
+
+/// A page that will be written.
+pub(crate) struct Report<'a> {
+    path: &'a Path,
+    file: Replace,
+}
+
+impl<'a> Report<'a> {
+    /// Fails if it could not be written.
+    pub(crate) fn new(path: &'a Path) -> anyhow::Result<Self> {
+        let file =
+            Replace::new(path).with_context(|| format!("cannot write the report {}", path.display()))?;
+        Ok(Self { path, file })
+    }
+
+    /// Writes it whole, or not at all; says where.
+    pub(crate) fn write(mut self, page: &Page) -> anyhow::Result<()> {
+        let at = || format!("cannot write the report {}", self.path.display());
+        self.file.write_all(page.html().as_bytes()).with_context(at)?;
+        let bytes = self.file.commit().with_context(at)?;
+        eprintln!("  report: {} ({})", self.path.display(), size::bytes(bytes));
+        Ok(())
+    }
+}
+
+/// What was looked at, in a line.
+pub(crate) fn line(loaded: &Loaded) -> String {
+    let (totals, about) = (loaded.trace.totals(), loaded.trace.about());
+    let side = match about.side {
+        Side::Before => "What applications asked of the page cache",
+        Side::After => "What the page cache asked of storage",
+    };
+    let space = match about.space {
+        Space::Files => "to files",
+        Space::Blocks => "to a block device",
+        Space::Objects => "for objects",
+    };
+    let time = match about.knows.times {
+        true => format!(" in {}", size::duration(totals.duration_us)),
+        false => String::new(),
+    };
+    let pages = u64::from(loaded.trace.pages());
+    let footprint = match loaded.trace.runs().is_empty() {
+        true => format!("{} different", size::count(pages)),
+        false => format!("{} of different pages", size::bytes(pages * PAGE_BYTES)),
+    };
+    format!(
+        "{side}: {} requests {space}{time}; {} page reads, {} page writes, {footprint}.",
+        size::count(totals.requests),
+        size::count(totals.read_accesses),
+        size::count(totals.write_accesses)
+    )
+}
+
+/// Commands, versions, the trace and what was left out of it.
+pub(crate) fn reproduce(input: &Input, outcome: &open::Outcome) -> Reproduce {
+    let mut card = vec![
+        ("flashsift".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("trace".to_owned(), input.trace.display().to_string()),
+        ("format".to_owned(), outcome.format.to_owned()),
+        ("size".to_owned(), format!("{} bytes", size::count(outcome.bytes))),
+        ("events".to_owned(), size::count(outcome.events)),
+    ];
+    left_out(&mut card, "", &outcome.skipped);
+    if let Some(origin) = &outcome.origin {
+        card.push(("imported from".to_owned(), origin.trace.clone()));
+        left_out(&mut card, " on import", &origin.skipped);
+    }
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program = std::iter::once("flashsift").chain(words.iter().skip(1).map(String::as_str));
+    // A word with a zero in it did not come from a command line.
+    let command = shlex::try_join(program).unwrap_or_default();
+    Reproduce { commands: vec![command], card }
+}
+
+fn left_out(card: &mut Vec<(String, String)>, when: &str, skipped: &Skipped) {
+    for (reason, counts) in skipped.iter() {
+        let what = if counts.note { "note" } else { "skipped" };
+        card.push((format!("{what}{when}"), format!("{}: {reason}", size::count(counts.count))));
+    }
+}

@@ -1,0 +1,600 @@
+//! A chart as SVG. Plotters places and labels the axes; what stands between them is written with the classes, names and
+//! titles that the page's style and script need.
+
+use crate::{
+    canvas::{Canvas, Class, TEXT, UNITS, text_width},
+    chart::{Axis, Bar, Chart, Ink, Layer, Line, Marks, Point, Scale, Unit},
+    show,
+};
+use maud::html;
+use plotters::{
+    chart::{ChartBuilder, LabelAreaPosition},
+    coord::{
+        ranged1d::{BoldPoints, KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
+        types::RangedCoordf64,
+    },
+    drawing::IntoDrawingArea,
+    style::IntoFont,
+};
+use std::fmt::Write;
+
+/// How much room a figure has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    /// A desk or paper.
+    Wide,
+    /// A phone, or half a desk.
+    Narrow,
+}
+
+impl Width {
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Wide => "wide",
+            Self::Narrow => "narrow",
+        }
+    }
+
+    fn pixels(self) -> i32 {
+        match self {
+            Self::Wide => 720,
+            Self::Narrow => 340,
+        }
+    }
+}
+
+/// Where what stands between the axes goes.
+struct Plot<'a> {
+    out: &'a mut String,
+    /// In units: left, top, right, bottom.
+    edges: (i32, i32, i32, i32),
+    x: (f64, f64),
+    y: (f64, f64),
+    chart: &'a Chart,
+}
+
+/// The whole drawing.
+pub(crate) fn svg(chart: &Chart, width: Width, label: &str) -> String {
+    let size = (width.pixels() * UNITS, height_px(chart, width) * UNITS);
+    let y_range = range(&chart.y, values(chart, |(_, y)| y), matches!(chart.marks, Marks::Bars { .. }));
+    let x_range = range(&chart.x, values(chart, |(x, _)| x), matches!(chart.marks, Marks::Bars { .. }));
+    let y_ticks = ticks(&chart.y, y_range, 6);
+    let left = y_ticks.iter().map(|(_, text)| text_width(text)).max().unwrap_or(0);
+    let left = (left + 8 * UNITS).min(size.0 * 2 / 5);
+    let y_ticks =
+        y_ticks.into_iter().map(|(at, text)| (at, fitting(&text, left - 8 * UNITS))).collect::<Vec<_>>();
+    let names = names_px(chart, width, y_range);
+    let right = names.unwrap_or(0).max(22) * UNITS;
+    let (top, bottom) = (24 * UNITS, 40 * UNITS);
+    let room = size.0 - left - right;
+    let x_ticks = spaced(ticks(&chart.x, x_range, (room / (50 * UNITS)).max(2) as usize), x_range, room);
+
+    let mut out = format!(
+        r#"<svg class="{}" viewBox="0 0 {} {}" role="img" tabindex="0" aria-label="{}" font-size="{TEXT}">"#,
+        width.class(),
+        size.0,
+        size.1,
+        escaped(label)
+    );
+    axes(&mut out, size, (left, top, right, bottom), (x_range, &x_ticks), (y_range, &y_ticks));
+    let title = |x, y, anchor, text: &str| {
+        format!(r#"<text class="title" x="{x}" y="{y}" text-anchor="{anchor}">{}</text>"#, escaped(text))
+    };
+    out += &title(0, TEXT, "start", &chart.y.title);
+    out += &title(size.0 - right, size.1 - 4 * UNITS, "end", &chart.x.title);
+    let edges = (left, top, size.0 - right, size.1 - bottom);
+    let mut plot = Plot { out: &mut out, edges, x: x_range, y: y_range, chart };
+    match &chart.marks {
+        Marks::Lines(lines) => plot.lines(lines, names.is_some()),
+        Marks::Points { points, front } => plot.points(points, front),
+        Marks::Bars { parts, bars } => plot.bars(parts, bars),
+        Marks::Patches(layers) => plot.patches(layers),
+    }
+    out += "</svg>";
+    out
+}
+
+fn escaped(text: &str) -> String {
+    html! { (text) }.into_string()
+}
+
+fn height_px(chart: &Chart, width: Width) -> i32 {
+    match (&chart.y.scale, width) {
+        (Scale::Names(names), _) => names.len() as i32 * 20 + 72,
+        (_, Width::Wide) => 340,
+        (_, Width::Narrow) => 280,
+    }
+}
+
+/// Room for the names of lines at their ends, and otherwise for half of the last label. Names beside lines that all end
+/// in one place would name none of them: then there is `None`.
+fn names_px(chart: &Chart, width: Width, y_range: (f64, f64)) -> Option<i32> {
+    let Marks::Lines(lines) = &chart.marks else { return None };
+    let named: Vec<&Line> =
+        lines.iter().filter(|line| line.ink != Ink::Other && !line.points.is_empty()).collect();
+    if width == Width::Narrow || named.len() < 2 {
+        return None;
+    }
+    let ends = || named.iter().filter_map(|line| line.points.last()).map(|(_, y)| place(&chart.y, *y));
+    let spread = ends().fold(f64::NEG_INFINITY, f64::max) - ends().fold(f64::INFINITY, f64::min);
+    let tell = spread / (y_range.1 - y_range.0) > 0.02 * named.len() as f64;
+    let longest = named.iter().map(|line| text_width(&line.name) / UNITS).max().unwrap_or(0);
+    tell.then_some((longest + 16).min(150))
+}
+
+/// All values of one axis.
+fn values(chart: &Chart, of: fn((f64, f64)) -> f64) -> Vec<f64> {
+    match &chart.marks {
+        Marks::Lines(lines) => lines.iter().flat_map(|line| &line.points).map(|at| of(*at)).collect(),
+        Marks::Points { points, .. } => points.iter().map(|point| of(point.at)).collect(),
+        Marks::Bars { bars, .. } => {
+            bars.iter().enumerate().map(|(n, bar)| of((bar.values.iter().sum(), n as f64))).collect()
+        }
+        Marks::Patches(layers) => layers
+            .iter()
+            .flat_map(|layer| &layer.patches)
+            .flat_map(|patch| [of((patch.x.0, patch.y.0)), of((patch.x.1, patch.y.1))])
+            .collect(),
+    }
+}
+
+/// Where an axis begins and ends, as places.
+fn range(axis: &Axis, values: Vec<f64>, bars: bool) -> (f64, f64) {
+    if let Scale::Names(names) = &axis.scale {
+        return (0.0, names.len().max(1) as f64);
+    }
+    if let Some((from, to)) = axis.range {
+        return (place(axis, from), place(axis, to));
+    }
+    let finite = || values.iter().copied().filter(|value| value.is_finite());
+    match axis.scale {
+        Scale::Linear => {
+            let (least, most) =
+                (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+            if least > most {
+                return (0.0, 1.0);
+            }
+            let span = most - least;
+            // Small differences of large values are seen only without the 0.
+            let from = if least >= 0.0 && (bars || span == 0.0 || span > 0.4 * most) {
+                0.0
+            } else {
+                least - 0.06 * span
+            };
+            let to = if most == from { from + 1.0 } else { most + 0.04 * (most - from) };
+            (from, to)
+        }
+        _ => {
+            let positive = || finite().filter(|value| *value > 0.0).map(|value| place(axis, value));
+            let (least, most) =
+                (positive().fold(f64::INFINITY, f64::min), positive().fold(f64::NEG_INFINITY, f64::max));
+            if least > most {
+                return (0.0, 1.0);
+            }
+            let pad = ((most - least) * 0.03).max(0.1);
+            (least - pad, most + pad)
+        }
+    }
+}
+
+fn place(axis: &Axis, value: f64) -> f64 {
+    match axis.scale {
+        Scale::Linear | Scale::Names(_) => value,
+        Scale::Log2 => value.log2(),
+        Scale::Log10 => value.log10(),
+    }
+}
+
+/// Where labels stand, as places, and what they say. At most about `most`.
+fn ticks(axis: &Axis, (from, to): (f64, f64), most: usize) -> Vec<(f64, String)> {
+    if let Scale::Names(names) = &axis.scale {
+        return names.iter().enumerate().map(|(n, name)| (n as f64 + 0.5, name.clone())).collect();
+    }
+    let inside = |at: &f64| (from..=to).contains(at);
+    if !axis.ticks.is_empty() {
+        let labelled = axis.ticks.iter().map(|value| (place(axis, *value), one_label(axis.unit, *value)));
+        return labelled.filter(|(at, _)| inside(at)).collect();
+    }
+    let base: f64 = match axis.scale {
+        Scale::Log2 => 2.0,
+        Scale::Log10 => 10.0,
+        _ => {
+            let (step, name) = axis.unit.label(from.abs().max(to.abs()));
+            let coord: RangedCoordf64 = (from / step..to / step).into();
+            let keys = coord.key_points(BoldPoints(most));
+            return keys
+                .into_iter()
+                .map(|key| {
+                    (key * step, if key == 0.0 { "0".to_owned() } else { format!("{}{name}", short(key)) })
+                })
+                .collect();
+        }
+    };
+    let whole = || (from.ceil() as i32)..=(to.floor() as i32);
+    let every = whole().count().div_ceil(most).max(1);
+    whole().step_by(every).map(|n| (f64::from(n), one_label(axis.unit, base.powi(n)))).collect()
+}
+
+/// A label that stands by itself: with the unit that suits it.
+fn one_label(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Bytes => show::bytes(value as u64),
+        _ => {
+            let (step, name) = unit.label(value);
+            format!("{}{name}", short(value / step))
+        }
+    }
+}
+
+/// As few digits as it has.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+/// Only as many as do not touch.
+fn spaced(ticks: Vec<(f64, String)>, (from, to): (f64, f64), room: i32) -> Vec<(f64, String)> {
+    let widest = ticks.iter().map(|(_, text)| text_width(text)).max().unwrap_or(0) + 8 * UNITS;
+    let per_unit = f64::from(room) / (to - from);
+    let nearest = ticks.windows(2).map(|two| (two[1].0 - two[0].0) * per_unit).fold(f64::INFINITY, f64::min);
+    let every = (f64::from(widest) / nearest).ceil().max(1.0);
+    ticks.into_iter().step_by(if every.is_finite() { every as usize } else { 1 }).collect()
+}
+
+/// Cut in its middle, if it is too long.
+fn fitting(text: &str, room: i32) -> String {
+    if text_width(text) <= room {
+        return text.to_owned();
+    }
+    let letters: Vec<char> = text.chars().collect();
+    let mut keep = letters.len();
+    loop {
+        keep -= 1;
+        let (head, tail) = (keep / 3, keep - keep / 3);
+        let cut: String =
+            letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect();
+        if keep <= 4 || text_width(&cut) <= room {
+            return cut;
+        }
+    }
+}
+
+type Ticks = [(f64, String)];
+
+fn axes(
+    out: &mut String,
+    size: (i32, i32),
+    (left, top, right, bottom): (i32, i32, i32, i32),
+    (x, x_ticks): ((f64, f64), &Ticks),
+    (y, y_ticks): ((f64, f64), &Ticks),
+) {
+    let canvas = Canvas { out, size: (size.0 as u32, size.1 as u32) };
+    let area = canvas.into_drawing_area();
+    // Names stand from above downwards.
+    let names = y.0 == 0.0 && y_ticks.iter().all(|(at, _)| at.fract() == 0.5);
+    let y_range = if names { (y.1, y.0) } else { y };
+    let drawn = ChartBuilder::on(&area)
+        .margin_top(top)
+        .margin_right(right)
+        .set_label_area_size(LabelAreaPosition::Left, left)
+        .set_label_area_size(LabelAreaPosition::Bottom, bottom)
+        .build_cartesian_2d(
+            Labelled { range: x, ticks: x_ticks.to_vec() },
+            Labelled { range: y_range, ticks: y_ticks.to_vec() },
+        )
+        .and_then(|mut chart| {
+            let font = ("sans-serif", TEXT).into_font().color(&Class::Label.color());
+            let mut mesh = chart.configure_mesh();
+            mesh.light_line_style(Class::None.color())
+                .bold_line_style(Class::Grid.color())
+                .axis_style(Class::Axis.color())
+                .label_style(font)
+                .set_all_tick_mark_size(4 * UNITS);
+            if names {
+                mesh.disable_y_mesh();
+            }
+            mesh.draw()
+        });
+    // The canvas takes everything: only a range of nothing could fail, and there is none.
+    drawn.expect("axes have a range");
+}
+
+/// An axis that is labelled where we say.
+struct Labelled {
+    range: (f64, f64),
+    ticks: Vec<(f64, String)>,
+}
+
+impl Ranged for Labelled {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        let part = (value - self.range.0) / (self.range.1 - self.range.0);
+        from + (f64::from(to - from) * part).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        match hint.weight().allow_light_points() {
+            true => Vec::new(),
+            false => self.ticks.iter().map(|(at, _)| *at).collect(),
+        }
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.range.0..self.range.1
+    }
+}
+
+impl ValueFormatter<f64> for Labelled {
+    fn format(value: &f64) -> String {
+        short(*value)
+    }
+
+    fn format_ext(&self, value: &f64) -> String {
+        self.ticks.iter().find(|(at, _)| at == value).map_or(String::new(), |(_, text)| text.clone())
+    }
+}
+
+impl Plot<'_> {
+    fn at(&self, (x, y): (f64, f64)) -> (i32, i32) {
+        let (left, top, right, bottom) = self.edges;
+        let part = |axis: &Axis, value: f64, (from, to): (f64, f64)| {
+            let place = place(axis, value);
+            // What a logarithm cannot place stands at the lower end.
+            if place.is_finite() { ((place - from) / (to - from)).clamp(0.0, 1.0) } else { 0.0 }
+        };
+        let x = part(&self.chart.x, x, self.x);
+        let y = match self.chart.y.scale {
+            Scale::Names(_) => 1.0 - part(&self.chart.y, y, self.y),
+            _ => part(&self.chart.y, y, self.y),
+        };
+        (
+            left + (f64::from(right - left) * x).round() as i32,
+            bottom - (f64::from(bottom - top) * y).round() as i32,
+        )
+    }
+
+    fn open(&mut self, name: &str, ink: Ink) {
+        let _ = write!(self.out, r#"<g class="series {}" data-n="{}">"#, ink.class(), escaped(name));
+    }
+
+    fn close(&mut self) {
+        self.out.push_str("</g>");
+    }
+
+    /// A place that tells its value.
+    fn hit(&mut self, at: (f64, f64), says: &str) {
+        let (x, y) = self.at(at);
+        let _ = write!(
+            self.out,
+            r#"<circle cx="{x}" cy="{y}" r="{}"><title>{}</title></circle>"#,
+            5 * UNITS,
+            escaped(says)
+        );
+    }
+
+    fn says(&self, (x, y): (f64, f64)) -> String {
+        let Chart { x: x_axis, y: y_axis, .. } = self.chart;
+        format!("{}: {}\n{}: {}", y_axis.title, y_axis.unit.show(y), x_axis.title, x_axis.unit.show(x))
+    }
+
+    fn path(&mut self, class: &str, points: &[(f64, f64)]) {
+        let _ = write!(self.out, r#"<path class="{class}" d=""#);
+        for (n, at) in points.iter().enumerate() {
+            let (x, y) = self.at(*at);
+            let _ = write!(self.out, "{}{x} {y}", if n == 0 { 'M' } else { 'L' });
+        }
+        self.out.push_str(r#""/>"#);
+    }
+
+    fn lines(&mut self, lines: &[Line], names: bool) {
+        let mut order: Vec<&Line> = lines.iter().collect();
+        // What matters lies on top.
+        order.sort_by_key(|line| std::cmp::Reverse(line.ink));
+        for line in order {
+            self.open(&line.name, line.ink);
+            self.path("line", &line.points);
+            let few = line.points.len() <= MARKED_MAX;
+            for at in &line.points {
+                if let (Ink::Series(n), true) = (line.ink, few) {
+                    let at = self.at(*at);
+                    self.out.push_str(&marker(n, at));
+                }
+            }
+            for at in line.points.iter().step_by(line.points.len().div_ceil(HITS_MAX).max(1)) {
+                self.hit(*at, &self.says(*at));
+            }
+            self.close();
+        }
+        if names {
+            self.ends(lines);
+        }
+    }
+
+    /// The names of the lines that matter, at their ends, none upon another.
+    fn ends(&mut self, lines: &[Line]) {
+        let mut ends: Vec<(i32, i32, &Line)> = lines
+            .iter()
+            .filter(|line| line.ink != Ink::Other)
+            .filter_map(|line| {
+                let (x, y) = self.at(*line.points.last()?);
+                Some((x, y, line))
+            })
+            .collect();
+        ends.sort_by_key(|(_, y, _)| *y);
+        let step = TEXT + UNITS;
+        let count = ends.len() as i32;
+        let mut lowest = i32::MIN;
+        for (n, (x, y, line)) in ends.into_iter().enumerate() {
+            // Room is left for those below.
+            let most = self.edges.3 - (count - 1 - n as i32) * step;
+            let y = y.min(most).max(lowest);
+            lowest = y + step;
+            let name = fitting(&line.name, 140 * UNITS);
+            let _ = write!(
+                self.out,
+                r#"<text class="end {}" data-n="{}" x="{}" y="{}">{}</text>"#,
+                line.ink.class(),
+                escaped(&line.name),
+                x + 8 * UNITS,
+                y + TEXT * 3 / 8,
+                escaped(&name)
+            );
+        }
+    }
+
+    fn points(&mut self, points: &[Point], front: &[(f64, f64)]) {
+        if front.len() > 1 {
+            self.path("front", front);
+        }
+        let mut order: Vec<&Point> = points.iter().collect();
+        order.sort_by_key(|point| std::cmp::Reverse(point.ink));
+        for point in &order {
+            self.open(&point.name, point.ink);
+            let at = self.at(point.at);
+            let mark = match point.ink {
+                Ink::Series(n) => marker(n, at),
+                _ => format!(r#"<path class="mark" d="{}"/>"#, circle(at, 3 * UNITS)),
+            };
+            self.out.push_str(&mark);
+            self.hit(point.at, &self.says(point.at));
+            self.close();
+        }
+        // Names where they find room, those first that matter.
+        let mut taken: Vec<(i32, i32, i32, i32)> = order
+            .iter()
+            .map(|point| self.at(point.at))
+            .map(|(x, y)| (x - 4 * UNITS, y - 4 * UNITS, x + 4 * UNITS, y + 4 * UNITS))
+            .collect();
+        for point in order.iter().rev().filter(|point| point.ink != Ink::Other) {
+            let (x, y) = self.at(point.at);
+            let wide = text_width(&point.name);
+            let (gap, half) = (7 * UNITS, TEXT / 2);
+            let boxes = [
+                (x + gap, y - half, "start", x + gap),
+                (x - gap - wide, y - half, "end", x - gap),
+                (x - wide / 2, y - gap - TEXT, "middle", x),
+                (x - wide / 2, y + gap, "middle", x),
+            ];
+            let free = boxes.into_iter().find(|(left, top, _, _)| {
+                let (right, bottom) = (left + wide, top + TEXT);
+                let inside = *left >= self.edges.0
+                    && right <= self.edges.2 + 20 * UNITS
+                    && *top >= self.edges.1 - TEXT;
+                inside && taken.iter().all(|t| right < t.0 || *left > t.2 || bottom < t.1 || *top > t.3)
+            });
+            if let Some((left, top, anchor, x)) = free {
+                taken.push((left, top, left + wide, top + TEXT));
+                let _ = write!(
+                    self.out,
+                    r#"<text class="end {}" data-n="{}" x="{x}" y="{}" text-anchor="{anchor}">{}</text>"#,
+                    point.ink.class(),
+                    escaped(&point.name),
+                    top + TEXT * 7 / 8,
+                    escaped(&point.name)
+                );
+            }
+        }
+    }
+
+    fn bars(&mut self, parts: &[(String, Ink)], bars: &[Bar]) {
+        let names: &[String] = match &self.chart.y.scale {
+            Scale::Names(names) => names,
+            _ => &[],
+        };
+        for (part, (name, ink)) in parts.iter().enumerate() {
+            self.open(name, *ink);
+            for (n, bar) in bars.iter().enumerate() {
+                let (before, value) = (bar.values[..part].iter().sum::<f64>(), bar.values[part]);
+                let whole: f64 = bar.values.iter().sum();
+                let (left, top) = self.at((before, n as f64 + 0.14));
+                let (right, bottom) = self.at((before + value, n as f64 + 0.86));
+                if value <= 0.0 {
+                    continue;
+                }
+                let unit = self.chart.x.unit;
+                let share = if parts.len() > 1 {
+                    format!(" ({})", show::share(value / whole))
+                } else {
+                    String::new()
+                };
+                let who = names.get(n).map_or("", String::as_str);
+                let says = escaped(&format!("{who}: {}{share}", unit.show(value)));
+                let _ = write!(
+                    self.out,
+                    r#"<rect x="{left}" y="{top}" width="{}" height="{}"><title>{says}</title></rect>"#,
+                    (right - left).max(1),
+                    bottom - top
+                );
+            }
+            self.close();
+        }
+    }
+
+    fn patches(&mut self, layers: &[Layer]) {
+        let most =
+            layers.iter().flat_map(|layer| &layer.patches).map(|patch| patch.amount).fold(1.0, f64::max);
+        for layer in layers {
+            self.open(&layer.name, layer.ink);
+            for level in 0..LEVELS {
+                let of_level = |amount: f64| {
+                    ((amount.max(1.0).ln() / most.ln().max(1e-9) * f64::from(LEVELS)) as u32).min(LEVELS - 1)
+                };
+                let mut path = String::new();
+                for patch in layer.patches.iter().filter(|patch| of_level(patch.amount) == level) {
+                    let (left, bottom) = self.at((patch.x.0, patch.y.0));
+                    let (right, top) = self.at((patch.x.1, patch.y.1));
+                    // What is too small to be seen is shown as large as can be seen.
+                    let (wide, high) = ((right - left).max(PATCH_MIN), (bottom - top).max(PATCH_MIN));
+                    let _ = write!(path, "M{left} {bottom}h{wide}v-{high}h-{wide}z");
+                }
+                if !path.is_empty() {
+                    let _ = write!(self.out, r#"<path class="patch l{level}" d="{path}"/>"#);
+                }
+            }
+            self.close();
+        }
+    }
+}
+
+/// A line of more points shows no markers.
+const MARKED_MAX: usize = 24;
+/// A line of more points tells the value of some.
+const HITS_MAX: usize = 64;
+/// How many darknesses there are.
+const LEVELS: u32 = 4;
+/// In units: a pixel and a half.
+const PATCH_MIN: i32 = 15;
+
+/// The sign of one series: colours alone tell nothing to many.
+pub(crate) fn marker(series: u8, at: (i32, i32)) -> String {
+    let r = 4 * UNITS;
+    let (x, y) = at;
+    let path = match series % Ink::SERIES {
+        0 => circle(at, r),
+        1 => format!("M{} {}h{w}v{w}h-{w}z", x - r * 9 / 10, y - r * 9 / 10, w = r * 9 / 5),
+        2 => format!("M{x} {}l{r} {h}h-{}z", y - r, r * 2, h = r * 17 / 10),
+        3 => format!("M{x} {}l{d} {d}l-{d} {d}l-{d}-{d}z", y - r * 5 / 4, d = r * 5 / 4),
+        4 => format!("M{x} {}l{r}-{h}h-{}z", y + r, r * 2, h = r * 17 / 10),
+        _ => {
+            let (a, b) = (r / 3, r);
+            let d = b - a;
+            format!(
+                "M{} {}h{}v{d}h{d}v{}h-{d}v{d}h-{}v-{d}h-{d}v-{}h{d}z",
+                x - a,
+                y - b,
+                2 * a,
+                2 * a,
+                2 * a,
+                2 * a
+            )
+        }
+    };
+    format!(r#"<path class="mark" d="{path}"/>"#)
+}
+
+fn circle((x, y): (i32, i32), r: i32) -> String {
+    format!("M{} {y}a{r} {r} 0 1 0 {} 0a{r} {r} 0 1 0-{} 0z", x - r, 2 * r, 2 * r)
+}

@@ -1,0 +1,89 @@
+//! Counts by place in the plane, of a stream whose extent is not known beforehand.
+
+use crate::chart::Patch;
+use std::collections::BTreeMap;
+
+/// At most so many cells across and upwards; when a value lies beyond, cells are joined by two and two.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    cells: (u64, u64),
+    /// Width and height of a cell: powers of two.
+    step: (u64, u64),
+    counts: BTreeMap<(u32, u32), u64>,
+}
+
+impl Grid {
+    /// `cells`: how many at most, each way.
+    pub fn new(cells: (u32, u32)) -> Self {
+        Self {
+            cells: (u64::from(cells.0.max(1)), u64::from(cells.1.max(1))),
+            step: (1, 1),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// One more there.
+    pub fn add(&mut self, x: u64, y: u64) {
+        while x / self.step.0 >= self.cells.0 {
+            self.step.0 *= 2;
+            self.join(|(x, y)| (x / 2, y));
+        }
+        while y / self.step.1 >= self.cells.1 {
+            self.step.1 *= 2;
+            self.join(|(x, y)| (x, y / 2));
+        }
+        *self.counts.entry(((x / self.step.0) as u32, (y / self.step.1) as u32)).or_default() += 1;
+    }
+
+    fn join(&mut self, into: fn((u32, u32)) -> (u32, u32)) {
+        for (at, count) in std::mem::take(&mut self.counts) {
+            *self.counts.entry(into(at)).or_default() += count;
+        }
+    }
+
+    /// What is in each cell that is not empty.
+    pub fn patches(&self) -> Vec<Patch> {
+        let span = |at: u32, step: u64| ((u64::from(at) * step) as f64, ((u64::from(at) + 1) * step) as f64);
+        self.counts
+            .iter()
+            .map(|((x, y), count)| Patch {
+                x: span(*x, self.step.0),
+                y: span(*y, self.step.1),
+                amount: *count as f64,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the order, the same as counting by the cells that come out.
+    #[test]
+    fn joining_loses_nothing() {
+        for seed in 0..200_u64 {
+            let mut state = seed * 7919 + 1;
+            let mut next = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % below
+            };
+            let points: Vec<(u64, u64)> = (0..300).map(|n| (next(1 + n), next(1 << (n % 40)))).collect();
+            let mut grid = Grid::new((16, 10));
+            points.iter().for_each(|(x, y)| grid.add(*x, *y));
+            let mut naive: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+            for (x, y) in &points {
+                *naive.entry((x / grid.step.0, y / grid.step.1)).or_default() += 1;
+            }
+            assert!(naive.keys().all(|(x, y)| *x < 16 && *y < 10), "seed {seed}");
+            let most = points.iter().map(|point| point.0).max().unwrap();
+            assert!(
+                grid.step.0 == 1 || most / (grid.step.0 / 2) >= 16,
+                "no coarser than it has to be, seed {seed}"
+            );
+            let counts: BTreeMap<(u64, u64), u64> =
+                grid.counts.iter().map(|((x, y), n)| ((u64::from(*x), u64::from(*y)), *n)).collect();
+            assert_eq!(counts, naive, "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The page: words first, figures, tables, and what reproduces it all.
+
+use crate::{
+    canvas::UNITS,
+    chart::{Chart, Ink, Marks, Unit},
+    draw::{self, Width, marker},
+};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::json;
+
+/// A whole page.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// What it is about.
+    pub title: String,
+    /// What was looked at, in a line.
+    pub subtitle: String,
+    /// What to know first, a sentence each.
+    pub lead: Vec<String>,
+    /// The rest.
+    pub sections: Vec<Section>,
+    /// How to get it again.
+    pub reproduce: Reproduce,
+}
+
+/// A part of the page with a heading.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// For links: letters, digits and dashes.
+    pub id: String,
+    /// The heading.
+    pub title: String,
+    /// What stands in it.
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of a section.
+#[derive(Clone, Debug)]
+pub enum Block {
+    /// A paragraph.
+    Words(String),
+    /// A paragraph on what to keep in mind.
+    Note(String),
+    /// What a paper saw.
+    Paper(String),
+    /// A label and a value, a line each.
+    List(Vec<(String, String)>),
+    /// A drawing.
+    Figure(Figure),
+    /// Rows.
+    Table(Table),
+}
+
+/// A drawing with a title and its values.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// For links and file names: letters, digits and dashes.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// What it says here; may be empty.
+    pub says: String,
+    /// What a paper saw in it; may be empty.
+    pub paper: String,
+    /// Usually one; of several the reader chooses.
+    pub views: Vec<View>,
+    /// Which of them is seen first.
+    pub first: usize,
+}
+
+/// What is seen of a figure at once.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// What the reader chooses it by.
+    pub label: String,
+    /// Side by side, where there is room.
+    pub panels: Vec<Chart>,
+}
+
+impl Figure {
+    /// One drawing.
+    pub fn new(id: &str, title: impl Into<String>, chart: Chart) -> Self {
+        let view = View { label: String::new(), panels: vec![chart] };
+        Self {
+            id: id.to_owned(),
+            title: title.into(),
+            says: String::new(),
+            paper: String::new(),
+            views: vec![view],
+            first: 0,
+        }
+    }
+
+    /// The same, with what it says here.
+    pub fn says(self, says: impl Into<String>) -> Self {
+        Self { says: says.into(), ..self }
+    }
+
+    /// The same, with what a paper saw.
+    pub fn paper(self, paper: impl Into<String>) -> Self {
+        Self { paper: paper.into(), ..self }
+    }
+}
+
+/// Rows that the reader sorts.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// For links: letters, digits and dashes.
+    pub id: String,
+    /// What it holds.
+    pub title: String,
+    /// What the columns are called.
+    pub columns: Vec<String>,
+    /// As many cells each as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+    /// Shown at once, not only when asked for.
+    pub open: bool,
+}
+
+/// A value as it reads, and as it is sorted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// As it reads.
+    pub text: String,
+    /// As it is sorted, if it is a number.
+    pub value: Option<f64>,
+    /// Stands out: the best of its column.
+    pub strong: bool,
+}
+
+impl Cell {
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), value: None, strong: false }
+    }
+
+    /// A number, shown in its unit.
+    pub fn value(unit: Unit, value: f64) -> Self {
+        Self { text: unit.show(value), value: Some(value), strong: false }
+    }
+
+    /// The same, standing out or not.
+    pub fn strong(self, strong: bool) -> Self {
+        Self { strong, ..self }
+    }
+}
+
+/// What reproduces a page.
+#[derive(Clone, Debug, Default)]
+pub struct Reproduce {
+    /// Commands, as typed.
+    pub commands: Vec<String>,
+    /// Versions, the trace and what was left out of it.
+    pub card: Vec<(String, String)>,
+}
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+impl Page {
+    /// The page as HTML.
+    pub fn html(&self) -> String {
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    // Nothing is fetched, whatever a name in the page may say.
+                    meta http-equiv="Content-Security-Policy"
+                        content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+                    link rel="icon" href="data:,";
+                    title { (self.title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    header {
+                        h1 { (self.title) }
+                        p.subtitle { (self.subtitle) }
+                    }
+                    main {
+                        @if !self.lead.is_empty() {
+                            section #in-short {
+                                h2 { "In short" }
+                                ul.lead { @for sentence in &self.lead { li { (unbroken(sentence)) } } }
+                            }
+                        }
+                        nav aria-label="Contents" {
+                            @for section in &self.sections { a href={ "#" (section.id) } { (section.title) } " " }
+                            a href="#reproduce" { "How to get this again" }
+                        }
+                        @for section in &self.sections { (section.html()) }
+                        (self.reproduce.html())
+                    }
+                    div #tip role="status" aria-live="polite" hidden {}
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        }
+        .into_string()
+    }
+}
+
+impl Section {
+    fn html(&self) -> Markup {
+        html! {
+            section id=(self.id) {
+                h2 { (self.title) }
+                @for block in &self.blocks {
+                    @match block {
+                        Block::Words(words) => p { (words) },
+                        Block::Note(words) => p.note { (words) },
+                        Block::Paper(words) => p.paper { (words) },
+                        Block::List(lines) => (list(lines)),
+                        Block::Figure(figure) => (figure.html()),
+                        Block::Table(table) => (table.html()),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// No line ends between a number and its unit.
+fn unbroken(words: &str) -> String {
+    ["%", "B", "KiB", "MiB", "GiB", "TiB", "s", "ms"].iter().fold(words.to_owned(), |words, unit| {
+        let mut out = String::with_capacity(words.len());
+        let mut rest = &*words;
+        while let Some(at) = rest.find(&format!(" {unit}")) {
+            let (before, after) = rest.split_at(at);
+            let ends = !after[1 + unit.len()..].starts_with(char::is_alphanumeric);
+            out += before;
+            out.push(if ends && before.ends_with(|c: char| c.is_ascii_digit()) { '\u{a0}' } else { ' ' });
+            rest = &after[1..];
+        }
+        out + rest
+    })
+}
+
+fn list(lines: &[(String, String)]) -> Markup {
+    html! { dl { @for (label, value) in lines { div { dt { (label) } dd { (unbroken(value)) } } } } }
+}
+
+impl Figure {
+    fn html(&self) -> Markup {
+        let mut legend: Vec<(String, Ink)> = Vec::new();
+        for (name, ink) in
+            self.views.iter().flat_map(|view| &view.panels).flat_map(|chart| chart.marks.legend())
+        {
+            if legend.iter().all(|(other, _)| *other != name) {
+                legend.push((name, ink));
+            }
+        }
+        let bars = self
+            .views
+            .iter()
+            .flat_map(|view| &view.panels)
+            .all(|chart| !matches!(chart.marks, Marks::Lines(_) | Marks::Points { .. }));
+        if !bars {
+            // Those that matter first.
+            legend.sort_by_key(|(_, ink)| *ink);
+        }
+        html! {
+            figure #(self.id) {
+                figcaption {
+                    h3 { (self.title) }
+                    @if !self.says.is_empty() { p.says { (unbroken(&self.says)) } }
+                    @if !self.paper.is_empty() { p.paper { (self.paper) } }
+                }
+                @if self.views.len() > 1 {
+                    div.choice role="radiogroup" aria-label="Shown" {
+                        @for (n, view) in self.views.iter().enumerate() {
+                            label {
+                                input type="radio" name={ "view-" (self.id) } checked[n == self.first];
+                                span { (view.label) }
+                            }
+                        }
+                    }
+                }
+                div.views {
+                    @for view in &self.views { (self.view(view)) }
+                }
+                @if legend.len() > 1 { (legend_html(&legend, bars)) }
+                div.tools {
+                    button type="button" data-get="svg" { "SVG" }
+                    button type="button" data-get="csv" { "CSV" }
+                }
+                script type="application/json" { (PreEscaped(self.data())) }
+            }
+        }
+    }
+
+    fn view(&self, view: &View) -> Markup {
+        let several = view.panels.len() > 1;
+        html! {
+            div.view {
+                @for chart in &view.panels {
+                    @let parts = [&self.title, &view.label, &chart.title];
+                    @let label = parts.into_iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", ");
+                    div.panel.several[several] {
+                        @if !chart.title.is_empty() { h4 { (chart.title) } }
+                        @if !several { (PreEscaped(draw::svg(chart, Width::Wide, &label))) }
+                        (PreEscaped(draw::svg(chart, Width::Narrow, &label)))
+                    }
+                }
+            }
+        }
+    }
+
+    /// All values, for the script. JSON inside of HTML: no `<` may stand in it.
+    fn data(&self) -> String {
+        let columns = self.views.iter().flat_map(|view| &view.panels).next().map(Chart::columns);
+        let mut rows = Vec::new();
+        for view in &self.views {
+            for chart in &view.panels {
+                for row in chart.rows() {
+                    let place = [json!(view.label), json!(chart.title)];
+                    rows.push(place.into_iter().chain(row).collect::<Vec<_>>());
+                }
+            }
+        }
+        let columns: Vec<String> =
+            ["view".to_owned(), "panel".to_owned()].into_iter().chain(columns.unwrap_or_default()).collect();
+        json!({ "columns": columns, "rows": rows }).to_string().replace('<', "\\u003c")
+    }
+}
+
+/// `areas`: what it names has an area, not a line.
+fn legend_html(legend: &[(String, Ink)], areas: bool) -> Markup {
+    let swatch = |ink: Ink| {
+        let shape = match (areas, ink) {
+            (true, _) => {
+                format!(r#"<path class="patch" d="M{0} {1}h{2}v{2}h-{2}z"/>"#, 4 * UNITS, UNITS, 10 * UNITS)
+            }
+            (_, Ink::Series(n)) => line() + &marker(n, (10 * UNITS, 6 * UNITS)),
+            _ => line(),
+        };
+        let view = format!("0 0 {} {}", 20 * UNITS, 12 * UNITS);
+        html! { svg.(ink.class()) viewBox=(view) aria-hidden="true" { (PreEscaped(shape)) } }
+    };
+    html! {
+        ul.legend {
+            @for (name, ink) in legend {
+                li { button type="button" data-n=(name) aria-pressed="false" { (swatch(*ink)) (name) } }
+            }
+        }
+    }
+}
+
+fn line() -> String {
+    format!(r#"<path class="line" d="M0 {}H{}"/>"#, 6 * UNITS, 20 * UNITS)
+}
+
+impl Table {
+    fn html(&self) -> Markup {
+        html! {
+            details.table #(self.id) open[self.open] {
+                summary { (self.title) }
+                div.scroll {
+                    table {
+                        thead {
+                            tr { @for column in &self.columns { th scope="col" { button type="button" { (column) } } } }
+                        }
+                        tbody {
+                            @for row in &self.rows {
+                                tr {
+                                    @for (n, cell) in row.iter().enumerate() {
+                                        @if n == 0 { th scope="row" data-v=[cell.value] { (cell.text) } }
+                                        @else {
+                                            td.number[cell.value.is_some()].strong[cell.strong] data-v=[cell.value] { (cell.text) }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Reproduce {
+    fn html(&self) -> Markup {
+        html! {
+            section #reproduce {
+                h2 { "How to get this again" }
+                @if !self.commands.is_empty() { pre { @for command in &self.commands { code { (command) "\n" } } } }
+                (list(&self.card))
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Numbers as people read them, the same in every locale.
+
+/// `4 MiB`, `36 KiB`, `1.5 GiB`.
+pub fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if value.fract() == 0.0 {
+                format!("{value} {unit}")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// `1 234 567`: digits in groups.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `38 %`, `3.2 %`, `< 0.1 %`: two digits. Neither 0 nor all is claimed of what only comes near.
+pub fn share(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent {
+        _ if percent == 0.0 || percent == 100.0 => format!("{percent:.0} %"),
+        ..0.1 => "< 0.1 %".to_owned(),
+        ..9.95 => format!("{percent:.1} %"),
+        ..99.5 => format!("{percent:.0} %"),
+        _ => "> 99 %".to_owned(),
+    }
+}
+
+/// `320 ms`, `3.2 s`, `5 min 20 s`, `2 h 5 min`.
+pub fn duration(us: u64) -> String {
+    let seconds = us / 1_000_000;
+    match seconds {
+        0 if us > 0 => format!("{:.0} ms", (us as f64 / 1e3).ceil()),
+        0..60 => format!("{:.1} s", us as f64 / 1e6),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// A number of three digits or all that it has before the point: `0.0123`, `12.3`, `12 345`.
+pub fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    match magnitude {
+        _ if value.fract() == 0.0 && magnitude < 1e15 => signed(value, count(magnitude as u64)),
+        1000.0.. if magnitude < 1e15 => signed(value, count(magnitude.round() as u64)),
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn signed(value: f64, digits: String) -> String {
+    if value < 0.0 { format!("−{digits}") } else { digits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_them() {
+        assert_eq!(bytes(4 << 20), "4 MiB");
+        assert_eq!(bytes(36 * 1024), "36 KiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(count(1_234_567).replace('\u{202f}', " "), "1 234 567");
+        assert_eq!(count(123), "123");
+        assert_eq!(duration(320_000_000), "5 min 20 s");
+        assert_eq!([0, 1, 319_100, 3_200_000].map(duration), ["0.0 s", "1 ms", "320 ms", "3.2 s"]);
+        let shares = [0.0, 0.000_01, 0.032_1, 0.099_6, 0.384, 0.994, 0.999_999, 1.0].map(share);
+        assert_eq!(shares, ["0 %", "< 0.1 %", "3.2 %", "10 %", "38 %", "99 %", "> 99 %", "100 %"]);
+        assert_eq!([12.0, 0.0123, 12.34, 1.5, 234.6].map(number), ["12", "0.012", "12.3", "1.50", "235"]);
+    }
+}
