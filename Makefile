@@ -6,16 +6,22 @@ FLASHSIFT := target/release/flashsift
 RUFF := 0.17.5
 # What boots another kernel, for tests.
 GUEST := crates/cli/tests/guest
+# What opens pages in a browser, for tests.
+PAGES := crates/report/tests/browser
 
 .PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-demo: build ## What the recorded traces of testdata/ are like, and how every policy would treat them at five sizes
+demo: build ## What the recorded traces of testdata/ are like, how every policy would treat them at five sizes, and a page of one
 	@for trace in testdata/*.parquet; do \
 	  echo; echo "\$$ flashsift describe $$trace"; $(FLASHSIFT) describe $$trace 2>&1 | sed '/^Reads and writes/,$$d'; \
 	  echo; echo "\$$ flashsift compare $$trace"; $(FLASHSIFT) compare $$trace; done
+	@echo; for what in describe compare; do \
+	  echo "\$$ flashsift $$what testdata/browser.parquet --report target/$$what.html"; \
+	  $(FLASHSIFT) $$what testdata/browser.parquet --report target/$$what.html > /dev/null 2>&1; done
+	@echo; echo "Open these in a browser: $(CURDIR)/target/describe.html $(CURDIR)/target/compare.html"
 
 test: setup lint docs unit ## Everything that has to pass: format, clippy, docs, tests
 
@@ -35,7 +41,10 @@ unit: setup ## Tests, naming each that was skipped
 	if command -v python3 > /dev/null; then \
 	  python3 -B -m unittest discover -s workloads/tests >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
 	else echo "SKIPPED workloads: python3 is not installed" >> target/test.log; fi
-	@grep -E '^(running|test result|Ran )|^SKIPPED' target/test.log
+	if command -v npm > /dev/null; then \
+	  { cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error && npm test --silent; } >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
+	else echo "SKIPPED pages in a browser: npm is not installed" >> target/test.log; fi
+	@grep -E '^(running|test result|Ran |✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
 
 bench: build ## Figures, with ratios against rivals on the PATH, into benchmarks/; BENCH_ARGS=--sizes or --memory for those
@@ -63,7 +72,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg mkfs.ext4:e2fsprogs qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking Debian's kernel into target/guest"; \
 	  $(GUEST)/kernel target/guest || echo "no kernel for a guest could be had; tests that need one are skipped, by name"; \

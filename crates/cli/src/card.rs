@@ -80,11 +80,16 @@ pub(crate) fn reproduce(input: &Input, outcome: &open::Outcome) -> Reproduce {
         card.push(("imported from".to_owned(), origin.trace.clone()));
         left_out(&mut card, " on import", &origin.skipped);
     }
+    Reproduce { card, ..command() }
+}
+
+/// The command that was given.
+pub(crate) fn command() -> Reproduce {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = std::iter::once("flashsift").chain(words.iter().skip(1).map(String::as_str));
     // A word with a zero in it did not come from a command line.
     let command = shlex::try_join(program).unwrap_or_default();
-    Reproduce { commands: vec![command], card }
+    Reproduce { commands: vec![command], card: Vec::new() }
 }
 
 fn left_out(card: &mut Vec<(String, String)>, when: &str, skipped: &Skipped) {

@@ -7,6 +7,7 @@ mod after_cache;
 mod card;
 mod compare;
 mod describe;
+mod diff;
 mod import;
 mod json;
 mod load;
@@ -30,6 +31,8 @@ mod verdict;
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
   sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
+  flashsift compare trace.xz --report r.html      the same as a page with figures
+  flashsift diff before.json after.json           what changed between two saved runs
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
   flashsift synth zipf --requests 1M -o zipf.parquet"
@@ -43,6 +46,7 @@ struct Cli {
 enum Command {
     Describe(describe::Args),
     Compare(compare::Args),
+    Diff(diff::Args),
     Import(import::Args),
     Record(record::Args),
     Policies(policies::Args),
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Describe(args) => describe::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Policies(args) => policies::run(&args),

@@ -140,6 +140,23 @@ pub(crate) fn cells(rows: &[Row], drain: bool) -> (Vec<String>, Vec<Vec<report::
     (std::iter::once("policy".to_owned()).chain(titles).collect(), rows.iter().map(row).collect())
 }
 
+/// Rows under a header; these columns hold words, to the left, the rest stands to the right. With a newline at its end.
+pub(crate) fn plain(rows: &[Vec<String>], words: &[usize]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).force_no_tty();
+    for row in rows {
+        table.add_row(row);
+    }
+    for (n, column) in table.column_iter_mut().enumerate() {
+        column.set_cell_alignment(if words.contains(&n) {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        });
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
 /// What stands above policies of a kind.
 fn set_apart(kind: Kind) -> &'static str {
     match kind {

@@ -154,6 +154,9 @@ pub struct Reproduce {
     pub card: Vec<(String, String)>,
 }
 
+/// Of more, tooltips tell.
+const LEGEND_MAX: usize = 40;
+
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
@@ -281,7 +284,7 @@ impl Figure {
                 div.views {
                     @for view in &self.views { (self.view(view)) }
                 }
-                @if legend.len() > 1 { (legend_html(&legend, bars)) }
+                @if (2..=LEGEND_MAX).contains(&legend.len()) { (legend_html(&legend, bars)) }
                 div.tools {
                     button type="button" data-get="svg" { "SVG" }
                     button type="button" data-get="csv" { "CSV" }

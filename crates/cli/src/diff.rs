@@ -1,0 +1,459 @@
+//! `flashsift diff`: what changed between two saved runs of `compare --json` or `describe --json`.
+
+use crate::{card::Report, size, table, text};
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+mod page;
+
+/// What changed between two saved runs?
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flashsift compare trace.xz --json > before.json
+  flashsift compare trace.xz --json --drain > after.json
+  flashsift diff before.json after.json
+  flashsift diff before.json after.json --report diff.html")]
+pub(crate) struct Args {
+    /// What `compare --json` or `describe --json` wrote
+    before: PathBuf,
+
+    /// The same of another time, trace or setting
+    after: PathBuf,
+
+    /// How many of the largest changes are listed
+    #[arg(long, value_name = "N", default_value = "10", value_parser = size::parse_count)]
+    top: u64,
+
+    /// One JSON object a changed value and line, on standard output
+    #[arg(long)]
+    json: bool,
+
+    /// Write a page with figures, for a browser
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// What a value belongs to, and what it is called.
+type Key = (String, String);
+
+/// A saved run.
+struct Saved {
+    kind: Kind,
+    traces: BTreeSet<String>,
+    values: BTreeMap<Key, f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Compare,
+    Describe,
+}
+
+/// A value that is not the same.
+#[derive(Clone, Serialize)]
+struct Change {
+    schema: u32,
+    /// A cell, or a row of a description.
+    of: String,
+    /// As the run calls it.
+    field: String,
+    before: f64,
+    after: f64,
+    /// after / before − 1; absent where there was nothing before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<f64>,
+}
+
+/// All that is not the same.
+struct Diff {
+    kind: Kind,
+    changes: Vec<Change>,
+    /// How many values each field has in both.
+    both: BTreeMap<String, u64>,
+    only_before: BTreeSet<String>,
+    only_after: BTreeSet<String>,
+    /// CPU time an access, medians: measured, and never twice the same.
+    cpu_ns: Option<(f64, f64)>,
+    traces: [String; 2],
+}
+
+/// What is measured anew each time.
+const CPU: &str = "cpu_ns_per_access";
+/// Longer tables are what diagrams are drawn from.
+const ROWS_MAX: usize = 64;
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let report = args.report.as_deref().map(Report::new).transpose()?;
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    ensure!(
+        before.kind == after.kind,
+        "{} was written by {}, {} by {}: two runs of one command can be held against each other",
+        args.before.display(),
+        before.kind.name(),
+        args.after.display(),
+        after.kind.name()
+    );
+    let diff = Diff::of(&before, &after);
+    let names = [&args.before, &args.after].map(|path| path.display().to_string());
+    if let Some(report) = report {
+        report.write(&page::build(&diff, &names))?;
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        for change in &diff.changes {
+            serde_json::to_writer(&mut out, change)?;
+            writeln!(out)?;
+        }
+    } else {
+        let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+        out.write_all(words(&diff, &names, top).as_bytes())?;
+    }
+    out.flush().context("writing to standard output")
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Compare => "compare --json",
+            Self::Describe => "describe --json",
+        }
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Saved> {
+    let at = || format!("cannot read {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(at)?;
+    parse(&text).with_context(at)
+}
+
+fn parse(text: &str) -> anyhow::Result<Saved> {
+    const SAVE: &str = "save a run with: flashsift compare TRACE --json > run.json";
+    let mut saved: Option<Saved> = None;
+    for (n, object) in serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>().enumerate()
+    {
+        let n = n + 1;
+        let object = object.with_context(|| format!("object {n} is not one of flashsift's; {SAVE}"))?;
+        match object.get("schema").and_then(Value::as_u64) {
+            Some(1) => {}
+            Some(other) => bail!("object {n} has schema {other}; this version knows 1"),
+            None => bail!("object {n} has no schema, so it is not one of flashsift's; {SAVE}"),
+        }
+        let kind = match () {
+            () if object.contains_key("policy") => Kind::Compare,
+            () if object.contains_key("requests") => Kind::Describe,
+            // It says again what the cells say.
+            () if object.contains_key("verdict") => continue,
+            () => bail!("object {n} is neither of compare --json nor of describe --json"),
+        };
+        let saved = saved.get_or_insert(Saved { kind, traces: BTreeSet::new(), values: BTreeMap::new() });
+        ensure!(saved.kind == kind, "object {n} is of {}, those before are not", kind.name());
+        saved.traces.extend(object.get("trace").and_then(Value::as_str).map(str::to_owned));
+        match kind {
+            Kind::Compare => cell(&object, saved)?,
+            Kind::Describe => section("", &object, saved)?,
+        }
+    }
+    saved.with_context(|| format!("there is no run in it; {SAVE}"))
+}
+
+/// One cell of a comparison: its words say which, its numbers what came of it.
+fn cell(object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
+    let word = |key: &str| object.get(key).and_then(Value::as_str);
+    let frames = object.get("frames").and_then(Value::as_u64).context("a cell without frames")?;
+    let size = match object.get("memory_bytes").and_then(Value::as_u64) {
+        Some(bytes) => size::bytes(bytes),
+        None => format!("{} objects", size::count(frames)),
+    };
+    let mut of = format!("{} at {size}", word("policy").context("a cell without a policy")?);
+    // The usual goes without saying.
+    for (key, usual) in [("system", "storage"), ("device", "")] {
+        if let Some(word) = word(key).filter(|word| *word != usual) {
+            of += &format!(", {word}");
+        }
+    }
+    for (key, value) in object {
+        if let Some(value) =
+            value.as_f64().filter(|_| !["schema", "frames", "memory_bytes"].contains(&&**key))
+        {
+            insert(saved, &of, key, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// A part of a description and what is in it.
+fn section(of: &str, object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
+    let within = |name: &str| if of.is_empty() { name.to_owned() } else { format!("{of}, {name}") };
+    for (key, value) in object {
+        match value {
+            Value::Number(number) if key != "schema" => {
+                insert(
+                    saved,
+                    if of.is_empty() { "all" } else { of },
+                    key,
+                    number.as_f64().unwrap_or(f64::NAN),
+                )?;
+            }
+            Value::Object(inner) => section(&within(key), inner, saved)?,
+            Value::Array(rows) if rows.len() <= ROWS_MAX => {
+                let words = |row: &Map<String, Value>| {
+                    row.values().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+                };
+                let rows: Vec<_> =
+                    rows.iter().filter_map(Value::as_object).map(|row| (words(row), row)).collect();
+                let names: BTreeSet<&str> = rows.iter().map(|(name, _)| &**name).collect();
+                // Rows that no words tell apart are points of a diagram.
+                if names.len() == rows.len() && !names.contains("") {
+                    for (name, row) in &rows {
+                        section(&format!("{}, {name}", within(key)), row, saved)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn insert(saved: &mut Saved, of: &str, field: &str, value: f64) -> anyhow::Result<()> {
+    let before = saved.values.insert((of.to_owned(), field.to_owned()), value);
+    ensure!(before.is_none(), "{of} has two values of {field}: are two runs in one file?");
+    Ok(())
+}
+
+impl Diff {
+    fn of(before: &Saved, after: &Saved) -> Self {
+        let subjects = |saved: &Saved| saved.values.keys().map(|(of, _)| of.clone()).collect::<BTreeSet<_>>();
+        let (ours, theirs) = (subjects(before), subjects(after));
+        let mut changes = Vec::new();
+        let mut both: BTreeMap<String, u64> = BTreeMap::new();
+        for ((of, field), &value) in before.values.iter().filter(|((_, field), _)| field != CPU) {
+            let Some(&other) = after.values.get(&(of.clone(), field.clone())) else { continue };
+            *both.entry(field.clone()).or_default() += 1;
+            if value != other {
+                let change = (value != 0.0).then(|| other / value - 1.0);
+                changes.push(Change {
+                    schema: 1,
+                    of: of.clone(),
+                    field: field.clone(),
+                    before: value,
+                    after: other,
+                    change,
+                });
+            }
+        }
+        let weight = |change: &Change| change.change.map_or(f64::INFINITY, f64::abs);
+        changes.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
+        let median = |saved: &Saved| {
+            let mut all: Vec<f64> =
+                saved.values.iter().filter(|((_, field), _)| field == CPU).map(|(_, value)| *value).collect();
+            all.sort_by(f64::total_cmp);
+            all.get(all.len() / 2).copied()
+        };
+        let traces = [before, after].map(|saved| saved.traces.iter().cloned().collect::<Vec<_>>().join(", "));
+        Self {
+            kind: before.kind,
+            changes,
+            both,
+            only_before: ours.difference(&theirs).cloned().collect(),
+            only_after: theirs.difference(&ours).cloned().collect(),
+            cpu_ns: median(before).zip(median(after)),
+            traces,
+        }
+    }
+
+    /// Each field that changed somewhere: its changes, largest first.
+    fn by_field(&self) -> Vec<(&str, Vec<&Change>)> {
+        let changed =
+            |field: &str| self.changes.iter().filter(|change| change.field == field).collect::<Vec<_>>();
+        let fields = self.both.keys().map(|field| (&**field, changed(field)));
+        let mut fields: Vec<_> = fields.filter(|(_, changes)| !changes.is_empty()).collect();
+        fields.sort_by_key(|(_, changes)| std::cmp::Reverse(changes.len()));
+        fields
+    }
+
+    /// What it comes to, a sentence each.
+    fn sentences(&self) -> Vec<String> {
+        let what = |n: u64| match (self.kind, n) {
+            (Kind::Compare, 1) => "cell",
+            (Kind::Compare, _) => "cells",
+            (Kind::Describe, 1) => "row",
+            (Kind::Describe, _) => "rows",
+        };
+        let mut out = Vec::new();
+        if self.traces[0] != self.traces[1] {
+            out.push(format!(
+                "The runs are of different traces: {} before, {} after.",
+                self.traces[0], self.traces[1]
+            ));
+        }
+        let fields = self.by_field();
+        let values: u64 = self.both.values().sum();
+        out.push(match self.changes.len() as u64 {
+            _ if values == 0 => "The runs have nothing in common.".to_owned(),
+            0 => format!("Nothing changed: all {} values are the same.", size::count(values)),
+            n => format!(
+                "{} of {} values changed, in {} of {} fields.",
+                size::count(n),
+                size::count(values),
+                fields.len(),
+                self.both.len()
+            ),
+        });
+        for (subjects, when) in [(&self.only_before, "before"), (&self.only_after, "after")] {
+            let n = subjects.len() as u64;
+            if n > 0 {
+                let some: Vec<&str> = subjects.iter().take(3).map(String::as_str).collect();
+                let more = if n > 3 { ", …" } else { "" };
+                out.push(format!("Only {when}: {} {} ({}{more}).", size::count(n), what(n), some.join("; ")));
+            }
+        }
+        if let Some((before, after)) = self.cpu_ns {
+            out.push(format!(
+                "CPU time, measured, median: {before:.1} ns an access before, {after:.1} after; it is never twice the same."
+            ));
+        }
+        out
+    }
+}
+
+/// `−2.1 %`, `+34 %`, `new`.
+fn relative(change: &Change) -> String {
+    match change.change {
+        None => "new".to_owned(),
+        Some(change) => {
+            let sign = if change < 0.0 { "−" } else { "+" };
+            match change.abs() {
+                much if much >= 0.995 => format!("{sign}{} %", size::count((much * 100.0).round() as u64)),
+                some => format!("{sign}{}", size::share(some)),
+            }
+        }
+    }
+}
+
+/// A value in the unit that its name ends in.
+fn shown(field: &str, value: f64) -> String {
+    let whole = value.max(0.0) as u64;
+    match field.rsplit('_').next() {
+        Some("bytes") => size::bytes(whole),
+        Some("us") => size::duration(whole),
+        Some("share") => format!("{:.2} %", value * 100.0),
+        _ => flashsift_report::show::number(value),
+    }
+}
+
+fn words(diff: &Diff, names: &[String; 2], top: usize) -> String {
+    let columns = text::columns().unwrap_or(120);
+    let mut out = format!("{} → {}\n", names[0], names[1]);
+    for sentence in diff.sentences() {
+        out += &text::labelled("", 0, &sentence, columns);
+    }
+    let fields = diff.by_field();
+    if !fields.is_empty() {
+        let mut rows = vec![["field", "changed", "from", "to", "most changed"].map(str::to_owned).to_vec()];
+        for (field, changes) in &fields {
+            let relatives = || changes.iter().filter_map(|change| change.change);
+            let ends = [relatives().reduce(f64::min), relatives().reduce(f64::max)].map(|end| {
+                end.map_or("new".to_owned(), |end| {
+                    relative(&Change { change: Some(end), ..(*changes[0]).clone() })
+                })
+            });
+            let [least, most] = ends;
+            let changed =
+                format!("{} of {}", size::count(changes.len() as u64), size::count(diff.both[*field]));
+            rows.push(vec![(*field).to_owned(), changed, least, most, changes[0].of.clone()]);
+        }
+        out += &format!("\n{}", table::plain(&rows, &[0, 4]));
+        let mut rows =
+            vec![["largest changes", "field", "before", "after", "change"].map(str::to_owned).to_vec()];
+        for change in diff.changes.iter().take(top) {
+            let (before, after) = (shown(&change.field, change.before), shown(&change.field, change.after));
+            rows.push(vec![change.of.clone(), change.field.clone(), before, after, relative(change)]);
+        }
+        out += &format!("\n{}", table::plain(&rows, &[0, 1]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(policy: &str, hits: u64, cpu: f64) -> String {
+        format!(
+            r#"{{"schema":1,"trace":"t","policy":"{policy}","system":"storage","frames":256,"memory_bytes":1048576,"hits":{hits},"cpu_ns_per_access":{cpu}}}"#
+        )
+    }
+
+    #[test]
+    fn what_changed_is_told_and_what_is_measured_apart() {
+        let before =
+            parse(&[cell("lru", 100, 9.0), cell("arc", 50, 9.0), cell("fab", 1, 9.0)].join("\n")).unwrap();
+        let after =
+            parse(&[cell("lru", 100, 8.0), cell("arc", 60, 8.0), cell("car", 1, 8.0)].join("\n")).unwrap();
+        let diff = Diff::of(&before, &after);
+        let changes: Vec<_> = diff.changes.iter().map(|c| (&*c.of, &*c.field, c.before, c.after)).collect();
+        assert_eq!(changes, [("arc at 1 MiB", "hits", 50.0, 60.0)]);
+        assert_eq!(diff.cpu_ns, Some((9.0, 8.0)));
+        let words = words(&diff, &["a".to_owned(), "b".to_owned()], 10);
+        for said in [
+            "1 of 2 values changed",
+            "Only before: 1 cell (fab at 1 MiB)",
+            "Only after: 1 cell (car at 1 MiB)",
+            "+20 %",
+        ] {
+            assert!(words.contains(said), "{said}: {words}");
+        }
+        let grown = |before: f64, after: f64| {
+            let change = Some(after / before - 1.0);
+            relative(&Change { schema: 1, of: String::new(), field: String::new(), before, after, change })
+        };
+        assert_eq!(
+            [grown(1.0, 4.4), grown(8.0, 4.0), grown(1e6, 1e6 + 1.0)],
+            ["+340 %", "−50 %", "+< 0.1 %"]
+        );
+        let same = Diff::of(&before, &before);
+        assert!(
+            same.changes.is_empty() && same.sentences()[0] == "Nothing changed: all 3 values are the same."
+        );
+    }
+
+    #[test]
+    fn rows_of_a_description_are_known_by_their_words() {
+        let text = |bytes: u64| {
+            format!(
+                r#"{{"schema":1,"trace":"t","requests":7,"top":{{"files":[{{"name":"a","written_bytes":{bytes}}},{{"name":"b","written_bytes":2}}],"points":[{{"x":1,"y":2}}],"curve":[{{"of":"c","y":2}},{{"of":"c","y":3}}]}}}}"#
+            )
+        };
+        let diff = Diff::of(&parse(&text(4096)).unwrap(), &parse(&text(8192)).unwrap());
+        assert_eq!(diff.both, [("requests".to_owned(), 1), ("written_bytes".to_owned(), 2)].into());
+        assert_eq!(diff.changes[0].of, "top, files, a");
+        assert_eq!(shown("written_bytes", 8192.0), "8 KiB");
+    }
+
+    #[test]
+    fn what_is_no_run_is_refused() {
+        for (text, says) in [
+            ("", "no run"),
+            ("hello", "object 1"),
+            ("[1]", "object 1"),
+            (r#"{"a":1}"#, "no schema"),
+            (r#"{"schema":9,"policy":"lru"}"#, "schema 9"),
+            (r#"{"schema":1}"#, "neither"),
+            (r#"{"schema":1,"policy":"lru"}"#, "without frames"),
+        ] {
+            let error = format!("{:#}", parse(text).err().unwrap());
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let twice = [cell("lru", 1, 1.0), cell("lru", 2, 1.0)].join("\n");
+        assert!(parse(&twice).err().unwrap().to_string().contains("two values"));
+        let mixed = format!("{}\n{}", cell("lru", 1, 1.0), r#"{"schema":1,"requests":7}"#);
+        assert!(parse(&mixed).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! What changed, as a page.
+
+use super::{Change, Diff, relative, shown};
+use crate::card;
+use flashsift_report::{Axis, Block, Cell, Chart, Figure, Ink, Marks, Page, Point, Section, Table, Unit};
+
+/// A figure of more fields would tell nobody more.
+const FIGURES_MAX: usize = 12;
+
+pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
+    let figures = diff.by_field().into_iter().filter(|(_, changes)| changes.len() > 1).take(FIGURES_MAX);
+    let figures: Vec<Block> =
+        figures.map(|(field, changes)| Block::Figure(figure(field, &changes))).collect();
+    let mut sections = Vec::new();
+    if !figures.is_empty() {
+        sections.push(Section {
+            id: "figures".to_owned(),
+            title: "Before against after".to_owned(),
+            blocks: figures,
+        });
+    }
+    if !diff.changes.is_empty() {
+        let table = Block::Table(table(&diff.changes));
+        sections.push(Section {
+            id: "changes".to_owned(),
+            title: "All changes".to_owned(),
+            blocks: vec![table],
+        });
+    }
+    Page {
+        title: format!("What changed from {} to {}", names[0], names[1]),
+        subtitle: match &diff.traces {
+            [before, after] if before == after => format!("Two runs over {before}."),
+            [before, after] => format!("A run over {before}, and one over {after}."),
+        },
+        lead: diff.sentences(),
+        sections,
+        reproduce: card::command(),
+    }
+}
+
+fn unit(field: &str) -> Unit {
+    match field.rsplit('_').next() {
+        Some("bytes") => Unit::Bytes,
+        Some("us") => Unit::TimeUs,
+        Some("share") => Unit::Share,
+        _ => Unit::Number,
+    }
+}
+
+/// Each changed value by what it was and is; the line is where nothing would have changed.
+fn figure(field: &str, changes: &[&Change]) -> Figure {
+    let points = changes.iter().map(|change| Point {
+        name: change.of.clone(),
+        ink: if change.after > change.before { Ink::Series(1) } else { Ink::Series(0) },
+        at: (change.before, change.after),
+    });
+    let all = || changes.iter().flat_map(|change| [change.before, change.after]);
+    let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    let unit = unit(field);
+    let marks = Marks::Points { points: points.collect(), front: vec![(least, least), (most, most)] };
+    let chart = Chart {
+        title: String::new(),
+        x: Axis::new("before", unit).range(least, most),
+        y: Axis::new("after", unit).range(least, most),
+        marks,
+    };
+    let up = changes.iter().filter(|change| change.after > change.before).count();
+    Figure::new(&format!("field-{}", field.replace('_', "-")), field, chart).says(format!(
+        "{up} rose, {} fell; on the dotted line nothing would have changed.",
+        changes.len() - up
+    ))
+}
+
+fn table(changes: &[Change]) -> Table {
+    let columns = ["what", "field", "before", "after", "change"].map(str::to_owned).to_vec();
+    let rows = changes.iter().map(|change| {
+        let value =
+            |value: f64| Cell { text: shown(&change.field, value), value: Some(value), strong: false };
+        let relative =
+            Cell { text: relative(change), value: change.change.or(Some(f64::MAX)), strong: false };
+        vec![
+            Cell::text(&change.of),
+            Cell::text(&change.field),
+            value(change.before),
+            value(change.after),
+            relative,
+        ]
+    });
+    Table {
+        id: "table".to_owned(),
+        title: "Largest first".to_owned(),
+        columns,
+        rows: rows.collect(),
+        open: true,
+    }
+}

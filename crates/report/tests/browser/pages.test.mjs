@@ -1,0 +1,315 @@
+// Opens the pages in a real browser: nothing is fetched, nothing is said on the console, every figure is drawn, the numbers are
+// those of --json, and tooltips, keys, sorting, views and downloads work, on a desk and on a phone.
+//
+// FLASHSIFT names the program (target/debug/flashsift); without Chromium everything is skipped, by name.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { accessSync, constants, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const root = fileURLToPath(new URL("../../../..", import.meta.url));
+const flashsift = resolve(root, process.env.FLASHSIFT ?? "target/debug/flashsift");
+const trace = join(root, "testdata/browser.parquet");
+const executablePath = ["chromium", "chromium-browser", "google-chrome"]
+  .flatMap((name) => (process.env.PATH ?? "").split(":").map((dir) => join(dir, name)))
+  .find((path) => { try { accessSync(path, constants.X_OK); return true; } catch { return false; } });
+const skip = executablePath ? false : "Chromium is not installed";
+if (skip) console.log(`SKIPPED pages in a browser: ${skip}`);
+
+const PHONE = { width: 360, height: 740 };
+const DESK = { width: 1440, height: 900 };
+
+let folder, browser;
+before(async () => {
+  if (skip) return;
+  folder = mkdtempSync(join(tmpdir(), "flashsift-pages-"));
+  browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+});
+after(async () => {
+  await browser?.close();
+  if (folder) rmSync(folder, { recursive: true });
+});
+
+/** Runs flashsift; its lines of JSON, and the page that it wrote. */
+function run(name, ...args) {
+  const page = join(folder, `${name}.html`);
+  const out = execFileSync(flashsift, [...args, "--json", "--report", page], {
+    encoding: "utf8", stdio: ["ignore", "pipe", "ignore"], maxBuffer: 1 << 28,
+  });
+  return { page, lines: out.trim().split("\n").map((line) => JSON.parse(line)) };
+}
+
+/** Opens a page; whatever it says or fetches fails the test. */
+async function open(path, options = {}) {
+  const context = await browser.newContext({ viewport: DESK, acceptDownloads: true, ...options });
+  const page = await context.newPage();
+  const said = [];
+  page.on("console", (message) => said.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => said.push(`error: ${error.message}`));
+  page.on("dialog", (dialog) => { said.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  const url = pathToFileURL(path).href;
+  page.on("request", (request) => {
+    if (![url, "data:", "blob:"].some((known) => request.url().startsWith(known))) said.push(`fetched: ${request.url()}`);
+  });
+  await page.goto(url);
+  return { page, done: async () => { assert.deepEqual(said, []); await context.close(); } };
+}
+
+const data = (page, id) =>
+  page.locator(`#${id} script[type="application/json"]`).evaluate((e) => JSON.parse(e.textContent));
+
+/** What is drawn in the figures that are seen: letters outside of their drawing or upon one another, and figures without marks. */
+const drawing = () => {
+  const wrong = [];
+  for (const figure of document.querySelectorAll("figure")) {
+    const seen = [...figure.querySelectorAll(".view svg")].filter((svg) => svg.getClientRects().length);
+    if (!seen.length) wrong.push(`${figure.id}: no drawing is seen`);
+    for (const svg of seen) {
+      const marks = [...svg.querySelectorAll(".series path, .series rect")].filter((mark) => mark.getBBox().width + mark.getBBox().height > 0);
+      if (!marks.length) wrong.push(`${figure.id}: nothing is drawn`);
+      const whole = svg.getBoundingClientRect();
+      const texts = [...svg.querySelectorAll("text")].map((e) => [e.textContent, e.getBoundingClientRect()]).filter(([t]) => t.trim());
+      texts.forEach(([text, box], n) => {
+        if (box.left < whole.left - 12 || box.right > whole.right + 24 || box.bottom > whole.bottom + 4)
+          wrong.push(`${figure.id}: "${text}" stands outside`);
+        for (const [other, its] of texts.slice(n + 1)) {
+          const across = Math.min(box.right, its.right) - Math.max(box.left, its.left);
+          const down = Math.min(box.bottom, its.bottom) - Math.max(box.top, its.top);
+          if (across > 2 && down > 4) wrong.push(`${figure.id}: "${text}" stands upon "${other}"`);
+        }
+      });
+    }
+  }
+  if (document.documentElement.scrollWidth > innerWidth) wrong.push(`wider than the window: ${document.documentElement.scrollWidth}`);
+  return wrong;
+};
+
+/** Chooses every view of every figure in turn. */
+async function everyView(page, check) {
+  assert.deepEqual(await page.evaluate(drawing), []);
+  const most = await page.evaluate(() => Math.max(0, ...[...document.querySelectorAll(".choice")].map((c) => c.children.length)));
+  for (let n = 0; n < most; n++) {
+    await page.evaluate((n) => document.querySelectorAll(".choice").forEach((c) => c.children[n]?.querySelector("input").click()), n);
+    assert.deepEqual(await page.evaluate(drawing), [], `view ${n}`);
+    await check?.(n);
+  }
+}
+
+for (const [name, args] of [
+  ["all policies", ["compare", trace]],
+  ["drained, few policies", ["compare", trace, "--policy", "lru,arc,spatialclock", "--memory", "4MiB,16MiB", "--drain"]],
+  ["one size", ["compare", trace, "--memory", "16MiB"]],
+  ["one policy at one size", ["compare", trace, "--policy", "lru", "--memory", "16MiB"]],
+]) {
+  test(`${name}: drawn on a desk, on a phone, in the dark and on paper`, { skip }, async () => {
+    const { page: path } = run("drawn", ...args);
+    for (const options of [{ viewport: DESK }, { viewport: PHONE }, { viewport: DESK, colorScheme: "dark" }]) {
+      const { page, done } = await open(path, options);
+      await everyView(page);
+      await done();
+    }
+    const { page, done } = await open(path);
+    await page.emulateMedia({ media: "print" });
+    assert.equal(await page.locator(".tools, .choice, nav").evaluateAll((all) => all.filter((e) => e.getClientRects().length).length), 0);
+    assert.deepEqual(await page.evaluate(drawing), []);
+    await done();
+  });
+}
+
+test("the numbers are those of --json", { skip }, async () => {
+  const { page: path, lines } = run("numbers", "compare", trace);
+  const { page, done } = await open(path);
+  const key = (policy, bytes) => `${policy} ${bytes}`;
+  const cells = new Map(lines.map((cell) => [key(cell.policy, cell.memory_bytes), cell]));
+  const measures = {
+    "hit-ratio": (cell) => cell.hits / cell.accesses,
+    "writes": (cell) => cell.device_writes + cell.dirty_left,
+    "scattered": (cell) => cell.nonsequential_writes,
+    "cost": (cell) => cell.cost_us,
+  };
+  for (const [id, measure] of Object.entries(measures)) {
+    const { rows } = await data(page, id);
+    assert.equal(rows.length, cells.size, id);
+    for (const [, , policy, bytes, value] of rows) {
+      assert.ok(Math.abs(value - measure(cells.get(key(policy, bytes)))) < 1e-12, `${id} ${policy} ${bytes}: ${value}`);
+    }
+  }
+  const fates = await data(page, "fate-of-writes");
+  const sizes = [...new Set(lines.map((cell) => cell.memory_bytes))].sort((a, b) => a - b);
+  const views = [...new Set(fates.rows.map(([view]) => view))];
+  assert.equal(views.length, sizes.length);
+  for (const cell of lines) {
+    const of = (part) => fates.rows.find(([view, , name, , policy]) =>
+      view === views[sizes.indexOf(cell.memory_bytes)] && name === part && policy === cell.policy)[3];
+    assert.equal(of("written to storage"), cell.device_writes);
+    assert.equal(of("still dirty at the end"), cell.dirty_left);
+    assert.equal(of("deleted or cut first"), cell.dropped_dirty);
+    assert.equal(of("written to storage") + of("still dirty at the end") + of("deleted or cut first") +
+      of("overwritten in memory first"), cell.write_accesses);
+  }
+  const table = await page.locator("#table-0 tbody tr").evaluateAll((rows) =>
+    rows.map((row) => [row.cells[0].textContent.split(" ")[0], ...[...row.cells].slice(1).map((c) => Number(c.dataset.v))]));
+  for (const [policy, ratio, reads, writes] of table) {
+    const cell = cells.get(key(policy, sizes[0]));
+    assert.ok(Math.abs(ratio - cell.hits / cell.accesses) < 1e-12);
+    assert.deepEqual([reads, writes], [cell.device_reads, cell.device_writes]);
+  }
+  // Where a line is, is what it says: the marker of the value stands where the axis' labels put it.
+  const placed = await page.locator("#hit-ratio svg.wide").evaluate((svg) => {
+    const ticks = [...svg.querySelectorAll("text.label")].filter((t) => t.textContent.endsWith("%"))
+      .map((t) => [parseFloat(t.textContent) / 100, t.getBBox().y + t.getBBox().height / 2]);
+    const series = [...svg.querySelectorAll(".series")].find((g) => g.dataset.n === "lru");
+    return { ticks, ys: [...series.querySelectorAll("circle")].map((c) => Number(c.getAttribute("cy"))) };
+  });
+  const [[low, y_low], [high, y_high]] = [placed.ticks[0], placed.ticks.at(-1)];
+  const lru = sizes.map((bytes) => cells.get(key("lru", bytes))).map((cell) => cell.hits / cell.accesses);
+  assert.equal(placed.ys.length, lru.length);
+  placed.ys.forEach((y, n) => {
+    const value = low + (y - y_low) / (y_high - y_low) * (high - low);
+    assert.ok(Math.abs(value - lru[n]) < 0.01, `drawn at ${value}, is ${lru[n]}`);
+  });
+  await done();
+});
+
+test("pointer and keys tell values", { skip }, async () => {
+  const { page: path, lines } = run("tips", "compare", trace, "--policy", "lru,arc,belady", "--memory", "4MiB,16MiB,64MiB");
+  const { page, done } = await open(path);
+  const tip = page.locator("#tip");
+  assert.equal(await tip.isVisible(), false);
+  const cell = lines.find((one) => one.policy === "arc" && one.memory_bytes === 16 << 20);
+  const says = `arc\naccesses that found their page: ${(cell.hits / cell.accesses * 100).toFixed(2)} %\nmemory for the cache: 16 MiB`;
+  const mark = page.locator('#hit-ratio svg.wide [data-n="arc"] circle').nth(1);
+  await mark.scrollIntoViewIfNeeded();
+  const box = await mark.boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  assert.equal(await tip.textContent(), says);
+  await page.mouse.move(2, 2);
+  assert.equal(await tip.isVisible(), false);
+
+  await page.locator("#hit-ratio svg.wide").focus();
+  const told = new Set();
+  for (let n = 0; n < 3; n++) {
+    for (const press of ["ArrowRight", "ArrowRight", "ArrowRight"]) { await page.keyboard.press(press); told.add(await tip.textContent()); }
+    await page.keyboard.press("ArrowUp");
+    for (const press of ["ArrowLeft", "ArrowLeft", "ArrowLeft"]) { told.add(await tip.textContent()); await page.keyboard.press(press); }
+    told.add(await tip.textContent());
+    await page.keyboard.press("ArrowUp");
+  }
+  assert.equal(told.size, 9, [...told].join("; "));
+  assert.ok(told.has(says));
+  await page.keyboard.press("Escape");
+  assert.equal(await tip.isVisible(), false);
+  // All that can be used can be reached.
+  const reachable = await page.locator("button, summary, a[href], input, figure svg[tabindex]").evaluateAll((all) => all.every((e) => e.tabIndex >= 0));
+  assert.ok(reachable);
+  await done();
+});
+
+test("tables sort, views are chosen, series are looked at", { skip }, async () => {
+  const { page: path } = run("use", "compare", trace);
+  const { page, done } = await open(path);
+  const table = page.locator("details.table[open] table").first();
+  const column = (n) => table.locator("tbody tr").evaluateAll((rows, n) => rows.map((row) => Number(row.cells[n].dataset.v)), n);
+  const head = table.locator("thead th").nth(2);
+  const sorted = (values, sign) => values.every((value, n) => n === 0 || sign * (value - values[n - 1]) >= 0);
+  const before = await column(2);
+  assert.ok(!sorted(before, 1) && !sorted(before, -1));
+  await head.locator("button").click();
+  assert.ok(sorted(await column(2), -1) && await head.getAttribute("aria-sort") === "descending");
+  await head.locator("button").click();
+  assert.ok(sorted(await column(2), 1) && await head.getAttribute("aria-sort") === "ascending");
+  await table.locator("thead th").first().locator("button").click();
+  assert.equal(await head.getAttribute("aria-sort"), null);
+  assert.deepEqual((await column(2)).sort(), [...before].sort());
+
+  const choice = page.locator("#hits-and-writes .choice label");
+  for (let n = 0; n < await choice.count(); n++) {
+    await choice.nth(n).click();
+    const seen = await page.locator("#hits-and-writes .view").evaluateAll((views) => views.map((v) => v.getClientRects().length > 0));
+    assert.deepEqual(seen, seen.map((_, at) => at === n));
+  }
+
+  const button = page.locator('#writes .legend button[data-n="fifo"]');
+  await button.click();
+  assert.equal(await button.getAttribute("aria-pressed"), "true");
+  const width = (name) => page.locator(`#writes svg.wide .series[data-n="${name}"] .line`).evaluate((e) => parseFloat(getComputedStyle(e).strokeWidth));
+  await page.mouse.move(2, 2);
+  await button.blur();
+  assert.ok(await width("fifo") > await width("clock"));
+  await button.click();
+  await page.mouse.move(2, 2);
+  await button.blur();
+  assert.equal(await width("fifo"), await width("clock"));
+  await done();
+});
+
+test("a figure can be taken along", { skip }, async () => {
+  const { page: path } = run("taken", "compare", trace);
+  const { page, done } = await open(path);
+  for (const figure of ["hit-ratio", "fate-of-writes", "places"]) {
+    const get = async (kind) => {
+      const [download] = await Promise.all([page.waitForEvent("download"), page.locator(`#${figure} [data-get=${kind}]`).click()]);
+      const to = join(folder, download.suggestedFilename());
+      await download.saveAs(to);
+      return readFileSync(to, "utf8");
+    };
+    const { columns, rows } = await data(page, figure);
+    const lines = (await get("csv")).trimEnd().split("\n");
+    assert.equal(lines.length, rows.length + 1);
+    assert.equal(lines[0], columns.join(","));
+    const svg = await get("svg");
+    const alone = await browser.newPage();
+    await alone.setContent(svg);
+    const drawn = await alone.locator("svg path, svg rect").evaluateAll((all) => ({
+      count: all.length, colors: new Set(all.map((e) => getComputedStyle(e).stroke + getComputedStyle(e).fill)).size,
+    }));
+    assert.ok(drawn.count > 3 && drawn.colors > 2, `${figure}: ${JSON.stringify(drawn)}`);
+    assert.ok(!svg.includes("var(--"), "it needs no style sheet");
+    await alone.close();
+  }
+  await done();
+});
+
+test("a diff is drawn, and says what --json says", { skip }, async () => {
+  const [before, after] = [["--policy", "lru,arc,fab"], ["--policy", "lru,arc,fab", "--write-miss", "read"]].map((args, n) => {
+    const file = join(folder, `${n}.json`);
+    writeFileSync(file, execFileSync(flashsift, ["compare", trace, "--json", ...args], { stdio: ["ignore", "pipe", "ignore"] }));
+    return file;
+  });
+  const { page: path, lines } = run("diff", "diff", before, after);
+  assert.ok(lines.length > 10 && lines.every((change) => change.before !== change.after && change.field !== "cpu_ns_per_access"));
+  for (const viewport of [DESK, PHONE]) {
+    const { page, done } = await open(path, { viewport });
+    await everyView(page);
+    assert.equal(await page.locator("#table tbody tr").count(), lines.length);
+    for (const field of new Set(lines.map((change) => change.field))) {
+      const { rows } = await data(page, `field-${field.replaceAll("_", "-")}`);
+      assert.deepEqual(rows.map(([, , of, a, b]) => [of, a, b]),
+        lines.filter((change) => change.field === field).map((change) => [change.of, change.before, change.after]));
+    }
+    await done();
+  }
+});
+
+test("names are words, whatever they say", { skip }, async () => {
+  const name = `<img src=x onerror=alert(1)><script>alert(2)<script>"'&.parquet`.replaceAll("/", "");
+  const hostile = join(folder, name);
+  copyFileSync(trace, hostile);
+  const { page: path } = run("hostile", "compare", hostile, "--policy", "lru,arc", "--memory", "4MiB,16MiB");
+  const { page, done } = await open(path);
+  assert.ok((await page.locator("h1").textContent()).startsWith(name));
+  assert.equal(await page.locator("img").count(), 0);
+  await done();
+});
+
+test("a page of everything is small", { skip }, async () => {
+  const sizes = [1, 2, 4, 8, 16, 32, 64, 128].map((size) => `${size}MiB`).join(",");
+  const many = ["all", ...[1, 2, 3, 4, 5, 6, 7, 8].map((n) => `cflru:window=0.${n}`)].join(",");
+  const { page } = run("large", "compare", trace, "--policy", many, "--memory", sizes);
+  const bytes = readFileSync(page).length;
+  assert.ok(bytes < 3 << 20, `${bytes} bytes`);
+});
