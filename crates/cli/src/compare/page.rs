@@ -436,16 +436,19 @@ fn sentences(run: &Run<'_>, judged: Option<&Judged<'_>>, lead: usize) -> Vec<Str
         };
         let fewer = |best: u64, than: u64| size::share((than - best) as f64 / than.max(1) as f64);
         let fewest = writes.fewest.policies[0];
-        let outcome = of(fewest).filter(|outcome| outcome.writes_due() < lru.writes_due());
-        if let Some(outcome) = outcome {
-            out.push(format!(
+        let saved = of(fewest).map_or(0, |outcome| lru.writes_due() - outcome.writes_due());
+        out.push(match of(fewest) {
+            Some(outcome) if saved as f64 > 0.005 * lru.writes_due() as f64 => format!(
                 "{fewest} would write {} fewer pages to storage than {REFERENCE} {at_size}, {}.",
                 fewer(outcome.writes_due(), lru.writes_due()),
                 against(outcome)
-            ));
-        } else {
-            out.push(format!("Nobody writes fewer pages to storage than {REFERENCE} {at_size}."));
-        }
+            ),
+            _ if saved > 0 => format!(
+                "Nobody saves many writes {at_size}: {fewest}, the best, {} of those of {REFERENCE}.",
+                size::share(saved as f64 / lru.writes_due() as f64)
+            ),
+            _ => format!("Nobody writes fewer pages to storage than {REFERENCE} {at_size}."),
+        });
         let scattered = writes.scattered.as_ref().map(|best| best.policies[0]);
         if let Some((name, outcome)) = scattered.and_then(|name| Some((name, of(name)?)))
             && outcome.device.nonsequential_writes < lru.device.nonsequential_writes
