@@ -202,12 +202,10 @@ fn ticks(axis: &Axis, (from, to): (f64, f64), most: usize) -> Vec<(f64, String)>
             let (step, name) = axis.unit.label(from.abs().max(to.abs()));
             let coord: RangedCoordf64 = (from / step..to / step).into();
             let keys = coord.key_points(BoldPoints(most));
-            return keys
-                .into_iter()
-                .map(|key| {
-                    (key * step, if key == 0.0 { "0".to_owned() } else { format!("{}{name}", short(key)) })
-                })
-                .collect();
+            let apart = keys.windows(2).map(|two| two[1] - two[0]).fold(f64::INFINITY, f64::min);
+            let label =
+                |key: f64| if key == 0.0 { "0".to_owned() } else { format!("{}{name}", short(key, apart)) };
+            return keys.into_iter().map(|key| (key * step, label(key))).collect();
         }
     };
     let whole = || (from.ceil() as i32)..=(to.floor() as i32);
@@ -221,15 +219,16 @@ fn one_label(unit: Unit, value: f64) -> String {
         Unit::Bytes => show::bytes(value as u64),
         _ => {
             let (step, name) = unit.label(value);
-            format!("{}{name}", short(value / step))
+            format!("{}{name}", short(value / step, value / step))
         }
     }
 }
 
-/// As few digits as it has.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
+/// As few digits as tell it from its neighbours, `apart` from it.
+fn short(value: f64, apart: f64) -> String {
+    let digits = (1.0 - apart.log10()).ceil().clamp(0.0, 12.0);
+    let text = format!("{value:.*}", digits as usize);
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
@@ -329,7 +328,7 @@ impl Ranged for Labelled {
 
 impl ValueFormatter<f64> for Labelled {
     fn format(value: &f64) -> String {
-        short(*value)
+        value.to_string()
     }
 
     fn format_ext(&self, value: &f64) -> String {
@@ -597,4 +596,114 @@ pub(crate) fn marker(series: u8, at: (i32, i32)) -> String {
 
 fn circle((x, y): (i32, i32), r: i32) -> String {
     format!("M{} {y}a{r} {r} 0 1 0 {} 0a{r} {r} 0 1 0-{} 0z", x - r, 2 * r, 2 * r)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(x: Axis, y: Axis, points: Vec<(f64, f64)>) -> Chart {
+        let line = |name: &str, ink| Line { name: name.to_owned(), ink, points: points.clone() };
+        let marks = Marks::Lines(vec![line("a", Ink::Series(0)), line("b", Ink::Other)]);
+        Chart { title: String::new(), x, y, marks }
+    }
+
+    /// Labels lie within, ascend, and do not touch, at any scale, for any values.
+    #[test]
+    fn labels_stand_apart() {
+        let units = [Unit::Count, Unit::Bytes, Unit::Share, Unit::TimeUs, Unit::Number];
+        let scales = [Scale::Linear, Scale::Log2, Scale::Log10];
+        for unit in units {
+            for scale in &scales {
+                // There is no half of a byte.
+                let least = if unit == Unit::Bytes { 1 } else { -3 };
+                for exponent in least..14 {
+                    for factor in [1.0, 1.01, 3.7, 1e5] {
+                        let least = 10_f64.powi(exponent);
+                        let axis = Axis::new("x", unit).scale(scale.clone());
+                        let range = range(&axis, vec![least, least * factor], false);
+                        assert!(range.0 < range.1, "{unit:?} {scale:?} {least} {factor}: {range:?}");
+                        for room in [2600, 6500] {
+                            let all = ticks(&axis, range, (room / 500) as usize);
+                            let ticks = spaced(all, range, room);
+                            let at = |place: f64| (place - range.0) / (range.1 - range.0) * f64::from(room);
+                            assert!(ticks.iter().all(|(place, _)| (range.0..=range.1).contains(place)));
+                            for two in ticks.windows(2) {
+                                let between = at(two[1].0) - at(two[0].0);
+                                let needed = f64::from(text_width(&two[0].1) + text_width(&two[1].1)) / 2.0;
+                                assert!(
+                                    between >= needed,
+                                    "{unit:?} {scale:?} {least} {factor} {room}: {ticks:?}"
+                                );
+                                assert_ne!(
+                                    two[0].1, two[1].1,
+                                    "{unit:?} {scale:?} {least} {factor}: {ticks:?}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing, one value, the same values, what no logarithm has, what is not a number: a drawing all the same.
+    #[test]
+    fn whatever_the_values_there_is_a_drawing() {
+        let odd: [&[(f64, f64)]; 6] = [
+            &[],
+            &[(0.0, 0.0)],
+            &[(5.0, 7.0), (5.0, 7.0)],
+            &[(-1.0, 0.0), (0.0, -3.0)],
+            &[(f64::NAN, 1.0), (1.0, f64::INFINITY)],
+            &[(1e-300, 1e300), (1e300, 1e-300)],
+        ];
+        for points in odd {
+            for scale in [Scale::Linear, Scale::Log2, Scale::Log10] {
+                let axis = |unit| Axis::new("x", unit).scale(scale.clone());
+                let chart = lines(axis(Unit::Bytes), axis(Unit::Share), points.to_vec());
+                for width in [Width::Wide, Width::Narrow] {
+                    let svg = svg(&chart, width, "label");
+                    assert!(svg.ends_with("</svg>") && !svg.contains("NaN"), "{points:?} {scale:?}: {svg}");
+                }
+            }
+        }
+    }
+
+    /// Where values are known to lie, there they are drawn: half way between 0 and 100 is the middle.
+    #[test]
+    fn places_are_in_proportion() {
+        let axis = || Axis::new("x", Unit::Number).range(0.0, 100.0);
+        let chart = lines(axis(), axis(), vec![(0.0, 0.0), (50.0, 50.0), (100.0, 100.0)]);
+        let svg = svg(&chart, Width::Narrow, "label");
+        let circles: Vec<(i32, i32)> = svg
+            .split("<circle ")
+            .skip(1)
+            .take(3)
+            .map(|circle| {
+                let number =
+                    |key: &str| circle.split(key).nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+                (number("cx=\""), number("cy=\""))
+            })
+            .collect();
+        let [(x0, y0), (x1, y1), (x2, y2)] = circles[..] else { panic!("{circles:?}") };
+        assert!(
+            (x1 - (x0 + x2) / 2).abs() <= 1 && (y1 - (y0 + y2) / 2).abs() <= 1 && x2 > x0 && y2 < y0,
+            "{circles:?}"
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_in_the_middle() {
+        assert_eq!(fitting("short", 10_000), "short");
+        let cut = fitting("/data/data/com.example.application/cache/0123456789", 1500);
+        assert!(
+            cut.starts_with("/data")
+                && cut.ends_with("6789")
+                && cut.contains('…')
+                && text_width(&cut) <= 1500,
+            "{cut}"
+        );
+        assert_eq!(fitting("äöüßäöüßäöüßäöüß", 1).chars().count(), 5);
+    }
 }

@@ -395,3 +395,17 @@ impl Reproduce {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_ends_before_a_unit() {
+        assert_eq!(
+            unbroken("4.7 % of 16 MiB in 3 s, 5 some 2 B"),
+            "4.7\u{a0}% of 16\u{a0}MiB in 3\u{a0}s, 5 some 2\u{a0}B"
+        );
+        assert_eq!(unbroken("a % b s"), "a % b s");
+    }
+}
