@@ -1,0 +1,262 @@
+//! The life of files: made, cut, synced, gone.
+
+use super::{
+    super::{Call, Inode, Name, NameKind, What, inodes::Kind},
+    Host, Machine, NoHost,
+};
+use crate::events::Skip;
+use flashsift_core::event::{Action, Event, FileId};
+
+const DIRECTORY_SYNC: Skip = Skip::Benign("fsync of a directory");
+const SHIFTED: Skip = Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
+
+impl Machine {
+    pub(super) fn synced(&mut self, tid: u32, inode: Inode) {
+        if self.block_bytes(inode.dev).is_none() {
+            return;
+        }
+        let file = self.file(inode);
+        if !self.is_told(tid, file) {
+            return;
+        }
+        if self.files[file].kind == Kind::Directory {
+            return self.skip(DIRECTORY_SYNC);
+        }
+        let file = self.id(tid, file);
+        // The write that it belongs to (O_SYNC) was told just before.
+        if matches!(self.thread(tid).call, Some(Call::Write { .. } | Call::Copy { .. }))
+            && let Some(Event { action: Action::Write { file: of, sync, .. }, tid: by, .. }) =
+                self.out.last_mut()
+            && (*of, *by) == (file, tid)
+        {
+            *sync = true;
+            return;
+        }
+        self.tell(tid, Action::Sync { file, offset: 0, len: u64::MAX });
+    }
+
+    pub(super) fn allocated(&mut self, tid: u32, inode: Inode, dir: Option<u64>, mode: Option<u16>) {
+        if self.block_bytes(inode.dev).is_none() {
+            return;
+        }
+        let file = match self.files.current(inode) {
+            // It was found in a look around that came after this.
+            Some(file) if self.files[file].older && self.files[file].found_ns > self.now_ns => {
+                self.files[file].older = false;
+                file
+            }
+            Some(_) => {
+                // Its end was lost.
+                self.gone(tid, inode);
+                self.files.begin(inode, false)
+            }
+            None => self.files.begin(inode, false),
+        };
+        let f = &mut self.files[file];
+        f.kind = mode.map_or(Kind::Unknown, Kind::of);
+        if self.under.is_some() {
+            let inside = dir.map(|ino| self.dirs.contains(&Inode { dev: inode.dev, ino }));
+            f.inside = inside;
+            if inside == Some(true) && f.kind == Kind::Directory {
+                self.dirs.insert(inode);
+            }
+        }
+        let names = match self.files[file].handle {
+            Some(_) => Vec::new(),
+            None => self.binding.allocated(inode, file, dir),
+        };
+        let mut names = names.into_iter();
+        if let Some(first) = names.next() {
+            self.files[file].handle = Some(first.handle);
+            self.named(file, &first);
+            // What became of that name comes later, in the order in which it was told.
+            for name in names {
+                let queue = match name.kind {
+                    NameKind::Deleted => &mut self.deleted,
+                    _ => &mut self.later,
+                };
+                let at = queue.partition_point(|other| other.at_ns <= name.at_ns);
+                queue.insert(at, name);
+            }
+        }
+        if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file) {
+            let file = self.id(tid, file);
+            self.tell(tid, Action::Open { file, created: true });
+        }
+    }
+
+    pub(super) fn gone(&mut self, tid: u32, inode: Inode) {
+        if let Some(file) = self.files.current(inode) {
+            // Renamed over, perhaps.
+            while let Some((_, path)) = self.files[file].names.first().cloned() {
+                let over = |name: &Name| matches!(name.kind, NameKind::Moved { .. }) && name.path == path;
+                if !self.catch_up(over) {
+                    break;
+                }
+            }
+        }
+        let Some(file) = self.files.end(inode) else { return };
+        for (_, path) in std::mem::take(&mut self.files[file].names) {
+            self.unbound(tid, file, path);
+        }
+        if let Some(file) = self.files[file].id {
+            self.tell(tid, Action::Gone { file });
+        }
+        if let Some(handle) = self.files[file].handle {
+            self.binding.gone(handle);
+            self.files.forget(file);
+        }
+    }
+
+    pub(super) fn unlinked(&mut self, tid: u32, inode: Inode, dir: Option<u64>) {
+        if self.block_bytes(inode.dev).is_none() {
+            return;
+        }
+        let file = self.file(inode);
+        if self.is_told(tid, file) {
+            self.id(tid, file);
+        }
+        let handle = self.files[file].handle;
+        let told = self
+            .deleted
+            .iter()
+            .position(|name| Some(name.handle) == handle && dir.is_none_or(|dir| dir == name.dir));
+        if let Some(name) = told.and_then(|n| self.deleted.remove(n)) {
+            if !self.files[file].names.iter().any(|(_, path)| *path == name.path) {
+                let along = |came: &Name| {
+                    came.directory
+                        && name.path.strip_prefix(&*came.path).is_some_and(|rest| rest.starts_with('/'))
+                };
+                self.catch_up(|came| came.path == name.path || along(came));
+            }
+            if self.files[file].names.len() == 1 {
+                // Only what has a name can get another: a link of it that is still to be told came before.
+                self.catch_up(|came| Some(came.handle) == handle && came.kind == NameKind::Created);
+            }
+            return self.went(&name);
+        }
+        // Not told by name yet: if there is one only, it is that.
+        let mut names =
+            self.files[file].names.iter().filter(|(d, _)| dir.is_none_or(|dir| *d == dir || *d == 0));
+        if let (Some((_, path)), None) = (names.next(), names.next()) {
+            let path = path.clone();
+            self.files[file].names.retain(|(_, p)| *p != path);
+            self.unbound(tid, file, path);
+        }
+    }
+
+    pub(super) fn resizes(&mut self, tid: u32, what: &What, host: &mut dyn Host) {
+        match *what {
+            What::Resize { inode } => {
+                let thread = self.thread(tid);
+                (thread.resized, thread.wrote) = (Some(inode), Some(inode));
+                if let Some(file) = self.files.current(inode) {
+                    self.files[file].may_have_grown = true;
+                }
+            }
+            What::TruncateBegin { inode, size: Some(size) } => {
+                let thread = self.thread(tid);
+                (thread.cut, thread.wrote) = (Some(inode), Some(inode));
+                if let Some(file) = self.life_of(tid, inode) {
+                    self.resized(tid, file, size);
+                }
+            }
+            What::TruncateBegin { inode, size: None } => {
+                let thread = self.thread(tid);
+                thread.wrote = Some(inode);
+                if thread.cut != Some(inode) {
+                    thread.cutting = Some(inode);
+                }
+            }
+            What::Cut { inode, block, blocks } => {
+                // A punched hole lets go of some blocks, a cut of all the rest.
+                if blocks < u64::from(u32::MAX >> 1)
+                    || self.thread(tid).cutting.take_if(|of| *of == inode).is_none()
+                {
+                    return;
+                }
+                let Some(block_bytes) = self.block_bytes(inode.dev) else { return };
+                let size = block.saturating_mul(block_bytes);
+                if let Some(file) = self.life_of(tid, inode)
+                    && self.files[file].size.is_none_or(|old| old > size)
+                {
+                    self.resized(tid, file, size);
+                }
+            }
+            What::TruncateEnd { inode } => {
+                let thread = self.thread(tid);
+                thread.cut = None;
+                if thread.cutting.take().is_some()
+                    && let Some(file) = self.files.current(inode)
+                    && let Some(size) = self.files[file].handle.and_then(|handle| host.size(handle))
+                {
+                    self.resized(tid, file, size);
+                }
+            }
+            _ => unreachable!("told apart before"),
+        }
+    }
+
+    pub(super) fn resized(&mut self, tid: u32, file: u32, size: u64) {
+        if self.files[file].size.replace(size) == Some(size) {
+            return;
+        }
+        self.files[file].may_have_grown = false;
+        if self.files[file].id.is_some() || self.is_told(tid, file) {
+            let file = self.id(tid, file);
+            self.tell(tid, Action::Truncate { file, size });
+        }
+    }
+
+    pub(super) fn allocates(
+        &mut self,
+        tid: u32,
+        inode: Inode,
+        (offset, len): (u64, u64),
+        mode: u32,
+        done: bool,
+    ) {
+        const KEEP_SIZE: u32 = 1;
+        const PUNCH: u32 = 2;
+        const COLLAPSE: u32 = 8;
+        const ZERO: u32 = 16;
+        const INSERT: u32 = 32;
+        let end = offset.saturating_add(len);
+        if mode & (COLLAPSE | INSERT) != 0 {
+            self.skip(SHIFTED);
+            self.life(tid, inode, |file| Action::Punch { file, offset, len: i64::MAX as u64 - offset });
+            if let Some(file) = self.files.current(inode) {
+                let grown = |size: u64| match mode & INSERT {
+                    0 => size.saturating_sub(len),
+                    _ => size.saturating_add(len),
+                };
+                self.files[file].size = self.files[file].size.map(grown);
+            }
+            return;
+        }
+        // Zeroing a range makes its pages anew, without a write.
+        if mode & (PUNCH | ZERO) != 0 {
+            self.life(tid, inode, |file| Action::Punch { file, offset, len });
+        }
+        if mode & KEEP_SIZE == 0 && mode & PUNCH == 0 {
+            self.thread(tid).allocating = Some((inode, end));
+            if done {
+                self.other(tid, &What::AllocateEnd { inode, done }, &mut NoHost);
+            }
+        }
+    }
+
+    /// Tells something of a file that is in the trace or that a recorded thread acts upon.
+    pub(super) fn life(&mut self, tid: u32, inode: Inode, action: impl FnOnce(FileId) -> Action) {
+        if let Some(file) = self.life_of(tid, inode) {
+            let id = self.id(tid, file);
+            self.tell(tid, action(id));
+        }
+    }
+
+    fn life_of(&mut self, tid: u32, inode: Inode) -> Option<u32> {
+        self.block_bytes(inode.dev)?;
+        let file = self.files.current(inode)?;
+        (self.files[file].id.is_some() || self.is_told(tid, file)).then_some(file)
+    }
+}

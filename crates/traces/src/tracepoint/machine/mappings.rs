@@ -1,0 +1,98 @@
+//! Accesses through mappings: page faults, and pages that become dirty.
+
+use super::{
+    super::{Inode, inodes::Kind, maps::Place, tasks::Faulting},
+    Machine,
+};
+use crate::events::Skip;
+use flashsift_core::page::PAGE_BYTES;
+
+const AROUND: Skip = Skip::Note("read through a mapping whose place is unknown: page guessed within 16");
+const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's first page only");
+
+impl Machine {
+    pub(super) fn user_fault(&mut self, tid: u32, address: u64, write: bool) {
+        if !self.tasks.is_recorded(tid) {
+            return;
+        }
+        let thread = self.threads.entry(tid).or_default();
+        if thread.write.is_none() {
+            // Else: a write whose source is mapped.
+            self.flush(tid);
+            let thread = self.thread(tid);
+            thread.wrote.take_if(|_| !thread.in_call);
+        }
+        let mut told = None;
+        match self.maps.at(self.tasks.pid(tid), address) {
+            Place::File(inode, page, shared) if self.block_bytes(inode.dev).is_some() => {
+                let file = self.file(inode);
+                self.access(tid, file, page * PAGE_BYTES, PAGE_BYTES, write && shared, false);
+                told = Some(inode);
+            }
+            Place::File(..) | Place::Anonymous => return self.thread(tid).fault = None,
+            Place::Unknown => {}
+        }
+        self.thread(tid).fault = Some(Faulting { address, told });
+    }
+
+    pub(super) fn fault(&mut self, tid: u32, inode: Inode, page: u64) {
+        let thread = self.threads.entry(tid).or_default();
+        if thread.fault.as_ref().is_some_and(|fault| fault.told == Some(inode)) {
+            return;
+        }
+        if thread.stored != Some((inode, page)) {
+            self.flush(tid);
+            // Whether it is a store shows if the page becomes dirty.
+            self.thread(tid).stored = Some((inode, page));
+        }
+    }
+
+    pub(super) fn fault_around(&mut self, tid: u32, inode: Inode, first: u64, last: u64) {
+        self.flush(tid);
+        let told = match &self.thread(tid).fault {
+            Some(fault) => fault.told,
+            None => None,
+        };
+        if told == Some(inode) || self.block_bytes(inode.dev).is_none() {
+            return;
+        }
+        let address = self.thread(tid).fault.as_ref().map_or(0, |fault| fault.address);
+        let file = self.file(inode);
+        if self.is_told(tid, file) {
+            self.skip(AROUND);
+            let page = (first + (address >> 12) % 16).min(last);
+            self.access(tid, file, page * PAGE_BYTES, PAGE_BYTES, false, false);
+        }
+    }
+
+    pub(super) fn dirtied(&mut self, tid: u32, inode: Inode, page: u64) {
+        let thread = self.threads.entry(tid).or_default();
+        if thread.wrote == Some(inode) || thread.write.as_ref().is_some_and(|w| w.inode == inode) {
+            return;
+        }
+        if thread.fault.as_ref().is_some_and(|fault| fault.told == Some(inode)) {
+            return;
+        }
+        let stored = thread.stored.take_if(|(of, _)| *of == inode);
+        // The first numbers are the file system's own; the device's number stands for the block device itself.
+        let f2fs = self.f2fs.as_ref().is_some_and(|(dev, _)| *dev == inode.dev);
+        if inode.ino < if f2fs { 4 } else { 11 }
+            || inode.ino == u64::from(inode.dev.0)
+            || self.block_bytes(inode.dev).is_none()
+        {
+            return;
+        }
+        let file = self.file(inode);
+        if self.files[file].kind == Kind::Directory || !self.is_told(tid, file) {
+            return;
+        }
+        let page = match stored {
+            Some((_, page)) => page,
+            None => {
+                self.skip(FOLIO);
+                page
+            }
+        };
+        self.access(tid, file, page * PAGE_BYTES, PAGE_BYTES, true, false);
+    }
+}

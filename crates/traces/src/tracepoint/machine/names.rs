@@ -1,0 +1,224 @@
+//! Names: what fanotify tells of them, in the order in which it happened.
+
+use super::{
+    super::{Name, NameKind, inodes::Kind, names::Whose},
+    Machine,
+};
+use flashsift_core::event::{Action, Renamed};
+
+impl Machine {
+    /// Something about a name, before the points of that time: creations, links and renames in their order, deletions in
+    /// theirs. (fanotify merges what happens to one name while nobody reads, so that the order between the two is lost.)
+    pub fn name(&mut self, name: Name) {
+        // Whose it is shows now: the order of names among themselves is what counts.
+        let Some(file) = self.whose(&name) else { return };
+        match name.kind {
+            NameKind::Found { .. } => self.named(file, &name),
+            // It is needed with the file's first access.
+            NameKind::Opened | NameKind::Created if self.files[file].names.is_empty() => {
+                self.named(file, &name)
+            }
+            NameKind::Opened => {}
+            // The points have not come as far yet.
+            NameKind::Deleted => self.deleted.push_back(name),
+            _ => self.later.push_back(name),
+        }
+    }
+
+    /// The file of a name, if it is known already.
+    fn whose(&mut self, name: &Name) -> Option<u32> {
+        let current = self.files.current(name.handle.inode).filter(|&file| {
+            let file = &self.files[file];
+            file.older && file.handle.is_none()
+        });
+        let file = match self.binding.whose(name, current) {
+            Whose::Known(file) => file,
+            Whose::Gone => return None,
+            Whose::Older => {
+                let file = self.files.begin(name.handle.inode, true);
+                self.binding.bind(name.handle, file);
+                file
+            }
+            Whose::ToCome => {
+                self.binding.wait(name.clone());
+                return None;
+            }
+        };
+        self.files[file].handle.get_or_insert(name.handle);
+        if self.files[file].gone {
+            // It came too late: the file was told without it.
+            self.binding.gone(name.handle);
+            self.files.forget(file);
+            return None;
+        }
+        Some(file)
+    }
+
+    /// What was told of names comes to pass now, up to the first that is `this`; nothing, and false, if none is.
+    pub(super) fn catch_up(&mut self, this: impl Fn(&Name) -> bool) -> bool {
+        let Some(n) = self.later.iter().position(this) else { return false };
+        for _ in 0..=n {
+            let name = self.later.pop_front().expect("they are that many");
+            self.went(&name);
+        }
+        true
+    }
+
+    pub(super) fn unbound(&mut self, tid: u32, file: u32, path: Box<str>) {
+        if self.by_path.get(&path) == Some(&file) {
+            self.by_path.remove(&path);
+        }
+        if let Some(file) = self.files[file].id {
+            self.tell(tid, Action::Unbind { file, name: path });
+        }
+    }
+
+    pub(super) fn give_up_waiting(&mut self, before_ns: u64) {
+        for name in self.binding.given_up(before_ns) {
+            let file = match self.files.current(name.handle.inode) {
+                Some(file) if self.files[file].handle.is_none_or(|handle| handle == name.handle) => file,
+                // Its number is another file's by now.
+                Some(_) => continue,
+                None => self.files.begin(name.handle.inode, true),
+            };
+            self.binding.bind(name.handle, file);
+            self.files[file].handle = Some(name.handle);
+            match name.kind {
+                NameKind::Deleted | NameKind::Moved { .. } => self.went(&name),
+                _ => self.named(file, &name),
+            }
+        }
+    }
+
+    /// The file has this name.
+    pub(super) fn named(&mut self, file: u32, name: &Name) {
+        if name.directory {
+            self.files[file].kind = Kind::Directory;
+        }
+        if let NameKind::Found { size } = name.kind {
+            let f = &mut self.files[file];
+            f.size = Some(f.size.map_or(size, |old| old.max(size)));
+            f.found_ns = name.at_ns;
+        }
+        if !name.is_nameless(name.handle.inode.ino) {
+            self.add_name(file, name.dir, name.path.clone(), name.tid);
+        }
+    }
+
+    pub(super) fn add_name(&mut self, file: u32, dir: u64, path: Box<str>, tid: u32) {
+        self.placed(file, &path);
+        self.files[file].was_named = true;
+        if let Some(known) = self.files[file].names.iter_mut().find(|(_, p)| *p == path) {
+            known.0 = dir;
+            return;
+        }
+        self.takes_path(file, &path, tid);
+        self.files[file].names.push((dir, path.clone()));
+        if let Some(file) = self.files[file].id {
+            self.tell(tid, Action::Bind { file, name: path });
+        }
+    }
+
+    /// From now on the path is this file's. What had it was replaced, or lost it in a way that was not told.
+    fn takes_path(&mut self, file: u32, path: &str, tid: u32) {
+        if self.files[file].kind == Kind::Directory {
+            return;
+        }
+        if let Some(other) = self.by_path.insert(path.into(), file)
+            && other != file
+        {
+            self.files[other].names.retain(|(_, p)| **p != *path);
+            if let Some(file) = self.files[other].id {
+                self.tell(tid, Action::Unbind { file, name: path.into() });
+            }
+        }
+    }
+
+    /// A path tells whether its file is where the recording listens.
+    fn placed(&mut self, file: u32, path: &str) {
+        let Some(under) = &self.under else { return };
+        let inside = path.strip_prefix(&**under).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let f = &mut self.files[file];
+        f.inside = Some(inside || f.inside == Some(true) && f.id.is_some());
+        if f.kind == Kind::Directory {
+            match inside {
+                true => self.dirs.insert(f.inode),
+                false => self.dirs.remove(&f.inode),
+            };
+        }
+    }
+
+    /// A name is gone or has moved.
+    pub(super) fn went(&mut self, name: &Name) {
+        let Some(file) = self.whose(name) else { return };
+        match &name.kind {
+            NameKind::Deleted => {
+                if self.files[file].names.iter().any(|(_, path)| *path == name.path) {
+                    self.files[file].names.retain(|(_, path)| *path != name.path);
+                    self.unbound(name.tid, file, name.path.clone());
+                }
+            }
+            NameKind::Moved { from, .. } => {
+                if name.directory {
+                    self.files[file].kind = Kind::Directory;
+                }
+                self.moved(file, from, name);
+                if name.directory {
+                    self.moved_along(from, &name.path, name.tid);
+                }
+            }
+            NameKind::Opened if self.files[file].was_named => {}
+            _ => self.named(file, name),
+        }
+    }
+
+    fn moved(&mut self, file: u32, from: &str, name: &Name) {
+        self.placed(file, from);
+        let told = self.is_told(name.tid, file);
+        self.placed(file, &name.path);
+        if self.by_path.get(from) == Some(&file) {
+            self.by_path.remove(from);
+        }
+        self.files[file].names.retain(|(_, path)| **path != *from);
+        if self.files[file].names.iter().any(|(_, path)| *path == name.path) {
+            return;
+        }
+        self.takes_path(file, &name.path, name.tid);
+        if (told || self.is_told(name.tid, file)) && self.files[file].id.is_none() && !name.directory {
+            // It was not seen before, under its old name.
+            let id = self.id(name.tid, file);
+            self.tell(name.tid, Action::Bind { file: id, name: from.into() });
+        }
+        self.files[file].names.push((name.dir, name.path.clone()));
+        if let Some(file) = self.files[file].id {
+            let names = Box::new(Renamed { from: from.into(), to: name.path.clone() });
+            self.tell(name.tid, Action::Rename { file, names });
+        }
+    }
+
+    /// Everything below a directory moved with it.
+    fn moved_along(&mut self, from: &str, to: &str, tid: u32) {
+        let below = |path: &str| {
+            path.strip_prefix(from)
+                .filter(|rest| rest.starts_with('/'))
+                .map(|rest| format!("{to}{rest}").into_boxed_str())
+        };
+        let moved: Vec<_> = (self.files.iter())
+            .flat_map(|(file, f)| f.names.iter().map(move |(_, path)| (file, path)))
+            .filter_map(|(file, path)| Some((file, path.clone(), below(path)?)))
+            .collect();
+        for (file, from, to) in moved {
+            for (_, path) in self.files[file].names.iter_mut().filter(|(_, path)| *path == from) {
+                path.clone_from(&to);
+            }
+            if self.by_path.get(&from) == Some(&file) {
+                self.by_path.remove(&from);
+                self.by_path.insert(to.clone(), file);
+            }
+            self.placed(file, &to);
+            if let Some(file) = self.files[file].id {
+                self.tell(tid, Action::Rename { file, names: Box::new(Renamed { from, to }) });
+            }
+        }
+    }
+}
