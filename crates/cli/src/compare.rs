@@ -246,7 +246,7 @@ fn judge<'a>(
 
 fn size_label(args: &Args, frames: u32) -> String {
     match args.object_cache {
-        true => format!("{} objects", size::count(frames.into())),
+        true => size::counted(frames.into(), "object"),
         false => size::bytes(u64::from(frames) * PAGE_BYTES),
     }
 }
@@ -302,9 +302,9 @@ fn threads(args: &Args, loaded: &Loaded, cells: &[(u32, &policy::Selection)]) ->
     let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
     match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
         0 => anyhow::bail!(
-            "one cell over {} pages takes about {} of memory beside the trace, and {} are left of the limit: raise \
+            "one cell over {} takes about {} of memory beside the trace, and {} are left of the limit: raise \
              --trace-memory or shorten the trace",
-            size::count(pages),
+            size::counted(pages, "page"),
             size::bytes(cell_bytes),
             size::bytes(room_bytes)
         ),
@@ -452,7 +452,7 @@ fn print(
         let in_pages = if args.object_cache {
             String::new()
         } else {
-            format!(" ({} pages)", size::count(frames.into()))
+            format!(" ({})", size::counted(frames.into(), "page"))
         };
         let title = format!("cache of {}{in_pages}", size_label(args, frames));
         let all = if frames >= pages { ": holds all that the trace touches" } else { "" };

@@ -40,9 +40,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let bytes = writer.finish(&skipped)?;
     eprintln!(
-        "{}: {} events from {name} ({}), {}, {:.1} bytes an event",
+        "{}: {} from {name} ({}), {}, {:.1} bytes an event",
         args.output.display(),
-        size::count(outcome.events),
+        size::counted(outcome.events, "event"),
         outcome.format,
         size::bytes(bytes),
         bytes as f64 / outcome.events as f64

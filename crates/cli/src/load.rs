@@ -190,27 +190,27 @@ impl Loaded {
         let footprint = if self.trace.runs().is_empty() {
             format!("{} different", size::count(pages))
         } else {
-            format!("{} different pages ({})", size::count(pages), size::bytes(pages * PAGE_BYTES))
+            format!("{} ({})", size::counted(pages, "different page"), size::bytes(pages * PAGE_BYTES))
         };
         let time = match about.knows.times {
             true => format!(", {}", size::duration(totals.duration_us)),
             false => ", no times".to_owned(),
         };
         eprintln!(
-            "{name}: {}, {side}, {space}: {} requests, {} page reads, {} page writes, {footprint}{time}",
+            "{name}: {}, {side}, {space}: {}, {}, {}, {footprint}{time}",
             self.outcome.format,
-            size::count(totals.requests),
-            size::count(totals.read_accesses),
-            size::count(totals.write_accesses),
+            size::counted(totals.requests, "request"),
+            size::counted(totals.read_accesses, "page read"),
+            size::counted(totals.write_accesses, "page write"),
         );
         say_left_out(&self.outcome);
         if totals.empty_requests > 0 {
-            eprintln!("  note: {} requests of no bytes touch no page", size::count(totals.empty_requests));
+            eprintln!("  note: left out: {} of no bytes", size::counted(totals.empty_requests, "request"));
         }
         if totals.direct_requests > 0 {
             eprintln!(
-                "  note: {} requests went past the page cache (O_DIRECT) and count nowhere here",
-                size::count(totals.direct_requests)
+                "  note: left out: {} past the page cache (O_DIRECT)",
+                size::counted(totals.direct_requests, "request")
             );
         }
         if about.side == Side::After {
@@ -231,8 +231,8 @@ pub(crate) fn say_left_out(outcome: &open::Outcome) {
     }
     if outcome.late > 0 {
         eprintln!(
-            "  note: {} events were earlier than the one before them and are taken as simultaneous",
-            size::count(outcome.late)
+            "  note: taken as simultaneous: {} earlier than the one before",
+            size::counted(outcome.late, "event")
         );
     }
 }

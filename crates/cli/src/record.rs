@@ -133,7 +133,7 @@ impl Stop for Limits {
 
     fn now(&mut self, events: u64) -> bool {
         let bytes = self.bytes.load(Relaxed);
-        self.bar.set_message(format!("{} events, {}", size::count(events), size::bytes(bytes)));
+        self.bar.set_message(format!("{}, {}", size::counted(events, "event"), size::bytes(bytes)));
         self.interrupted.load(Relaxed)
             || self.until.is_some_and(|until| Instant::now() >= until)
             || self.max_bytes.is_some_and(|max| bytes >= max)
@@ -248,9 +248,9 @@ fn say(args: &Args, recorded: &Recorded, writer: store::Writer, elapsed: Duratio
     let bytes = writer.finish(&summary.skipped)?;
     let elapsed = size::duration(elapsed.as_micros() as u64);
     eprintln!(
-        "{}: {} events, {} of them reads and writes, in {elapsed}; {}, {:.1} bytes an event",
+        "{}: {}, {} of them reads and writes, in {elapsed}; {}, {:.1} bytes an event",
         args.output.display(),
-        size::count(summary.events),
+        size::counted(summary.events, "event"),
         size::count(summary.accesses),
         size::bytes(bytes),
         bytes as f64 / summary.events.max(1) as f64
@@ -258,12 +258,15 @@ fn say(args: &Args, recorded: &Recorded, writer: store::Writer, elapsed: Duratio
     load::say_skipped(&summary.skipped);
     for (cpu, lost) in &recorded.lost.by_cpu {
         eprintln!(
-            "  LOST on processor {cpu}: {} records of accesses; a larger --buffer helps",
-            size::count(*lost)
+            "  LOST on processor {cpu}: {} of accesses; a larger --buffer helps",
+            size::counted(*lost, "record")
         );
     }
     for (cpu, lost) in &recorded.lost.faults_by_cpu {
-        eprintln!("  LOST on processor {cpu}: {} page faults (stores through mappings)", size::count(*lost));
+        eprintln!(
+            "  LOST on processor {cpu}: {} (stores through mappings)",
+            size::counted(*lost, "page fault")
+        );
     }
     if summary.accesses == 0 {
         eprintln!(

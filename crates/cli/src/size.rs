@@ -4,7 +4,7 @@ use flashsift_core::{
     page::PAGE_BYTES,
     system::{self, FRAMES_MAX},
 };
-pub(crate) use flashsift_report::show::{bytes, count, duration, share};
+pub(crate) use flashsift_report::show::{bytes, count, counted, duration, share};
 
 /// `64MiB`, `64M`, `65536`: bytes, at least one page.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {

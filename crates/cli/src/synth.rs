@@ -110,9 +110,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Format::OracleGeneral => oracle_general(args, recipe, events)?,
     };
     eprintln!(
-        "{}: {} requests, {}, seed {}",
+        "{}: {}, {}, seed {}",
         args.output.display(),
-        size::count(args.requests),
+        size::counted(args.requests, "request"),
         size::bytes(bytes),
         args.seed
     );

@@ -37,7 +37,7 @@ fn opening(description: &Description) -> String {
         text += if words == "." { "" } else { " " };
         text += words;
     };
-    say(&unbroken(&format!("{} requests", size::count(description.requests))));
+    say(&unbroken(&size::counted(description.requests, "request")));
     say(match about.space {
         Space::Files => "to files",
         Space::Blocks => "to block devices",
