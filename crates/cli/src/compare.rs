@@ -16,7 +16,7 @@ use flashsift_core::{
     layout,
     page::PAGE_BYTES,
     policy,
-    system::{Cell, FRAMES_MAX, Outcome},
+    system::{self, Cell, Outcome},
     trace::{Future, Trace},
     verdict::{Contender, Verdict, least_cpu},
 };
@@ -295,16 +295,15 @@ fn future(
 fn threads(args: &Args, loaded: &Loaded, cells: &[(u32, &policy::Selection)]) -> anyhow::Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = args.threads.map_or_else(cores, usize::from).min(cells.len());
-    // The page table, a layout's places and a policy's ghosts by page; lists and bits by frame.
-    let pages = u64::from(loaded.trace.pages());
-    let frames = cells.iter().map(|(frames, _)| u64::from(*frames)).max().unwrap_or(0).min(pages);
-    let cell_bytes = pages * 24 + frames * 40;
+    let pages = loaded.trace.pages();
+    let frames = cells.iter().map(|(frames, _)| *frames).max().unwrap_or(0);
+    let cell_bytes = system::cell_bytes(pages, frames);
     let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
     match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
         0 => anyhow::bail!(
             "one cell over {} takes about {} of memory beside the trace, and {} are left of the limit: raise \
              --trace-memory or shorten the trace",
-            size::counted(pages, "page"),
+            size::counted(pages.into(), "page"),
             size::bytes(cell_bytes),
             size::bytes(room_bytes)
         ),
@@ -356,15 +355,11 @@ fn checked_layout(layout: Option<layout::Selection>, trace: &Trace) -> anyhow::R
     Ok(layout)
 }
 
-/// The sizes asked for, or the five powers of two below what the trace touches: where caches differ.
+/// The sizes asked for, or those that tell caches apart.
 fn sizes(args: &Args, trace: &Trace) -> Vec<u32> {
     let mut sizes: Vec<u32> = args.memory.iter().chain(&args.frames).copied().collect();
     if sizes.is_empty() {
-        let mut frames = (trace.pages().max(2) - 1).checked_ilog2().map_or(1, |log| 1 << log).min(FRAMES_MAX);
-        while sizes.len() < 5 && frames > 0 {
-            sizes.insert(0, frames);
-            frames /= 2;
-        }
+        sizes = system::telling_frames(trace.pages());
     }
     sizes.sort_unstable();
     sizes.dedup();
