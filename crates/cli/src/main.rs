@@ -35,7 +35,9 @@ mod verdict;
   flashsift diff before.json after.json           what changed between two saved runs
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
-  flashsift synth zipf --requests 1M -o zipf.parquet"
+  flashsift synth zipf --requests 1M -o zipf.parquet
+
+Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line makes no sense."
 )]
 struct Cli {
     #[command(subcommand)]
