@@ -16,6 +16,8 @@ const MASKS: [u64; 2] = [
     libc::FAN_CREATE | libc::FAN_RENAME | libc::FAN_OPEN | libc::FAN_ONDIR,
     libc::FAN_DELETE | libc::FAN_ONDIR,
 ];
+/// What may wait in a queue. It is the kernel's memory: where names come quicker than we take them for long, some are lost.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
 const INFO_FID: u8 = 1;
 const INFO_DFID_NAME: u8 = 2;
 const INFO_OLD_DFID_NAME: u8 = 10;
@@ -63,6 +65,10 @@ impl Watched {
         rustix::fs::open(&self.mounted.path, flags, Mode::empty())
     }
 
+    fn at(&self, error: io::Error) -> Error {
+        Error::At { path: self.mounted.path.display().to_string(), what: error }
+    }
+
     /// What has this handle, if it still is there.
     fn open(&self, handle: &FileHandle) -> Option<OwnedFd> {
         let root = self.root().ok()?;
@@ -80,63 +86,70 @@ impl Watched {
     }
 }
 
+/// A new queue of what happens to names on these file systems.
+fn queue(mask: u64, watched: &[Watched]) -> Result<OwnedFd, Error> {
+    let flags = libc::FAN_CLASS_NOTIF
+        | libc::FAN_CLOEXEC
+        | libc::FAN_NONBLOCK
+        | libc::FAN_UNLIMITED_QUEUE
+        | libc::FAN_REPORT_TID
+        | libc::FAN_REPORT_FID
+        | libc::FAN_REPORT_DIR_FID
+        | libc::FAN_REPORT_NAME
+        | libc::FAN_REPORT_TARGET_FID;
+    // SAFETY: plain numbers.
+    let queue = unsafe { libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32) };
+    if queue < 0 {
+        let error = io::Error::last_os_error();
+        return Err(Error::not_allowed("fanotify (names of files; Linux 5.17)", &error));
+    }
+    // SAFETY: the kernel just gave us this descriptor.
+    let queue = unsafe { OwnedFd::from_raw_fd(queue) };
+    for watch in watched {
+        let root = match watch.root() {
+            // Unmounted meanwhile.
+            Err(rustix::io::Errno::NOENT) => continue,
+            root => root.map_err(|e| watch.at(e.into()))?,
+        };
+        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+        // SAFETY: `root` is open, and the path may be null then.
+        let marked =
+            unsafe { libc::fanotify_mark(queue.as_raw_fd(), how, mask, root.as_raw_fd(), std::ptr::null()) };
+        if marked < 0 {
+            return Err(watch.at(io::Error::last_os_error()));
+        }
+    }
+    Ok(queue)
+}
+
 /// All that is watched.
 pub(crate) struct Names {
     queues: [OwnedFd; 2],
     watched: Vec<Watched>,
     /// Paths of directories, by their handles.
     directories: HashMap<Handle, Box<str>>,
+    waiting_bytes_max: u64,
     overflowed: bool,
 }
 
 impl Names {
     /// Of these file systems.
     pub(crate) fn watch(mounts: &[Mounted]) -> Result<Self, Error> {
-        let flags = libc::FAN_CLASS_NOTIF
-            | libc::FAN_CLOEXEC
-            | libc::FAN_NONBLOCK
-            | libc::FAN_UNLIMITED_QUEUE
-            | libc::FAN_REPORT_TID
-            | libc::FAN_REPORT_FID
-            | libc::FAN_REPORT_DIR_FID
-            | libc::FAN_REPORT_NAME
-            | libc::FAN_REPORT_TARGET_FID;
-        let queue = || {
-            // SAFETY: plain numbers.
-            let queue = unsafe { libc::fanotify_init(flags, (libc::O_RDONLY | libc::O_LARGEFILE) as u32) };
-            if queue < 0 {
-                let error = io::Error::last_os_error();
-                return Err(Error::not_allowed("fanotify (names of files; Linux 5.17)", &error));
-            }
-            // SAFETY: the kernel just gave us this descriptor.
-            Ok(unsafe { OwnedFd::from_raw_fd(queue) })
-        };
-        let queues = [queue()?, queue()?];
         let mut watched = Vec::new();
         for mounted in mounts {
-            let at = |error| Error::At { path: mounted.path.display().to_string(), what: error };
             let mut watch = Watched { mounted: mounted.clone(), fsid: [0; 8] };
-            let root = match watch.root() {
+            let statfs = match watch.root().and_then(|root| rustix::fs::fstatfs(&root)) {
                 // Unmounted meanwhile.
                 Err(rustix::io::Errno::NOENT) => continue,
-                root => root.map_err(|e| at(e.into()))?,
+                statfs => statfs.map_err(|e| watch.at(e.into()))?,
             };
-            for (queue, mask) in queues.iter().zip(MASKS) {
-                let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
-                // SAFETY: `root` is open, and the path may be null then.
-                let marked = unsafe {
-                    libc::fanotify_mark(queue.as_raw_fd(), how, mask, root.as_raw_fd(), std::ptr::null())
-                };
-                if marked < 0 {
-                    return Err(at(io::Error::last_os_error()));
-                }
-            }
-            let statfs = rustix::fs::fstatfs(&root).map_err(|e| at(e.into()))?;
             // SAFETY: `fsid_t` is two integers; only its fields are private.
             watch.fsid = unsafe { mem::transmute::<rustix::fs::Fsid, [u8; 8]>(statfs.f_fsid) };
             watched.push(watch);
         }
-        Ok(Self { queues, watched, directories: HashMap::new(), overflowed: false })
+        let queues = [queue(MASKS[0], &watched)?, queue(MASKS[1], &watched)?];
+        let directories = HashMap::new();
+        Ok(Self { queues, watched, directories, waiting_bytes_max: WAITING_BYTES_MAX, overflowed: false })
     }
 
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -168,21 +181,29 @@ impl Names {
         Ok(())
     }
 
-    /// All that a queue holds.
-    fn read(&self, queue: usize) -> Result<Vec<u8>, Error> {
+    /// All that a queue holds now, and not what comes meanwhile: those who make names may be as quick as we are.
+    fn read(&mut self, n: usize) -> Result<Vec<u8>, Error> {
         const ROOM: usize = 64 << 10;
+        let at = |error: rustix::io::Errno| Error::At { path: "fanotify".into(), what: error.into() };
+        let waiting_bytes = rustix::io::ioctl_fionread(&self.queues[n]).map_err(at)?;
         let mut events = Vec::new();
-        loop {
-            let at = events.len();
-            events.resize(at + ROOM, 0);
-            let read = rustix::io::read(&self.queues[queue], &mut events[at..]);
-            events.truncate(at + *read.as_ref().unwrap_or(&0));
+        if waiting_bytes > self.waiting_bytes_max {
+            self.overflowed = true;
+            self.queues[n] = queue(MASKS[n], &self.watched)?;
+            return Ok(events);
+        }
+        while (events.len() as u64) < waiting_bytes {
+            let end = events.len();
+            events.resize(end + ROOM, 0);
+            let read = rustix::io::read(&self.queues[n], &mut events[end..]);
+            events.truncate(end + *read.as_ref().unwrap_or(&0));
             match read {
-                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(events),
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => break,
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Error::At { path: "fanotify".into(), what: error.into() }),
+                Err(error) => return Err(at(error)),
             }
         }
+        Ok(events)
     }
 
     fn event(&mut self, event: &[u8], at_ns: u64, take: &mut impl FnMut(Name)) {
@@ -240,6 +261,9 @@ impl Names {
             take(name(NameKind::Moved { from_dir: from_dir.inode.ino, from }, path.clone()));
         }
         if mask & libc::FAN_DELETE != 0 {
+            if directory {
+                self.directories.remove(&handle);
+            }
             take(name(NameKind::Deleted, path));
         }
     }
@@ -309,4 +333,65 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::{dev_of, mounts};
+    use std::{fs, os::unix::fs::MetadataExt};
+
+    /// A directory and the names of its file system; `None`, with a word, where that is not allowed.
+    fn watched(test: &str) -> Option<(tempfile::TempDir, Names)> {
+        let folder = tempfile::tempdir().unwrap();
+        let dev = dev_of(folder.path().metadata().unwrap().dev());
+        let mounts: Vec<_> = mounts().into_iter().filter(|mount| mount.dev == dev).collect();
+        if !rustix::process::geteuid().is_root() || mounts.is_empty() {
+            println!("SKIPPED fanotify::{test}: it needs root, and a temporary directory on ext4 or F2FS");
+            return None;
+        }
+        Some((folder, Names::watch(&mounts).unwrap()))
+    }
+
+    /// What was told of names in the directory.
+    fn told(names: &mut Names, folder: &Path) -> Vec<String> {
+        let mut told = Vec::new();
+        let within = format!("{}/", folder.display());
+        names.drain(|| 0, |name| told.extend(name.path.strip_prefix(&*within).map(str::to_owned))).unwrap();
+        told
+    }
+
+    /// Whoever else works on this file system may fill the queue too: hence no limit between none and all.
+    #[test]
+    fn a_queue_that_holds_too_much_is_lost_and_said() {
+        let Some((folder, mut names)) = watched("a_queue_that_holds_too_much_is_lost_and_said") else {
+            return;
+        };
+        let make = |name: &str| fs::create_dir(folder.path().join(name)).unwrap();
+        names.waiting_bytes_max = u64::MAX;
+        make("one");
+        assert_eq!(
+            (&told(&mut names, folder.path())[..], names.overflowed()),
+            (&["one".to_owned()][..], false)
+        );
+        names.waiting_bytes_max = 0;
+        make("two");
+        assert_eq!((&told(&mut names, folder.path())[..], names.overflowed()), (&[][..], true));
+        names.waiting_bytes_max = u64::MAX;
+        make("three");
+        assert_eq!(told(&mut names, folder.path()), ["three"]);
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_forgotten() {
+        let Some((folder, mut names)) = watched("a_directory_that_is_gone_is_forgotten") else { return };
+        let below = folder.path().join("below");
+        let known = |names: &Names| names.directories.values().any(|path| Path::new(&**path) == below);
+        fs::create_dir(&below).unwrap();
+        assert_eq!(told(&mut names, folder.path()), ["below"]);
+        assert!(known(&names));
+        fs::remove_dir(&below).unwrap();
+        assert_eq!(told(&mut names, folder.path()), ["below"]);
+        assert!(!known(&names));
+    }
 }
