@@ -375,6 +375,9 @@ impl Recorder {
         for point in points.drain(..ripe) {
             machine.point(&point, &mut host);
         }
+        if lag_ns != u64::MAX {
+            machine.passed(until_ns);
+        }
         self.hand_on(events)
     }
 

@@ -24,6 +24,10 @@ impl<T> Slab<T> {
         n
     }
 
+    pub(crate) fn get(&self, n: u32) -> Option<&T> {
+        self.items.get(n as usize)?.as_ref()
+    }
+
     pub(crate) fn remove(&mut self, n: u32) -> T {
         self.free.push(n);
         self.items[n as usize].take().expect("only what is there is removed")

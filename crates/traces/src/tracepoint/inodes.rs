@@ -35,7 +35,8 @@ pub(super) struct File {
     pub(super) handle: Option<Handle>,
     /// It was there before the trace.
     pub(super) older: bool,
-    pub(super) gone: bool,
+    /// When it ended, if it has.
+    pub(super) gone_ns: Option<u64>,
     /// Where it ends, in bytes; `None`: not known.
     pub(super) size: Option<u64>,
     /// It may have grown since.
@@ -58,7 +59,7 @@ impl File {
             id: None,
             handle: None,
             older,
-            gone: false,
+            gone_ns: None,
             size: (!older).then_some(0),
             may_have_grown: false,
             was_named: false,
@@ -104,11 +105,16 @@ impl Files {
     }
 
     /// The number is free again.
-    pub(super) fn end(&mut self, inode: Inode) -> Option<u32> {
+    pub(super) fn end(&mut self, inode: Inode, at_ns: u64) -> Option<u32> {
         self.last = None;
         let file = self.current.remove(&inode)?;
-        self.files[file].gone = true;
+        self.files[file].gone_ns = Some(at_ns);
         Some(file)
+    }
+
+    /// The file that ended then, if it has not been forgotten.
+    pub(super) fn ended(&self, file: u32, at_ns: u64) -> Option<&File> {
+        self.files.get(file).filter(|f| f.gone_ns == Some(at_ns))
     }
 
     /// All of them.

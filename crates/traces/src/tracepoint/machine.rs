@@ -4,6 +4,8 @@ mod accesses;
 mod files;
 mod mappings;
 mod names;
+#[cfg(test)]
+mod tests;
 
 use super::{
     Dev, Handle, Inode, Name, Point, What,
@@ -36,7 +38,7 @@ impl Host for NoHost {
     }
 }
 
-/// How long a name waits for the allocation it belongs to.
+/// How long a name waits for the allocation it belongs to, and how long what is gone stays known for what is told late.
 const NAME_WAIT_NS: u64 = 2_000_000_000;
 
 const BEGINNING_UNKNOWN: Skip =
@@ -64,6 +66,8 @@ pub struct Machine {
     by_path: HashMap<Box<str>, u32>,
     /// Names that came or moved, for when the points have come as far.
     later: VecDeque<Name>,
+    /// Files that went before their handle was told, and when.
+    nameless: VecDeque<(u64, u32)>,
     /// Names that went. Which of the others came before, the points tell.
     deleted: VecDeque<Name>,
     next_id: u64,
@@ -93,6 +97,7 @@ impl Machine {
             binding: Binding::default(),
             by_path: HashMap::new(),
             later: VecDeque::new(),
+            nameless: VecDeque::new(),
             deleted: VecDeque::new(),
             next_id: 0,
             introduced: HashSet::new(),
@@ -164,14 +169,7 @@ impl Machine {
         self.now_ns = point.at_ns;
         self.start_ns.get_or_insert(point.at_ns);
         self.points += 1;
-        while self.later.front().is_some_and(|name| name.at_ns <= point.at_ns) {
-            let name = self.later.pop_front().expect("it is there");
-            self.went(&name);
-        }
-        while self.deleted.front().is_some_and(|name| name.at_ns <= point.at_ns) {
-            let name = self.deleted.pop_front().expect("it is there");
-            self.went(&name);
-        }
+        self.names_until(point.at_ns);
         if self.points.is_multiple_of(1 << 16) {
             self.give_up_waiting(point.at_ns.saturating_sub(NAME_WAIT_NS));
         }
@@ -201,6 +199,12 @@ impl Machine {
                 self.other(tid, other, host);
             }
         }
+    }
+
+    /// No point is older than this any more: names are told though nothing follows them.
+    pub fn passed(&mut self, until_ns: u64) {
+        self.now_ns = self.now_ns.max(until_ns);
+        self.names_until(until_ns);
     }
 
     /// The end of the trace: what was still held back.

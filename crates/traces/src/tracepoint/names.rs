@@ -94,6 +94,8 @@ pub(super) struct Binding {
     unbound: HashMap<Inode, VecDeque<(u32, Option<u64>)>>,
     /// Names whose allocation has not been seen yet, in order.
     waiting: HashMap<Inode, VecDeque<Name>>,
+    /// Handles of files that are gone, and since when.
+    gone: VecDeque<(u64, Handle)>,
 }
 
 impl Binding {
@@ -163,10 +165,25 @@ impl Binding {
         inodes.into_iter().flat_map(|inode| self.waiting.remove(&inode).unwrap_or_default()).collect()
     }
 
-    /// The file with this handle is gone. The handle stays known, lest what is told late of it be taken for the next
-    /// file's that has the number.
-    pub(super) fn gone(&mut self, handle: Handle) {
+    /// The file with this handle is gone. The handle stays known for a while, lest what is told late of it be taken for the
+    /// next file's that has the number.
+    pub(super) fn gone(&mut self, handle: Handle, at_ns: u64) {
         self.bound.insert(handle, GONE);
+        self.gone.push_back((at_ns, handle));
+    }
+
+    /// Nothing more is told of what was gone before.
+    pub(super) fn forget_gone(&mut self, before_ns: u64) {
+        while let Some((_, handle)) = self.gone.pop_front_if(|(at_ns, _)| *at_ns < before_ns) {
+            self.bound.remove(&handle);
+        }
+    }
+
+    /// No handle will be found for this file.
+    pub(super) fn nameless(&mut self, inode: Inode, file: u32) {
+        if let Some(unbound) = self.unbound.get_mut(&inode) {
+            unbound.retain(|(other, _)| *other != file);
+        }
     }
 }
 

@@ -95,16 +95,19 @@ impl Machine {
                 }
             }
         }
-        let Some(file) = self.files.end(inode) else { return };
+        let Some(file) = self.files.end(inode, self.now_ns) else { return };
         for (_, path) in std::mem::take(&mut self.files[file].names) {
             self.unbound(tid, file, path);
         }
         if let Some(file) = self.files[file].id {
             self.tell(tid, Action::Gone { file });
         }
-        if let Some(handle) = self.files[file].handle {
-            self.binding.gone(handle);
-            self.files.forget(file);
+        match self.files[file].handle {
+            Some(handle) => {
+                self.binding.gone(handle, self.now_ns);
+                self.files.forget(file);
+            }
+            None => self.nameless.push_back((self.now_ns, file)),
         }
     }
 

@@ -25,6 +25,16 @@ impl Machine {
         }
     }
 
+    /// What was told of names until then comes to pass.
+    pub(super) fn names_until(&mut self, at_ns: u64) {
+        while let Some(name) = self.later.pop_front_if(|name| name.at_ns <= at_ns) {
+            self.went(&name);
+        }
+        while let Some(name) = self.deleted.pop_front_if(|name| name.at_ns <= at_ns) {
+            self.went(&name);
+        }
+    }
+
     /// The file of a name, if it is known already.
     fn whose(&mut self, name: &Name) -> Option<u32> {
         let current = self.files.current(name.handle.inode).filter(|&file| {
@@ -45,9 +55,9 @@ impl Machine {
             }
         };
         self.files[file].handle.get_or_insert(name.handle);
-        if self.files[file].gone {
+        if let Some(at_ns) = self.files[file].gone_ns {
             // It came too late: the file was told without it.
-            self.binding.gone(name.handle);
+            self.binding.gone(name.handle, at_ns);
             self.files.forget(file);
             return None;
         }
@@ -74,6 +84,13 @@ impl Machine {
     }
 
     pub(super) fn give_up_waiting(&mut self, before_ns: u64) {
+        self.binding.forget_gone(before_ns);
+        while let Some((gone_ns, file)) = self.nameless.pop_front_if(|(gone_ns, _)| *gone_ns < before_ns) {
+            if let Some(inode) = self.files.ended(file, gone_ns).map(|file| file.inode) {
+                self.binding.nameless(inode, file);
+                self.files.forget(file);
+            }
+        }
         for name in self.binding.given_up(before_ns) {
             let file = match self.files.current(name.handle.inode) {
                 Some(file) if self.files[file].handle.is_none_or(|handle| handle == name.handle) => file,
