@@ -163,6 +163,24 @@ fn a_running_process_is_recorded_with_what_it_had_open() {
     assert!(told.contains("/log") && told.contains("sh "), "{told}");
 }
 
+/// As Chromium starts its processes: the kernel calls them `exe`.
+#[test]
+fn a_program_that_starts_itself_again_keeps_its_name() {
+    let Some((folder, _)) = root("a_program_that_starts_itself_again_keeps_its_name") else { return };
+    let trace = folder.path().join("t.parquet");
+    let script = format!("exec /proc/self/exe -c 'echo hello > {}/written'", folder.path().display());
+    let output = Command::new(FLASHSIFT)
+        .args(["record", "-o"])
+        .arg(&trace)
+        .args(["--", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = described(&trace);
+    let named = |name: &str| told.lines().any(|line| line.trim_start().starts_with(name));
+    assert!(told.contains("/written") && named("sh ") && !named("exe "), "{told}");
+}
+
 #[test]
 fn a_plain_user_is_told_what_to_do() {
     let Some((folder, _)) = root("a_plain_user_is_told_what_to_do") else { return };

@@ -144,6 +144,10 @@ impl Tasks {
             chosen.insert(tid);
         }
         self.pids.insert(tid, tid);
+        // It goes on with the program that it ran before, as Chromium starts its processes.
+        if program == "/proc/self/exe" && self.names.contains_key(&tid) {
+            return;
+        }
         self.names.insert(tid, program.rsplit('/').next().unwrap_or(program).into());
     }
 

@@ -82,3 +82,24 @@ fn a_name_moves_though_nothing_else_happens() {
     machine.finish();
     assert_eq!(moves(&mut machine), expected(501..=1000));
 }
+
+/// Chromium and others start their own program again by this name.
+#[test]
+fn a_program_that_runs_itself_keeps_its_name() {
+    let mut machine = Machine::new(false);
+    machine.found_task(7, 7, "browser");
+    tell(&mut machine, 1, What::NewTask { tid: 8, flags: 0, name: "browser".into() });
+    machine.point(
+        &Point { at_ns: 2, tid: 8, what: What::Exec { program: "/proc/self/exe".into(), old_tid: 8 } },
+        &mut NoHost,
+    );
+    machine.point(
+        &Point { at_ns: 3, tid: 8, what: What::Pages { inode: inode(100), first: 0, last: 0 } },
+        &mut NoHost,
+    );
+    let names = machine.drain().filter_map(|event| match event.action {
+        Action::Process { name } => Some((event.pid, name)),
+        _ => None,
+    });
+    assert_eq!(names.collect::<Vec<_>>(), [(8, "browser".into())]);
+}
