@@ -40,10 +40,11 @@ use parquet::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    cell::Cell,
     io::Write,
     panic::{self, AssertUnwindSafe},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 /// The version this writes, and the newest it reads.
@@ -421,9 +422,23 @@ fn malformed(what: impl std::fmt::Display) -> Error {
 }
 
 /// The crate checks much of what a file claims, but not all: on damaged pages it is known to panic (version 60: "Bit reader
-/// is not initialized" in the delta decoder, among others). Whatever was being decoded is then given up.
+/// is not initialized" in the delta decoder, among others). Whatever was being decoded is then given up, and our error is
+/// all that is said: what a panic prints on its own is kept back on this thread meanwhile.
 fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Error> {
-    match panic::catch_unwind(AssertUnwindSafe(decode)) {
+    thread_local!(static DECODES: Cell<bool> = const { Cell::new(false) });
+    static KEEP_BACK: Once = Once::new();
+    KEEP_BACK.call_once(|| {
+        let others = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !DECODES.get() {
+                others(panic);
+            }
+        }));
+    });
+    DECODES.set(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(decode));
+    DECODES.set(false);
+    match result {
         Ok(result) => result.map_err(malformed),
         Err(_) => Err(malformed("its pages contradict themselves")),
     }
