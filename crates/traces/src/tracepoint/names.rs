@@ -92,8 +92,9 @@ pub(super) struct Binding {
     bound: HashMap<Handle, u32>,
     /// Allocations of a number that no handle has been found for, in order; and their directories.
     unbound: HashMap<Inode, VecDeque<(u32, Option<u64>)>>,
-    /// Names whose allocation has not been seen yet, in order.
-    waiting: HashMap<Inode, VecDeque<Name>>,
+    /// Handles whose allocation has not been seen yet, in order; and what was told of each.
+    waiting: HashMap<Inode, VecDeque<Handle>>,
+    told: HashMap<Handle, Vec<Name>>,
     /// Handles of files that are gone, and since when.
     gone: VecDeque<(u64, Handle)>,
 }
@@ -108,7 +109,7 @@ impl Binding {
             None => {}
         }
         // A handle that waits already waits on.
-        if self.waiting.get(&inode).is_some_and(|w| w.iter().any(|n| n.handle == name.handle)) {
+        if self.told.contains_key(&name.handle) {
             return Whose::ToCome;
         }
         if !matches!(name.kind, NameKind::Found { .. })
@@ -138,21 +139,24 @@ impl Binding {
 
     /// Keeps a name for an allocation to come.
     pub(super) fn wait(&mut self, name: Name) {
-        self.waiting.entry(name.handle.inode).or_default().push_back(name);
+        let told = self.told.entry(name.handle).or_default();
+        if told.is_empty() {
+            self.waiting.entry(name.handle.inode).or_default().push_back(name.handle);
+        }
+        told.push(name);
     }
 
     /// A file was allocated in `dir`: the names that waited for it.
     pub(super) fn allocated(&mut self, inode: Inode, file: u32, dir: Option<u64>) -> Vec<Name> {
         if let Some(waiting) = self.waiting.get_mut(&inode)
-            && let Some(handle) = waiting.iter().find(|name| fits(name, dir)).map(|name| name.handle)
+            && let Some(n) = waiting.iter().position(|handle| fits(&self.told[handle][0], dir))
+            && let Some(handle) = waiting.remove(n)
         {
-            let (mine, others) = waiting.drain(..).partition(|name| name.handle == handle);
-            *waiting = others;
             if waiting.is_empty() {
                 self.waiting.remove(&inode);
             }
             self.bound.insert(handle, file);
-            return Vec::from_iter::<VecDeque<Name>>(mine);
+            return self.told.remove(&handle).unwrap_or_default();
         }
         self.unbound.entry(inode).or_default().push_back((file, dir));
         Vec::new()
@@ -160,9 +164,14 @@ impl Binding {
 
     /// Names that waited until `at_ns` and whose allocation never came: their files are older than the trace.
     pub(super) fn given_up(&mut self, at_ns: u64) -> Vec<Name> {
-        let late = |w: &VecDeque<Name>| w.front().is_some_and(|name| name.at_ns < at_ns);
-        let inodes: Vec<_> = self.waiting.iter().filter(|(_, w)| late(w)).map(|(&inode, _)| inode).collect();
-        inodes.into_iter().flat_map(|inode| self.waiting.remove(&inode).unwrap_or_default()).collect()
+        let mut given_up = Vec::new();
+        self.waiting.retain(|_, waiting| {
+            while let Some(handle) = waiting.pop_front_if(|handle| self.told[handle][0].at_ns < at_ns) {
+                given_up.extend(self.told.remove(&handle).unwrap_or_default());
+            }
+            !waiting.is_empty()
+        });
+        given_up
     }
 
     /// The file with this handle is gone. The handle stays known for a while, lest what is told late of it be taken for the
@@ -192,5 +201,36 @@ fn fits(name: &Name, dir: Option<u64>) -> bool {
     match name.kind {
         NameKind::Created => dir.is_none_or(|dir| dir == name.dir),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Dev;
+    use super::*;
+
+    fn created(at_ns: u64, generation: u32, dir: u64) -> Name {
+        let handle = Handle { inode: Inode { dev: Dev::new(8, 1), ino: 100 }, generation };
+        let path = format!("/{dir}/{generation}").into();
+        Name { at_ns, tid: 7, handle, dir, path, directory: false, kind: NameKind::Created }
+    }
+
+    /// An allocation that was lost leaves its names waiting; those of the next file with that number are not given up with them.
+    #[test]
+    fn who_waits_longest_is_given_up_alone() {
+        let mut binding = Binding::default();
+        let deleted = Name { kind: NameKind::Deleted, ..created(11, 1, 2) };
+        let names = [created(10, 1, 2), created(20, 2, 3), created(30, 3, 2), deleted.clone()];
+        for name in &names {
+            assert_eq!(binding.whose(name, None), Whose::ToCome);
+            binding.wait(name.clone());
+        }
+        assert_eq!(binding.given_up(15), [names[0].clone(), deleted]);
+        // In order, and in its directory.
+        let inode = names[0].handle.inode;
+        assert_eq!(binding.allocated(inode, 5, Some(2)), [names[2].clone()]);
+        assert_eq!(binding.allocated(inode, 6, Some(3)), [names[1].clone()]);
+        assert_eq!(binding.whose(&created(40, 3, 2), None), Whose::Known(5));
+        assert_eq!(binding.given_up(u64::MAX), []);
     }
 }
