@@ -17,6 +17,7 @@ use flashsift_core::{
     synth::{Pattern, Recipe},
     system::{Cell, Outcome},
     trace::{Trace, TraceBuilder, Unit},
+    writeback::Modes,
 };
 use nix::sys::{
     resource::{UsageWho, getrusage},
@@ -284,7 +285,9 @@ fn run_loop(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<(f64, Outc
     let policy = policy::Selection::parse(name)?;
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
     let layout = layout::Selection::default_for(trace.about().space);
-    let cell = Cell { policy: &policy, frames, layout: &layout, drain: false, write_miss_reads: false };
+    let writeback = Modes::default();
+    let cell =
+        Cell { policy: &policy, frames, layout: &layout, writeback, drain: false, write_miss_reads: false };
     let before = thread_cpu_s();
     let outcome = cell.run(trace, future.as_ref(), None);
     Ok((thread_cpu_s() - before, outcome))

@@ -7,6 +7,7 @@ use flashsift_core::{
     synth::{Pattern, Recipe},
     system::Cell,
     trace::Trace,
+    writeback::Modes,
 };
 use nix::sys::resource::{UsageWho, getrusage};
 use std::{env, path::Path, process::Command};
@@ -112,7 +113,9 @@ fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize>
     let policy = policy::Selection::parse(policy)?;
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
     let layout = layout::Selection::default_for(trace.about().space);
-    let cell = Cell { policy: &policy, frames, layout: &layout, drain: false, write_miss_reads: false };
+    let writeback = Modes::default();
+    let cell =
+        Cell { policy: &policy, frames, layout: &layout, writeback, drain: false, write_miss_reads: false };
     let (_, bytes) = counted::peak_bytes(|| cell.run(trace, future.as_ref(), None));
     Ok(bytes - layout_bytes(trace))
 }

@@ -19,9 +19,10 @@ use flashsift_core::{
     system::{self, Cell, Outcome},
     trace::{Future, Trace},
     verdict::{Contender, Verdict, least_cpu},
+    writeback::{self, Modes, Syncs},
 };
 use rayon::prelude::*;
-use std::{io::Write, num::NonZeroUsize, path::PathBuf};
+use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};
 
 mod page;
 
@@ -31,6 +32,8 @@ mod page;
   flashsift compare trace.xz                                  every policy, five sizes that suit the trace
   flashsift compare trace.xz --policy lru,clock:insert_ref=1 --memory 4MiB,64MiB --drain
   flashsift compare trace.xz --report report.html             the same as a page with figures
+  flashsift compare trace.xz --policy lru,mglru --writeback linux      as a Linux kernel writes back
+  flashsift compare trace.xz --writeback periodic:5s,sync --drain
   flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
@@ -49,9 +52,9 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = size::parse_frames, conflicts_with = "memory")]
     frames: Vec<u32>,
 
-    /// When dirty pages are written: evict (they leave when they are evicted)
-    #[arg(long, value_name = "MODE", default_value = "evict")]
-    writeback: Writeback,
+    /// When dirty pages are written, beside eviction
+    #[arg(long, value_name = "MODE,…", default_value = "evict", value_parser = Modes::from_str, help = writeback_help())]
+    writeback: Modes,
 
     /// At the end, write what is dirty, in the policy's own order of victims
     #[arg(long)]
@@ -99,11 +102,6 @@ pub(crate) struct Args {
     threads: Option<NonZeroUsize>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Writeback {
-    Evict,
-}
-
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum WriteMiss {
     None,
@@ -121,6 +119,11 @@ fn policies_help() -> String {
          flashsift policies{}\n",
         each.collect::<String>()
     )
+}
+
+fn writeback_help() -> String {
+    let each = writeback::ALL.iter().map(|(name, what)| format!("\n  {name:<28} {what}"));
+    format!("When dirty pages are written, modes combined{}\n", each.collect::<String>())
 }
 
 fn layouts_help() -> String {
@@ -156,6 +159,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
     loaded.say(&name);
     let layout = checked_layout(layout, &loaded.trace)?;
+    args.writeback
+        .suit(&loaded.trace)
+        .map_err(|unsuited| Usage(format!("--writeback {}: {unsuited}", args.writeback)))?;
+    args.writeback.caveats(&loaded.trace).iter().for_each(|caveat| eprintln!("  note: {caveat}"));
     let sizes = sizes(args, &loaded.trace);
     let future = future(args, &loaded, &mut policies)?;
     let after = match &args.after_cache {
@@ -191,7 +198,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if args.json {
         let writes = loaded.trace.about().knows.writes;
-        let shape = Shape { object_cache: args.object_cache, writes, drain: args.drain };
+        let shape = Shape {
+            writeback: &args.writeback.to_string(),
+            syncs: args.writeback.syncs != Syncs::Nothing,
+            object_cache: args.object_cache,
+            writes,
+            drain: args.drain,
+        };
         for (n, ((frames, _), done)) in cells.iter().zip(&done).enumerate() {
             let label = &labels[n % labels.len()];
             let record = Record::new(&name, label, *frames, shape, &done.outcome, done.cpu_ns_per_access);
@@ -297,7 +310,11 @@ fn threads(args: &Args, loaded: &Loaded, cells: &[(u32, &policy::Selection)]) ->
     let wanted = args.threads.map_or_else(cores, usize::from).min(cells.len());
     let pages = loaded.trace.pages();
     let frames = cells.iter().map(|(frames, _)| *frames).max().unwrap_or(0);
-    let cell_bytes = system::cell_bytes(pages, frames);
+    let writeback = match args.writeback.on_eviction_only() && args.after_cache.is_none() {
+        true => 0,
+        false => writeback::machine_bytes(&loaded.trace),
+    };
+    let cell_bytes = system::cell_bytes(pages, frames) + writeback;
     let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
     match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
         0 => anyhow::bail!(
@@ -401,7 +418,8 @@ fn cell<'a>(
     policy: &'a policy::Selection,
     frames: u32,
 ) -> Cell<'a> {
-    Cell { policy, frames, layout, drain: args.drain, write_miss_reads: args.write_miss == WriteMiss::Read }
+    let write_miss_reads = args.write_miss == WriteMiss::Read;
+    Cell { policy, frames, layout, writeback: args.writeback, drain: args.drain, write_miss_reads }
 }
 
 fn run_cell(
@@ -462,7 +480,7 @@ fn print(
         }
         writeln!(out, "\n{title}{all}\n{}", table::render(&table, args.drain, color, columns))?;
     }
-    let notes = notes(loaded, layout);
+    let notes = notes(args, loaded, layout, done);
     writeln!(out)?;
     for note in notes {
         write!(out, "{}", text::labelled("", 0, &note, columns))?;
@@ -471,7 +489,7 @@ fn print(
 }
 
 /// What to keep in mind.
-fn notes(loaded: &Loaded, layout: &layout::Selection) -> Vec<String> {
+fn notes(args: &Args, loaded: &Loaded, layout: &layout::Selection, done: &[Done]) -> Vec<String> {
     let mut notes = vec!["* best of its column. Reads and writes in pages.".to_owned()];
     if loaded.trace.totals().write_accesses > 0 {
         notes.push(
@@ -479,8 +497,14 @@ fn notes(loaded: &Loaded, layout: &layout::Selection) -> Vec<String> {
                 .to_owned(),
         );
         notes.push(format!("Places on the device: {}.", layout.spec.what));
-        notes
-            .push("Writes happen on eviction only; journal and metadata writes are not modelled.".to_owned());
+        if done.iter().any(|done| done.outcome.device.dropped_dirty > 0) {
+            notes.push(
+                "Dropped dirty: pages whose file was cut or deleted before they were written: writes saved."
+                    .to_owned(),
+            );
+        }
+        let when = args.writeback.when();
+        notes.push(format!("Dirty pages are written {when}. Journal and metadata writes are not modelled."));
     }
     if loaded.trace.about().side == Side::After {
         notes.push("After-cache trace: the hits that matter to applications are no longer in it.".to_owned());

@@ -18,7 +18,7 @@ pub(crate) struct Record<'a> {
     frames: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
-    writeback: &'static str,
+    writeback: &'a str,
     accesses: u64,
     read_accesses: u64,
     write_accesses: u64,
@@ -28,6 +28,8 @@ pub(crate) struct Record<'a> {
     device_reads: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     device_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync_writes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     drained: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +44,11 @@ pub(crate) struct Record<'a> {
 
 /// Which fields have a meaning.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct Shape<'a> {
+    /// When dirty pages are written.
+    pub(crate) writeback: &'a str,
+    /// Syncs write.
+    pub(crate) syncs: bool,
     /// Frames are objects and have no size.
     pub(crate) object_cache: bool,
     /// The trace tells writes from reads.
@@ -56,7 +62,7 @@ impl<'a> Record<'a> {
         trace: &'a str,
         policy: &'a str,
         frames: u32,
-        Shape { object_cache, writes, drain }: Shape,
+        Shape { writeback, syncs, object_cache, writes, drain }: Shape<'a>,
         outcome: &Outcome,
         cpu_ns_per_access: f64,
     ) -> Self {
@@ -68,7 +74,7 @@ impl<'a> Record<'a> {
             system: "storage",
             frames,
             memory_bytes: (!object_cache).then(|| u64::from(frames) * PAGE_BYTES),
-            writeback: "evict",
+            writeback,
             accesses: outcome.accesses(),
             read_accesses: outcome.read_accesses,
             write_accesses: outcome.write_accesses,
@@ -77,6 +83,7 @@ impl<'a> Record<'a> {
             write_hits: outcome.write_hits,
             device_reads: device.reads,
             device_writes: writes.then_some(device.writes),
+            sync_writes: (writes && syncs).then_some(device.sync_writes),
             drained: drain.then_some(device.drained),
             dropped_dirty: writes.then_some(device.dropped_dirty),
             dirty_left: writes.then_some(outcome.dirty_left),

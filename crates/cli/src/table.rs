@@ -66,6 +66,12 @@ const SCATTERED: Column = Column {
 /// Without its share.
 const SCATTERED_NARROW: Column =
     Column { show: |row| size::count(row.outcome.device.nonsequential_writes), ..SCATTERED };
+const SYNCED: Column = Column {
+    title: "of them\nsynced",
+    best: Best::Least,
+    value: |_| 0.0,
+    show: |row| size::count(row.outcome.device.sync_writes),
+};
 const LEFT: Column = Column {
     title: "dirty\nleft",
     best: Best::None,
@@ -103,7 +109,11 @@ fn columns(rows: &[Row], drain: bool, narrow: bool) -> Vec<&'static Column> {
     let mut columns: Vec<&Column> = vec![&HITS, &READS];
     if rows.iter().any(|row| row.outcome.write_accesses > 0) {
         let scattered = if narrow { &SCATTERED_NARROW } else { &SCATTERED };
-        columns.extend([&WRITES, if drain { &DRAINED } else { &LEFT }, scattered]);
+        columns.push(&WRITES);
+        if rows.iter().any(|row| row.outcome.device.sync_writes > 0) {
+            columns.push(&SYNCED);
+        }
+        columns.extend([if drain { &DRAINED } else { &LEFT }, scattered]);
         if rows.iter().any(|row| row.outcome.device.dropped_dirty > 0) {
             columns.push(&DROPPED);
         }

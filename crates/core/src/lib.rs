@@ -18,3 +18,4 @@ pub mod synth;
 pub mod system;
 pub mod trace;
 pub mod verdict;
+pub mod writeback;

@@ -1,14 +1,16 @@
 //! A system is Front → Cache → Back; a cell is one system at one size over one trace.
 
 use crate::{
-    back::{DeviceCounts, Io, Sink, Storage},
+    back::{Back, DeviceCounts, Io, Sink, Storage, Why},
     cache::{Cache, PageCache},
     front::{Front, NoFront},
     layout,
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
     trace::{Future, StepKind, Trace},
+    writeback::{self, Machine, OnEviction, WriteBack},
 };
+use std::ops::Range;
 
 /// One cell of a comparison.
 pub struct Cell<'a> {
@@ -18,6 +20,8 @@ pub struct Cell<'a> {
     pub frames: u32,
     /// Where pages lie.
     pub layout: &'a layout::Selection,
+    /// When dirty pages are written; the trace suits it ([`writeback::Modes::suit`]).
+    pub writeback: writeback::Modes,
     /// At the end, write what is dirty.
     pub drain: bool,
     /// A write miss that covers a part of its page reads the page first.
@@ -125,44 +129,99 @@ pub(crate) fn run<P: Build>(
         Setup { frames: cell.frames, pages: trace.pages(), runs: trace.runs(), params: &cell.policy.params };
     let cache = PageCache::new(P::build(&setup), setup.pages, setup.frames, cell.write_miss_reads);
     let layout = || (cell.layout.spec.build)(trace, &cell.layout.params);
+    let machine = || Machine::new(cell.writeback, trace, cell.frames);
     match sink {
-        Some(sink) => System { front: NoFront, cache, back: Storage::new(Some(layout()), sink) }
-            .replay(cell, trace, future),
+        // Who listens pays for more than a machine that has nothing to do: no loop is compiled without.
+        Some(sink) => {
+            System::new(cache, Storage::new(Some(layout()), sink), machine()).replay(cell, trace, future)
+        }
         None => {
-            let layout = (trace.totals().write_accesses > 0).then(layout);
-            System { front: NoFront, cache, back: Storage::new(layout, ()) }.replay(cell, trace, future)
+            let storage = Storage::new((trace.totals().write_accesses > 0).then(layout), ());
+            match cell.writeback.on_eviction_only() {
+                true => System::new(cache, storage, OnEviction).replay(cell, trace, future),
+                false => System::new(cache, storage, machine()).replay(cell, trace, future),
+            }
         }
     }
 }
 
-struct System<F, C, B> {
+struct System<F, C, B, W> {
     front: F,
     cache: C,
-    back: B,
+    back: Told<B, W>,
 }
 
-impl<F: Front, C: Cache, S: Sink> System<F, C, Storage<S>> {
+/// A back that tells of what leaves the cache on its own.
+struct Told<B, W> {
+    back: B,
+    writeback: W,
+}
+
+impl<B: Back, W: WriteBack> Back for Told<B, W> {
+    #[inline(always)]
+    fn read(&mut self, page: Page) {
+        self.back.read(page);
+    }
+
+    #[inline(always)]
+    fn write(&mut self, page: Page, why: Why) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.gone(page);
+        }
+        self.back.write(page, why);
+    }
+
+    #[inline(always)]
+    fn dropped(&mut self, dirty: bool) {
+        self.back.dropped(dirty);
+    }
+
+    #[inline(always)]
+    fn free(&mut self, pages: Range<u32>) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.removed(pages.clone());
+        }
+        self.back.free(pages);
+    }
+}
+
+impl<C, B, W> System<NoFront, C, B, W> {
+    fn new(cache: C, back: B, writeback: W) -> Self {
+        Self { front: NoFront, cache, back: Told { back, writeback } }
+    }
+}
+
+impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
     fn replay(mut self, cell: &Cell<'_>, trace: &Trace, future: Option<&Future>) -> Outcome {
         assert!(!C::OFFLINE || future.is_some(), "an offline policy is given the future");
         let mut position = 0;
         let (mut read_hits, mut write_hits) = (0, 0);
         let steps = trace.steps();
         for (n, step) in steps.iter().enumerate() {
+            if cfg!(test) {
+                self.check();
+            }
             if let Some(later) = steps.get(n + FAR_AHEAD) {
                 self.cache.far_ahead(later.first());
                 self.cache.near_ahead(steps[n + NEAR_AHEAD].first());
             }
-            if S::WANTS_READS {
-                self.back.at_us = trace.at_us(n);
-            }
-            if self.front.take(*step, self.back.at_us, &mut self.cache, &mut self.back) {
+            let at_us = if S::WANTS_READS || W::ON { trace.at_us(n) } else { 0 };
+            self.write_due(at_us);
+            if self.front.take(*step, at_us, &mut self.cache, &mut self.back) {
                 continue;
             }
-            let op = match step.kind() {
+            let kind = step.kind();
+            let op = match kind {
                 StepKind::Read => Op::Read,
                 StepKind::Write | StepKind::WriteSync => Op::Write,
-                // Write-back is on eviction only: nothing is written because somebody asks for it.
-                StepKind::Sync => continue,
+                StepKind::Sync => {
+                    self.write_asked(|machine| machine.sync(Some(step.range())));
+                    continue;
+                }
+                StepKind::SyncAll => {
+                    self.write_asked(|machine| machine.sync(None));
+                    continue;
+                }
                 StepKind::Drop => {
                     self.cache.drop_pages(step.range(), &mut self.back);
                     continue;
@@ -178,23 +237,71 @@ impl<F: Front, C: Cache, S: Sink> System<F, C, Storage<S>> {
                 let access = Access { page: Page(page), op, was_dirty: false, next_use };
                 let partial = op == Op::Write && step.is_partial(page);
                 hits += u64::from(self.cache.access(access, partial, &mut self.back));
+                if let (Some(machine), Op::Write) = (self.back.writeback.machine(), op) {
+                    machine.dirtied(Page(page), at_us);
+                }
             }
             match op {
                 Op::Read => read_hits += hits,
                 Op::Write => write_hits += hits,
             }
+            if kind == StepKind::WriteSync {
+                self.write_asked(|machine| machine.sync(Some(step.range())));
+            }
+            if op == Op::Write {
+                self.write_asked(Machine::relieve);
+            }
         }
+        let totals = trace.totals();
+        self.write_due(totals.duration_us);
         if cell.drain {
             self.cache.drain(&mut self.back);
         }
-        let totals = trace.totals();
         Outcome {
             read_accesses: totals.read_accesses,
             write_accesses: totals.write_accesses,
             read_hits,
             write_hits,
-            device: self.back.counts(),
+            device: self.back.back.counts(),
             dirty_left: self.cache.dirty_pages(),
+        }
+    }
+
+    /// Writes what was due until now, each at its time; and it is now.
+    #[inline(always)]
+    fn write_due(&mut self, now_us: u64) {
+        while let Some(machine) = self.back.writeback.machine()
+            && let Some(due_us) = machine.next_deadline().filter(|due_us| *due_us <= now_us)
+        {
+            let writes = machine.tick(due_us);
+            assert!(writes, "what is due is to be written");
+            self.back.back.at_us = due_us;
+            self.write_out();
+        }
+        self.back.back.at_us = now_us;
+    }
+
+    /// Writes what the machine is asked for.
+    #[inline(always)]
+    fn write_asked(&mut self, ask: impl FnOnce(&mut Machine) -> bool) {
+        if self.back.writeback.machine().is_some_and(ask) {
+            self.write_out();
+        }
+    }
+
+    /// Writes what the machine has decided on.
+    fn write_out(&mut self) {
+        while let Some((page, why)) = self.back.writeback.machine().and_then(Machine::poll) {
+            self.cache.clean(page);
+            self.back.back.write(page, why);
+        }
+    }
+
+    fn check(&mut self) {
+        self.cache.check();
+        let dirty_pages = self.cache.dirty_pages();
+        if let Some(machine) = self.back.writeback.machine() {
+            machine.check(dirty_pages, |page| self.cache.is_dirty(page));
         }
     }
 }

@@ -22,10 +22,13 @@ pub enum StepKind {
     Write,
     /// Pages are written and the writer waits for storage.
     WriteSync,
-    /// Dirty pages of the range are to be made durable.
+    /// Dirty pages of the range are to be made durable. The range is of one file and may hold no page: somebody synced,
+    /// all the same.
     Sync,
     /// Pages are truncated, punched out or deleted: gone from every tier, dirty ones unwritten.
     Drop,
+    /// Everything dirty is to be made durable. It has no pages of its own.
+    SyncAll,
 }
 
 /// One event in eight bytes: a first page, how many pages, what is done to them.
@@ -57,7 +60,8 @@ impl Step {
             1 => StepKind::Write,
             2 => StepKind::WriteSync,
             3 => StepKind::Sync,
-            _ => StepKind::Drop,
+            4 => StepKind::Drop,
+            _ => StepKind::SyncAll,
         }
     }
 
@@ -221,6 +225,12 @@ impl Trace {
             + self.runs.capacity() * size_of::<Run>()
     }
 
+    /// Steps that ask for something to be durable: syncs, and writes that wait for storage.
+    pub fn syncing_steps(&self) -> usize {
+        let syncing = |kind| matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::WriteSync);
+        self.steps.iter().filter(|step| syncing(step.kind())).count()
+    }
+
     /// Page accesses that no cache hits: each page's first, and its first after a removal.
     pub fn cold_accesses(&self) -> u64 {
         let mut seen = vec![false; self.pages as usize];
@@ -234,7 +244,7 @@ impl Trace {
                     seen.fill(true);
                 }
                 StepKind::Drop => seen[range].fill(false),
-                StepKind::Sync => {}
+                StepKind::Sync | StepKind::SyncAll => {}
             }
         }
         cold
@@ -271,7 +281,7 @@ impl Future {
                     }
                 }
                 StepKind::Drop => seen[step.first as usize..][..step.pages() as usize].fill(NEVER),
-                StepKind::Sync => {}
+                StepKind::Sync | StepKind::SyncAll => {}
             }
         }
         Ok(Self { next })

@@ -60,7 +60,7 @@ pub(super) fn build(run: &Run<'_>, judged: Option<&Judged<'_>>, future: Option<&
         sections.insert(0, Section { id: "verdict".to_owned(), title: "At every size".to_owned(), blocks });
     }
     sections.push(Section { id: "tables".to_owned(), title: "All numbers".to_owned(), blocks: tables });
-    let notes = notes(run.loaded, run.layout)
+    let notes = notes(run.args, run.loaded, run.layout, run.done)
         .into_iter()
         .map(|note| note.trim_start_matches("* best of its column. ").to_owned());
     sections.push(Section {

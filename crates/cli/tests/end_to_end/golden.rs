@@ -3,10 +3,10 @@
 use super::{cells, repository};
 
 /// Every count of every policy at every default size, drained, and what they come to; not the CPU time.
-fn golden(trace: &str) -> String {
+fn golden(trace: &str, more: &[&str]) -> String {
     let path = repository(&format!("testdata/{trace}"));
     let mut lines = String::new();
-    for mut cell in cells(&["compare", &path, "--drain", "--verdict"]) {
+    for mut cell in cells(&[&["compare", &path, "--drain", "--verdict"], more].concat()) {
         cell.as_object_mut().unwrap().remove("cpu_ns_per_access");
         if let Some(verdict) = cell.get_mut("verdict") {
             verdict.as_object_mut().unwrap().remove("least_cpu");
@@ -17,16 +17,32 @@ fn golden(trace: &str) -> String {
     lines
 }
 
-#[test]
-fn browser() {
+fn assert_golden(name: &str, lines: String) {
     insta::with_settings!({ snapshot_path => repository("testdata/golden"), prepend_module_to_snapshot => false }, {
-        insta::assert_snapshot!("browser", golden("browser.parquet"));
+        insta::assert_snapshot!(name, lines);
     });
 }
 
 #[test]
+fn browser() {
+    assert_golden("browser", golden("browser.parquet", &[]));
+}
+
+#[test]
 fn messenger() {
-    insta::with_settings!({ snapshot_path => repository("testdata/golden"), prepend_module_to_snapshot => false }, {
-        insta::assert_snapshot!("messenger", golden("messenger.parquet"));
-    });
+    assert_golden("messenger", golden("messenger.parquet", &[]));
+}
+
+/// As the Hybrid Flush paper writes back, and as Linux does.
+#[test]
+fn writeback() {
+    let sizes = ["--memory", "1M,16M", "--writeback"];
+    for (name, trace) in [("browser", "browser.parquet"), ("messenger", "messenger.parquet")] {
+        for writeback in ["hf", "linux"] {
+            assert_golden(
+                &format!("{name}-{writeback}"),
+                golden(trace, &[&sizes[..], &[writeback]].concat()),
+            );
+        }
+    }
 }

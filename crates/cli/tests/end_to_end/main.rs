@@ -7,6 +7,7 @@ mod golden;
 mod outputs;
 mod policies;
 mod verdict;
+mod writeback;
 
 use serde_json::Value;
 use std::{

@@ -12,6 +12,14 @@ pub use storage::{DeviceCounts, Io, IoOp, Sink, Storage};
 pub enum Why {
     /// It was dirty and had to leave the cache.
     Evict,
+    /// It was time for all that is dirty.
+    Periodic,
+    /// Its file had been dirty for long.
+    Expire,
+    /// Too much was dirty, and its file was the oldest.
+    Background,
+    /// Somebody asked for it, and waits.
+    Sync,
     /// It was dirty at the end of the trace.
     Drain,
 }

@@ -60,6 +60,8 @@ pub struct DeviceCounts {
     pub reads: u64,
     /// Pages written, those of the drain among them.
     pub writes: u64,
+    /// Pages written because somebody synced, and waited for it.
+    pub sync_writes: u64,
     /// Pages written by the drain.
     pub drained: u64,
     /// Writes that do not follow the write before them: `lba != previous + 1`. The first write is one.
@@ -109,9 +111,10 @@ impl<S: Sink> Back for Storage<S> {
         let lba = self.layout().write(page);
         self.counts.writes += 1;
         self.counts.drained += u64::from(why == Why::Drain);
+        self.counts.sync_writes += u64::from(why == Why::Sync);
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
-        self.sink.io(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync: false });
+        self.sink.io(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync: why == Why::Sync });
     }
 
     #[inline]

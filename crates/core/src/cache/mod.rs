@@ -23,10 +23,14 @@ pub trait Cache {
     fn near_ahead(&self, _: Page) {}
     /// These pages are truncated or deleted: gone, dirty ones unwritten.
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B);
+    /// A dirty page was written back and stays: it is clean from now on. One that is clean or not held stays so.
+    fn clean(&mut self, page: Page);
     /// The end of a trace, when everything dirty is to be written, in the cache's own order.
     fn drain<B: Back>(&mut self, back: &mut B);
     /// Whether the page is held.
     fn holds(&self, page: Page) -> bool;
+    /// Whether the page is held and dirty.
+    fn is_dirty(&self, page: Page) -> bool;
     /// Dirty pages held.
     fn dirty_pages(&self) -> u64;
     /// Pages held.

@@ -94,16 +94,6 @@ impl<P: Policy> PageCache<P> {
         }
     }
 
-    /// A dirty page was written back and stays: it is clean from now on.
-    pub fn clean(&mut self, page: Page) {
-        let entry = &mut self.frames.table[page.0 as usize];
-        if *entry != NONE && *entry & DIRTY != 0 {
-            *entry &= !DIRTY;
-            let frame = Frame(*entry);
-            self.policy.cleaned(frame);
-        }
-    }
-
     #[inline(never)]
     fn miss<B: Back>(&mut self, access: &Access, partial: bool, back: &mut B) {
         let frame = match self.free.pop() {
@@ -188,6 +178,14 @@ impl<P: Policy> Cache for PageCache<P> {
         back.free(pages);
     }
 
+    fn clean(&mut self, page: Page) {
+        if self.is_dirty(page) {
+            let entry = &mut self.frames.table[page.0 as usize];
+            *entry &= !DIRTY;
+            self.policy.cleaned(Frame(*entry));
+        }
+    }
+
     fn drain<B: Back>(&mut self, back: &mut B) {
         while self.pages() > 0 {
             self.evict(None, Why::Drain, back);
@@ -196,6 +194,11 @@ impl<P: Policy> Cache for PageCache<P> {
 
     fn holds(&self, page: Page) -> bool {
         self.frames.frame(page).is_some()
+    }
+
+    fn is_dirty(&self, page: Page) -> bool {
+        let entry = self.frames.table[page.0 as usize];
+        entry != NONE && entry & DIRTY != 0
     }
 
     fn dirty_pages(&self) -> u64 {

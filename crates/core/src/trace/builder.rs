@@ -45,8 +45,8 @@ pub struct TraceBuilder {
     near: Vec<u32>,
     /// Where the last request ended: the next one often is there too.
     last_leaf: u32,
-    /// (file or all, first page, first page after).
-    ranges: Vec<(Option<FileId>, u64, u64)>,
+    /// (file, first page, first page after).
+    ranges: Vec<(FileId, u64, u64)>,
     created: Vec<FileId>,
     totals: Totals,
 }
@@ -77,7 +77,7 @@ impl TraceBuilder {
             + self.times.low.capacity() * size_of::<u32>()
             + self.leaves.capacity() * size_of::<Leaf>()
             + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
-            + self.ranges.capacity() * size_of::<(Option<FileId>, u64, u64)>();
+            + self.ranges.capacity() * size_of::<(FileId, u64, u64)>();
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
@@ -99,25 +99,23 @@ impl TraceBuilder {
             }
             Action::Sync { file, offset, len } => {
                 self.totals.syncs += 1;
-                if len > 0 {
-                    let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-                    self.range(event.at_us, StepKind::Sync, Some(file), offset / PAGE_BYTES, end);
-                }
+                let end = if len == 0 { 0 } else { offset.saturating_add(len).div_ceil(PAGE_BYTES) };
+                self.range(event.at_us, StepKind::Sync, file, offset / PAGE_BYTES, end);
             }
             Action::SyncAll => {
                 self.totals.syncs += 1;
-                self.range(event.at_us, StepKind::Sync, None, 0, u64::MAX);
+                self.range(event.at_us, StepKind::SyncAll, FileId(0), 0, 0);
             }
             Action::Truncate { file, size } => {
-                self.range(event.at_us, StepKind::Drop, Some(file), size.div_ceil(PAGE_BYTES), u64::MAX);
+                self.range(event.at_us, StepKind::Drop, file, size.div_ceil(PAGE_BYTES), u64::MAX);
             }
             Action::Punch { file, offset, len } => {
                 let (from, to) = (offset.div_ceil(PAGE_BYTES), offset.saturating_add(len) / PAGE_BYTES);
                 if from < to {
-                    self.range(event.at_us, StepKind::Drop, Some(file), from, to);
+                    self.range(event.at_us, StepKind::Drop, file, from, to);
                 }
             }
-            Action::Gone { file } => self.range(event.at_us, StepKind::Drop, Some(file), 0, u64::MAX),
+            Action::Gone { file } => self.range(event.at_us, StepKind::Drop, file, 0, u64::MAX),
             Action::Open { file, created } => {
                 if created {
                     self.created.push(file);
@@ -217,7 +215,7 @@ impl TraceBuilder {
         Ok(self.last_leaf)
     }
 
-    fn range(&mut self, at_us: u64, kind: StepKind, file: Option<FileId>, from: u64, to: u64) {
+    fn range(&mut self, at_us: u64, kind: StepKind, file: FileId, from: u64, to: u64) {
         self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
         self.ranges.push((file, from, to));
     }
@@ -253,7 +251,7 @@ impl TraceBuilder {
             for (n, step) in steps.iter().enumerate() {
                 let at = times.get(n).unwrap_or(0);
                 let kind = step.kind();
-                if !matches!(kind, StepKind::Sync | StepKind::Drop) {
+                if !matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::Drop) {
                     let step = step.ranked(&leaves);
                     self.step(at, step);
                     step.range().for_each(|page| live.insert(page));
@@ -270,6 +268,9 @@ impl TraceBuilder {
                         live.remove(page);
                         reached = live.next(page).filter(|page| *page < ranks.end);
                     }
+                }
+                if ranks.is_empty() && pages > 0 {
+                    self.step(at, Step::new(kind, 0, 0));
                 }
                 while !ranks.is_empty() {
                     let part = (ranks.end - ranks.start).min(PAGES_MAX);
@@ -332,8 +333,7 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
 }
 
 /// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow (file, page).
-fn ranks_of(runs: &[Run], pages: u32, (file, from, to): (Option<FileId>, u64, u64)) -> std::ops::Range<u32> {
-    let Some(FileId(file)) = file else { return 0..pages };
+fn ranks_of(runs: &[Run], pages: u32, (FileId(file), from, to): (FileId, u64, u64)) -> std::ops::Range<u32> {
     let rank_at = |page: u64| {
         let n = runs.partition_point(|run| (run.file.0, run.page) <= (file, page));
         match n.checked_sub(1).map(|n| runs[n]) {

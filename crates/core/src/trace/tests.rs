@@ -5,6 +5,7 @@ use crate::{
     event::{Action, Event, Knows, Side, Space},
     layout, policy,
     system::Cell,
+    writeback::Modes,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,7 +172,7 @@ fn limits_are_said() {
     assert!(matches!(error, TraceError::TooMuchMemory { limit_bytes: 1000, .. }), "{error}");
 }
 
-/// A sync of everything over more pages than a step can count becomes several steps that cover all of them.
+/// A sync of a file over more pages than a step can count becomes several steps that cover all of them.
 #[test]
 fn long_ranges_are_split() {
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
@@ -179,12 +180,26 @@ fn long_ranges_are_split() {
     for part in 0..5 {
         push(Action::Read { file: FileId(0), offset: part << 31, len: 1 << 31 });
     }
-    push(Action::SyncAll);
+    push(Action::Sync { file: FileId(0), offset: 0, len: u64::MAX });
     let trace = builder.finish().unwrap();
     let syncs: Vec<_> = trace.steps()[5..].iter().map(|step| step.range()).collect();
     assert!(syncs.len() > 1);
     assert_eq!(syncs.iter().map(|range| range.len()).sum::<usize>(), trace.pages() as usize);
     assert_eq!((syncs[0].start, syncs.last().unwrap().end), (0, trace.pages()));
+}
+
+/// Somebody syncs: that is a step, also where no page of the trace is reached; and `sync` is one of its own.
+#[test]
+fn every_sync_is_a_step() {
+    let sync = |file, offset, len| Action::Sync { file: FileId(file), offset, len };
+    let write = Action::Write { file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
+    let syncs = [sync(1, 4096, 4097), sync(1, 0, 0), sync(7, 0, u64::MAX), Action::SyncAll];
+    let trace = build(&[&[write][..], &syncs].concat());
+    let steps: Vec<_> = trace.steps()[1..].iter().map(|step| (step.kind(), step.range())).collect();
+    let sync = StepKind::Sync;
+    assert_eq!(steps, [(sync, 1..3), (sync, 0..0), (sync, 0..0), (StepKind::SyncAll, 0..0)]);
+    assert_eq!((trace.totals().syncs, trace.syncing_steps()), (4, 4));
+    assert!(build(&syncs).steps().is_empty(), "nothing can be dirty");
 }
 
 proptest! {
@@ -198,6 +213,7 @@ proptest! {
             policy: &policy,
             frames: trace.pages().max(1),
             layout: &layout,
+            writeback: Modes::default(),
             drain: false,
             write_miss_reads: false,
         };

@@ -1,0 +1,95 @@
+//! `--writeback`: what its modes do to real traces, and what they refuse.
+
+use super::{cells, flashsift, number, repository, run};
+use serde_json::Value;
+use std::fs;
+use tempfile::tempdir;
+
+const TRACES: [&str; 6] = ["browser", "feed", "game", "map", "messenger", "video"];
+
+fn cell(trace: &str, writeback: &str, more: &[&str]) -> Value {
+    let args = ["compare", trace, "--policy", "lru", "--writeback", writeback];
+    cells(&[&args[..], more].concat()).remove(0)
+}
+
+/// In a cache that holds everything, `sync` writes what `describe` says that syncs force out; it is counted apart.
+#[test]
+fn syncs_write_what_describe_says_they_force_out() {
+    for name in TRACES {
+        let trace = repository(&format!("testdata/{name}.parquet"));
+        let described: Value = serde_json::from_slice(&run(&["describe", &trace, "--json"]).stdout).unwrap();
+        let forced = described.pointer("/sync_distance/forced_pages").and_then(Value::as_u64);
+        let cell = cell(&trace, "sync", &["--memory", "64GiB"]);
+        assert_eq!(Some(number(&cell, "sync_writes")), forced, "{name}");
+        assert_eq!(cell["sync_writes"], cell["device_writes"], "nothing else is written");
+        assert_eq!(cell["writeback"], "evict,sync");
+    }
+}
+
+/// Hits of a policy that does not mind dirt are the same; writes that eviction alone saves are saved no more: short-lived
+/// files are cut while they are dirty.
+#[test]
+fn eager_modes_write_more() {
+    for name in TRACES {
+        let trace = repository(&format!("testdata/{name}.parquet"));
+        let cell = |writeback| cell(&trace, writeback, &["--memory", "16MiB", "--drain"]);
+        let (evict, linux, hf) = (cell("evict"), cell("linux"), cell("hf"));
+        for other in [&linux, &hf] {
+            assert_eq!(other["hits"], evict["hits"], "{name}");
+            assert!(number(other, "device_writes") >= number(&evict, "device_writes"), "{name}");
+            assert!(number(other, "dropped_dirty") <= number(&evict, "dropped_dirty"), "{name}");
+            assert_eq!(number(other, "dirty_left"), 0);
+        }
+        assert!(number(&hf, "device_writes") >= number(&linux, "device_writes"), "{name}");
+        assert!(evict.get("sync_writes").is_none() && hf["writeback"] == "evict,periodic:5s,sync-all");
+    }
+}
+
+/// What nobody can know is refused, with what helps; nothing is invented.
+#[test]
+fn what_a_trace_cannot_say_is_no_use() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("trace");
+    fs::write(&path, "w 8\nw 16\nr 8\n".repeat(10)).unwrap();
+    let path = path.to_str().unwrap();
+    let refused = |args: &[&str], says: &str| {
+        let output = flashsift().args(["compare", path, "--policy", "lru"]).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says), "{said}");
+    };
+    refused(
+        &["--writeback", "periodic:5s"],
+        "--writeback evict,periodic:5s: it goes by time and the trace has none: give --rate N",
+    );
+    refused(&["--writeback", "linux", "--rate", "1"], "does not tell who syncs");
+    refused(
+        &["--writeback", "often"],
+        "no mode of write-back is called `often`; there are: evict, periodic:5s",
+    );
+    refused(&["--writeback", "periodic:5"], "one reads 5s");
+    // Ten pairs of writes in 30 s, one request a second: pages 1 and 2 are written at each tick, but for the second page's.
+    let found = cell(path, "periodic:5s", &["--rate", "1", "--frames", "9"]);
+    assert!(number(&found, "device_writes") >= 8, "{found}");
+    assert_eq!(number(&cell(path, "evict", &["--frames", "9"]), "device_writes"), 0);
+}
+
+/// The table says when pages are written and how many syncs wrote; what they wrote is marked in an after-cache trace.
+#[test]
+fn the_outputs_tell_of_syncs() {
+    let trace = repository("testdata/messenger.parquet");
+    let args = ["compare", &trace, "--policy", "lru", "--memory", "1M"];
+    let shown = |more: &[&str]| String::from_utf8(run(&[&args[..], more].concat()).stdout).unwrap();
+    assert!(shown(&[]).contains("Dirty pages are written on eviction only."));
+    let linux = shown(&["--writeback", "linux"]);
+    let words: String = linux.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("by a sync of their file") && words.contains("synced"), "{linux}");
+
+    let dir = tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let before = cell(&trace, "linux", &["--memory", "1M", "--after-cache", out]);
+    let after = dir.path().join("messenger.lru.256.parquet");
+    let after = cell(after.to_str().unwrap(), "sync", &["--frames", "1"]);
+    assert_eq!(number(&after, "write_accesses"), number(&before, "device_writes"));
+    assert_eq!(number(&after, "sync_writes"), number(&before, "sync_writes"));
+}

@@ -1,0 +1,589 @@
+//! The machine in its system, against a model of lists that looks at every microsecond; each mode by hand; and what has to
+//! hold between modes.
+
+use super::*;
+use crate::{
+    back::{DeviceCounts, Io, IoOp, Why},
+    event::{About, Action, Event, FileId, Knows, Side},
+    layout,
+    page::{PAGE_BYTES, Page},
+    policy::{
+        self, Setup,
+        naive::{self, Act, Stepped},
+    },
+    system::{Cell, Outcome},
+    trace::{Run, StepKind, TraceBuilder, Unit},
+};
+use proptest::{prelude::*, strategy::ValueTree};
+use std::{collections::BTreeSet, ops::Range};
+
+const KNOWS: Knows = Knows { times: true, syncs: true, writes: true, removals: true };
+
+fn trace_of(space: Space, knows: Knows, events: &[(u64, Action)]) -> Trace {
+    let mut builder = TraceBuilder::new(About { side: Side::Before, space, knows }, Unit::Page, u64::MAX);
+    for (at_us, action) in events {
+        builder.extend(&[Event { at_us: *at_us, pid: 0, tid: 0, action: action.clone() }]).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// On block devices, one behind the other, page by page: a place is a rank wherever no page is left out.
+fn trace(events: &[(u64, Action)]) -> Trace {
+    trace_of(Space::Blocks, KNOWS, events)
+}
+
+fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<Io>) {
+    let policy = policy::Selection::parse(policy).unwrap();
+    let layout = layout::Selection::default_for(trace.about().space);
+    let cell = Cell {
+        policy: &policy,
+        frames,
+        layout: &layout,
+        writeback: modes,
+        drain: true,
+        write_miss_reads: false,
+    };
+    let mut ios = Vec::new();
+    let future = trace.future().unwrap();
+    let outcome = cell.run(trace, Some(&future), Some(&mut |io| ios.push(io)));
+    assert_eq!(cell.run(trace, Some(&future), None), outcome, "who listens changes nothing");
+    (outcome, ios)
+}
+
+fn modes(text: &str) -> Modes {
+    text.parse().unwrap()
+}
+
+fn write(file: u64, pages: Range<u64>) -> Action {
+    let (offset, len) = (pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
+    Action::Write { file: FileId(file), offset, len, sync: false }
+}
+
+fn write_sync(file: u64, pages: Range<u64>) -> Action {
+    let (offset, len) = (pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
+    Action::Write { file: FileId(file), offset, len, sync: true }
+}
+
+fn fsync(file: u64) -> Action {
+    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
+}
+
+/// Three files of four pages each; places 0.., 4.. and 8... Times in seconds. Two are dirty early, in descending order; one
+/// grows old beside syncs.
+fn history() -> Vec<(u64, Action)> {
+    let second = 1_000_000;
+    vec![
+        (second, write(2, 2..4)),
+        (2 * second, write(2, 0..1)),
+        (3 * second, write(0, 1..2)),
+        (5 * second, write(1, 0..4)), // at a tick: after it
+        (6 * second, fsync(2)),
+        (7 * second, write(2, 3..4)),
+        (8 * second, write_sync(1, 1..2)),
+        (12 * second, write(0, 0..4)),
+        (17 * second, Action::Truncate { file: FileId(0), size: 2 * PAGE_BYTES }),
+        (18 * second, Action::SyncAll),
+        (19 * second, write(2, 1..2)),
+        (32 * second, Action::Close { file: FileId(0) }),
+    ]
+}
+
+/// Write requests of the history in a cache that holds everything: (second, place, somebody waits). What is written at the end
+/// is not looked at.
+fn written(text: &str) -> Vec<(u64, u64, bool)> {
+    let trace = trace(&history());
+    let (outcome, ios) = run("lru", 100, modes(text), &trace);
+    let writes = outcome.device.writes - outcome.device.drained;
+    let ios = ios.iter().filter(|io| io.op == IoOp::Write).take(writes as usize);
+    ios.map(|io| (io.at_us / 1_000_000, io.lba, io.sync)).collect()
+}
+
+fn at(second: u64, places: &[u64], sync: bool) -> Vec<(u64, u64, bool)> {
+    places.iter().map(|place| (second, *place, sync)).collect()
+}
+
+#[test]
+fn eviction_alone_writes_nothing_that_fits() {
+    assert_eq!(written("evict"), []);
+    // What is evicted is written then, in every mode.
+    let trace = trace(&[(1, write(0, 0..1)), (2, write(0, 1..2)), (3, write(0, 2..3))]);
+    for text in ["evict", "periodic:9s", "expire:9s,ratio=100", "sync", "sync-all"] {
+        let (outcome, ios) = run("lru", 2, modes(text), &trace);
+        assert_eq!(
+            (ios[0].at_us, ios[0].lba, ios[0].sync, outcome.device.drained),
+            (3, 0, false, 2),
+            "{text}"
+        );
+    }
+}
+
+/// Files by first dirtying, pages ascending; at the tick's own time; what is dirtied at that time waits for the next. A tick
+/// after the last access, but not after the end, still comes.
+#[test]
+fn periodic_writes_everything() {
+    let wanted = [
+        at(5, &[8, 10, 11, 1], false),
+        at(10, &[4, 5, 6, 7, 11], false),
+        at(15, &[0, 1, 2, 3], false),
+        at(20, &[9], false),
+    ];
+    assert_eq!(written("periodic:5s"), wanted.concat());
+    assert_eq!(written("periodic:33s"), [], "the trace ends before");
+    assert_eq!(written("periodic:32s").len(), 10, "it ends at that time");
+}
+
+/// A file is written, whole, at the first tick at which it is old enough, whatever was synced in between.
+#[test]
+fn expire_writes_old_files() {
+    let wanted = [
+        // Dirty since 1, 3 and 5 s.
+        at(11, &[8, 10, 11], false),
+        at(13, &[0, 1, 2, 3], false),
+        at(15, &[4, 5, 6, 7], false),
+        at(29, &[9], false),
+    ];
+    assert_eq!(written("expire:10s,tick=1s,ratio=100"), wanted.concat());
+    let wanted = [at(12, &[8, 10, 11], false), at(15, &[0, 1, 2, 3, 4, 5, 6, 7], false), at(30, &[9], false)];
+    assert_eq!(written("expire:10s,tick=3s,ratio=100"), wanted.concat());
+    // Synced at 6 s and dirty again at 7 s, it keeps its age, as in the kernel.
+    let mut synced = at(6, &[8, 10, 11], true);
+    synced.extend(at(8, &[5], true));
+    synced.extend(at(11, &[11], false));
+    assert_eq!(written("expire:10s,tick=1s,ratio=100,sync")[..5], synced);
+}
+
+/// As soon as more than 5 of 100 frames are dirty the oldest files go until it is no longer so.
+#[test]
+fn what_is_too_much_is_written_at_once() {
+    let wanted = [
+        at(5, &[8, 10, 11], false),
+        // 1; 4 to 7; 11: six are dirty after 7 s.
+        at(7, &[1], false),
+        // 4 to 7, 11 and all of file 0: nine.
+        at(12, &[4, 5, 6, 7], false),
+    ];
+    assert_eq!(written("expire:1h,ratio=5"), wanted.concat());
+    assert_eq!(written("expire:1h,ratio=100"), []);
+    assert_eq!(written("expire:1h,ratio=0").len(), 15, "each write goes at once");
+}
+
+/// An fsync writes its file, `O_SYNC` its own pages, `sync` all files by first dirtying; what was cut is not written.
+#[test]
+fn syncs_write_what_they_ask_for() {
+    let wanted = [at(6, &[8, 10, 11], true), at(8, &[5], true), at(18, &[11, 0, 1, 4, 6, 7], true)];
+    assert_eq!(written("sync"), wanted.concat());
+    let dropped = |text| run("lru", 100, modes(text), &trace(&history())).0.device.dropped_dirty;
+    assert_eq!((dropped("sync"), dropped("evict"), dropped("periodic:5s")), (2, 2, 0));
+    // A part of a file.
+    let range = Action::Sync { file: FileId(0), offset: PAGE_BYTES, len: PAGE_BYTES + 1 };
+    let (outcome, ios) = run("lru", 100, modes("sync"), &trace(&[(0, write(0, 0..9)), (1, range)]));
+    assert_eq!(outcome.device.sync_writes, 2);
+    assert_eq!(ios[..2].iter().map(|io| io.lba).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Any of them writes everything, ascending.
+#[test]
+fn sync_all_writes_everything() {
+    let wanted = [at(6, &[1, 4, 5, 6, 7, 8, 10, 11], true), at(8, &[5, 11], true), at(18, &[0, 1], true)];
+    assert_eq!(written("sync-all"), wanted.concat());
+    // Somebody syncs a file of which no page is known.
+    let (outcome, _) = run("lru", 100, modes("sync-all"), &trace(&[(0, write(0, 0..9)), (1, fsync(5))]));
+    assert_eq!(outcome.device.sync_writes, 9);
+}
+
+#[test]
+fn the_flush_of_the_papers_android() {
+    let wanted = [
+        at(5, &[8, 10, 11, 1], false),
+        at(6, &[4, 5, 6, 7], true),
+        at(8, &[5, 11], true),
+        at(15, &[0, 1, 2, 3], false),
+        at(20, &[9], false),
+    ];
+    assert_eq!(written("hf"), wanted.concat());
+    assert_eq!(written("evict,periodic:5s,sync-all"), wanted.concat());
+}
+
+/// By its definition: lists that are searched, a clock that ticks every microsecond.
+struct Model<'a> {
+    modes: Modes,
+    frames: u64,
+    runs: &'a [Run],
+    cache: Box<dyn Stepped>,
+    dirty: BTreeSet<u32>,
+    /// Files and since when, by first dirtying.
+    order: Vec<(FileId, u64)>,
+    now_us: u64,
+    done: Vec<(u64, IoOp, Option<Why>, u32)>,
+    hits: u64,
+    dropped_dirty: u64,
+}
+
+impl Model<'_> {
+    fn file(&self, page: u32) -> FileId {
+        self.runs.iter().find(|run| (run.first..run.first + run.pages).contains(&page)).unwrap().file
+    }
+
+    fn write(&mut self, pages: Vec<u32>, why: Why) {
+        for page in pages {
+            assert!(self.dirty.remove(&page));
+            self.cache.step(Act::Clean(page), 0);
+            self.done.push((self.now_us, IoOp::Write, Some(why), page));
+        }
+    }
+
+    fn write_file(&mut self, file: FileId, why: Why) {
+        self.order.retain(|(other, _)| *other != file);
+        self.write(self.dirty.iter().copied().filter(|page| self.file(*page) == file).collect(), why);
+    }
+
+    fn write_all(&mut self, why: Why) {
+        for (file, _) in self.order.clone() {
+            self.write_file(file, why);
+        }
+    }
+
+    fn time(&mut self, now_us: u64) {
+        while self.now_us < now_us {
+            self.now_us += 1;
+            if self.modes.periodic_us.is_some_and(|every| self.now_us % every == 0) {
+                self.write_all(Why::Periodic);
+            }
+            if let Some(expire) = self.modes.expire.filter(|expire| self.now_us % expire.tick_us == 0) {
+                for (file, since_us) in self.order.clone() {
+                    if self.now_us - since_us >= expire.after_us {
+                        self.write_file(file, Why::Expire);
+                    }
+                }
+            }
+        }
+    }
+
+    fn sync(&mut self, pages: Option<Range<u32>>) {
+        match (self.modes.syncs, pages) {
+            (Syncs::Nothing, _) => {}
+            (Syncs::TheirFile, None) => self.write_all(Why::Sync),
+            (Syncs::TheirFile, Some(pages)) => {
+                self.write(self.dirty.range(pages).copied().collect(), Why::Sync)
+            }
+            (Syncs::Everything, _) => {
+                self.order.clear();
+                self.write(self.dirty.iter().copied().collect(), Why::Sync);
+            }
+        }
+    }
+
+    fn access(&mut self, act: Act, next_use: u32, page: u32) {
+        let effect = self.cache.step(act, next_use);
+        for page in effect.written {
+            self.dirty.remove(&page.0);
+            self.done.push((self.now_us, IoOp::Write, Some(Why::Evict), page.0));
+        }
+        for page in effect.fetched {
+            self.done.push((self.now_us, IoOp::Read, None, page.0));
+        }
+        self.hits += u64::from(effect.hit);
+        if matches!(act, Act::Write(_)) && self.dirty.insert(page) {
+            let file = self.file(page);
+            if self.order.iter().all(|(other, _)| *other != file) {
+                self.order.push((file, self.now_us));
+            }
+        }
+    }
+
+    fn relieve(&mut self) {
+        let Some(Expire { ratio, .. }) = self.modes.expire else { return };
+        while self.dirty.len() as u64 * 100 > self.frames * u64::from(ratio) {
+            self.write_file(self.order[0].0, Why::Background);
+        }
+    }
+}
+
+/// What the model makes of a trace, drained: requests with their ranks, hits, dropped dirty pages.
+fn modelled<'a>(spec: &policy::Spec, frames: u32, modes: Modes, trace: &'a Trace) -> Model<'a> {
+    let params = Default::default();
+    let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params };
+    let mut model = Model {
+        modes,
+        frames: frames.into(),
+        runs: trace.runs(),
+        cache: naive::model(spec, &setup),
+        dirty: BTreeSet::new(),
+        order: Vec::new(),
+        now_us: 0,
+        done: Vec::new(),
+        hits: 0,
+        dropped_dirty: 0,
+    };
+    let mut acts = Vec::new();
+    for step in trace.steps() {
+        match step.kind() {
+            StepKind::Read => acts.extend(step.range().map(Act::Read)),
+            StepKind::Write | StepKind::WriteSync => acts.extend(step.range().map(Act::Write)),
+            StepKind::Drop => acts.push(Act::Drop(step.first().0, step.pages())),
+            StepKind::Sync | StepKind::SyncAll => {}
+        }
+    }
+    let mut acts = acts.iter().copied().zip(naive::next_uses(&acts));
+    for (n, step) in trace.steps().iter().enumerate() {
+        model.time(trace.at_us(n));
+        match step.kind() {
+            StepKind::Sync => model.sync(Some(step.range())),
+            StepKind::SyncAll => model.sync(None),
+            StepKind::Drop => {
+                let (act, _) = acts.next().unwrap();
+                model.dropped_dirty += model.cache.step(act, 0).dropped_dirty;
+                model.dirty.retain(|page| !step.range().contains(page));
+            }
+            kind => {
+                for (page, (act, next_use)) in step.range().zip(acts.by_ref()) {
+                    model.access(act, next_use, page);
+                }
+                if kind == StepKind::WriteSync {
+                    model.sync(Some(step.range()));
+                }
+                if kind != StepKind::Read {
+                    model.relieve();
+                }
+            }
+        }
+    }
+    model.time(trace.totals().duration_us);
+    for page in model.cache.drain().written {
+        model.done.push((model.now_us, IoOp::Write, Some(Why::Drain), page.0));
+    }
+    model
+}
+
+fn modes_strategy() -> impl Strategy<Value = Modes> {
+    let expire = (1..40u64, 1..15u64, 0..=100u32);
+    let expire = expire.prop_map(|(after_us, tick_us, ratio)| Expire { after_us, tick_us, ratio });
+    let syncs = prop::sample::select(vec![Syncs::Nothing, Syncs::TheirFile, Syncs::Everything]);
+    (prop::option::of(1..20u64), prop::option::of(expire), syncs)
+        .prop_map(|(periodic_us, expire, syncs)| Modes { periodic_us, expire, syncs })
+}
+
+/// Three files of some ten pages: writes, removals, syncs; now and then a pause. The last does nothing but end.
+fn events_strategy() -> impl Strategy<Value = Vec<(u64, Action)>> {
+    let pause = prop_oneof![4 => 0..3u64, 1 => 0..60u64];
+    let event = (pause, 0..20u8, 0..3u64, 0..10u64, 1..4u64);
+    prop::collection::vec(event, 1..60).prop_map(|events| {
+        let mut at_us = 0;
+        let actions = events.into_iter().map(|(pause, kind, file, page, pages)| {
+            at_us += pause;
+            let (id, offset, len) = (FileId(file), page * PAGE_BYTES, pages * PAGE_BYTES);
+            let action = match kind {
+                0..6 => Action::Read { file: id, offset, len },
+                6..13 => write(file, page..page + pages),
+                13 => write_sync(file, page..page + pages),
+                14 => fsync(file),
+                15 => Action::Sync { file: id, offset, len },
+                16 => Action::SyncAll,
+                17 => Action::Truncate { file: id, size: offset },
+                18 => Action::Punch { file: id, offset, len },
+                _ => Action::Close { file: id },
+            };
+            (at_us, action)
+        });
+        actions.collect()
+    })
+}
+
+fn has_syncs(action: &Action) -> bool {
+    matches!(action, Action::Sync { .. } | Action::SyncAll | Action::Write { sync: true, .. })
+}
+
+/// Policies whom it matters who is dirty: write-back may change their hits.
+const MIND_DIRT: [&str; 5] = ["linux2q", "cflru", "lruwsr", "mglru", "belady-cost"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Request by request, with its time and whether somebody waits, for every policy.
+    #[test]
+    fn agrees_with_the_model(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
+        let trace = trace(&events);
+        let layout = layout::Selection::default_for(Space::Blocks);
+        let mut places = (layout.spec.build)(&trace, &layout.params);
+        for spec in policy::ALL {
+            let (outcome, ios) = run(spec.name, frames, modes, &trace);
+            let model = modelled(spec, frames, modes, &trace);
+            let wanted: Vec<Io> = model.done.iter().map(|(at_us, op, why, page)| Io {
+                at_us: *at_us,
+                op: *op,
+                lba: places.read(Page(*page)),
+                pages: 1,
+                sync: *why == Some(Why::Sync),
+            }).collect();
+            prop_assert_eq!(ios, wanted, "{} under {}", spec.name, modes);
+            let count = |wanted| model.done.iter().filter(|(_, _, why, _)| *why == wanted).count() as u64;
+            let DeviceCounts { reads, writes, sync_writes, drained, dropped_dirty, .. } = outcome.device;
+            prop_assert_eq!((outcome.hits(), dropped_dirty, outcome.dirty_left), (model.hits, model.dropped_dirty, 0));
+            prop_assert_eq!((reads, writes), (count(None), model.done.len() as u64 - count(None)));
+            prop_assert_eq!((sync_writes, drained), (count(Some(Why::Sync)), count(Some(Why::Drain))));
+        }
+    }
+
+    /// Where nobody syncs, what syncs write does not matter.
+    #[test]
+    fn without_syncs_they_write_nothing(mut events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
+        events.retain(|(_, action)| !has_syncs(action));
+        let trace = trace(&events);
+        let without = run("mglru", frames, Modes { syncs: Syncs::Nothing, ..modes }, &trace);
+        for syncs in [Syncs::TheirFile, Syncs::Everything] {
+            prop_assert_eq!(&run("mglru", frames, Modes { syncs, ..modes }, &trace), &without);
+        }
+    }
+
+    /// A policy that does not mind dirt hits as often under every mode. Then a page's stay in the cache costs at least one
+    /// write if it was written to and not cut: eviction alone writes that one. So every other mode writes at least as much,
+    /// saves no more by cuts, and no page is lost.
+    #[test]
+    fn eviction_alone_writes_least(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
+        let trace = trace(&events);
+        for spec in policy::ALL.iter().filter(|spec| !MIND_DIRT.contains(&spec.name)) {
+            let (evict, _) = run(spec.name, frames, Modes::default(), &trace);
+            let (other, _) = run(spec.name, frames, modes, &trace);
+            prop_assert_eq!((evict.read_hits, evict.write_hits), (other.read_hits, other.write_hits), "{}", spec.name);
+            prop_assert_eq!(evict.device.reads, other.device.reads);
+            prop_assert!(evict.device.writes <= other.device.writes, "{} under {}", spec.name, modes);
+            prop_assert!(evict.device.dropped_dirty >= other.device.dropped_dirty);
+            let ended = |outcome: &Outcome| outcome.device.writes + outcome.device.dropped_dirty;
+            prop_assert!(ended(&evict) <= ended(&other));
+        }
+    }
+
+    /// More occasions to write, more writes: where policies do not mind dirt, twice as often is at least as much, and so is
+    /// all at each sync instead of a file.
+    #[test]
+    fn more_occasions_write_more(events in events_strategy(), modes in modes_strategy(), every in 1..20u64, frames in 1..24u32) {
+        let trace = trace(&events);
+        let writes = |modes| run("lru", frames, modes, &trace).0.device.writes;
+        let syncs = |syncs| writes(Modes { periodic_us: None, expire: None, syncs });
+        prop_assert!(syncs(Syncs::Nothing) <= syncs(Syncs::TheirFile));
+        prop_assert!(syncs(Syncs::TheirFile) <= syncs(Syncs::Everything));
+        let periodic = |every| writes(Modes { periodic_us: every, expire: None, ..modes });
+        prop_assert!(periodic(Some(2 * every)) <= periodic(Some(every)));
+        prop_assert!(periodic(None) <= periodic(Some(2 * every)));
+    }
+
+    /// Where all fits and each microsecond is a tick, every write is written: nothing absorbs it but its own request.
+    #[test]
+    fn writing_through_writes_every_step(mut events in events_strategy()) {
+        events.retain(|(_, action)| !matches!(action, Action::Truncate { .. } | Action::Punch { .. }));
+        events.iter_mut().enumerate().for_each(|(n, (at_us, _))| *at_us = n as u64);
+        let trace = trace(&events);
+        for modes in [modes("periodic:1us"), modes("expire:1us,tick=1us"), modes("expire:1h,ratio=0")] {
+            let (outcome, _) = run("lru", 100, modes, &trace);
+            prop_assert_eq!(outcome.device.writes, trace.totals().write_accesses);
+        }
+    }
+
+    /// What is shown is read again as the same.
+    #[test]
+    fn modes_are_read_as_they_are_shown(modes in modes_strategy(), unit in prop::sample::select(vec![1, 1000, 1_000_000])) {
+        let expire = modes.expire.map(|e| Expire { after_us: e.after_us * unit, tick_us: e.tick_us * unit, ..e });
+        let modes = Modes { periodic_us: modes.periodic_us.map(|us| us * unit), expire, ..modes };
+        prop_assert_eq!(modes.to_string().parse(), Ok(modes));
+    }
+
+    #[test]
+    fn no_text_panics(text in "[a-z:=,0-9 ]{0,30}|\\PC{0,10}") {
+        let _ = text.parse::<Modes>();
+    }
+}
+
+/// The others do mind dirt: each of them hits differently somewhere.
+#[test]
+fn those_who_mind_dirt_do() {
+    let mut dice = proptest::test_runner::TestRunner::deterministic();
+    let mut left: Vec<&str> = MIND_DIRT.to_vec();
+    for _ in 0..2000 {
+        let tree = (events_strategy(), modes_strategy(), 1..24u32).new_tree(&mut dice).unwrap();
+        let (events, modes, frames) = tree.current();
+        let trace = trace(&events);
+        left.retain(|policy| {
+            run(policy, frames, modes, &trace).0.hits()
+                == run(policy, frames, Modes::default(), &trace).0.hits()
+        });
+    }
+    assert!(left.is_empty(), "{left:?} never mind");
+}
+
+/// A day between two writes is no work, and times at the end of all time are no trouble.
+#[test]
+fn long_pauses_cost_nothing() {
+    let far = [0, 1 << 62, u64::MAX - 1, u64::MAX];
+    let trace = trace(&far.map(|at_us| (at_us, write(0, 0..1))));
+    for (text, before_the_end) in
+        [("periodic:1us", 3), ("expire:1us,tick=1us,ratio=100", 3), ("expire:100000h,tick=1us,ratio=100", 2)]
+    {
+        let (Outcome { device, .. }, ios) = run("lru", 1, modes(text), &trace);
+        assert_eq!((device.writes - device.drained, ios[0].at_us > 0), (before_the_end, true), "{text}");
+    }
+}
+
+#[test]
+fn modes_by_name() {
+    assert_eq!(modes("evict"), Modes::default());
+    let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10 };
+    assert_eq!(modes("linux"), Modes { expire: Some(expire), syncs: Syncs::TheirFile, periodic_us: None });
+    assert_eq!(modes("linux,ratio=5").expire, Some(Expire { ratio: 5, ..expire }));
+    let hf = Modes { periodic_us: Some(5_000_000), expire: None, syncs: Syncs::Everything };
+    assert_eq!((modes("hf"), modes("periodic,sync-all"), modes("sync-all, periodic:5s")), (hf, hf, hf));
+    assert_eq!(
+        modes("periodic:1500ms,expire:2min,tick=1h,ratio=0").to_string(),
+        "evict,periodic:1500ms,expire:120s,tick=3600s,ratio=0"
+    );
+    for (name, _) in ALL {
+        assert!(name.parse::<Modes>().is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn says_what_was_wrong() {
+    for (text, says) in [
+        ("", "no mode of write-back is called ``; there are: evict, periodic:5s"),
+        ("sometimes", "called `sometimes`"),
+        ("sync:5s", "called `sync:5s`"),
+        ("periodic:5", "`5` is no time: one reads 5s, 500ms or 2min"),
+        ("periodic:0s", "`0s` is no time"),
+        ("periodic:-5s", "`-5s` is no time"),
+        ("periodic:99999999999999999h", "is no time"),
+        ("expire:30s,ratio=101", "ratio=101: it is a percentage of the cache, 0 to 100"),
+        ("expire:30s,dirt=1", "`dirt=1` belongs to no mode"),
+        ("sync,tick=5s", "`tick=5s` belongs to no mode: expire takes tick and ratio"),
+    ] {
+        let error = text.parse::<Modes>().unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_a_trace_cannot_say_is_refused() {
+    let quiet = [(0, write(0, 0..1))];
+    let synced = [(0, write(0, 0..1)), (0, fsync(0))];
+    let no_times = Knows { times: false, ..KNOWS };
+    let no_syncs = Knows { syncs: false, ..KNOWS };
+    let suit = |text, knows, events: &[_]| modes(text).suit(&trace_of(Space::Files, knows, events));
+    assert_eq!(suit("periodic:5s", no_times, &quiet), Err(Unsuited::NoTimes));
+    assert_eq!(suit("expire:5s", no_times, &quiet), Err(Unsuited::NoTimes));
+    assert_eq!(suit("sync-all", no_times, &quiet), Ok(()));
+    assert_eq!(suit("sync", no_syncs, &quiet), Err(Unsuited::NoSyncs));
+    assert_eq!(suit("periodic:5s", no_syncs, &quiet), Ok(()));
+    assert_eq!(suit("evict", Knows { times: false, ..no_syncs }, &quiet), Ok(()));
+    // Some syncs are known where not all are, as in block traces.
+    assert_eq!(suit("sync", no_syncs, &synced), Ok(()));
+    let caveats =
+        |space, knows, events: &[_]| modes("sync").caveats(&trace_of(space, knows, events)).join("; ");
+    assert_eq!(caveats(Space::Files, KNOWS, &synced), "");
+    assert!(caveats(Space::Files, KNOWS, &quiet).contains("nobody syncs"));
+    assert!(caveats(Space::Files, no_syncs, &synced).contains("incompletely"));
+    assert!(caveats(Space::Blocks, KNOWS, &synced).contains("one file a device"));
+}
+
+#[test]
+fn says_when() {
+    assert_eq!(modes("evict").when(), "on eviction only");
+    assert_eq!(modes("hf").when(), "on eviction, all of them every 5 s, all of them at any sync");
+}
