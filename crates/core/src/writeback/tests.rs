@@ -246,10 +246,12 @@ impl Model<'_> {
     fn time(&mut self, now_us: u64) {
         while self.now_us < now_us {
             self.now_us += 1;
-            if self.modes.periodic_us.is_some_and(|every| self.now_us % every == 0) {
+            if self.modes.periodic_us.is_some_and(|every| self.now_us.is_multiple_of(every)) {
                 self.write_all(Why::Periodic);
             }
-            if let Some(expire) = self.modes.expire.filter(|expire| self.now_us % expire.tick_us == 0) {
+            if let Some(expire) =
+                self.modes.expire.filter(|expire| self.now_us.is_multiple_of(expire.tick_us))
+            {
                 for (file, since_us) in self.order.clone() {
                     if self.now_us - since_us >= expire.after_us {
                         self.write_file(file, Why::Expire);
