@@ -278,7 +278,9 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
             self.back.back.at_us = due_us;
             self.write_out();
         }
-        self.back.back.at_us = now_us;
+        if S::WANTS_READS || W::ON {
+            self.back.back.at_us = now_us;
+        }
     }
 
     /// Writes what the machine is asked for.
