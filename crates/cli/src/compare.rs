@@ -334,12 +334,17 @@ fn future(
 }
 
 /// How many cells fit into memory at once, beside the trace.
-fn threads(args: &Args, loaded: &Loaded, cells: &[(u32, &policy::Selection)]) -> anyhow::Result<usize> {
+fn threads(
+    args: &Args,
+    loaded: &Loaded,
+    cells: &[(u32, &policy::Selection)],
+    devices: usize,
+) -> anyhow::Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = args.threads.map_or_else(cores, usize::from).min(cells.len());
     let pages = loaded.trace.pages();
     let frames = cells.iter().map(|(frames, _)| *frames).max().unwrap_or(0);
-    let cell_bytes = system::cell_bytes(pages, frames);
+    let cell_bytes = system::cell_bytes(pages, frames) + devices as u64 * Clocks::held_bytes(pages);
     let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
     match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
         0 => anyhow::bail!(
@@ -405,7 +410,7 @@ fn run_cells(
     future: Option<&Future>,
     sinks: &Sinks<'_>,
 ) -> anyhow::Result<Vec<Done>> {
-    let threads = threads(args, loaded, cells)?;
+    let threads = threads(args, loaded, cells, sinks.devices.len())?;
     let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
     bar.set_length(cells.len() as u64);
     let run = |(frames, policy): &(u32, &policy::Selection)| -> anyhow::Result<Done> {

@@ -15,8 +15,13 @@ use flashsift_core::{
     trace::Trace,
     verdict::{Best, REFERENCE},
 };
+use flashsift_host::wear::{self, LifeTime, Spare, Storage};
 use serde::Serialize;
-use std::{fmt::Write as _, io::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 /// A device, ready for any number of cells.
 pub(crate) struct Chosen {
@@ -199,7 +204,7 @@ pub(crate) fn notes(
     notes
 }
 
-/// Modelled devices for --device: every constant with its source
+/// Modelled devices for --device, every constant with its source; and what this machine's storage says of its wear
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift devices
@@ -217,6 +222,10 @@ pub(crate) struct Args {
     /// As a file that --device takes
     #[arg(long, conflicts_with = "json", requires = "devices")]
     toml: bool,
+
+    /// Where the kernel shows devices: for tests
+    #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
+    sys: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -228,6 +237,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         for device in &chosen {
             let record = Record { schema: 1, device: &device.label, profile: &device.profile };
             out += &serde_json::to_string(&record)?;
+            out.push('\n');
+        }
+        for storage in if all { wear::storage(&args.sys)? } else { Vec::new() } {
+            out += &serde_json::to_string(&StorageRecord { schema: 1, storage })?;
             out.push('\n');
         }
     } else if args.toml {
@@ -242,7 +255,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         for param in parameters() {
             out += &text::labelled("", 2, &param.to_string(), columns);
         }
-        out += "\nflashsift devices NAME: every constant with its source.\n";
+        out += "\nflashsift devices NAME: every constant with its source.\n\nStorage of this machine:\n";
+        out += &this_machine(&wear::storage(&args.sys)?, columns);
     } else {
         for device in &chosen {
             out += &constants(device, columns)?;
@@ -251,6 +265,51 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(out.as_bytes())?;
     Ok(stdout.flush()?)
+}
+
+/// eMMC, UFS and memory cards, and what they say of their wear.
+fn this_machine(found: &[Storage], columns: usize) -> String {
+    let mut out = String::new();
+    for Storage { name, model, kind } in found {
+        let (kind, wear) = match kind {
+            wear::Kind::Sd => ("SD card", None),
+            wear::Kind::Emmc { wear } => ("eMMC", *wear),
+            wear::Kind::Ufs { wear } => ("UFS", *wear),
+        };
+        let says = match wear {
+            Some(wear::Wear { life_time: [a, b], spare }) => {
+                let spare = match spare {
+                    Spare::NotDefined => "not defined",
+                    Spare::Normal => "less than 80 % used",
+                    Spare::Warning => "80 % used",
+                    Spare::Urgent => "90 % used",
+                };
+                format!("life used: {} (A), {} (B); spare blocks: {spare}", life_used(a), life_used(b))
+            }
+            None if kind == "SD card" => "no wear register: what life it has left nobody knows".to_owned(),
+            None => "it or the kernel shows no wear registers".to_owned(),
+        };
+        let named = [&**name, kind, &**model].join(" ");
+        out += &text::labelled(&format!("  {}: ", named.trim()), 4, &says, columns);
+    }
+    if found.is_empty() {
+        out += "  no eMMC, UFS or SD card; of disks and SSDs smartctl tells\n";
+    }
+    out
+}
+
+fn life_used(life: LifeTime) -> String {
+    match life {
+        LifeTime::NotDefined => "not defined".to_owned(),
+        LifeTime::PercentUsedBelow(percent) => format!("{} to {percent} %", percent - 10),
+        LifeTime::Exceeded => "more than estimated".to_owned(),
+    }
+}
+
+#[derive(Serialize)]
+struct StorageRecord {
+    schema: u32,
+    storage: Storage,
 }
 
 fn parameters() -> &'static [Param] {

@@ -43,6 +43,11 @@ impl Clocks {
         Self { fast: prepared.machine(), elapsed_ns: 0, recorded: times.then(recorded) }
     }
 
+    /// Memory that it takes for a trace of so many pages, by estimate: what a device under either clock keeps of a page.
+    pub fn held_bytes(pages: u32) -> u64 {
+        u64::from(pages) * 16
+    }
+
     /// The next request.
     pub fn io(&mut self, io: &Io) {
         self.elapsed_ns = self.fast.serve(io, self.elapsed_ns);
