@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     back::Io,
-    device::{Clocks, Times},
+    device::Times,
     event::{Side, Space},
     layout,
     page::PAGE_BYTES,
@@ -452,15 +452,13 @@ fn run_cell(
     future: Option<&Future>,
     sinks: &Sinks<'_>,
 ) -> anyhow::Result<Done> {
-    let times = trace.about().knows.times;
-    let mut clocks: Vec<Clocks> =
-        sinks.devices.iter().map(|device| Clocks::new(&device.prepared, times)).collect();
+    let mut feed = devices::Feed::new(sinks.devices, trace.about().knows.times);
     let mut writer = match sinks.after {
         Some(after) => Some(after.open(&cell.policy.label(), cell.frames)?),
         None => None,
     };
     let before = cpu_ns();
-    let outcome = if writer.is_none() && clocks.is_empty() {
+    let outcome = if writer.is_none() && sinks.devices.is_empty() {
         cell.run(trace, future, None)
     } else {
         cell.run(
@@ -470,15 +468,16 @@ fn run_cell(
                 if let Some(writer) = &mut writer {
                     writer.take(io);
                 }
-                clocks.iter_mut().for_each(|clock| clock.io(&io));
+                feed.io(io);
             }),
         )
     };
-    let cpu_ns_per_access = (cpu_ns() - before) as f64 / outcome.accesses().max(1) as f64;
+    let (times, devices_ns) = feed.finish();
+    let cpu_ns_per_access = (cpu_ns() - before - devices_ns) as f64 / outcome.accesses().max(1) as f64;
     if let Some(writer) = writer {
         writer.finish()?;
     }
-    Ok(Done { outcome, cpu_ns_per_access, times: clocks.iter().map(Clocks::times).collect() })
+    Ok(Done { outcome, cpu_ns_per_access, times })
 }
 
 /// By cell and device: what it took, and what its writes mean for the flash.
@@ -504,7 +503,7 @@ fn on_devices(
 }
 
 /// CPU time of this thread.
-fn cpu_ns() -> u64 {
+pub(crate) fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

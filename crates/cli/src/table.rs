@@ -104,13 +104,13 @@ const ELAPSED: Column = Column {
     title: "\nelapsed s",
     best: Best::Least,
     value: |row| row.on.as_ref().map_or(0.0, |on| on.elapsed_s),
-    show: |row| of_device(row, |on| Some(format!("{:.2}", on.elapsed_s))),
+    show: |row| of_device(row, |on| Some(format!("{:.3}", on.elapsed_s))),
 };
 const STALL: Column = Column {
     title: "\nstall s",
     best: Best::Least,
     value: |row| row.on.as_ref().and_then(|on| on.stall_s).unwrap_or(0.0),
-    show: |row| of_device(row, |on| Some(format!("{:.2}", on.stall_s?))),
+    show: |row| of_device(row, |on| Some(format!("{:.3}", on.stall_s?))),
 };
 const AMPLIFICATION: Column = Column {
     title: "write\namplification",

@@ -67,6 +67,8 @@ pub struct Params {
     pub fill: Fill,
 }
 
+/// Larger devices take minutes and gigabytes to be filled at random.
+const RANDOM_BYTES_MAX: u64 = 64 << 30;
 /// A device filled at random is written over this many times.
 const OVERWRITES: u64 = 3;
 const SEED: u64 = 0x0f1a_5451_f7f1_1ed0;
@@ -557,17 +559,26 @@ impl Die {
     }
 }
 
-/// Whether a profile's sizes make a device: at least two blocks of pages a die, and an SLC cache of at least two blocks or none.
-pub(super) fn sizes_are_possible(params: &Params) -> bool {
-    let die = |bytes: u64| {
+/// What is wrong with a profile's sizes, if anything is.
+pub(super) fn wrong_sizes(params: &Params) -> Option<&'static str> {
+    let die_blocks = |bytes: u64| {
         bytes / PAGE_BYTES / u64::from(params.dies.max(1)) / u64::from(params.block_pages.max(1))
     };
-    params.dies > 0
-        && params.nand_pages > 0
-        && params.block_pages >= params.nand_pages
-        && params.block_pages.is_multiple_of(params.nand_pages)
-        && die(params.capacity_bytes) >= 2
-        && (params.slc_bytes == 0 || die(params.slc_bytes) >= 2)
+    if !params.block_pages.is_multiple_of(params.nand_pages) {
+        Some("block_pages has to be a multiple of nand_pages")
+    } else if die_blocks(params.capacity_bytes) < 2 {
+        Some("capacity_bytes has to be two blocks a die at least")
+    } else if params.slc_bytes > params.capacity_bytes
+        || (params.slc_bytes > 0 && die_blocks(params.slc_bytes) < 2)
+    {
+        Some("slc_bytes has to be 0, or two blocks a die at least and no more than capacity_bytes")
+    } else if params.fill == Fill::Random && params.capacity_bytes > RANDOM_BYTES_MAX {
+        Some(
+            "fill: at random, a device is written over several times first; model at most 64 GiB of it (gib=16)",
+        )
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -144,8 +144,6 @@ pub enum ProfileError {
 
 /// The largest device: its pages have numbers of 32 bits, with room for what is not offered.
 const CAPACITY_BYTES_MAX: u64 = 4 << 40;
-/// Larger ones take minutes and gigabytes to be filled at random.
-const RANDOM_BYTES_MAX: u64 = 64 << 30;
 const US_MAX: f64 = 1e8;
 
 impl Profile {
@@ -189,6 +187,7 @@ impl Profile {
                 within("over_provisioning", params.over_provisioning, 0.0, 10.0, "0 to 10")?;
                 within("dies", params.dies.into(), 1.0, 1024.0, "1 to 1 024")?;
                 within("block_pages", params.block_pages.into(), 1.0, 65536.0, "1 to 65 536")?;
+                within("nand_pages", params.nand_pages.into(), 1.0, 65536.0, "1 to 65 536")?;
                 within("buffer_pages", params.buffer_pages.into(), 1.0, 65536.0, "1 to 65 536")?;
                 time("read_us", params.read_us)?;
                 time("write_us", params.write_us)?;
@@ -197,14 +196,7 @@ impl Profile {
                 time("slc_program_us", params.slc_program_us)?;
                 time("erase_us", params.erase_us)?;
                 time("idle_us", params.idle_us)?;
-                if params.slc_bytes > params.capacity_bytes || !page_mapped::sizes_are_possible(params) {
-                    let says = "block_pages has to be a multiple of nand_pages, each die has to have two blocks of what \
-                                capacity_bytes says, and slc_bytes has to be 0 or two blocks a die, and no more than capacity_bytes";
-                    return Err(ProfileError::Sizes(says));
-                }
-                if params.fill == Fill::Random && params.capacity_bytes > RANDOM_BYTES_MAX {
-                    let says = "filled at random, a device is written over several times first: model at most 64 GiB of it \
-                                (gib=16)";
+                if let Some(says) = page_mapped::wrong_sizes(params) {
                     return Err(ProfileError::Sizes(says));
                 }
             }
