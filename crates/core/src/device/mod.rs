@@ -55,8 +55,8 @@ pub struct Machine(Any);
 
 #[derive(Clone)]
 enum Any {
-    OpenUnit(open_unit::OpenUnit),
-    PageMapped(Box<page_mapped::PageMapped>),
+    OpenUnit(Box<open_unit::OpenUnit>),
+    PageMapped(page_mapped::PageMapped),
     Latency(latency::Latency),
 }
 
@@ -65,24 +65,24 @@ impl Machine {
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
         profile.check()?;
         Ok(Self(match &profile.model {
-            Model::OpenUnit(params) => Any::OpenUnit(open_unit::OpenUnit::new(params)),
-            Model::PageMapped(params) => Any::PageMapped(Box::new(page_mapped::PageMapped::new(params))),
+            Model::OpenUnit(params) => Any::OpenUnit(Box::new(open_unit::OpenUnit::new(params))),
+            Model::PageMapped(params) => Any::PageMapped(page_mapped::PageMapped::new(params)),
             Model::Latency(params) => Any::Latency(latency::Latency::new(params)),
         }))
     }
 
     fn device(&self) -> &dyn Device {
         match &self.0 {
-            Any::OpenUnit(device) => device,
-            Any::PageMapped(device) => &**device,
+            Any::OpenUnit(device) => &**device,
+            Any::PageMapped(device) => device,
             Any::Latency(device) => device,
         }
     }
 
     fn device_mut(&mut self) -> &mut dyn Device {
         match &mut self.0 {
-            Any::OpenUnit(device) => device,
-            Any::PageMapped(device) => &mut **device,
+            Any::OpenUnit(device) => &mut **device,
+            Any::PageMapped(device) => device,
             Any::Latency(device) => device,
         }
     }
