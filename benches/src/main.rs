@@ -5,6 +5,7 @@
 //! else the machine does hits both.
 
 mod counted;
+mod devices;
 mod memory;
 mod record;
 mod sizes;
@@ -37,16 +38,20 @@ struct Args {
     rounds: usize,
 
     /// Instead: policy loops at 10^3 to 10^7 frames, into SIZES.md
-    #[arg(long, conflicts_with_all = ["memory", "record"])]
+    #[arg(long, conflicts_with_all = ["memory", "record", "devices"])]
     sizes: bool,
 
     /// Instead: how much memory is held, into MEMORY.md
-    #[arg(long, conflicts_with = "record")]
+    #[arg(long, conflicts_with_all = ["record", "devices"])]
     memory: bool,
 
     /// Instead: what recording costs (as root, with fio and strace), into RECORD.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "devices")]
     record: bool,
+
+    /// Instead: requests a second of the modelled devices, into DEVICES.md
+    #[arg(long)]
+    devices: bool,
 
     /// Requests of the synthetic trace of --sizes (80 million) or --memory (100 million)
     #[arg(long, value_parser = clap::value_parser!(u64).range(100_000..))]
@@ -78,6 +83,7 @@ fn main() -> anyhow::Result<()> {
     ensure!(Path::new(FLASHSIFT).exists(), "{FLASHSIFT} is not built: run this by `make bench`");
     let (title, by, name) = match (args.sizes, args.memory) {
         _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
+        _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
         (_, true) => ("Memory", "make bench BENCH_ARGS=--memory", "MEMORY.md"),
         _ => ("Benchmarks", "make bench", "RESULTS.md"),
@@ -85,6 +91,7 @@ fn main() -> anyhow::Result<()> {
     let mut report = Report::new(title, by)?;
     match (args.sizes, args.memory) {
         _ if args.record => record::report(&mut report, args.rounds)?,
+        _ if args.devices => devices::report(&mut report, args.rounds)?,
         (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
         (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,
         _ => speed(&mut report, &args)?,

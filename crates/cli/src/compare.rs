@@ -2,6 +2,7 @@
 
 use crate::{
     Usage, after_cache, card,
+    devices::{self, Chosen, OnDevice},
     json::{Record, Shape, VerdictLine},
     load::{self, Input, Loaded},
     size,
@@ -12,13 +13,15 @@ use crate::{
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
+    back::Io,
+    device::{Clocks, Times},
     event::{Side, Space},
     layout,
     page::PAGE_BYTES,
     policy,
     system::{self, Cell, Outcome},
     trace::{Future, Trace},
-    verdict::{Contender, Verdict, least_cpu},
+    verdict::{Contender, REFERENCE, Verdict, least_cpu},
     writeback::{self, Modes, Syncs},
 };
 use rayon::prelude::*;
@@ -35,6 +38,7 @@ mod page;
   flashsift compare trace.xz --policy lru,mglru --writeback linux      as a Linux kernel writes back
   flashsift compare trace.xz --writeback periodic:5s,sync --drain
   flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
+  flashsift compare trace.xz --device microsd-2012,ufs-3.1    with time and wear on these devices
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -67,6 +71,10 @@ pub(crate) struct Args {
     /// Where pages lie on the device
     #[arg(long, value_name = "LAYOUT", help = layouts_help())]
     layout: Option<String>,
+
+    /// Modelled devices that take what reaches storage: time and wear for each policy
+    #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", conflicts_with = "object_cache", help = devices::help())]
+    device: Vec<String>,
 
     /// Object traces: each request is one unit, whatever its size
     #[arg(long)]
@@ -141,6 +149,8 @@ fn layouts_help() -> String {
 struct Done {
     outcome: Outcome,
     cpu_ns_per_access: f64,
+    /// What it took, by device asked for.
+    times: Vec<Times>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -153,6 +163,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         )
         .into());
     }
+    let devices = devices::chosen(&args.device)?;
     // What cannot be written is known before anybody waits.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
@@ -175,12 +186,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(after) = &after {
         cells.iter().try_for_each(|(frames, policy)| after.check_free(&policy.label(), *frames))?;
     }
-    let done = run_cells(args, &loaded, &layout, &cells, future.as_ref(), after.as_ref())?;
+    let done = run_cells(
+        args,
+        &loaded,
+        &layout,
+        &cells,
+        future.as_ref(),
+        &Sinks { after: after.as_ref(), devices: &devices },
+    )?;
+    let on = on_devices(&loaded.trace, &devices, &cells, &done);
 
     let labels: Vec<String> = policies.iter().map(policy::Selection::label).collect();
     let online = policies.iter().filter(|policy| policy.spec.kind == policy::Kind::Online).count();
     let judged = (args.verdict || args.report.is_some() || (!args.json && online > 2))
-        .then(|| judge(args, &loaded.trace, &labels, &cells, &done))
+        .then(|| judge(args, &loaded.trace, &labels, &cells, &done, &devices, &on))
         .filter(|judged| !judged.sizes.is_empty());
     if let Some(report) = report {
         let run = page::Run {
@@ -208,8 +227,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         for (n, ((frames, _), done)) in cells.iter().zip(&done).enumerate() {
             let label = &labels[n % labels.len()];
             let record = Record::new(&name, label, *frames, shape, &done.outcome, done.cpu_ns_per_access);
-            serde_json::to_writer(&mut out, &record)?;
-            writeln!(out)?;
+            for record in record.on_each(&devices, &on[n]) {
+                serde_json::to_writer(&mut out, &record)?;
+                writeln!(out)?;
+            }
         }
         if let Some(judged) = &judged {
             serde_json::to_writer(&mut out, &VerdictLine::new(&name, args.object_cache, judged))?;
@@ -217,7 +238,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     } else {
         let columns = text::columns().unwrap_or(120);
-        print(&mut out, args, &loaded, &layout, &cells, &done, columns)?;
+        let shown = Shown {
+            args,
+            loaded: &loaded,
+            layout: &layout,
+            cells: &cells,
+            done: &done,
+            devices: &devices,
+            on: &on,
+        };
+        shown.print(&mut out, columns)?;
         if let Some(judged) = &judged {
             write!(out, "\n{}", verdict::words(judged, columns))?;
         }
@@ -232,6 +262,8 @@ fn judge<'a>(
     labels: &'a [String],
     cells: &[(u32, &policy::Selection)],
     done: &[Done],
+    devices: &'a [Chosen],
+    on: &[Vec<OnDevice>],
 ) -> Judged<'a> {
     let policies = labels.len();
     let kind = |n: usize| cells[n].1.spec.kind;
@@ -247,7 +279,17 @@ fn judge<'a>(
             .map(|(n, policy)| Contender { policy, kind: kind(n), outcome: done[first + n].outcome })
             .collect();
         let frames = cells[first].0;
-        Some(Size { frames, label: size_label(args, frames), verdict: Verdict::of(&contenders)? })
+        let devices = devices.iter().enumerate().map(|(device, chosen)| {
+            let on =
+                labels.iter().enumerate().map(|(n, policy)| (&**policy, kind(n), &on[first + n][device]));
+            devices::judge(chosen, &on.collect::<Vec<_>>())
+        });
+        Some(Size {
+            frames,
+            label: size_label(args, frames),
+            verdict: Verdict::of(&contenders)?,
+            devices: devices.collect::<Option<_>>()?,
+        })
     });
     Judged {
         sizes: sizes.collect(),
@@ -305,16 +347,24 @@ fn future(
 }
 
 /// How many cells fit into memory at once, beside the trace.
-fn threads(args: &Args, loaded: &Loaded, cells: &[(u32, &policy::Selection)]) -> anyhow::Result<usize> {
+fn threads(
+    args: &Args,
+    loaded: &Loaded,
+    cells: &[(u32, &policy::Selection)],
+    devices: usize,
+) -> anyhow::Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = args.threads.map_or_else(cores, usize::from).min(cells.len());
     let pages = loaded.trace.pages();
     let frames = cells.iter().map(|(frames, _)| *frames).max().unwrap_or(0);
-    let writeback = match args.writeback.on_eviction_only() && args.after_cache.is_none() {
+    // Whoever is handed requests is handed them by the machine that also writes back.
+    let heard = args.after_cache.is_some() || devices > 0;
+    let writeback = match args.writeback.on_eviction_only() && !heard {
         true => 0,
         false => writeback::machine_bytes(&loaded.trace),
     };
-    let cell_bytes = system::cell_bytes(pages, frames) + writeback;
+    let devices = devices as u64 * Clocks::held_bytes(pages);
+    let cell_bytes = system::cell_bytes(pages, frames) + writeback + devices;
     let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
     match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
         0 => anyhow::bail!(
@@ -330,18 +380,7 @@ fn threads(args: &Args, loaded: &Loaded, cells: &[(u32, &policy::Selection)]) ->
 
 fn chosen_policies(texts: &[String]) -> anyhow::Result<Vec<policy::Selection>> {
     let mut chosen: Vec<policy::Selection> = Vec::new();
-    // A comma separates policies and also their parameters: `clock:a=1,b=2,lru`.
-    let mut joined: Vec<String> = Vec::new();
-    for text in texts {
-        match joined.last_mut() {
-            Some(last) if text.contains('=') && !text.contains(':') && last.contains(':') => {
-                last.push(',');
-                last.push_str(text);
-            }
-            _ => joined.push(text.clone()),
-        }
-    }
-    for text in &joined {
+    for text in text::joined(texts) {
         let found = match text.as_str() {
             "all" => policy::Selection::all(),
             text => vec![policy::Selection::parse(text).map_err(|e| Usage(e.to_string()))?],
@@ -389,14 +428,14 @@ fn run_cells(
     layout: &layout::Selection,
     cells: &[(u32, &policy::Selection)],
     future: Option<&Future>,
-    after: Option<&after_cache::Writers<'_>>,
+    sinks: &Sinks<'_>,
 ) -> anyhow::Result<Vec<Done>> {
-    let threads = threads(args, loaded, cells)?;
+    let threads = threads(args, loaded, cells, sinks.devices.len())?;
     let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
     bar.set_length(cells.len() as u64);
     let run = |(frames, policy): &(u32, &policy::Selection)| -> anyhow::Result<Done> {
         let cell = cell(args, layout, policy, *frames);
-        let done = run_cell(&cell, &loaded.trace, future, after)?;
+        let done = run_cell(&cell, &loaded.trace, future, sinks)?;
         bar.inc(1);
         Ok(done)
     };
@@ -422,70 +461,127 @@ fn cell<'a>(
     Cell { policy, frames, layout, writeback: args.writeback, drain: args.drain, write_miss_reads }
 }
 
+/// Who takes what a cell sends to storage.
+struct Sinks<'a> {
+    after: Option<&'a after_cache::Writers<'a>>,
+    devices: &'a [Chosen],
+}
+
 fn run_cell(
     cell: &Cell<'_>,
     trace: &Trace,
     future: Option<&Future>,
-    after: Option<&after_cache::Writers<'_>>,
+    sinks: &Sinks<'_>,
 ) -> anyhow::Result<Done> {
-    let before = cpu_ns();
-    let outcome = match after {
-        None => cell.run(trace, future, None),
-        Some(after) => {
-            let mut writer = after.open(&cell.policy.label(), cell.frames)?;
-            let outcome = cell.run(trace, future, Some(&mut |io| writer.take(io)));
-            writer.finish()?;
-            outcome
-        }
+    let mut feed = devices::Feed::new(sinks.devices, trace.about().knows.times);
+    let mut writer = match sinks.after {
+        Some(after) => Some(after.open(&cell.policy.label(), cell.frames)?),
+        None => None,
     };
-    let cpu_ns_per_access = (cpu_ns() - before) as f64 / outcome.accesses().max(1) as f64;
-    Ok(Done { outcome, cpu_ns_per_access })
+    let before = cpu_ns();
+    let outcome = if writer.is_none() && sinks.devices.is_empty() {
+        cell.run(trace, future, None)
+    } else {
+        cell.run(
+            trace,
+            future,
+            Some(&mut |io: Io| {
+                if let Some(writer) = &mut writer {
+                    writer.take(io);
+                }
+                feed.io(io);
+            }),
+        )
+    };
+    let (times, devices_ns) = feed.finish();
+    let cpu_ns_per_access = (cpu_ns() - before - devices_ns) as f64 / outcome.accesses().max(1) as f64;
+    if let Some(writer) = writer {
+        writer.finish()?;
+    }
+    Ok(Done { outcome, cpu_ns_per_access, times })
+}
+
+/// By cell and device: what it took, and what its writes mean for the flash.
+fn on_devices(
+    trace: &Trace,
+    devices: &[Chosen],
+    cells: &[(u32, &policy::Selection)],
+    done: &[Done],
+) -> Vec<Vec<OnDevice>> {
+    let labels: Vec<String> = cells.iter().map(|(_, policy)| policy.label()).collect();
+    let on = |n: usize| -> Vec<OnDevice> {
+        // Against the policy that verdicts are measured by, or else the first, at the same size.
+        let same_size = || (0..cells.len()).filter(|other| cells[*other].0 == cells[n].0);
+        let reference = same_size().find(|other| labels[*other] == REFERENCE).or_else(|| same_size().next());
+        let reference = &done[reference.unwrap_or(n)];
+        let each = devices.iter().enumerate().map(|(device, chosen)| {
+            let (own, other) = (&done[n], (&reference.outcome, &reference.times[device]));
+            OnDevice::new(chosen, trace, (&own.outcome, &own.times[device]), other)
+        });
+        each.collect()
+    };
+    (0..cells.len()).map(on).collect()
 }
 
 /// CPU time of this thread.
-fn cpu_ns() -> u64 {
+pub(crate) fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn print(
-    out: &mut impl Write,
-    args: &Args,
-    loaded: &Loaded,
-    layout: &layout::Selection,
-    cells: &[(u32, &policy::Selection)],
-    done: &[Done],
-    columns: usize,
-) -> anyhow::Result<()> {
-    let color = table::in_color();
-    let pages = loaded.trace.pages();
-    let mut rows = cells.iter().zip(done).peekable();
-    while let Some(((frames, _), _)) = rows.peek() {
-        let frames = *frames;
-        let in_pages = if args.object_cache {
-            String::new()
-        } else {
-            format!(" ({})", size::counted(frames.into(), "page"))
-        };
-        let title = format!("cache of {}{in_pages}", size_label(args, frames));
-        let all = if frames >= pages { ": holds all that the trace touches" } else { "" };
-        let mut table = Vec::new();
-        while let Some(((_, policy), done)) = rows.next_if(|((other, _), _)| *other == frames) {
-            table.push(Row {
-                policy: policy.label(),
-                kind: policy.spec.kind,
-                outcome: done.outcome,
-                cpu_ns_per_access: done.cpu_ns_per_access,
-            });
+/// All that tables are made of.
+struct Shown<'a> {
+    args: &'a Args,
+    loaded: &'a Loaded,
+    layout: &'a layout::Selection,
+    cells: &'a [(u32, &'a policy::Selection)],
+    done: &'a [Done],
+    devices: &'a [Chosen],
+    on: &'a [Vec<OnDevice>],
+}
+
+impl Shown<'_> {
+    fn print(&self, out: &mut impl Write, columns: usize) -> anyhow::Result<()> {
+        let Self { args, loaded, layout, cells, done, devices, on } = self;
+        let color = table::in_color();
+        let pages = loaded.trace.pages();
+        let mut first = 0;
+        while let Some((frames, _)) = cells.get(first) {
+            let frames = *frames;
+            let in_pages = if args.object_cache {
+                String::new()
+            } else {
+                format!(" ({})", size::counted(frames.into(), "page"))
+            };
+            let title = format!("cache of {}{in_pages}", size_label(args, frames));
+            let all = if frames >= pages { ": holds all that the trace touches" } else { "" };
+            let last = first + cells[first..].iter().take_while(|(other, _)| *other == frames).count();
+            let rows = |device: Option<usize>| -> Vec<Row> {
+                let row = |n: usize| Row {
+                    policy: cells[n].1.label(),
+                    kind: cells[n].1.spec.kind,
+                    outcome: done[n].outcome,
+                    cpu_ns_per_access: done[n].cpu_ns_per_access,
+                    on: device.map(|device| on[n][device].clone()),
+                };
+                (first..last).map(row).collect()
+            };
+            writeln!(out, "\n{title}{all}\n{}", table::render(&rows(None), args.drain, color, columns))?;
+            for (n, device) in devices.iter().enumerate() {
+                let table = table::render(&rows(Some(n)), args.drain, color, columns);
+                writeln!(out, "\n  on {}\n{table}", device.label)?;
+            }
+            first = last;
         }
-        writeln!(out, "\n{title}{all}\n{}", table::render(&table, args.drain, color, columns))?;
+        let mut notes = notes(args, loaded, layout, done);
+        let policies = cells.iter().map(|(_, policy)| policy.label());
+        notes.extend(devices::notes(devices, &loaded.trace, policies));
+        writeln!(out)?;
+        for note in notes {
+            write!(out, "{}", text::labelled("", 0, &note, columns))?;
+        }
+        Ok(())
     }
-    let notes = notes(args, loaded, layout, done);
-    writeln!(out)?;
-    for note in notes {
-        write!(out, "{}", text::labelled("", 0, &note, columns))?;
-    }
-    Ok(())
 }
 
 /// What to keep in mind.

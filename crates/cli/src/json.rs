@@ -1,6 +1,9 @@
 //! `compare --json`: one cell a line, and with `--verdict` one line more.
 
-use crate::verdict::{Judged, Size};
+use crate::{
+    devices::{self, Chosen, Lifetime, OnDevice},
+    verdict::{Judged, Size},
+};
 use flashsift_core::{
     page::PAGE_BYTES,
     system::Outcome,
@@ -8,8 +11,8 @@ use flashsift_core::{
 };
 use serde::Serialize;
 
-/// One cell. A field is absent where it has no meaning.
-#[derive(Serialize)]
+/// One cell, or one cell on one device. A field is absent where it has no meaning.
+#[derive(Clone, Serialize)]
 pub(crate) struct Record<'a> {
     schema: u32,
     trace: &'a str,
@@ -39,7 +42,23 @@ pub(crate) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     nonsequential_writes: Option<u64>,
     cost_us: u64,
+    #[serde(flatten)]
+    on: Option<DeviceRecord<'a>>,
     cpu_ns_per_access: f64,
+}
+
+#[derive(Clone, Serialize)]
+struct DeviceRecord<'a> {
+    device: &'a str,
+    elapsed_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stall_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_amplification: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime_gain: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime: Option<Lifetime>,
 }
 
 /// Which fields have a meaning.
@@ -89,8 +108,28 @@ impl<'a> Record<'a> {
             dirty_left: writes.then_some(outcome.dirty_left),
             nonsequential_writes: writes.then_some(device.nonsequential_writes),
             cost_us: outcome.cost_us(),
+            on: None,
             cpu_ns_per_access: (cpu_ns_per_access * 10.0).round() / 10.0,
         }
+    }
+
+    /// One for each device; itself, where there is none.
+    pub(crate) fn on_each(self, devices: &'a [Chosen], on: &[OnDevice]) -> Vec<Self> {
+        if devices.is_empty() {
+            return vec![self];
+        }
+        let record = |(device, on): (&'a Chosen, &OnDevice)| {
+            let record = DeviceRecord {
+                device: &device.label,
+                elapsed_s: on.elapsed_s,
+                stall_s: on.stall_s,
+                write_amplification: on.write_amplification,
+                lifetime_gain: on.lifetime_gain,
+                lifetime: on.lifetime,
+            };
+            Self { on: Some(record), ..self.clone() }
+        };
+        devices.iter().zip(on).map(record).collect()
     }
 }
 
@@ -125,6 +164,16 @@ struct SizeRecord<'a> {
     /// Of the hits that the bound has and lru does not, the share that the best has.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_closed: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    devices: Vec<JudgedDevice<'a>>,
+}
+
+#[derive(Serialize)]
+struct JudgedDevice<'a> {
+    device: &'a str,
+    least_elapsed_us: BestRecord<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fewest_programs: Option<BestRecord<'a>>,
 }
 
 /// Writes count what is still dirty at the end.
@@ -175,13 +224,19 @@ impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
 
 impl<'a> VerdictLine<'a> {
     pub(crate) fn new(trace: &'a str, object_cache: bool, judged: &'a Judged<'a>) -> Self {
-        let size = |Size { frames, verdict, .. }: &'a Size<'a>| SizeRecord {
+        let judged_device = |device: &'a devices::Judged<'a>| JudgedDevice {
+            device: device.device,
+            least_elapsed_us: (&device.fastest).into(),
+            fewest_programs: device.lives_longest.as_ref().map(Into::into),
+        };
+        let size = |Size { frames, verdict, devices, .. }: &'a Size<'a>| SizeRecord {
             frames: *frames,
             memory_bytes: (!object_cache).then(|| u64::from(*frames) * PAGE_BYTES),
             most_hits: (&verdict.hits).into(),
             writes: verdict.writes.as_ref().map(Into::into),
             bound: verdict.bound.map(|(policy, hits)| BoundRecord { policy, hits }),
             gap_closed: verdict.gap_closed(),
+            devices: devices.iter().map(judged_device).collect(),
         };
         let least_cpu = judged.least_cpu.as_ref();
         let verdict = VerdictRecord {

@@ -7,6 +7,7 @@ mod after_cache;
 mod card;
 mod compare;
 mod describe;
+mod devices;
 mod diff;
 mod import;
 mod json;
@@ -34,6 +35,7 @@ mod verdict;
   flashsift compare trace.xz --report r.html      the same as a page with figures
   flashsift diff before.json after.json           what changed between two saved runs
   flashsift policies mglru                        what a policy does, takes and costs
+  flashsift devices                               modelled devices, and the wear of this machine's
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
   flashsift synth zipf --requests 1M -o zipf.parquet
 
@@ -52,6 +54,7 @@ enum Command {
     Import(import::Args),
     Record(record::Args),
     Policies(policies::Args),
+    Devices(devices::Args),
     Synth(synth::Args),
 }
 
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Policies(args) => policies::run(&args),
+        Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
     };
     match result {

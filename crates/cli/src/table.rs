@@ -1,7 +1,7 @@
 //! The comparison as a person reads it: a table a cache size, the best of each column marked, what knows
 //! the future set apart.
 
-use crate::size;
+use crate::{devices::OnDevice, size};
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use flashsift_core::{policy::Kind, system::Outcome};
 use flashsift_report as report;
@@ -20,6 +20,8 @@ pub(crate) struct Row {
     pub(crate) kind: Kind,
     pub(crate) outcome: Outcome,
     pub(crate) cpu_ns_per_access: f64,
+    /// Its time and wear on a device, for the table of that device.
+    pub(crate) on: Option<OnDevice>,
 }
 
 enum Best {
@@ -104,8 +106,46 @@ const CPU: Column = Column {
     show: |row| format!("{:.1}", row.cpu_ns_per_access),
 };
 
+const ELAPSED: Column = Column {
+    title: "\nelapsed s",
+    best: Best::Least,
+    value: |row| row.on.as_ref().map_or(0.0, |on| on.elapsed_s),
+    show: |row| of_device(row, |on| Some(format!("{:.3}", on.elapsed_s))),
+};
+const STALL: Column = Column {
+    title: "\nstall s",
+    best: Best::Least,
+    value: |row| row.on.as_ref().and_then(|on| on.stall_s).unwrap_or(0.0),
+    show: |row| of_device(row, |on| Some(format!("{:.3}", on.stall_s?))),
+};
+const AMPLIFICATION: Column = Column {
+    title: "write\namplification",
+    best: Best::Least,
+    value: |row| row.on.as_ref().and_then(|on| on.write_amplification).unwrap_or(f64::INFINITY),
+    show: |row| of_device(row, |on| Some(format!("{:.2}", on.write_amplification?))),
+};
+const LIFETIME: Column = Column {
+    title: "lifetime\ngain %",
+    best: Best::Most,
+    value: |row| row.on.as_ref().and_then(|on| on.lifetime_gain).unwrap_or(f64::NEG_INFINITY),
+    show: |row| of_device(row, |on| Some(format!("{:+.1}", on.lifetime_gain? * 100.0))),
+};
+
+/// A dash where there is nothing to say.
+fn of_device(row: &Row, show: impl Fn(&OnDevice) -> Option<String>) -> String {
+    row.on.as_ref().and_then(show).unwrap_or_else(|| "–".to_owned())
+}
+
 /// The columns that say something about this trace.
 fn columns(rows: &[Row], drain: bool, narrow: bool) -> Vec<&'static Column> {
+    let on = || rows.iter().filter_map(|row| row.on.as_ref());
+    if on().next().is_some() {
+        let mut columns = vec![&ELAPSED];
+        columns.extend(on().any(|on| on.stall_s.is_some()).then_some(&STALL));
+        columns.extend(on().any(|on| on.write_amplification.is_some()).then_some(&AMPLIFICATION));
+        columns.extend(on().any(|on| on.lifetime_gain.is_some()).then_some(&LIFETIME));
+        return columns;
+    }
     let mut columns: Vec<&Column> = vec![&HITS, &READS];
     if rows.iter().any(|row| row.outcome.write_accesses > 0) {
         let scattered = if narrow { &SCATTERED_NARROW } else { &SCATTERED };
@@ -248,7 +288,7 @@ mod tests {
             device,
             ..Default::default()
         };
-        Row { policy: policy.to_owned(), kind, outcome, cpu_ns_per_access: 12.0 }
+        Row { policy: policy.to_owned(), kind, outcome, cpu_ns_per_access: 12.0, on: None }
     }
 
     /// What knows the future stands last, under its title, whatever the order; a title does not widen the table.

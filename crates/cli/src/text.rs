@@ -9,6 +9,21 @@ pub(crate) fn columns() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// What commas separate put together again where they separate parameters: `clock:a=1,b=2,lru`.
+pub(crate) fn joined(texts: &[String]) -> Vec<String> {
+    let mut joined: Vec<String> = Vec::new();
+    for text in texts {
+        match joined.last_mut() {
+            Some(last) if text.contains('=') && !text.contains(':') && last.contains(':') => {
+                last.push(',');
+                last.push_str(text);
+            }
+            _ => joined.push(text.clone()),
+        }
+    }
+    joined
+}
+
 /// A label and a text beside it, wrapped between words; the text begins at `indent` on every line. Ends with a newline.
 pub(crate) fn labelled(label: &str, indent: usize, text: &str, columns: usize) -> String {
     let mut out = format!("{label:<indent$}");

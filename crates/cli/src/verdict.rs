@@ -1,6 +1,6 @@
 //! The verdict in words: what the tables come to.
 
-use crate::{size, text::labelled};
+use crate::{devices, size, text::labelled};
 use flashsift_core::verdict::{Best, REFERENCE, Verdict};
 use std::cmp::Reverse;
 
@@ -22,6 +22,8 @@ pub(crate) struct Size<'a> {
     /// As people read it.
     pub(crate) label: String,
     pub(crate) verdict: Verdict<'a>,
+    /// By device asked for.
+    pub(crate) devices: Vec<devices::Judged<'a>>,
 }
 
 /// Where the text begins.
@@ -31,7 +33,7 @@ const INDENT: usize = 19;
 pub(crate) fn words(judged: &Judged<'_>, columns: usize) -> String {
     let mut out = "In short:\n".to_owned();
     for (label, text) in lines(judged) {
-        out.push_str(&labelled(&format!("  {label}"), INDENT, &text, columns));
+        out.push_str(&labelled(&format!("  {label} "), INDENT, &text, columns));
     }
     if let Some(open) = what_drain_tells(judged) {
         out.push_str(&labelled("", 2, open, columns));
@@ -48,9 +50,9 @@ pub(crate) fn what_drain_tells(judged: &Judged<'_>) -> Option<&'static str> {
 }
 
 /// The verdict: in what respect, and who is best.
-pub(crate) fn lines(judged: &Judged<'_>) -> Vec<(&'static str, String)> {
+pub(crate) fn lines(judged: &Judged<'_>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
-    let mut line = |label: &'static str, text: String| lines.push((label, text));
+    let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
     let accesses = judged.sizes.first().map_or(0, |size| size.verdict.accesses);
     let hits = Criterion {
         pick: |verdict| Some(&verdict.hits),
@@ -81,6 +83,7 @@ pub(crate) fn lines(judged: &Judged<'_>) -> Vec<(&'static str, String)> {
         line("least CPU", format!("{named}: about {ns:.0} ns an access, in this run"));
     }
     line("left to gain", left_to_gain(judged, accesses));
+    lines.extend(on_devices(judged));
     lines
 }
 
@@ -99,8 +102,15 @@ struct Criterion {
 impl Criterion {
     /// Who is best at which sizes, and by how much.
     fn words(self, judged: &Judged<'_>, accesses: u64) -> String {
-        let bests: Vec<Option<&Best<'_>>> =
-            judged.sizes.iter().map(|size| (self.pick)(&size.verdict)).collect();
+        self.of(
+            judged,
+            accesses,
+            &judged.sizes.iter().map(|size| (self.pick)(&size.verdict)).collect::<Vec<_>>(),
+        )
+    }
+
+    /// The same of bests that stand elsewhere, by size.
+    fn of(self, judged: &Judged<'_>, accesses: u64, bests: &[Option<&Best<'_>>]) -> String {
         let mut groups: Vec<(Winners<'_>, Vec<usize>)> = Vec::new();
         for (at, best) in bests.iter().enumerate() {
             let winners = match best {
@@ -138,6 +148,40 @@ enum Winners<'a> {
     All,
     /// Not to be said before a drain.
     Open,
+}
+
+/// On each device: who takes least time, and whose writes the flash outlives longest.
+fn on_devices(judged: &Judged<'_>) -> Vec<(String, String)> {
+    let fastest = Criterion {
+        pick: |_| None,
+        margin: |best, _| {
+            best.reference.filter(|lru| *lru > 0).map(|lru| (lru - best.count) as f64 / lru as f64)
+        },
+        than: "% less time than",
+        value: |best, _| size::duration(best.count),
+    };
+    let lives = Criterion {
+        margin: |best, _| {
+            best.reference.filter(|_| best.count > 0).map(|lru| (lru - best.count) as f64 / best.count as f64)
+        },
+        than: "% longer than",
+        value: |best, _| format!("{} pages programmed", size::count(best.count)),
+        ..fastest
+    };
+    let mut lines = Vec::new();
+    let devices = judged.sizes.first().map_or(0, |size| size.devices.len());
+    for n in 0..devices {
+        let at = || judged.sizes.iter().map(|size| &size.devices[n]);
+        let name = at().next().map_or("", |device| device.device);
+        let times: Vec<_> = at().map(|device| Some(&device.fastest)).collect();
+        let mut said = format!("least time {}", fastest.of(judged, 0, &times));
+        let lifetimes: Vec<_> = at().map(|device| device.lives_longest.as_ref()).collect();
+        if lifetimes.iter().any(Option::is_some) {
+            said += &format!("; lives longest {}", lives.of(judged, 0, &lifetimes));
+        }
+        lines.push((format!("on {name}"), said));
+    }
+    lines
 }
 
 /// The Pareto set: who is in it at which sizes, those first who are at most of them.
@@ -291,7 +335,7 @@ mod tests {
                 .collect();
             let frames = 256 << n;
             let label = size::bytes(u64::from(frames) * 4096);
-            Size { frames, label, verdict: Verdict::of(&contenders).unwrap() }
+            Size { frames, label, verdict: Verdict::of(&contenders).unwrap(), devices: Vec::new() }
         };
         Judged {
             sizes: sizes.iter().enumerate().map(size).collect(),

@@ -7,6 +7,7 @@
 pub mod back;
 pub mod cache;
 pub mod describe;
+pub mod device;
 pub mod event;
 pub mod front;
 pub mod layout;

@@ -35,6 +35,18 @@ pub struct Best<'a> {
     pub all_alike: bool,
 }
 
+impl<'a> Best<'a> {
+    /// Of those that compete, who has the least of something else. `None` if nobody competes.
+    pub fn least(counts: &[(&'a str, Kind, u64)]) -> Option<Self> {
+        let online = || counts.iter().filter(|(_, kind, _)| *kind == Kind::Online);
+        let count = online().map(|(_, _, count)| *count).min()?;
+        let policies: Vec<_> =
+            online().filter(|(_, _, own)| *own == count).map(|(policy, _, _)| *policy).collect();
+        let reference = online().find(|(policy, _, _)| *policy == REFERENCE).map(|(_, _, count)| *count);
+        Some(Self { all_alike: policies.len() == online().count(), policies, count, reference })
+    }
+}
+
 /// What only traces with writes have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writes<'a> {

@@ -53,8 +53,7 @@ pub(super) fn build(run: &Run<'_>, judged: Option<&Judged<'_>>, future: Option<&
     let mut sections =
         vec![Section { id: "figures".to_owned(), title: "Figures".to_owned(), blocks: figures }];
     if let Some(judged) = judged {
-        let lines =
-            verdict::lines(judged).into_iter().map(|(label, text)| (label.to_owned(), text)).collect();
+        let lines = verdict::lines(judged);
         let open = verdict::what_drain_tells(judged).map(|words| Block::Note(words.to_owned()));
         let blocks = std::iter::once(Block::List(lines)).chain(open).collect();
         sections.insert(0, Section { id: "verdict".to_owned(), title: "At every size".to_owned(), blocks });
@@ -384,6 +383,7 @@ fn table(run: &Run<'_>, at: usize, open: bool) -> Table {
             kind: run.cells[n].1.spec.kind,
             outcome: *run.outcome(at, n),
             cpu_ns_per_access: run.done(at, n).cpu_ns_per_access,
+            on: None,
         })
         .collect();
     let (columns, rows) = table::cells(&rows, run.args.drain);

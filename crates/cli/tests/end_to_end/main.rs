@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod describe;
+mod devices;
 mod expected;
 mod golden;
 mod outputs;

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 /// Lists over the items `0..items`; a list is named by its number `0..N`. Every list runs from oldest to newest, in
 /// the order of pushing.
+#[derive(Clone)]
 pub struct Lists<I, const N: usize> {
     nodes: Vec<Node>,
     items: u32,

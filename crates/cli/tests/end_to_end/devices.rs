@@ -1,0 +1,227 @@
+//! Modelled devices, from the command line to the figures.
+
+use super::{cells, flashsift, number, repository, run, shared};
+use serde_json::Value;
+use std::fs;
+use tempfile::tempdir;
+
+const NAMES: [&str; 8] = [
+    "microsd-2012",
+    "emmc1-2012",
+    "emmc2-2012",
+    "emmc-5.1",
+    "ufs-2.1",
+    "ufs-3.1",
+    "ufs-4.0",
+    "latency-100-800",
+];
+
+fn float(cell: &Value, field: &str) -> f64 {
+    cell[field].as_f64().unwrap_or_else(|| panic!("no {field} in {cell}"))
+}
+
+fn text(args: &[&str]) -> String {
+    String::from_utf8(run(args).stdout).unwrap()
+}
+
+/// Every column of every device is filled, counts are those without devices, and the device of constant times takes what the cost
+/// model says.
+fn every_column(trace: &str, args: &[&str]) {
+    let args = [&["compare", trace, "--drain"], args].concat();
+    let plain = cells(&args);
+    let on = cells(&[&args[..], &["--device", "all"]].concat());
+    assert_eq!(on.len(), plain.len() * NAMES.len());
+    for (cell, on) in plain.iter().zip(on.chunks(NAMES.len())) {
+        for (name, on) in NAMES.iter().zip(on) {
+            assert_eq!(on["device"].as_str(), Some(*name));
+            for field in ["policy", "frames", "hits", "device_reads", "device_writes", "nonsequential_writes"]
+            {
+                assert_eq!(on[field], cell[field], "{name}");
+            }
+            assert!(float(on, "elapsed_s") > 0.0 && float(on, "stall_s") > 0.0, "{on}");
+            assert!(float(on, "write_amplification") >= 1.0, "{on}");
+            let flash = *name != "latency-100-800";
+            assert_eq!(on.get("lifetime_gain").is_some(), flash, "{on}");
+            assert_eq!(on.get("lifetime").is_some(), flash && *name != "microsd-2012", "{on}");
+            if cell["policy"] == "lru" && flash {
+                assert_eq!(float(on, "lifetime_gain"), 0.0);
+            }
+        }
+        let constant = &on[NAMES.len() - 1];
+        let cost_s = number(cell, "cost_us") as f64 / 1e6;
+        assert!((float(constant, "elapsed_s") - cost_s).abs() < 1e-9 * cost_s.max(1.0), "{constant}");
+    }
+}
+
+#[test]
+fn every_device_fills_every_column() {
+    every_column(
+        &repository("testdata/messenger.parquet"),
+        &["--policy", "lru,fab,spatialclock", "--memory", "1M,8M"],
+    );
+}
+
+#[test]
+fn the_facebook_trace_fills_every_column() {
+    let Some(trace) = shared("the_facebook_trace_fills_every_column", "facebook.mobigen.xz") else { return };
+    every_column(&trace, &["--policy", "lru,clock,fab,mglru", "--memory", "1M,4M"]);
+}
+
+/// Lifetime is equation 3 of what stands beside it.
+#[test]
+fn a_lifetime_stands_beside_its_assumptions() {
+    let trace = repository("testdata/messenger.parquet");
+    for cell in
+        cells(&["compare", &trace, "--policy", "lru", "--memory", "1M", "--device", "emmc1-2012,emmc-5.1"])
+    {
+        let life = &cell["lifetime"];
+        let years = float(life, "cycles") * (1.0 + float(life, "over_provisioning"))
+            / (365.0
+                * float(life, "drive_writes_per_day")
+                * float(life, "write_amplification")
+                * float(life, "compression"));
+        assert!((years / float(life, "years") - 1.0).abs() < 1e-9, "{life}");
+        assert_eq!(life["write_amplification"], cell["write_amplification"]);
+    }
+}
+
+/// Nothing that is printed of a memory card speaks of what life it has left: not of a modelled one, not of this machine's.
+#[test]
+fn an_sd_card_has_no_lifetime() {
+    let trace = repository("testdata/messenger.parquet");
+    let card =
+        cells(&["compare", &trace, "--policy", "lru,fab", "--memory", "1M", "--device", "microsd-2012"]);
+    assert!(card.iter().all(|cell| cell.get("lifetime").is_none() && cell.get("lifetime_gain").is_some()));
+    let sys = tempdir().unwrap();
+    let device = sys.path().join("bus/mmc/devices/mmc1:aaaa");
+    fs::create_dir_all(&device).unwrap();
+    fs::write(device.join("type"), "SD\n").unwrap();
+    fs::write(device.join("life_time"), "0x01 0x01\n").unwrap();
+    let sys = sys.path().to_str().unwrap();
+    let says = text(&["devices", "--sys", sys]);
+    assert!(says.contains("mmc1:aaaa SD card: no wear register") && !says.contains("life used"), "{says}");
+    fs::write(device.join("type"), "MMC\n").unwrap();
+    fs::write(device.join("pre_eol_info"), "0x01\n").unwrap();
+    assert!(text(&["devices", "--sys", sys]).contains("life used: 0 to 10 % (A)"));
+}
+
+/// Stalls need times; objects have no place on a device.
+#[test]
+fn what_a_trace_does_not_know_is_not_invented() {
+    let dir = tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
+    let args =
+        ["compare", trace.to_str().unwrap(), "--policy", "lru", "--frames", "1", "--device", "emmc-5.1"];
+    let cell = &cells(&args)[0];
+    assert!(
+        cell.get("stall_s").is_none() && cell.get("lifetime").is_none() && cell.get("elapsed_s").is_some()
+    );
+    assert!(text(&args).contains("--rate"));
+    let timed = &cells(&[&args[..], &["--rate", "10"]].concat())[0];
+    assert!(float(timed, "stall_s") > 0.0);
+    let output = flashsift().args(args).arg("--object-cache").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// A profile written out, read back and changed is that profile, and the changed one.
+#[test]
+fn profiles_of_ones_own() {
+    let dir = tempdir().unwrap();
+    let trace = repository("testdata/messenger.parquet");
+    let mine = dir.path().join("mine.toml");
+    let path = mine.to_str().unwrap();
+    let elapsed = |device: &str| {
+        let cell =
+            cells(&["compare", &trace, "--policy", "lru", "--memory", "1M", "--device", device]).remove(0);
+        (
+            cell["device"].as_str().unwrap().to_owned(),
+            float(&cell, "elapsed_s"),
+            float(&cell, "write_amplification"),
+        )
+    };
+    for name in NAMES {
+        fs::write(&mine, text(&["devices", name, "--toml"])).unwrap();
+        let (label, seconds, amplification) = elapsed(path);
+        assert_eq!(label, "mine");
+        let listed = elapsed(name);
+        assert_eq!((seconds, amplification), (listed.1, listed.2), "{name}");
+    }
+    let card = text(&["devices", "microsd-2012", "--toml"]);
+    fs::write(&mine, card.replace("open_units = 4", "open_units = 64")).unwrap();
+    assert!(elapsed(path).2 < elapsed("microsd-2012").2, "more open units copy less");
+    for (bad, says) in [
+        (card.replace("open_units = 4", "open_units = 0"), "open_units"),
+        (card.replace("open_units", "closed_units"), "closed_units"),
+        (card.replace("unit_bytes", "#"), "unit_bytes"),
+        ("what = ".to_owned(), "mine.toml"),
+    ] {
+        fs::write(&mine, bad).unwrap();
+        let output = flashsift().args(["compare", &trace, "--device", path]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("mine.toml") && error.contains(says), "{error}");
+    }
+    let output = flashsift().args(["compare", &trace, "--device", "floppy"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("ufs-4.0"));
+}
+
+/// Every constant is shown with its source, and none is without one.
+#[test]
+fn every_constant_has_its_source() {
+    for record in cells(&["devices"]).iter().filter(|record| record.get("device").is_some()) {
+        let name = record["device"].as_str().unwrap();
+        let (_, constants) = record["model"].as_object().unwrap().iter().next().unwrap();
+        let constants = constants.as_object().unwrap().keys().map(String::as_str);
+        let own = record.get("cycles").map(|_| "cycles");
+        let mut named: Vec<&str> = constants.chain(own).collect();
+        named.sort_unstable();
+        let sources = record["sources"].as_object().unwrap();
+        assert_eq!(named, sources.keys().map(String::as_str).collect::<Vec<_>>(), "{name}");
+        let shown = text(&["devices", name]);
+        for (constant, source) in sources {
+            let source = source.as_str().unwrap();
+            let line =
+                shown.lines().find(|line| line.trim_start().starts_with(&format!("{constant} "))).unwrap();
+            assert!(line.ends_with(source) && !source.is_empty(), "{name}: {line}");
+        }
+    }
+}
+
+/// The table of a device shows the figures of the JSON, and the verdict who is fastest.
+#[test]
+fn the_table_shows_the_figures() {
+    let trace = repository("testdata/messenger.parquet");
+    let args = [
+        "compare",
+        &trace,
+        "--policy",
+        "lru,fab,sieve",
+        "--memory",
+        "1M",
+        "--device",
+        "microsd-2012,ufs-3.1",
+    ];
+    let (shown, json) = (text(&args), cells(&[&args[..], &["--verdict"]].concat()));
+    let (cells, verdict) = json.split_at(json.len() - 1);
+    for name in ["microsd-2012", "ufs-3.1"] {
+        let (_, table) = shown.split_once(&format!("  on {name}\n")).unwrap();
+        let table: Vec<&str> = table.lines().take_while(|line| !line.is_empty()).collect();
+        let on: Vec<&Value> = cells.iter().filter(|cell| cell["device"] == name).collect();
+        for cell in &on {
+            let policy = cell["policy"].as_str().unwrap();
+            let row = table.iter().find(|line| line.trim_start().starts_with(policy)).unwrap();
+            for (field, digits) in [("elapsed_s", 3), ("stall_s", 3), ("write_amplification", 2)] {
+                assert!(row.contains(&format!("{:.digits$}", float(cell, field))), "{field}: {row}");
+            }
+        }
+        let fastest =
+            on.iter().min_by(|a, b| float(a, "elapsed_s").total_cmp(&float(b, "elapsed_s"))).unwrap();
+        let judged = verdict[0]["verdict"]["sizes"][0]["devices"].as_array().unwrap();
+        let judged = judged.iter().find(|one| one["device"] == name).unwrap();
+        assert_eq!(judged["least_elapsed_us"]["policies"][0], fastest["policy"]);
+        let line = shown.lines().find(|line| line.starts_with(&format!("  on {name} "))).unwrap();
+        assert!(line.contains(&format!("least time {}", fastest["policy"].as_str().unwrap())), "{line}");
+    }
+}

@@ -1,0 +1,76 @@
+//! The simplest device: a constant time for each page read, another for each page written, one request after the other.
+//!
+//! With 100 and 800 µs it is the cost model of SpatialClock's §5.1.2, as a device. It programs what it is given, and copies and
+//! erases nothing: a device on which the order of writes does not matter, to hold others against.
+
+use super::{Device, Wear, ns};
+use crate::{
+    back::{Io, IoOp},
+    layout::Lba,
+};
+use serde::{Deserialize, Serialize};
+
+/// What it takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Each page read, µs.
+    pub read_us: f64,
+    /// Each page written, µs.
+    pub write_us: f64,
+}
+
+/// The machine.
+#[derive(Clone)]
+pub struct Latency {
+    read_ns: u64,
+    write_ns: u64,
+    /// Until then it is busy.
+    free_ns: u64,
+    written: u64,
+}
+
+impl Latency {
+    /// Idle.
+    pub fn new(params: &Params) -> Self {
+        Self { read_ns: ns(params.read_us), write_ns: ns(params.write_us), free_ns: 0, written: 0 }
+    }
+}
+
+impl Device for Latency {
+    fn serve(&mut self, io: &Io, at_ns: u64) -> u64 {
+        let each_ns = match io.op {
+            IoOp::Read => self.read_ns,
+            IoOp::Write => {
+                self.written += u64::from(io.pages);
+                self.write_ns
+            }
+        };
+        self.free_ns = self.free_ns.max(at_ns) + u64::from(io.pages) * each_ns;
+        self.free_ns
+    }
+
+    fn discard(&mut self, _: Lba, _: u32) {}
+
+    fn wear(&self) -> Wear {
+        Wear { host_pages: self.written, programs: self.written, ..Wear::default() }
+    }
+
+    fn check(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::testing::{read, write};
+
+    /// One after the other: who comes while it is busy waits.
+    #[test]
+    fn a_queue_of_one() {
+        let mut device = Latency::new(&Params { read_us: 100.0, write_us: 800.0 });
+        assert_eq!(device.serve(&write(0, 2), 1_000), 1_601_000);
+        assert_eq!(device.serve(&read(9, 1), 2_000), 1_701_000);
+        assert_eq!(device.serve(&read(9, 1), 5_000_000), 5_100_000);
+        assert_eq!(device.wear().write_amplification(), Some(1.0));
+    }
+}

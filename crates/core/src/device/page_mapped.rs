@@ -1,0 +1,585 @@
+//! Newer eMMC and UFS: every page is mapped by itself, written wherever there is room, and room is made by garbage collection.
+//!
+//! The device is some dies that work at the same time behind one link. Addresses are striped over the dies by NAND pages
+//! (`nand_pages` of ours), so each die is a device of its own ([`Die`]) with the same share of everything; controllers that place
+//! a write on whichever die is idle are better off than this one where a workload insists on one die.
+//!
+//! A die writes into one active block. When that is full and but one block is free, the block with the fewest pages still wanted
+//! (greedy; ties: the one that came to so few first) is collected: these pages are copied into the free block, which is active
+//! from then on, and the collected one is erased. This happens when a write needs the room, all at once, and what the die is
+//! asked next waits.
+//!
+//! Where there is an SLC cache, pages go there first, as long as it has erased room; otherwise directly to the other blocks. It is
+//! a ring of blocks, emptied from the oldest page on, a NAND page at a time, while the die has been idle for `idle_us` and
+//! has nothing else to do. Its wear counts like any other. It is on top of the capacity.
+//!
+//! Time. A write takes `write_us` and `transfer_us` a page on the link; a die takes pages ahead for as long as it needs to
+//! program `buffer_pages`, and a write is done when the die has taken its last page; if somebody waits for it to be durable (`sync`), when that is
+//! programmed. A read senses each NAND page that holds what it wants, in all dies at once, and then transfers page by page. Programs
+//! take the same time a page however few are written at once. Of the map nothing is lost or loaded: devices that keep a part of it in
+//! flash only have more to do on scattered reads than this one.
+
+use super::{Device, Fill, Wear, ns, pages};
+use crate::{
+    back::{Io, IoOp},
+    layout::Lba,
+    page::{Id, PAGE_BYTES},
+    structure::Lists,
+};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// What it takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// What it offers, bytes.
+    pub capacity_bytes: u64,
+    /// Blocks beyond that, as a share of it; each die has at least two.
+    pub over_provisioning: f64,
+    /// Dies that work at the same time.
+    pub dies: u32,
+    /// Pages of 4 KiB in what is erased at once, on one die.
+    pub block_pages: u32,
+    /// Pages of 4 KiB in what is sensed at once, on one die.
+    pub nand_pages: u32,
+    /// Pages that a die takes before it can program them.
+    pub buffer_pages: u32,
+    /// To sense a NAND page, and what else a read takes but the transfer, µs.
+    pub read_us: f64,
+    /// What a write takes on the link, whatever its size, µs.
+    pub write_us: f64,
+    /// Each page on the link, µs.
+    pub transfer_us: f64,
+    /// Each page programmed: a NAND page's time by `nand_pages`, µs.
+    pub program_us: f64,
+    /// Each page programmed into the SLC cache, likewise, µs.
+    pub slc_program_us: f64,
+    /// What the SLC cache holds, bytes; 0: there is none.
+    pub slc_bytes: u64,
+    /// Each block erased, µs.
+    pub erase_us: f64,
+    /// A die idles for so long before it empties its SLC cache, µs.
+    pub idle_us: f64,
+    /// What it holds before.
+    pub fill: Fill,
+}
+
+/// Larger devices take minutes and gigabytes to be filled at random.
+const RANDOM_BYTES_MAX: u64 = 64 << 30;
+/// A device filled at random is written over this many times.
+const OVERWRITES: u64 = 3;
+const SEED: u64 = 0x0f1a_5451_f7f1_1ed0;
+
+/// The machine.
+#[derive(Clone)]
+pub struct PageMapped {
+    dies: Vec<Die>,
+    nand_pages: u32,
+    pages: u32,
+    write_ns: u64,
+    transfer_ns: u64,
+    /// Until then the link is busy.
+    link_ns: u64,
+    host_pages: u64,
+}
+
+impl PageMapped {
+    /// Holding what `params.fill` says. `params` have been checked.
+    pub fn new(params: &Params) -> Self {
+        let stripe = params.dies * params.nand_pages;
+        // Whole stripes.
+        let die_pages = pages(params.capacity_bytes) / stripe * params.nand_pages;
+        let mut random = Pcg64::seed_from_u64(SEED);
+        let die = |_| {
+            let mut die = Die::new(params, die_pages);
+            if params.fill == Fill::Random {
+                die.write_over(&mut random);
+            }
+            die
+        };
+        let dies: Vec<Die> = (0..params.dies).map(die).collect();
+        Self {
+            nand_pages: params.nand_pages,
+            pages: die_pages * params.dies,
+            dies,
+            write_ns: ns(params.write_us),
+            transfer_ns: ns(params.transfer_us),
+            link_ns: 0,
+            host_pages: 0,
+        }
+    }
+
+    /// The die of a page, and the page's number there.
+    fn place(&self, page: u32) -> (usize, u32) {
+        let (nand_page, offset) = (page / self.nand_pages, page % self.nand_pages);
+        let dies = self.dies.len() as u32;
+        ((nand_page % dies) as usize, nand_page / dies * self.nand_pages + offset)
+    }
+
+    fn write(&mut self, first: u32, pages: u32, sync: bool, at_ns: u64) -> u64 {
+        let mut link_ns = self.link_ns.max(at_ns) + self.write_ns;
+        let mut durable_ns = 0;
+        let mut page = first;
+        for _ in 0..pages {
+            let (die, own) = self.place(page);
+            let die = &mut self.dies[die];
+            link_ns = die.take(own, link_ns + self.transfer_ns);
+            durable_ns = durable_ns.max(die.free_ns);
+            page = if page + 1 == self.pages { 0 } else { page + 1 };
+        }
+        self.host_pages += u64::from(pages);
+        self.link_ns = link_ns;
+        if sync { link_ns.max(durable_ns) } else { link_ns }
+    }
+
+    fn read(&mut self, first: u32, pages: u32, at_ns: u64) -> u64 {
+        let mut link_ns = self.link_ns.max(at_ns);
+        let mut page = first;
+        // Of a run of pages on one die: where they are sensed together.
+        let mut sensed: Option<(usize, u32)> = None;
+        let mut ready_ns = at_ns;
+        for _ in 0..pages {
+            let (n, own) = self.place(page);
+            let die = &mut self.dies[n];
+            if let Some(nand_page) = die.nand_page(own, self.nand_pages)
+                && sensed != Some((n, nand_page))
+            {
+                ready_ns = die.sense(at_ns);
+                sensed = Some((n, nand_page));
+            }
+            link_ns = link_ns.max(ready_ns) + self.transfer_ns;
+            page = if page + 1 == self.pages { 0 } else { page + 1 };
+        }
+        self.link_ns = link_ns;
+        link_ns
+    }
+}
+
+impl Device for PageMapped {
+    fn serve(&mut self, io: &Io, at_ns: u64) -> u64 {
+        let first = (io.lba % u64::from(self.pages)) as u32;
+        match io.op {
+            IoOp::Read => self.read(first, io.pages, at_ns),
+            IoOp::Write => self.write(first, io.pages, io.sync, at_ns),
+        }
+    }
+
+    fn discard(&mut self, lba: Lba, pages: u32) {
+        let first = lba % u64::from(self.pages);
+        for n in 0..u64::from(pages.min(self.pages)) {
+            let (die, own) = self.place(((first + n) % u64::from(self.pages)) as u32);
+            self.dies[die].forget(own);
+        }
+    }
+
+    fn wear(&self) -> Wear {
+        let mut sum = Wear { host_pages: self.host_pages, ..Wear::default() };
+        for die in &self.dies {
+            sum.programs += die.wear.programs;
+            sum.copies += die.wear.copies;
+            sum.erases += die.wear.erases;
+            sum.copies_due += u64::from(die.slc.wanted);
+        }
+        sum
+    }
+
+    fn check(&self) {
+        self.dies.iter().for_each(Die::check);
+        let wear = self.wear();
+        assert_eq!(wear.host_pages + wear.copies, wear.programs, "nothing else is programmed");
+    }
+}
+
+/// A block of a die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block(u32);
+
+impl Id for Block {
+    fn index(self) -> u32 {
+        self.0
+    }
+    fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+}
+
+/// Of a page: it has no place; of a place: nothing.
+const NONE: u32 = u32::MAX;
+
+/// One die: a page-mapped flash of its own. Places are numbered through its blocks, and behind these through its SLC cache.
+#[derive(Clone)]
+struct Die {
+    /// By page: its place; by place: its page. So that a full device of many gigabytes costs no memory before it is used, both
+    /// are kept as what they differ (`^`) from where they are at the beginning: page n at place n, or nothing anywhere.
+    place_of: Vec<u32>,
+    page_at: Vec<u32>,
+    filled: bool,
+    block_pages: u32,
+    blocks: u32,
+    /// By place in a block: what was written there is no longer wanted. Clear in what is not written.
+    stale: Vec<u64>,
+    /// Words of `stale` a block.
+    words: usize,
+    /// By block: pages still wanted.
+    wanted: Vec<u32>,
+    /// By number of wanted pages: the full blocks that have so many, in the order of coming to it.
+    full: Lists<Block, 0>,
+    /// No full block has fewer.
+    least: u32,
+    /// Erased, longest first.
+    free: VecDeque<Block>,
+    active: Block,
+    /// The active block's next place.
+    next: u32,
+    slc: Slc,
+    /// Busy until then.
+    free_ns: u64,
+    read_ns: u64,
+    program_ns: u64,
+    erase_ns: u64,
+    idle_ns: u64,
+    buffer_pages: u64,
+    nand_pages: u32,
+    wear: Wear,
+}
+
+/// The SLC cache of a die: a ring, written at one end and emptied at the other.
+#[derive(Clone)]
+struct Slc {
+    slots: u32,
+    block_slots: u32,
+    /// Slots ever written and emptied.
+    written: u64,
+    emptied: u64,
+    stale: Vec<u64>,
+    /// Pages in it that are still wanted.
+    wanted: u32,
+    program_ns: u64,
+}
+
+impl Slc {
+    /// Emptied blocks are erased, whole.
+    fn has_room(&self) -> bool {
+        let slots = u64::from(self.slots);
+        slots > 0
+            && self.written - self.emptied / u64::from(self.block_slots) * u64::from(self.block_slots) < slots
+    }
+}
+
+impl Die {
+    fn new(params: &Params, pages: u32) -> Self {
+        let block_pages = params.block_pages;
+        let user_blocks = pages.div_ceil(block_pages);
+        let spare = (f64::from(pages) * params.over_provisioning / f64::from(block_pages)) as u32;
+        let blocks = user_blocks + spare.max(2);
+        let words = block_pages.div_ceil(64) as usize;
+        let slc_blocks = super::pages(params.slc_bytes) / params.dies / block_pages;
+        let filled = params.fill != Fill::Empty;
+        let mut die = Self {
+            place_of: vec![0; pages as usize],
+            page_at: vec![0; (blocks + slc_blocks) as usize * block_pages as usize],
+            filled,
+            block_pages,
+            blocks,
+            stale: vec![0; blocks as usize * words],
+            words,
+            wanted: vec![0; blocks as usize],
+            full: Lists::with_lists(blocks, block_pages + 1),
+            least: block_pages,
+            free: VecDeque::new(),
+            active: Block(0),
+            next: 0,
+            slc: Slc {
+                slots: slc_blocks * block_pages,
+                block_slots: block_pages,
+                written: 0,
+                emptied: 0,
+                stale: super::bits(slc_blocks as usize * block_pages as usize),
+                wanted: 0,
+                program_ns: ns(params.slc_program_us),
+            },
+            free_ns: 0,
+            read_ns: ns(params.read_us),
+            program_ns: ns(params.program_us),
+            erase_ns: ns(params.erase_us),
+            idle_ns: ns(params.idle_us),
+            buffer_pages: u64::from(params.buffer_pages),
+            nand_pages: params.nand_pages,
+            wear: Wear::default(),
+        };
+        let full = if filled { user_blocks } else { 0 };
+        for block in 0..full {
+            let held = (pages - block * block_pages).min(block_pages);
+            for slot in held..block_pages {
+                die.stale[block as usize * words + slot as usize / 64] |= 1 << (slot % 64);
+            }
+            die.wanted[block as usize] = held;
+            die.close(Block(block));
+        }
+        die.free.extend((full..blocks).map(Block));
+        die.active = die.free.pop_front().expect("there is more flash than pages");
+        die
+    }
+
+    fn write_over(&mut self, random: &mut Pcg64) {
+        let pages = self.place_of.len() as u32;
+        for _ in 0..OVERWRITES * u64::from(pages) {
+            let page = random.random_range(0..pages);
+            self.forget(page);
+            self.append(page);
+        }
+        self.wear = Wear::default();
+    }
+
+    fn place_of(&self, page: u32) -> u32 {
+        self.place_of[page as usize] ^ if self.filled { page } else { NONE }
+    }
+
+    fn page_at(&self, place: u32) -> u32 {
+        self.page_at[place as usize] ^ if self.filled { place } else { NONE }
+    }
+
+    fn put(&mut self, page: u32, place: u32) {
+        let (of, at) = if self.filled { (page, place) } else { (NONE, NONE) };
+        self.place_of[page as usize] = place ^ of;
+        self.page_at[place as usize] = page ^ at;
+    }
+
+    /// Places in blocks; those of the SLC cache lie behind.
+    fn places(&self) -> u32 {
+        self.blocks * self.block_pages
+    }
+
+    /// Which places are sensed together with this page's; `None` if it has no content.
+    fn nand_page(&self, page: u32, nand_pages: u32) -> Option<u32> {
+        let place = self.place_of(page);
+        (place != NONE).then_some(place / nand_pages)
+    }
+
+    /// Senses a NAND page; when it is there.
+    fn sense(&mut self, at_ns: u64) -> u64 {
+        self.meanwhile(at_ns);
+        self.free_ns = self.free_ns.max(at_ns) + self.read_ns;
+        self.free_ns
+    }
+
+    /// Takes a page to be written that is there at `at_ns`; when it has taken it.
+    fn take(&mut self, page: u32, at_ns: u64) -> u64 {
+        self.meanwhile(at_ns);
+        let slc = self.slc.has_room();
+        let program_ns = if slc { self.slc.program_ns } else { self.program_ns };
+        let taken_ns = at_ns.max(self.free_ns.saturating_sub(self.buffer_pages * program_ns));
+        self.forget(page);
+        self.free_ns = self.free_ns.max(taken_ns);
+        if slc {
+            self.cache(page);
+            self.free_ns += program_ns;
+        } else {
+            self.free_ns += self.append(page);
+        }
+        taken_ns
+    }
+
+    /// What a die does on its own account until `at_ns`: it empties its SLC cache.
+    fn meanwhile(&mut self, at_ns: u64) {
+        if self.slc.wanted == 0 && self.slc.written == self.slc.emptied {
+            return;
+        }
+        let mut now_ns = self.free_ns + self.idle_ns;
+        while now_ns < at_ns && self.slc.emptied < self.slc.written {
+            now_ns += self.empty_some();
+            self.free_ns = now_ns;
+        }
+    }
+
+    /// A NAND page of the SLC cache, oldest first, copied to the blocks. The time that takes.
+    fn empty_some(&mut self) -> u64 {
+        let mut spent_ns = self.read_ns;
+        for _ in 0..u64::from(self.nand_pages).min(self.slc.written - self.slc.emptied) {
+            let slot = (self.slc.emptied % u64::from(self.slc.slots)) as usize;
+            let bit = 1 << (slot % 64);
+            self.slc.emptied += 1;
+            if self.slc.stale[slot / 64] & bit != 0 {
+                self.slc.stale[slot / 64] &= !bit;
+            } else {
+                self.slc.wanted -= 1;
+                let page = self.page_at(self.places() + slot as u32);
+                spent_ns += self.append(page);
+                self.wear.copies += 1;
+            }
+            if self.slc.emptied.is_multiple_of(u64::from(self.slc.block_slots)) {
+                self.wear.erases += 1;
+                spent_ns += self.erase_ns;
+            }
+        }
+        spent_ns
+    }
+
+    /// Writes a page that has no place into the SLC cache, which has room.
+    fn cache(&mut self, page: u32) {
+        let slot = (self.slc.written % u64::from(self.slc.slots)) as u32;
+        self.slc.written += 1;
+        self.slc.wanted += 1;
+        self.wear.programs += 1;
+        self.put(page, self.places() + slot);
+    }
+
+    /// Writes a page that has no place, or one that it is about to leave, into the active block. The time that takes.
+    fn append(&mut self, page: u32) -> u64 {
+        let mut spent_ns = self.program_ns;
+        if self.next == self.block_pages {
+            spent_ns += self.next_block();
+        }
+        self.program(page);
+        spent_ns
+    }
+
+    fn program(&mut self, page: u32) {
+        self.put(page, self.active.0 * self.block_pages + self.next);
+        self.wanted[self.active.0 as usize] += 1;
+        self.next += 1;
+        self.wear.programs += 1;
+    }
+
+    /// Another active block. The time that making room takes.
+    fn next_block(&mut self) -> u64 {
+        self.close(self.active);
+        let block = self.free.pop_front().expect("one block is always free");
+        let victim = if self.free.is_empty() { Some(self.least_wanted()) } else { None };
+        (self.active, self.next) = (block, 0);
+        victim.map_or(0, |victim| self.collect(victim))
+    }
+
+    fn close(&mut self, block: Block) {
+        let wanted = self.wanted[block.0 as usize];
+        self.full.push_newest(wanted as usize, block);
+        self.least = self.least.min(wanted);
+    }
+
+    /// Takes the full block with the fewest wanted pages out of its list.
+    fn least_wanted(&mut self) -> Block {
+        loop {
+            if let Some(block) = self.full.oldest(self.least as usize) {
+                self.full.remove(block);
+                return block;
+            }
+            self.least += 1;
+        }
+    }
+
+    /// Copies what is wanted of a block into the active one, which is empty, and erases it. The time that takes.
+    fn collect(&mut self, victim: Block) -> u64 {
+        let wanted = self.wanted[victim.0 as usize];
+        assert!(wanted < self.block_pages, "there is more flash than pages: some block has less than all");
+        for word in 0..self.words {
+            let last = self.block_pages as usize - word * 64;
+            let mask = if last >= 64 { !0 } else { (1u64 << last) - 1 };
+            let mut live = !std::mem::take(&mut self.stale[victim.0 as usize * self.words + word]) & mask;
+            while live != 0 {
+                let slot = word as u32 * 64 + live.trailing_zeros();
+                self.program(self.page_at(victim.0 * self.block_pages + slot));
+                live &= live - 1;
+            }
+        }
+        self.wanted[victim.0 as usize] = 0;
+        self.free.push_back(victim);
+        self.wear.copies += u64::from(wanted);
+        self.wear.erases += 1;
+        u64::from(wanted) * (self.read_ns + self.program_ns) + self.erase_ns
+    }
+
+    /// What is at this page's place is no longer wanted.
+    fn forget(&mut self, page: u32) {
+        let place = self.place_of(page);
+        if place == NONE {
+            return;
+        }
+        self.place_of[page as usize] = NONE ^ if self.filled { page } else { NONE };
+        if let Some(slot) = place.checked_sub(self.places()) {
+            self.slc.stale[slot as usize / 64] |= 1 << (slot % 64);
+            self.slc.wanted -= 1;
+            return;
+        }
+        let (block, slot) = (Block(place / self.block_pages), place % self.block_pages);
+        self.stale[block.0 as usize * self.words + slot as usize / 64] |= 1 << (slot % 64);
+        let wanted = &mut self.wanted[block.0 as usize];
+        *wanted -= 1;
+        let wanted = *wanted;
+        if block != self.active {
+            self.full.move_newest(wanted as usize, block);
+            self.least = self.least.min(wanted);
+        }
+    }
+
+    fn check(&self) {
+        let (mut wanted, mut cached) = (vec![0; self.blocks as usize], 0);
+        for page in 0..self.place_of.len() as u32 {
+            let place = self.place_of(page);
+            if place == NONE {
+                continue;
+            }
+            assert_eq!(self.page_at(place), page, "a page and its place agree");
+            if let Some(slot) = place.checked_sub(self.places()) {
+                assert_eq!(
+                    self.slc.stale[slot as usize / 64] >> (slot % 64) & 1,
+                    0,
+                    "what is mapped is wanted"
+                );
+                cached += 1;
+            } else {
+                let (block, slot) = (place / self.block_pages, place % self.block_pages);
+                let word = self.stale[block as usize * self.words + slot as usize / 64];
+                assert_eq!(word >> (slot % 64) & 1, 0, "what is mapped is wanted");
+                wanted[block as usize] += 1;
+            }
+        }
+        assert_eq!((&wanted, cached), (&self.wanted, self.slc.wanted), "wanted pages are counted");
+        let mut state = vec!["full"; self.blocks as usize];
+        state[self.active.0 as usize] = "active";
+        for block in &self.free {
+            assert_eq!(state[block.0 as usize], "full", "a block is in one state");
+            assert_eq!(wanted[block.0 as usize], 0, "a free block holds nothing");
+            state[block.0 as usize] = "free";
+        }
+        assert!(!self.free.is_empty(), "one block is always free");
+        for (block, state) in state.iter().enumerate() {
+            let block = Block(block as u32);
+            assert_eq!(
+                self.full.contains(block),
+                *state == "full",
+                "full blocks, and no others, are in lists"
+            );
+            if *state == "full" {
+                assert!(wanted[block.0 as usize] >= self.least, "least is no more than the least");
+            }
+        }
+    }
+}
+
+/// What is wrong with a profile's sizes, if anything is.
+pub(super) fn wrong_sizes(params: &Params) -> Option<&'static str> {
+    let die_blocks = |bytes: u64| {
+        bytes / PAGE_BYTES / u64::from(params.dies.max(1)) / u64::from(params.block_pages.max(1))
+    };
+    if !params.block_pages.is_multiple_of(params.nand_pages) {
+        Some("block_pages has to be a multiple of nand_pages")
+    } else if die_blocks(params.capacity_bytes) < 2 {
+        Some("capacity_bytes has to be two blocks a die at least")
+    } else if params.slc_bytes > params.capacity_bytes
+        || (params.slc_bytes > 0 && die_blocks(params.slc_bytes) < 2)
+    {
+        Some("slc_bytes has to be 0, or two blocks a die at least and no more than capacity_bytes")
+    } else if params.fill == Fill::Random && params.capacity_bytes > RANDOM_BYTES_MAX {
+        Some(
+            "fill: at random, a device is written over several times first; model at most 64 GiB of it (gib=16)",
+        )
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

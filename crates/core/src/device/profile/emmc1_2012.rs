@@ -1,0 +1,42 @@
+//! eMMC-1 of SpatialClock's evaluation: 30 GB by Samsung, in a Nokia N900.
+//!
+//! Kim, Ryu, Ramachandran, "What is a Good Buffer Cache Replacement Scheme for Mobile Flash Storage?", SIGMETRICS '12. Of its
+//! Table 2 the two write cells fix what a page copied and a page programmed take, the two read cells a read and what a far one
+//! takes more, given the size of a unit, how many are open, and what an erase takes, which are assumed: any number of open
+//! units from 1 to 16 meets the table as well. KB there are read as 1 024 bytes.
+
+use super::{Kind, Model, PARAMS, Profile, Spec, sources};
+use crate::device::{Fill, open_unit::Params};
+
+pub(super) const SPEC: Spec = Spec { name: "emmc1-2012", params: PARAMS, profile };
+
+fn profile() -> Profile {
+    Profile {
+        what: "open units: eMMC of 30 GB by Samsung, in a Nokia N900".to_owned(),
+        kind: Kind::Emmc,
+        cycles: Some(3000.0),
+        model: Model::OpenUnit(Params {
+            capacity_bytes: 30_000_000_000,
+            unit_bytes: 1 << 20,
+            open_units: 4,
+            read_us: 780.6,
+            far_read_us: 119.4,
+            program_us: 1630.0,
+            copy_us: 963.0,
+            erase_us: 2000.0,
+            fill: Fill::InOrder,
+        }),
+        sources: sources([
+            ("cycles", "assumed: two bits a cell"),
+            ("capacity_bytes", "SpatialClock, Table 4"),
+            ("unit_bytes", "assumed"),
+            ("open_units", "assumed"),
+            ("read_us", "fit of SpatialClock's Table 2 (reads 5100.1 and 4444.6 KB/s)"),
+            ("far_read_us", "fit of SpatialClock's Table 2 (reads 5100.1 and 4444.6 KB/s)"),
+            ("program_us", "fit of SpatialClock's Table 2 (writes 470.9 and 16.1 KB/s)"),
+            ("copy_us", "fit of SpatialClock's Table 2 (writes 470.9 and 16.1 KB/s)"),
+            ("erase_us", "assumed"),
+            ("fill", "assumed"),
+        ]),
+    }
+}

@@ -1,0 +1,66 @@
+use super::*;
+use crate::device::{Device, Prepared, testing};
+use std::collections::BTreeSet;
+
+#[test]
+fn every_profile_is_a_device_of_its_own_name() {
+    let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
+    assert_eq!(names.len(), ALL.len());
+    for Selection { label, profile } in Selection::all() {
+        profile.check().unwrap_or_else(|error| panic!("{label}: {error}"));
+        assert!(!profile.what.is_empty() && !profile.what.ends_with('.'), "{label}");
+        let mut device = Prepared::new(&profile).unwrap().machine();
+        let done = device.serve(&testing::write(7, 3), 0);
+        assert!(device.serve(&testing::read(u64::MAX - 9, 3), done) > done, "{label}");
+        device.check();
+    }
+}
+
+#[test]
+fn parameters_change_the_device() {
+    let chosen = Selection::parse("emmc-5.1:fill=random,gib=1").unwrap();
+    assert_eq!(chosen.label, "emmc-5.1:fill=random,gib=1");
+    assert_eq!(chosen.profile.model.fill(), Some(Fill::Random));
+    assert_eq!(chosen.profile.model.capacity_bytes(), Some(1 << 30));
+    assert!(Selection::parse("latency-100-800:fill=empty").is_err());
+    assert!(Selection::parse("floppy").err().unwrap().to_string().contains("microsd-2012"));
+}
+
+/// What cannot be a device is an error that names the constant.
+#[test]
+fn impossible_profiles() {
+    let profile = |name: &str| Selection::parse(name).unwrap().profile;
+    let says = |profile: &Profile| profile.check().unwrap_err().to_string();
+    let mut latency = profile("latency-100-800");
+    for us in [-1.0, f64::NAN, f64::INFINITY] {
+        latency.model = Model::Latency(latency::Params { read_us: us, write_us: 1.0 });
+        assert!(says(&latency).starts_with("read_us is "));
+    }
+    let open_unit = |change: fn(&mut open_unit::Params)| {
+        let mut profile = profile("microsd-2012");
+        if let Model::OpenUnit(params) = &mut profile.model {
+            change(params);
+        }
+        says(&profile)
+    };
+    assert!(open_unit(|params| params.open_units = 0).starts_with("open_units is 0"));
+    assert!(open_unit(|params| params.unit_bytes = 5000).starts_with("unit_bytes"));
+    assert!(open_unit(|params| params.unit_bytes = 0).starts_with("unit_bytes"));
+    assert!(open_unit(|params| params.unit_bytes = 8_000_000_512).starts_with("unit_bytes"));
+    assert!(open_unit(|params| params.capacity_bytes = u64::MAX).starts_with("capacity_bytes"));
+    let page_mapped = |change: fn(&mut page_mapped::Params)| {
+        let mut profile = profile("ufs-3.1");
+        if let Model::PageMapped(params) = &mut profile.model {
+            change(params);
+        }
+        says(&profile)
+    };
+    assert!(page_mapped(|params| params.dies = 0).starts_with("dies is 0"));
+    assert!(page_mapped(|params| params.nand_pages = 0).starts_with("nand_pages is 0"));
+    assert!(page_mapped(|params| params.block_pages = 12).starts_with("block_pages"));
+    assert!(page_mapped(|params| params.slc_bytes = 1 << 20).starts_with("slc_bytes"));
+    assert!(page_mapped(|params| params.slc_bytes = params.capacity_bytes + 1).starts_with("slc_bytes"));
+    assert!(page_mapped(|params| params.capacity_bytes = 1 << 20).starts_with("capacity_bytes"));
+    assert!(page_mapped(|params| params.over_provisioning = f64::NAN).starts_with("over_provisioning"));
+    assert!(page_mapped(|params| params.fill = Fill::Random).contains("gib=16"));
+}

@@ -1,0 +1,53 @@
+//! UFS 2.1 by Samsung's figures for its eUFS of 512 GB: 860 and 255 MB/s in order, 42 000 and 40 000 requests a second at random.
+//!
+//! The figures are of the table in the press release of 2020-03-17 on eUFS 3.1; that there are eight dies, of that on this device,
+//! 2017-12-05. How constants follow from them: see `emmc-5.1`.
+
+use super::{Kind, Model, PARAMS, Profile, Spec, sources};
+use crate::device::{Fill, page_mapped::Params};
+
+pub(super) const SPEC: Spec = Spec { name: "ufs-2.1", params: PARAMS, profile };
+
+fn profile() -> Profile {
+    let dies = 8;
+    Profile {
+        what: "page-mapped: UFS 2.1 of 512 GB, by Samsung's figures".to_owned(),
+        kind: Kind::Ufs,
+        cycles: Some(3000.0),
+        model: Model::PageMapped(Params {
+            capacity_bytes: 512_000_000_000,
+            over_provisioning: 0.07,
+            dies,
+            block_pages: 1024,
+            nand_pages: 8,
+            buffer_pages: 8,
+            read_us: f64::from(dies) / 0.042,
+            write_us: 1.0 / 0.040 - 4096.0 / 860.0,
+            transfer_us: 4096.0 / 860.0,
+            program_us: f64::from(dies) * 4096.0 / 255.0,
+            slc_program_us: 0.0,
+            slc_bytes: 0,
+            erase_us: 3500.0,
+            idle_us: 0.0,
+            fill: Fill::InOrder,
+        }),
+        sources: sources([
+            ("cycles", "assumed"),
+            ("capacity_bytes", "Samsung, 2017-12-05"),
+            ("over_provisioning", "assumed: sold as 10⁹ bytes, made as 2³⁰"),
+            ("dies", "Samsung, 2017-12-05: eight chips of 512 Gbit"),
+            ("block_pages", "assumed"),
+            ("nand_pages", "assumed: two planes of 16 KiB"),
+            ("buffer_pages", "assumed: a NAND page"),
+            ("read_us", "fit of 42 000 random reads/s: Samsung, 2020-03-17"),
+            ("write_us", "fit of 40 000 random writes/s: Samsung, 2020-03-17"),
+            ("transfer_us", "fit of reads at 860 MB/s: Samsung, 2020-03-17"),
+            ("program_us", "fit of writes at 255 MB/s: Samsung, 2020-03-17"),
+            ("slc_program_us", "assumed: no SLC cache"),
+            ("slc_bytes", "assumed: no SLC cache"),
+            ("erase_us", "assumed"),
+            ("idle_us", "assumed: no SLC cache"),
+            ("fill", "assumed"),
+        ]),
+    }
+}

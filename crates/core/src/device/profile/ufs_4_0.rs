@@ -1,0 +1,54 @@
+//! UFS 4.0 by Samsung's figures: 4 200 and 2 800 MB/s in order, up to 1 TB; writes go to an SLC cache (WriteBooster) while it has
+//! room.
+//!
+//! Samsung's announcement of 2022-05-03 gives no random figures. What is written past the cache was measured on such a device in a
+//! review of FreeBSD's driver (D51893, 2025: 556 MiB/s with WriteBooster off). How constants follow from figures: see `emmc-5.1`.
+
+use super::{Kind, Model, PARAMS, Profile, Spec, sources};
+use crate::device::{Fill, page_mapped::Params};
+
+pub(super) const SPEC: Spec = Spec { name: "ufs-4.0", params: PARAMS, profile };
+
+fn profile() -> Profile {
+    let dies = 8;
+    Profile {
+        what: "page-mapped, SLC cache: UFS 4.0 of 1 TB, by Samsung's figures".to_owned(),
+        kind: Kind::Ufs,
+        cycles: Some(3000.0),
+        model: Model::PageMapped(Params {
+            capacity_bytes: 1_000_000_000_000,
+            over_provisioning: 0.07,
+            dies,
+            block_pages: 1024,
+            nand_pages: 8,
+            buffer_pages: 8,
+            read_us: 60.0,
+            write_us: 10.0,
+            transfer_us: 4096.0 / 4200.0,
+            program_us: f64::from(dies) * 4096.0 / (556.0 * 1.048_576),
+            slc_program_us: f64::from(dies) * 4096.0 / 2800.0,
+            slc_bytes: 4 << 30,
+            erase_us: 3500.0,
+            idle_us: 100_000.0,
+            fill: Fill::InOrder,
+        }),
+        sources: sources([
+            ("cycles", "assumed"),
+            ("capacity_bytes", "Samsung, 2022-05-03"),
+            ("over_provisioning", "assumed: sold as 10⁹ bytes, made as 2³⁰"),
+            ("dies", "assumed"),
+            ("block_pages", "assumed"),
+            ("nand_pages", "assumed: two planes of 16 KiB"),
+            ("buffer_pages", "assumed: a NAND page"),
+            ("read_us", "assumed"),
+            ("write_us", "assumed"),
+            ("transfer_us", "fit of reads at 4 200 MB/s: Samsung, 2022-05-03"),
+            ("program_us", "fit of writes at 556 MiB/s past the cache: FreeBSD review D51893"),
+            ("slc_program_us", "fit of writes at 2 800 MB/s: Samsung, 2022-05-03"),
+            ("slc_bytes", "assumed"),
+            ("erase_us", "assumed"),
+            ("idle_us", "assumed"),
+            ("fill", "assumed"),
+        ]),
+    }
+}

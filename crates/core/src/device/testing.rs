@@ -1,0 +1,36 @@
+//! What the tests of all models share.
+
+use super::{Device, Io, IoOp};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+pub(super) fn read(lba: u64, pages: u32) -> Io {
+    Io { at_us: 0, op: IoOp::Read, lba, pages, sync: false }
+}
+
+pub(super) fn write(lba: u64, pages: u32) -> Io {
+    Io { op: IoOp::Write, ..read(lba, pages) }
+}
+
+/// Seconds that the requests take, each sent when the one before it is done.
+pub(super) fn elapsed_s(device: &mut dyn Device, requests: impl IntoIterator<Item = Io>) -> f64 {
+    let mut now = 0;
+    for io in requests {
+        now = device.serve(&io, now);
+    }
+    now as f64 / 1e9
+}
+
+/// `n` page addresses, all different, in the first `span` pages.
+pub(super) fn scattered(n: usize, span: u64, seed: u64) -> Vec<u64> {
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut found = std::collections::BTreeSet::new();
+    let mut order = Vec::with_capacity(n);
+    while order.len() < n {
+        let lba = random.random_range(0..span);
+        if found.insert(lba) {
+            order.push(lba);
+        }
+    }
+    order
+}

@@ -1,0 +1,4 @@
+//! What flashsift reads from the machine it runs on.
+#![forbid(unsafe_code)]
+
+pub mod wear;
