@@ -210,6 +210,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             labels: &labels,
             cells: &cells,
             done: &done,
+            devices: &devices,
+            on: &on,
         };
         report.write(&page::build(&run, judged.as_ref(), future.as_ref()))?;
     }

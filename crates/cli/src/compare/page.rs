@@ -3,6 +3,7 @@
 use super::{Args, Done, notes, size_label};
 use crate::{
     card,
+    devices::{self, Chosen, OnDevice},
     load::Loaded,
     size,
     table::{self, Row},
@@ -31,6 +32,9 @@ pub(super) struct Run<'a> {
     pub(super) labels: &'a [String],
     pub(super) cells: &'a [(u32, &'a policy::Selection)],
     pub(super) done: &'a [Done],
+    pub(super) devices: &'a [Chosen],
+    /// By cell and device.
+    pub(super) on: &'a [Vec<OnDevice>],
 }
 
 /// The page. Two cells run once more, for where their writes go.
@@ -38,18 +42,24 @@ pub(super) fn build(run: &Run<'_>, judged: Option<&Judged<'_>>, future: Option<&
     let about = run.loaded.trace.about();
     let inks = inks(run, judged);
     let lead = lead_size(run, judged);
-    let mut figures = vec![Block::Figure(by_size(run, &inks, "hit-ratio", "Found in memory", HITS))];
+    let mut figures = vec![Block::Figure(of_outcome(run, &inks, "hit-ratio", "Found in memory", HITS))];
     if about.knows.writes && run.loaded.trace.totals().write_accesses > 0 {
-        figures.push(Block::Figure(by_size(run, &inks, "writes", "Pages written to storage", WRITES)));
-        figures.push(Block::Figure(by_size(run, &inks, "scattered", "Scattered writes", SCATTERED)));
-        figures.push(Block::Figure(by_size(run, &inks, "cost", "Modelled time on storage", COST)));
+        figures.push(Block::Figure(of_outcome(run, &inks, "writes", "Pages written to storage", WRITES)));
+        figures.push(Block::Figure(of_outcome(run, &inks, "scattered", "Scattered writes", SCATTERED)));
+        figures.push(Block::Figure(of_outcome(run, &inks, "cost", "Modelled time on storage", COST)));
+        figures.extend(ON_DEVICES.iter().filter_map(|what| on_devices(run, &inks, what)).map(Block::Figure));
         figures.push(Block::Figure(pareto(run, &inks, judged, lead)));
         figures.push(Block::Figure(fates(run, lead)));
         figures.extend(places(run, lead, future).map(Block::Figure));
     } else {
-        figures.push(Block::Figure(by_size(run, &inks, "reads", "Read from storage", READS)));
+        figures.push(Block::Figure(of_outcome(run, &inks, "reads", "Read from storage", READS)));
+        figures.extend(ON_DEVICES.iter().filter_map(|what| on_devices(run, &inks, what)).map(Block::Figure));
     }
-    let tables = (0..run.sizes().len()).map(|at| Block::Table(table(run, at, at == lead))).collect();
+    let tables = (0..run.sizes().len()).flat_map(|at| {
+        let on = (0..run.devices.len()).map(move |device| table(run, at, Some(device), false));
+        std::iter::once(table(run, at, None, at == lead)).chain(on).map(Block::Table)
+    });
+    let tables = tables.collect();
     let mut sections =
         vec![Section { id: "figures".to_owned(), title: "Figures".to_owned(), blocks: figures }];
     if let Some(judged) = judged {
@@ -59,8 +69,11 @@ pub(super) fn build(run: &Run<'_>, judged: Option<&Judged<'_>>, future: Option<&
         sections.insert(0, Section { id: "verdict".to_owned(), title: "At every size".to_owned(), blocks });
     }
     sections.push(Section { id: "tables".to_owned(), title: "All numbers".to_owned(), blocks: tables });
+    let policies = run.labels.iter().cloned();
+    let on_devices = devices::notes(run.devices, &run.loaded.trace, policies);
     let notes = notes(run.args, run.loaded, run.layout, run.done)
         .into_iter()
+        .chain(on_devices)
         .map(|note| note.trim_start_matches("* best of its column. ").to_owned());
     sections.push(Section {
         id: "notes".to_owned(),
@@ -138,7 +151,8 @@ impl Run<'_> {
     }
 }
 
-/// What a figure by size shows of a cell.
+/// What a figure by size shows of an outcome.
+#[derive(Clone, Copy)]
 struct Measure {
     axis: &'static str,
     unit: Unit,
@@ -185,38 +199,125 @@ const COST: Measure = Measure {
            scattered.",
 };
 
-/// A measure against the size of the cache; of one size, as bars.
-fn by_size(run: &Run<'_>, inks: &[Ink], id: &str, title: &str, measure: Measure) -> Figure {
-    let sizes = run.sizes();
+fn of_outcome(run: &Run<'_>, inks: &[Ink], id: &str, title: &str, measure: Measure) -> Figure {
     let y = Axis::new(measure.axis, measure.unit);
+    let chart =
+        by_size(run, inks, title, y, measure.higher_is_better, &|at, n| (measure.value)(run.outcome(at, n)));
+    let title =
+        if run.sizes().len() == 1 { format!("{title}, at {}", run.size_label(0)) } else { title.to_owned() };
+    Figure::new(id, title, chart).says(measure.says)
+}
+
+/// A value, by size and policy, against the size of the cache; of one size, as bars.
+fn by_size(
+    run: &Run<'_>,
+    inks: &[Ink],
+    title: &str,
+    y: Axis,
+    higher_is_better: bool,
+    value: &dyn Fn(usize, usize) -> f64,
+) -> Chart {
+    let sizes = run.sizes();
     if sizes.len() == 1 {
-        let value = |n: usize| (measure.value)(run.outcome(0, n));
         let mut order: Vec<usize> = (0..run.labels.len()).collect();
-        order.sort_by(|one, other| value(*one).total_cmp(&value(*other)));
-        if measure.higher_is_better {
+        order.sort_by(|one, other| value(0, *one).total_cmp(&value(0, *other)));
+        if higher_is_better {
             order.reverse();
         }
         let names = order.iter().map(|n| run.labels[*n].clone()).collect();
-        let bars = order.iter().map(|n| Bar { values: vec![value(*n)] }).collect();
+        let bars = order.iter().map(|n| Bar { values: vec![value(0, *n)] }).collect();
         let marks = Marks::Bars { parts: vec![(title.to_owned(), Ink::Series(0))], bars };
         let names = Axis::new("", Unit::Count).scale(Scale::Names(names));
-        let chart = Chart { title: String::new(), x: y, y: names, marks };
-        return Figure::new(id, format!("{title}, at {}", run.size_label(0)), chart).says(measure.says);
+        return Chart { title: String::new(), x: y, y: names, marks };
     }
     let objects = run.args.object_cache;
     let x_of = |frames: u32| f64::from(frames) * if objects { 1.0 } else { PAGE_BYTES as f64 };
     let lines = run.labels.iter().enumerate().map(|(n, name)| Line {
         name: name.clone(),
         ink: inks[n],
-        points: (0..sizes.len()).map(|at| (x_of(sizes[at]), (measure.value)(run.outcome(at, n)))).collect(),
+        points: (0..sizes.len()).map(|at| (x_of(sizes[at]), value(at, n))).collect(),
     });
     let x = match objects {
         true => Axis::new("objects in memory", Unit::Count),
         false => Axis::new("memory for the cache", Unit::Bytes),
     };
     let x = x.scale(Scale::Log2).ticks(sizes.iter().map(|frames| x_of(*frames)).collect());
-    let chart = Chart { title: String::new(), x, y, marks: Marks::Lines(lines.collect()) };
-    Figure::new(id, title, chart).says(measure.says)
+    Chart { title: String::new(), x, y, marks: Marks::Lines(lines.collect()) }
+}
+
+/// A value that devices give to cells.
+struct OnDevices {
+    id: &'static str,
+    title: &'static str,
+    axis: &'static str,
+    unit: Unit,
+    value: fn(&OnDevice) -> Option<f64>,
+    says: &'static str,
+}
+
+const ON_DEVICES: [OnDevices; 3] = [
+    OnDevices {
+        id: "elapsed",
+        title: "Time on the device, as fast as it can",
+        axis: "from the first request to the last one done",
+        unit: Unit::TimeUs,
+        value: |on| Some(on.elapsed_s * 1e6),
+        says: "Lower is better. Each request is sent when the one before it is done, as SpatialClock's Workload Player does.",
+    },
+    OnDevices {
+        id: "stall",
+        title: "Time that applications wait",
+        axis: "waiting for reads and for writes that must be durable",
+        unit: Unit::TimeUs,
+        value: |on| on.stall_s.map(|stall_s| stall_s * 1e6),
+        says: "Lower is better. Requests are sent at their recorded times; nobody waits for other writes.",
+    },
+    OnDevices {
+        id: "write-amplification",
+        title: "Write amplification",
+        axis: "pages programmed for each page written",
+        unit: Unit::Number,
+        value: |on| on.write_amplification,
+        says: "Lower is better: what the device copies to make room wears it as much as what it is asked to write.",
+    },
+];
+
+/// What all devices say, a view a device; nothing where one of them says nothing of a cell.
+fn on_devices(run: &Run<'_>, inks: &[Ink], what: &OnDevices) -> Option<Figure> {
+    let labels = run.labels.len();
+    let views = run.devices.iter().enumerate().filter_map(|(device, chosen)| {
+        // Who writes nothing amplifies nothing.
+        let value = |at: usize, n: usize| (what.value)(&run.on[at * labels + n][device]);
+        let any = (0..run.sizes().len()).any(|at| (0..labels).any(|n| value(at, n).is_some()));
+        let chart = by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|at, n| {
+            value(at, n).unwrap_or(f64::NAN)
+        });
+        any.then(|| View { label: chosen.label.clone(), panels: vec![without_gaps(chart)] })
+    });
+    let views: Vec<View> = views.collect();
+    (!views.is_empty()).then(|| Figure {
+        id: what.id.to_owned(),
+        title: what.title.to_owned(),
+        says: what.says.to_owned(),
+        paper: String::new(),
+        views,
+        first: 0,
+    })
+}
+
+/// Lines of what is known.
+fn without_gaps(mut chart: Chart) -> Chart {
+    match &mut chart.marks {
+        Marks::Lines(lines) => lines.iter_mut().for_each(|line| line.points.retain(|(_, y)| !y.is_nan())),
+        Marks::Bars { bars, .. } => {
+            bars.iter_mut()
+                .flat_map(|bar| &mut bar.values)
+                .filter(|value| value.is_nan())
+                .for_each(|value| *value = 0.0);
+        }
+        _ => {}
+    }
+    chart
 }
 
 /// Hits against writes, a view a size.
@@ -373,27 +474,22 @@ fn written(run: &Run<'_>, at: usize, policy: usize, future: Option<&Future>) -> 
     grid
 }
 
-fn table(run: &Run<'_>, at: usize, open: bool) -> Table {
-    let rows: Vec<Row> = run
-        .labels
-        .iter()
-        .enumerate()
-        .map(|(n, label)| Row {
-            policy: label.clone(),
-            kind: run.cells[n].1.spec.kind,
-            outcome: *run.outcome(at, n),
-            cpu_ns_per_access: run.done(at, n).cpu_ns_per_access,
-            on: None,
-        })
-        .collect();
+/// All numbers of a size; on a device, if one is given.
+fn table(run: &Run<'_>, at: usize, device: Option<usize>, open: bool) -> Table {
+    let row = |(n, label): (usize, &String)| Row {
+        policy: label.clone(),
+        kind: run.cells[n].1.spec.kind,
+        outcome: *run.outcome(at, n),
+        cpu_ns_per_access: run.done(at, n).cpu_ns_per_access,
+        on: device.map(|device| run.on[at * run.labels.len() + n][device].clone()),
+    };
+    let rows: Vec<Row> = run.labels.iter().enumerate().map(row).collect();
     let (columns, rows) = table::cells(&rows, run.args.drain);
-    Table {
-        id: format!("table-{at}"),
-        title: format!("Cache of {}", run.size_label(at)),
-        columns,
-        rows,
-        open,
-    }
+    let (id, on) = match device {
+        None => (format!("table-{at}"), String::new()),
+        Some(device) => (format!("table-{at}-{device}"), format!(", on {}", run.devices[device].label)),
+    };
+    Table { id, title: format!("Cache of {}{on}", run.size_label(at)), columns, rows, open }
 }
 
 /// What to know first.
@@ -471,6 +567,7 @@ fn sentences(run: &Run<'_>, judged: Option<&Judged<'_>>, lead: usize) -> Vec<Str
             if removals { format!(", {dropped} deleted or cut first") } else { String::new() }
         ));
     }
+    out.extend((0..run.devices.len()).filter_map(|device| fastest(run, lead, device)));
     let most = 1.0 - judged.cold_accesses as f64 / size.verdict.accesses.max(1) as f64;
     out.push(format!("No cache of any size hits more than {}: the rest are first accesses.", percent(most)));
     if run.loaded.trace.about().side == flashsift_core::event::Side::After {
@@ -480,4 +577,25 @@ fn sentences(run: &Run<'_>, judged: Option<&Judged<'_>>, lead: usize) -> Vec<Str
         );
     }
     out
+}
+
+/// Who takes the device the least time, and how much less that is.
+fn fastest(run: &Run<'_>, lead: usize, device: usize) -> Option<String> {
+    let elapsed_s = |n: usize| run.on[lead * run.labels.len() + n][device].elapsed_s;
+    let online = (0..run.labels.len()).filter(|n| run.cells[*n].1.spec.kind == Kind::Online);
+    let best = online.min_by(|one, other| elapsed_s(*one).total_cmp(&elapsed_s(*other)))?;
+    let reference = run.labels.iter().position(|label| label == REFERENCE)?;
+    let (name, at) = (&run.devices[device].label, run.size_label(lead));
+    let saved = 1.0 - elapsed_s(best) / elapsed_s(reference);
+    Some(match saved {
+        _ if elapsed_s(reference) <= 0.0 => return None,
+        0.005.. => format!(
+            "On {name} {} would take {} less time than {REFERENCE} at {at}: {} instead of {}.",
+            run.labels[best],
+            size::share(saved),
+            Unit::TimeUs.show(elapsed_s(best) * 1e6),
+            Unit::TimeUs.show(elapsed_s(reference) * 1e6)
+        ),
+        _ => format!("On {name} nobody takes clearly less time than {REFERENCE} at {at}."),
+    })
 }

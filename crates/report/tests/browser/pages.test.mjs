@@ -103,6 +103,7 @@ for (const [name, args] of [
   ["all policies", ["compare", trace]],
   ["drained, few policies", ["compare", trace, "--policy", "lru,arc,spatialclock", "--memory", "4MiB,16MiB", "--drain"]],
   ["one size", ["compare", trace, "--memory", "16MiB"]],
+  ["on devices", ["compare", trace, "--device", "microsd-2012,emmc-5.1,latency-100-800", "--memory", "4MiB,16MiB,64MiB"]],
   ["one policy at one size", ["compare", trace, "--policy", "lru", "--memory", "16MiB"]],
 ]) {
   test(`${name}: drawn on a desk, on a phone, in the dark and on paper`, { skip }, async () => {
@@ -172,6 +173,23 @@ test("the numbers are those of --json", { skip }, async () => {
     const value = low + (y - y_low) / (y_high - y_low) * (high - low);
     assert.ok(Math.abs(value - lru[n]) < 0.01, `drawn at ${value}, is ${lru[n]}`);
   });
+  await done();
+});
+
+test("times on devices are those of --json", { skip }, async () => {
+  const { page: path, lines } = run("devices", "compare", trace, "--policy", "lru,fab,belady", "--memory", "4MiB,16MiB",
+    "--device", "microsd-2012,ufs-3.1");
+  const { page, done } = await open(path);
+  assert.equal(lines.filter((cell) => cell.policy).length, 12);
+  const figures = { elapsed: (cell) => cell.elapsed_s * 1e6, stall: (cell) => cell.stall_s * 1e6, "write-amplification": (cell) => cell.write_amplification };
+  for (const [id, of] of Object.entries(figures)) {
+    const { rows } = await data(page, id);
+    assert.equal(rows.length, 12, id);
+    for (const [device, , policy, bytes, value] of rows) {
+      const cell = lines.find((one) => one.device === device && one.policy === policy && one.memory_bytes === bytes);
+      assert.ok(Math.abs(value - of(cell)) <= 1e-6 * Math.abs(value) + 1, `${id} ${device} ${policy}: ${value}, ${of(cell)}`);
+    }
+  }
   await done();
 });
 
