@@ -1,7 +1,7 @@
 //! Newer eMMC and UFS: every page is mapped by itself, written wherever there is room, and room is made by garbage collection.
 //!
 //! The device is some dies that work at the same time behind one link. Addresses are striped over the dies by NAND pages
-//! (`nand_pages` of ours), so each die is a device of its own ([`Die`]) with the same share of everything; controllers that place
+//! (`nand_pages` of ours), so each die is a device of its own with the same share of everything; controllers that place
 //! a write on whichever die is idle are better off than this one where a workload insists on one die.
 //!
 //! A die writes into one active block. When that is full and but one block is free, the block with the fewest pages still wanted
