@@ -48,7 +48,8 @@ fn opening(description: &Description) -> String {
         say(&unbroken(&size::duration(description.duration_us)));
     }
     say(".");
-    let found = description.sections.iter().filter_map(|section| section.found.as_ref().ok());
+    let opening = description.sections.iter().filter(|section| section.spec.opens);
+    let found = opening.filter_map(|section| section.found.as_ref().ok());
     for piece in found.filter_map(|found| found.sentence.as_ref()).flatten() {
         match piece {
             Piece::Words(words) => say(words),

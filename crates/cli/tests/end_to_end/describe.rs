@@ -89,6 +89,16 @@ fn check(trace: &str) {
     let pages = number(&json["footprint"]["touched"][0], "touched");
     assert_eq!(pages, number(&json["reaccess"], "first_accesses"), "{trace}");
     assert_eq!(sum(&json["reaccess"]["ranks"], "by_recency"), again, "{trace}");
+    // What pictures are drawn from holds each access once.
+    let grid = &json["over_time"]["grid"];
+    assert_eq!(sum(grid, "reads") + sum(grid, "writes"), reads + writes, "{trace}");
+    assert_eq!(sum(&json["over_time"]["steady"], "pages"), pages, "{trace}");
+    assert_eq!(sum(&json["popularity"]["ranking"], "page_accesses"), reads + writes, "{trace}");
+    for table in
+        json.as_object().unwrap().values().filter_map(Value::as_object).flat_map(|section| section.values())
+    {
+        assert!(table.as_array().is_none_or(|rows| rows.len() <= 6400), "{trace}: a table without end");
+    }
     let requests =
         sum(&json["request_sizes"]["sizes"], "reads") + sum(&json["request_sizes"]["sizes"], "writes");
     assert_eq!(requests, number(&json, "requests"), "{trace}");
