@@ -180,6 +180,42 @@ fn flags() {
     assert_eq!(top["top_files"]["written"][0], described(&sample())["top_files"]["written"][0]);
 }
 
+/// Whatever a trace can say, there is a page of it, beside the same output; names are words in it.
+#[test]
+fn a_page() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("sectors"), "r 8\nw 16\n".repeat(10)).unwrap();
+    run(&[
+        "synth",
+        "zipf",
+        "--as",
+        "oracle-general",
+        "--requests",
+        "1k",
+        "--pages",
+        "100",
+        "-o",
+        &path("objects"),
+    ]);
+    for trace in [sample(), path("sectors"), path("objects")] {
+        let page = path("page.html");
+        let with = text(&[&trace, "--report", &page]);
+        assert_eq!(with, text(&[&trace]), "{trace}");
+        let html = fs::read_to_string(&page).unwrap();
+        let missing = described(&trace)["missing"].as_object().unwrap().clone();
+        for (name, reason) in missing {
+            assert!(html.contains(reason.as_str().unwrap()), "{trace}: {name} is left out for {reason}");
+        }
+        assert!(html.contains("Lim &amp; Bahn") && html.matches("<figure").count() >= 5, "{trace}");
+        fs::remove_file(page).unwrap();
+    }
+    let output =
+        super::flashsift().args(["describe", &sample(), "--report", &path("absent/page.html")]).output();
+    let output = output.unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+}
+
 #[test]
 fn bad_input() {
     let dir = tempdir().unwrap();

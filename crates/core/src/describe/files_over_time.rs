@@ -6,7 +6,7 @@
 //! the paper's. Files of one last name are one; their size is the furthest end of a request to any of them.
 
 use super::{
-    Audience, Characterisation, Found, Ledger, Need, Seen, Spec, Table, Value, WRITE_BACK_US,
+    Audience, Characterisation, Found, Ledger, Need, Piece, Seen, Spec, Table, Value, WRITE_BACK_US,
     bins::Bins,
     ledger::File,
     ranking::{self, Key, Ranked},
@@ -161,6 +161,10 @@ fn short<const N: usize>(ledger: &Ledger, ranked: &[Ranked<Key, N>]) -> u64 {
     active.values().flatten().filter(|(first, last)| last - first < WRITE_BACK_US).count() as u64
 }
 
+fn count_or_none(count: u64) -> Piece {
+    if count == 0 { "none".into() } else { Value::Count(count).into() }
+}
+
 impl Characterisation for FilesOverTime {
     fn event(&mut self, event: &Event, seen: &Seen<'_>) {
         let (Some(file), false) = (seen.file, seen.pages.is_empty()) else { return };
@@ -210,7 +214,7 @@ impl Characterisation for FilesOverTime {
             "files that move most bytes move".into(),
             Value::share(bytes, all.all(0)).into(),
             "of all;".into(),
-            Value::Count(short(ledger, &most)).into(),
+            count_or_none(short(ledger, &most)),
             "of them are used for less than 30 s.".into(),
         ];
         let mut found = Found::default().table(window);
@@ -222,7 +226,7 @@ impl Characterisation for FilesOverTime {
                 "Of the".into(),
                 Value::Count(cache.len() as u64).into(),
                 "cache files accessed most,".into(),
-                Value::Count(short(ledger, &cache)).into(),
+                count_or_none(short(ledger, &cache)),
                 "are.".into(),
             ]);
             for table in self.tables(ledger, ["cache_files", "cache_file_windows"], &cache) {

@@ -10,7 +10,7 @@
 //! equally many page accesses, at most [`WINDOWS`], and a page is steady if it is accessed in nine of ten of them. A last window
 //! that is not even half full does not count. `steady` has how many pages are accessed in how many windows.
 
-use super::{Audience, Characterisation, Figure, Found, Ledger, Seen, Spec, Table, Value, bins::Bins};
+use super::{Audience, Characterisation, Figure, Found, Ledger, Piece, Seen, Spec, Table, Value, bins::Bins};
 use crate::event::{Action, Event};
 use prefetch_index::prefetch_index;
 
@@ -185,16 +185,22 @@ impl Characterisation for OverTime {
         let mut bins =
             Table::new("bins", &[("page_accesses", ""), ("pages", "")]).only_for(Audience::Programs);
         bins.push([&self.accesses, &self.pages].map(|bins| Value::Count(bins.width())));
-        let sentence = [
-            Value::Count(steady).into(),
-            "pages,".into(),
-            Value::share(steady, all_pages).into(),
-            "of all, are accessed in nine of ten of".into(),
-            Value::Count(windows.into()).into(),
-            "equal parts of the trace, and take".into(),
-            Value::share(accesses, self.clock).into(),
-            "of the page accesses.".into(),
-        ];
+        let windows = Value::Count(windows.into());
+        let sentence: Vec<Piece> = match steady {
+            0 => vec![
+                "No page is accessed in nine of ten of".into(),
+                windows.into(),
+                "equal parts of the trace.".into(),
+            ],
+            _ => vec![
+                Value::share(steady, all_pages).into(),
+                "of the pages are accessed in nine of ten of".into(),
+                windows.into(),
+                "equal parts of the trace, and take".into(),
+                Value::share(accesses, self.clock).into(),
+                "of the page accesses.".into(),
+            ],
+        };
         let grid = self.grid_table(ledger.about.knows.writes);
         Ok(Found::default().sentence(sentence).figures(figures).table(table).table(bins).table(grid))
     }
