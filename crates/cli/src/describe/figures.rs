@@ -1,6 +1,5 @@
 //! The pictures: how each characterisation's tables are drawn.
 
-use crate::size;
 use flashsift_core::describe::{Found, Table, Value};
 use flashsift_report::{Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Scale, Unit, View};
 
@@ -246,7 +245,7 @@ fn popularity(found: &Found) -> Option<Figure> {
         ],
         false => vec![line("pages", Ink::Series(5), others)],
     };
-    let x = Axis::new("rank among these", Unit::Count).scale(Scale::Log10);
+    let x = Axis::new(if named { "rank among these" } else { "rank" }, Unit::Count).scale(Scale::Log10);
     let y = Axis::new("accesses to the page", Unit::Count).scale(Scale::Log10);
     Some(Figure::new("popularity-ranking", "Accesses by popularity", chart(x, y, Marks::Lines(lines))))
 }
@@ -450,7 +449,7 @@ fn files_over_time(found: &Found) -> Vec<Figure> {
     let cache = named_rows(found, ["cache_files", "cache_file_windows"], width, &cache);
     let all = all.map(|chart| {
         Figure::new("files-by-time", "The files that move most bytes", chart)
-            .says("The higher a mark, the more bytes in that time; beside a name the size of the file.")
+            .says("The higher a mark, the more bytes in that time.")
     });
     let cache = cache.map(|chart| {
         Figure::new("cache-files-by-time", "The cache files accessed most", chart)
@@ -475,9 +474,7 @@ fn named_rows(
         })
         .collect();
     let folder = common_folder(&paths);
-    let labels = paths.iter().zip(column(names, "size_bytes"));
-    let labels =
-        labels.map(|(path, bytes)| format!("{} ({})", &path[folder.len()..], size::bytes(bytes as u64)));
+    let labels = paths.iter().map(|path| path[folder.len()..].to_owned());
     let (files, starts) = (column(cells, "file"), column(cells, "start_us"));
     let most = kinds.iter().flat_map(|(_, key, _)| column(cells, key)).fold(1.0, f64::max);
     // Each kind has a lane of its own in the row.

@@ -21,7 +21,7 @@ pub(super) fn build(args: &Args, name: &str, outcome: &Outcome, description: &De
         });
     }
     Page {
-        title: format!("{name}: what is asked of its files"),
+        title: format!("{name}: what this trace is like"),
         subtitle: text::about(description),
         lead: text::sentences(description).collect(),
         sections,
@@ -58,8 +58,12 @@ fn section(section: &describe::Section) -> Option<Section> {
         match part {
             Part::Figures(figures) if figures.is_empty() => {}
             Part::Figures(figures) => blocks.push(Block::List(figures.iter().map(line).collect())),
-            Part::Table(found) if found.audience == Audience::All && !found.rows.is_empty() => {
-                blocks.push(Block::Table(table(&id, found)));
+            // Of what a picture is drawn from, only names say more than the picture.
+            Part::Table(found)
+                if found.audience == Audience::All
+                    || (found.audience == Audience::Programs && found.has("name")) =>
+            {
+                blocks.extend((!found.rows.is_empty()).then(|| Block::Table(table(&id, found))));
             }
             Part::Table(_) => {}
             Part::Note(words) => blocks.push(Block::Note((*words).to_owned())),
@@ -83,10 +87,13 @@ fn table(section: &str, table: &describe::Table) -> Table {
     let columns: Vec<String> = table.columns.iter().map(|column| title(column.title, column.key)).collect();
     Table {
         id: format!("{section}-{}", table.key.replace('_', "-")),
-        title: capital(&title(table.columns[0].title, table.key)),
+        title: capital(&match table.columns[0].title {
+            "" => table.key.replace('_', " "),
+            title => title.to_owned(),
+        }),
         columns,
         rows: table.rows.iter().map(|row| row.iter().map(cell).collect()).collect(),
-        open: true,
+        open: table.audience == Audience::All,
     }
 }
 
