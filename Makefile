@@ -51,7 +51,7 @@ bench: build ## Figures, with ratios against rivals on the PATH, into benchmarks
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 
-fuzz: ## Fuzz every reader and the cache for FUZZ_SECONDS each (60); needs nightly Rust and cargo-fuzz
+fuzz: ## Fuzz every reader, the cache and describe for FUZZ_SECONDS each (60); needs nightly Rust and cargo-fuzz
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 	  cargo +nightly fuzz run $$target -- -max_total_time=$(or $(FUZZ_SECONDS),60) -rss_limit_mb=4096; done

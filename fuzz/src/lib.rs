@@ -1,14 +1,19 @@
 //! The bodies of the fuzz targets: a reader must survive any bytes, and what has to hold is what the hostile tests check; a
-//! cache must do what its policy's model does.
+//! cache must do what its policy's model does; a description agrees with itself and with the dense trace.
 //!
 //! No corpus is kept: each target begins with its format's sample.
 
 #[path = "../../crates/traces/tests/checked/mod.rs"]
 mod checked;
 
-use flashsift_core::policy::{
-    self, Setup,
-    naive::{self, Act},
+use flashsift_core::{
+    describe::{Describer, Description, Found, Part, ROWS_MAX, Value},
+    event::{About, Action, Event, FileId, Knows, Renamed, Side, Space},
+    policy::{
+        self, Setup,
+        naive::{self, Act},
+    },
+    trace::{TraceBuilder, Unit},
 };
 use flashsift_traces::{
     format::{self, ALL},
@@ -75,6 +80,121 @@ pub fn cache(data: &[u8]) {
     if let Err(parted) = naive::compare(spec, &setup, &acts) {
         panic!("{}, {frames} frames, {pages} pages: parted from its model at {parted}", spec.name);
     }
+}
+
+/// Describes the trace that `data` spells: a byte of what it can say, one of what its files are, then six an event.
+pub fn describe(data: &[u8]) {
+    let &[knows, space, ref data @ ..] = data else { return };
+    let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| knows & bit != 0);
+    let knows = Knows { times, syncs, writes, removals };
+    let space = [Space::Files, Space::Files, Space::Blocks, Space::Objects][usize::from(space) % 4];
+    let about = About { side: Side::Before, space, knows };
+    let mut at_us = 0;
+    let events: Vec<Event> = data
+        .as_chunks()
+        .0
+        .iter()
+        .map(|bytes| {
+            // Readers let no time go back.
+            at_us = PAUSES_US[usize::from(bytes[5]) % PAUSES_US.len()].saturating_add(at_us);
+            let at_us = if times { at_us } else { 0 };
+            let pid = u32::from(bytes[0] >> 5);
+            Event { at_us, pid, tid: pid, action: action(bytes, writes) }
+        })
+        .collect();
+
+    let mut describer = Describer::new(about, u64::MAX);
+    describer.extend(&events).expect("memory enough");
+    let whole = describer.finish(3);
+    let mut describer = Describer::new(about, u64::MAX);
+    events.iter().for_each(|event| describer.extend(std::slice::from_ref(event)).expect("memory enough"));
+    let single = describer.finish(3);
+    for (a, b) in whole.sections.iter().zip(&single.sections) {
+        assert_eq!(a.found, b.found, "{}: batches change it", a.spec.name);
+    }
+
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
+    builder.extend(&events).expect("memory enough");
+    let totals = builder.finish().expect("memory enough").totals();
+    let accesses = totals.read_accesses + totals.write_accesses;
+    assert_eq!(whole.requests, totals.requests);
+    for found in whole.sections.iter().filter_map(|section| section.found.as_ref().ok()) {
+        check_values(found);
+    }
+    for (section, table, columns) in [
+        ("over_time", "grid", &["reads", "writes"][..]),
+        ("over_time", "steady", &["page_accesses"]),
+        ("popularity", "ranking", &["page_accesses"]),
+    ] {
+        if let Some(sum) = sum(&whole, section, table, columns) {
+            assert_eq!(sum, accesses, "{section}.{table}");
+        }
+    }
+    if let Some(requests) = sum(&whole, "request_sizes", "sizes", &["reads", "writes"]) {
+        assert_eq!(requests, totals.requests);
+    }
+}
+
+const PAUSES_US: [u64; 8] = [0, 1, 40_000, 999_999, 29_999_999, 60_000_000, 1 << 40, 1 << 61];
+const OFFSETS: [u64; 8] = [0, 1, 4095, 4096, 1 << 31, 1 << 40, 1 << 62, i64::MAX as u64 - (1 << 24)];
+const NAMES: [&str; 8] = ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journal", "-wal", "/cache/\u{fffd}", "/app/y"];
+
+fn action(bytes: &[u8; 6], writes: bool) -> Action {
+    let &[kind, file, offset, shift, len, _] = bytes;
+    let name = NAMES[usize::from(len) % NAMES.len()];
+    let file = FileId(if file == 255 { u64::MAX } else { u64::from(file % 16) });
+    let offset = OFFSETS[usize::from(shift) % OFFSETS.len()] + u64::from(offset) * 2048;
+    // Long ones cost much and show nothing else; the core's tests have some.
+    let len = u64::from(len) << (shift >> 4);
+    match kind % 16 {
+        0..3 => Action::Read { file, offset, len },
+        3..6 if !writes => Action::Read { file, offset, len },
+        3..6 => Action::Write { file, offset, len, sync: kind % 16 == 5 },
+        6 => Action::Direct { file, offset, len, write: writes && len % 2 == 0 },
+        7 => Action::Sync { file, offset: 0, len: u64::MAX },
+        8 => Action::Sync { file, offset, len },
+        9 => Action::SyncAll,
+        10 => Action::Truncate { file, size: offset },
+        11 => Action::Punch { file, offset, len: if len == 0 { u64::MAX } else { len } },
+        12 => Action::Open { file, created: len % 2 == 0 },
+        13 => Action::Bind { file, name: name.into() },
+        14 if len % 2 == 0 => {
+            Action::Rename { file, names: Box::new(Renamed { from: "/z".into(), to: name.into() }) }
+        }
+        14 => Action::Gone { file },
+        _ => Action::Process { name: name.into() },
+    }
+}
+
+/// No table without end, no share beyond the whole, no number that is none.
+fn check_values(found: &Found) {
+    let check = |value: &Value| match value {
+        Value::Share(share) => assert!((0.0..=1.0).contains(share), "{share}"),
+        Value::Number(number) => assert!(number.is_finite() && *number >= 0.0, "{number}"),
+        _ => {}
+    };
+    for part in &found.parts {
+        match part {
+            Part::Figures(figures) => figures.iter().for_each(|figure| {
+                check(&figure.value);
+                figure.share.iter().for_each(check);
+            }),
+            Part::Table(table) => {
+                assert!(table.rows.len() <= ROWS_MAX, "{}: {} rows", table.key, table.rows.len());
+                assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.key);
+                table.rows.iter().flatten().for_each(check);
+            }
+            Part::Note(_) => {}
+        }
+    }
+}
+
+/// The sum of some columns of a table, if the description has it.
+fn sum(description: &Description, section: &str, table: &str, columns: &[&str]) -> Option<u64> {
+    let found = description.sections.iter().find(|found| found.spec.name == section)?.found.as_ref().ok()?;
+    let table = found.table_named(table)?;
+    let sum = |column: &&str| table.values(column).filter_map(Value::number).sum::<f64>() as u64;
+    Some(columns.iter().map(sum).sum())
 }
 
 /// That format's sample.

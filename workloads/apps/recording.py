@@ -162,7 +162,8 @@ What real programs asked of their files, before any cache, recorded by
 `flashsift record` on ext4. The programs were not written for this project;
 the load was, by the scripts in `workloads/`. `workloads/record-all` wrote
 this page and the cards beside the traces (`NAME.json`), which hold all that
-the recorder said, what was done, and `flashsift describe --json`.
+the recorder said, what was done, and `flashsift describe --json` without
+what is only for pictures.
 
 The seed gives the same actions with the same pauses between them, not the
 same trace: threads and timers differ from run to run.
@@ -257,13 +258,21 @@ class _Recording:
             "lost": "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I)) or "nothing",
             "recorder": log,
             "workload": workload,
-            "describe": json.loads(described.stdout) if described.returncode == 0 else None,
+            "describe": _short(json.loads(described.stdout)) if described.returncode == 0 else None,
         }
 
     def _shown(self):
         """As another would type it."""
         names = {self._flashsift: "flashsift", self.trace: self.trace.name, HERE / self.name: f"workloads/{self.name}"}
         return " ".join(str(names.get(part, part)) for part in self._command)
+
+
+def _short(described):
+    """Without the tables that only pictures are drawn from: the trace is at hand to draw them again."""
+    if isinstance(described, dict):
+        short = {key: _short(value) for key, value in described.items()}
+        return {key: value for key, value in short.items() if not (isinstance(value, list) and len(value) > 300)}
+    return described
 
 
 def _run(*command):

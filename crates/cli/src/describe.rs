@@ -1,6 +1,7 @@
 //! `flashsift describe`: what a trace is like, before any cache is simulated.
 
 use crate::{
+    card,
     load::{self, Input},
     size, table,
 };
@@ -10,9 +11,11 @@ use flashsift_core::{
     event::{About, Event},
 };
 use flashsift_traces::{Error, events::Sink};
-use std::io::Write;
+use std::{io::Write, path::PathBuf};
 
+mod figures;
 mod json;
+mod page;
 mod text;
 
 /// What is this trace like? Who reads and writes what, how often again, and what of it does not last
@@ -20,6 +23,7 @@ mod text;
 #[command(after_help = "Examples:
   flashsift describe trace.xz
   flashsift describe trace.xz --top 20
+  flashsift describe trace.xz --report trace.html             the same as a page with figures
   flashsift describe trace.xz --json | jq .fate")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -32,6 +36,10 @@ pub(crate) struct Args {
     /// One JSON object, on one line of standard output
     #[arg(long)]
     json: bool,
+
+    /// Write a page with figures, for a browser: it holds all that it shows, and fetches nothing
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 
     /// Memory that it may take; default: three quarters of the machine's
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
@@ -56,6 +64,8 @@ impl Sink for Describe {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    // What cannot be written is known before anybody waits.
+    let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
     let mut sink = Describe { limit_bytes, describer: None };
     let outcome = args.input.read(&mut sink)?;
@@ -63,6 +73,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));
     let name = args.input.name();
     load::say_left_out(&outcome);
+    if let Some(report) = report {
+        report.write(&page::build(args, &name, &outcome, &description))?;
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer(&mut out, &json::Record::new(&name, outcome.format, &description))?;

@@ -40,10 +40,14 @@ fn class(color: BackendColor) -> &'static str {
     }
 }
 
-/// About as wide as a text will be.
+/// About as wide as a text will be, in the wider of the fonts that are common.
 pub(crate) fn text_width(text: &str) -> i32 {
-    (text.chars().map(|c| if "ijlt.,: '\u{202f}".contains(c) { 3.6 } else { 6.8 }).sum::<f64>()
-        * f64::from(UNITS)) as i32
+    let width = |c: char| match c {
+        'i' | 'j' | 'l' | 't' | '.' | ',' | ':' | ' ' | '\'' | '\u{202f}' => 3.8,
+        'm' | 'w' | 'M' | 'W' | '%' | '…' => 11.5,
+        _ => 7.4,
+    };
+    (text.chars().map(width).sum::<f64>() * f64::from(UNITS)) as i32
 }
 
 pub(crate) struct Canvas<'a> {

@@ -27,35 +27,44 @@ pub(super) fn render(name: &str, format: &str, description: &Description, color:
 
 /// The first sentences.
 fn opening(description: &Description) -> String {
+    let all = std::iter::once(about(description)).chain(sentences(description));
+    all.collect::<Vec<_>>().join(" ")
+}
+
+/// What was looked at.
+pub(super) fn about(description: &Description) -> String {
     let about = description.about;
-    let mut text = match about.side {
+    let side = match about.side {
         Side::Before => "What applications asked of the page cache:",
         Side::After => "What the page cache asked of storage:",
-    }
-    .to_owned();
-    let mut say = |words: &str| {
-        text += if words == "." { "" } else { " " };
-        text += words;
     };
-    say(&unbroken(&size::counted(description.requests, "request")));
-    say(match about.space {
+    let requests = unbroken(&size::counted(description.requests, "request"));
+    let space = match about.space {
         Space::Files => "to files",
         Space::Blocks => "to block devices",
         Space::Objects => "for objects",
+    };
+    let time = match about.knows.times {
+        true => format!(" in {}", unbroken(&size::duration(description.duration_us))),
+        false => String::new(),
+    };
+    format!("{side} {requests} {space}{time}.")
+}
+
+/// What stands at the top.
+pub(super) fn sentences(description: &Description) -> impl Iterator<Item = String> {
+    let opening = description.sections.iter().filter(|section| section.spec.opens);
+    let found = opening.filter_map(|section| section.found.as_ref().ok());
+    found.filter_map(|found| found.sentence.as_ref()).map(|sentence| words(sentence))
+}
+
+/// Its pieces, values as people read them.
+pub(super) fn words(sentence: &[Piece]) -> String {
+    let words = sentence.iter().map(|piece| match piece {
+        Piece::Words(words) => (*words).to_owned(),
+        Piece::Value(value) => unbroken(&show(value)),
     });
-    if about.knows.times {
-        say("in");
-        say(&unbroken(&size::duration(description.duration_us)));
-    }
-    say(".");
-    let found = description.sections.iter().filter_map(|section| section.found.as_ref().ok());
-    for piece in found.filter_map(|found| found.sentence.as_ref()).flatten() {
-        match piece {
-            Piece::Words(words) => say(words),
-            Piece::Value(value) => say(&unbroken(&show(value))),
-        }
-    }
-    text
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// No line ends within it.
@@ -156,7 +165,8 @@ fn shortened(name: &str, room: usize) -> String {
     name.chars().take(before).chain(['…']).chain(name.chars().skip(chars - after)).collect()
 }
 
-fn show(value: &Value) -> String {
+/// A value as people read it.
+pub(super) fn show(value: &Value) -> String {
     match value {
         Value::Count(n) => size::count(*n),
         Value::Bytes(n) => size::bytes(*n),

@@ -89,6 +89,16 @@ fn check(trace: &str) {
     let pages = number(&json["footprint"]["touched"][0], "touched");
     assert_eq!(pages, number(&json["reaccess"], "first_accesses"), "{trace}");
     assert_eq!(sum(&json["reaccess"]["ranks"], "by_recency"), again, "{trace}");
+    // What pictures are drawn from holds each access once.
+    let grid = &json["over_time"]["grid"];
+    assert_eq!(sum(grid, "reads") + sum(grid, "writes"), reads + writes, "{trace}");
+    assert_eq!(sum(&json["over_time"]["steady"], "pages"), pages, "{trace}");
+    assert_eq!(sum(&json["popularity"]["ranking"], "page_accesses"), reads + writes, "{trace}");
+    for table in
+        json.as_object().unwrap().values().filter_map(Value::as_object).flat_map(|section| section.values())
+    {
+        assert!(table.as_array().is_none_or(|rows| rows.len() <= 6400), "{trace}: a table without end");
+    }
     let requests =
         sum(&json["request_sizes"]["sizes"], "reads") + sum(&json["request_sizes"]["sizes"], "writes");
     assert_eq!(requests, number(&json, "requests"), "{trace}");
@@ -168,6 +178,42 @@ fn flags() {
     let top = &cells(&["describe", &sample(), "--top", "2"])[0];
     assert_eq!(top["top_files"]["written"].as_array().unwrap().len(), 2);
     assert_eq!(top["top_files"]["written"][0], described(&sample())["top_files"]["written"][0]);
+}
+
+/// Whatever a trace can say, there is a page of it, beside the same output; names are words in it.
+#[test]
+fn a_page() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("sectors"), "r 8\nw 16\n".repeat(10)).unwrap();
+    run(&[
+        "synth",
+        "zipf",
+        "--as",
+        "oracle-general",
+        "--requests",
+        "1k",
+        "--pages",
+        "100",
+        "-o",
+        &path("objects"),
+    ]);
+    for trace in [sample(), path("sectors"), path("objects")] {
+        let page = path("page.html");
+        let with = text(&[&trace, "--report", &page]);
+        assert_eq!(with, text(&[&trace]), "{trace}");
+        let html = fs::read_to_string(&page).unwrap();
+        let missing = described(&trace)["missing"].as_object().unwrap().clone();
+        for (name, reason) in missing {
+            assert!(html.contains(reason.as_str().unwrap()), "{trace}: {name} is left out for {reason}");
+        }
+        assert!(html.contains("Lim &amp; Bahn") && html.matches("<figure").count() >= 5, "{trace}");
+        fs::remove_file(page).unwrap();
+    }
+    let output =
+        super::flashsift().args(["describe", &sample(), "--report", &path("absent/page.html")]).output();
+    let output = output.unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
 }
 
 #[test]

@@ -13,6 +13,9 @@ pub(super) const SPEC: Spec = Spec {
     name: "cache_files",
     title: "Cache files' share",
     paper: "Liang et al., CacheSifter: Fig. 1",
+    paper_saw: "Cache files are 64 % of the writes to storage, on the mean of twenty applications; up to 92.6 % of \
+                their number (Facebook) and 95.7 % of their bytes (YouTube).",
+    opens: false,
     needs: &[Need::Files],
     build: |_| Box::new(CacheFiles),
 };
@@ -75,7 +78,17 @@ impl Characterisation for CacheFiles {
                 Value::share(reads.bytes, all_reads.bytes),
             ]);
         }
-        Ok(Found::default().table(table))
+        let (_, _, writes) = sums[0];
+        let found = Found::default().table(table);
+        Ok(match all_writes.requests {
+            0 => found,
+            _ => found.sentence([
+                Value::share(writes.requests, all_writes.requests).into(),
+                "of the writes and".into(),
+                Value::share(writes.bytes, all_writes.bytes).into(),
+                "of the bytes written go to cache files.".into(),
+            ]),
+        })
     }
 }
 

@@ -22,6 +22,9 @@ pub(super) const SPEC: Spec = Spec {
     name: "fate",
     title: "What became of the page writes",
     paper: "Liang et al., CacheSifter: §1 and §5.1 (the kernel's 30 s)",
+    paper_saw: "Android writes cache files back 30 s after they are written; some are used only once throughout \
+                their lifetime, some deleted without being read again at all.",
+    opens: true,
     needs: &[Need::Writes],
     build: |about| Box::new(Fate::new(about)),
 };

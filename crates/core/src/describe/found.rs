@@ -32,6 +32,15 @@ impl Value {
         Self::Label { id, says }
     }
 
+    /// A number to draw or to sort by, in the unit that it has.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Count(n) | Self::Bytes(n) | Self::TimeUs(n) => Some(*n as f64),
+            Self::Share(number) | Self::Number(number) => Some(*number),
+            Self::Label { .. } | Self::Name(_) | Self::Absent => None,
+        }
+    }
+
     /// `part` of `whole`; nothing where there is no whole.
     pub fn share(part: u64, whole: u64) -> Self {
         if whole == 0 { Self::Absent } else { Self::Share(part as f64 / whole as f64) }
@@ -113,6 +122,17 @@ impl Table {
         Self { audience, ..self }
     }
 
+    /// There is a column of that key.
+    pub fn has(&self, key: &str) -> bool {
+        self.columns.iter().any(|column| column.key == key)
+    }
+
+    /// The values of a column, from above; none if there is no such column.
+    pub fn values<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a Value> {
+        let at = self.columns.iter().position(|column| column.key == key);
+        self.rows.iter().filter_map(move |row| row.get(at?))
+    }
+
     /// One row more.
     pub fn push(&mut self, row: impl Into<Vec<Value>>) {
         let row = row.into();
@@ -141,7 +161,7 @@ pub enum Piece {
     Value(Value),
 }
 
-/// What a person should know first, in one sentence.
+/// What a person should know first, in one sentence (now and then two).
 pub type Sentence = Vec<Piece>;
 
 impl From<&'static str> for Piece {
@@ -159,13 +179,31 @@ impl From<Value> for Piece {
 /// What one characterisation found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// What belongs at the top of the whole description.
+    /// What it comes to, for this trace; none where there is nothing to say.
     pub sentence: Option<Sentence>,
     /// All of it.
     pub parts: Vec<Part>,
 }
 
 impl Found {
+    /// The table of that key.
+    pub fn table_named(&self, key: &str) -> Option<&Table> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Table(table) if table.key == key => Some(table),
+            _ => None,
+        })
+    }
+
+    /// The figures of these keys that there are, in this order.
+    pub fn figures_named(&self, keys: &[&str]) -> Vec<&Figure> {
+        let all = self.parts.iter().filter_map(|part| match part {
+            Part::Figures(figures) => Some(figures),
+            _ => None,
+        });
+        let all: Vec<&Figure> = all.flatten().collect();
+        keys.iter().filter_map(|key| all.iter().find(|figure| figure.key == *key).copied()).collect()
+    }
+
     /// The figures, then what else is added.
     pub fn figures(mut self, figures: Vec<Figure>) -> Self {
         self.parts.push(Part::Figures(figures));
@@ -184,7 +222,7 @@ impl Found {
         self
     }
 
-    /// This belongs at the top.
+    /// What it comes to.
     pub fn sentence(mut self, pieces: impl IntoIterator<Item = Piece>) -> Self {
         self.sentence = Some(pieces.into_iter().collect());
         self

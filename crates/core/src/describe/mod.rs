@@ -5,8 +5,12 @@
 //! beside what the `ledger` made of it, and says at the end what it found. What a trace cannot say is left out with the
 //! reason, not shown as zero.
 //!
-//! Memory, in bytes: some 55 a page that is touched (24 and its place in the ledger's table, 5 for its recency, 16 for the
-//! fate of its writes), 300 a file with its name; it does not grow with the number of events.
+//! Memory, in bytes: some 60 a page that is touched (24 and its place in the ledger's table, 5 for its recency, 16 for the
+//! fate of its writes, 4 for the windows it is used in), 300 a file with its name, 32 for each window of time, of 64 at most,
+//! in which a file is used; it does not grow with the number of events.
+//!
+//! What a picture is drawn from is a table for programs. It has [`ROWS_MAX`] rows at most, however long the trace: what
+//! would have more stands in bins, as its module says.
 
 use crate::{
     event::{About, Event, Space},
@@ -14,14 +18,18 @@ use crate::{
 };
 use ledger::{Ledger, Seen};
 
+mod bins;
 mod cache_files;
 mod fate;
+mod files_over_time;
 mod footprint;
 mod found;
 mod ledger;
 mod lifetimes;
 mod mix;
+mod over_time;
 mod page_set;
+mod popularity;
 mod ranking;
 mod reaccess;
 mod request_sizes;
@@ -43,6 +51,7 @@ pub const ALL: &[Spec] = &[
     fate::SPEC,
     top_processes::SPEC,
     top_files::SPEC,
+    files_over_time::SPEC,
     top_directories::SPEC,
     sync_distance::SPEC,
     sqlite::SPEC,
@@ -51,6 +60,8 @@ pub const ALL: &[Spec] = &[
     windows::SPEC,
     request_sizes::SPEC,
     footprint::SPEC,
+    over_time::SPEC,
+    popularity::SPEC,
     skew::SPEC,
     reaccess::SPEC,
 ];
@@ -58,6 +69,9 @@ pub const ALL: &[Spec] = &[
 /// How long the kernel lets written pages wait before it writes them back (`vm.dirty_expire_centisecs`). What is written
 /// again or deleted before costs no flash write, unless a sync came first.
 pub const WRITE_BACK_US: u64 = 30_000_000;
+
+/// No table has more rows; `describe::tests` and the fuzzer hold it.
+pub const ROWS_MAX: usize = 6400;
 
 /// Events for which memory is fetched at once.
 const AHEAD: usize = 32;
@@ -68,8 +82,12 @@ pub struct Spec {
     pub name: &'static str,
     /// For people.
     pub title: &'static str,
-    /// What it follows.
+    /// What it follows; empty where it follows nothing.
     pub paper: &'static str,
+    /// What that paper saw in its traces, in a sentence with its numbers; empty where it shows none.
+    pub paper_saw: &'static str,
+    /// Its sentence is one of those at the top of the whole description.
+    pub opens: bool,
     /// What it cannot do without.
     needs: &'static [Need],
     build: fn(&About) -> Box<dyn Characterisation>,

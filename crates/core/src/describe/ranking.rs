@@ -14,7 +14,8 @@ pub(super) struct Ranking<K, const N: usize> {
 }
 
 /// What goes by one name.
-pub(super) struct Ranked<const N: usize> {
+pub(super) struct Ranked<K, const N: usize> {
+    pub(super) key: K,
     pub(super) name: Value,
     /// How many go by it.
     pub(super) count: u64,
@@ -42,7 +43,7 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
     }
 
     /// The first by one of their sums, none of which is 0; ties by name.
-    pub(super) fn top(&self, by: usize, top: usize, name: impl Fn(K) -> Box<str>) -> Vec<Ranked<N>> {
+    pub(super) fn top(&self, by: usize, top: usize, name: impl Fn(K) -> Box<str>) -> Vec<Ranked<K, N>> {
         let mut list: Vec<_> = self.sums.iter().filter(|(_, (_, sums))| sums[by] > 0).collect();
         let sum = |(_, (_, sums)): &(&K, &(u64, [u64; N]))| Reverse(sums[by]);
         if list.len() > top && top > 0 {
@@ -54,6 +55,7 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
         list.sort_by_cached_key(|entry| (sum(entry), name(*entry.0)));
         list.truncate(top);
         let ranked = |(key, (count, sums)): (&K, &(u64, [u64; N]))| Ranked {
+            key: *key,
             name: Value::Name(name(*key)),
             count: *count,
             sums: *sums,
@@ -63,7 +65,12 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
 }
 
 /// A file's last name, or the number of one that nobody named: it stands alone.
-type Key = Result<u32, u32>;
+pub(super) type Key = Result<u32, u32>;
+
+/// The key of the file with that number.
+pub(super) fn key(n: usize, file: &File) -> Key {
+    file.name.ok_or(n as u32)
+}
 
 /// Sums over files by their last name. A file that is made anew again and again, or replaced by renaming, is one here.
 pub(super) fn files<const N: usize>(
@@ -71,7 +78,7 @@ pub(super) fn files<const N: usize>(
     numbers: impl Fn(usize, &File) -> [u64; N],
 ) -> Ranking<Key, N> {
     let files = ledger.files.all().iter().enumerate();
-    Ranking::new(files.map(|(n, file)| (file.name.ok_or(n as u32), numbers(n, file))))
+    Ranking::new(files.map(|(n, file)| (key(n, file), numbers(n, file))))
 }
 
 /// What [`files`] calls them.

@@ -3,13 +3,16 @@
 //! A request of 4096 bytes stands at 4 KiB, one of 4097 at 8 KiB. (The paper measures at the block layer, where most reads
 //! of mobile devices stay under 64 KiB; a trace of file accesses shows what the applications asked for.)
 
-use super::{Audience, Characterisation, Found, Ledger, Seen, Spec, Table, Value};
+use super::{Audience, Characterisation, Found, Ledger, Piece, Seen, Spec, Table, Value};
 use crate::event::{Action, Event};
 
 pub(super) const SPEC: Spec = Spec {
     name: "request_sizes",
     title: "Request sizes",
     paper: "Liang et al., read-ahead size tuning: Fig. 3",
+    paper_saw: "Most read requests of mobile devices are smaller than 64 KB, almost all smaller than 128 KB; most of \
+                Linux servers are of 4 to 64 KB or larger (at the block layer).",
+    opens: false,
     needs: &[],
     build: |_| Box::new(RequestSizes { reads: [0; SIZES], writes: [0; SIZES] }),
 };
@@ -18,6 +21,8 @@ pub(super) const SPEC: Spec = Spec {
 const SIZES: usize = 65;
 /// At a terminal, what is no larger than 512 bytes stands in one line.
 const SMALL: usize = 9;
+/// The size that the paper's words are about: 64 KiB.
+const COMPARED: usize = 16;
 
 struct RequestSizes {
     reads: [u64; SIZES],
@@ -67,7 +72,19 @@ impl Characterisation for RequestSizes {
                 shown.push(row(size, self.reads[size], self.writes[size]));
             }
         }
-        Ok(Found::default().table(shown).table(all))
+        let small = |counts: &[u64; SIZES]| counts[..=COMPARED].iter().sum::<u64>();
+        let mut sentence: Vec<Piece> = Vec::new();
+        for (what, counts, all) in [("reads", &self.reads, all_reads), ("writes", &self.writes, all_writes)] {
+            if all > 0 {
+                if !sentence.is_empty() {
+                    sentence.push("and".into());
+                }
+                sentence.extend([Value::share(small(counts), all).into(), "of the".into()]);
+                sentence.push(if writes_known { what } else { "requests" }.into());
+            }
+        }
+        sentence.push("are of at most 64 KiB.".into());
+        Ok(Found::default().sentence(sentence).table(shown).table(all))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Short words for hand-made traces, and for what was found in them.
 
-use super::{Describer, Found, Part, Table, Value};
+use super::{Describer, Found, Value};
 use crate::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
 
 /// A trace of files that can say everything.
@@ -70,28 +70,14 @@ pub(super) fn describe_as(about: About, name: &str, events: &[Event]) -> Result<
 }
 
 pub(super) fn figure(found: &Found, key: &str) -> Value {
-    let figures = found.parts.iter().filter_map(|part| match part {
-        Part::Figures(figures) => Some(figures),
-        _ => None,
-    });
-    let found = figures.flatten().find(|figure| figure.key == key);
-    found.unwrap_or_else(|| panic!("no figure {key}")).value.clone()
-}
-
-fn table<'a>(found: &'a Found, key: &str) -> &'a Table {
-    let mut tables = found.parts.iter().filter_map(|part| match part {
-        Part::Table(table) => Some(table),
-        _ => None,
-    });
-    tables.find(|table| table.key == key).unwrap_or_else(|| panic!("no table {key}"))
+    found.figures_named(&[key]).first().unwrap_or_else(|| panic!("no figure {key}")).value.clone()
 }
 
 /// All values of a column.
 pub(super) fn column(found: &Found, key: &str, column: &str) -> Vec<Value> {
-    let table = table(found, key);
-    let at =
-        table.columns.iter().position(|c| c.key == column).unwrap_or_else(|| panic!("no column {column}"));
-    table.rows.iter().map(|row| row[at].clone()).collect()
+    let table = found.table_named(key).unwrap_or_else(|| panic!("no table {key}"));
+    assert!(table.has(column), "no column {column}");
+    table.values(column).cloned().collect()
 }
 
 pub(super) fn counts<const N: usize>(counts: [u64; N]) -> Vec<Value> {

@@ -107,6 +107,7 @@ fn check_shape(section: &Section) {
                 }
             }
             Part::Table(table) => {
+                assert!(table.rows.len() <= ROWS_MAX, "{}: {} rows", table.key, table.rows.len());
                 for (n, column) in table.columns.iter().enumerate() {
                     check(column.key, &table.rows.iter().map(|row| &row[n]).collect::<Vec<_>>());
                 }

@@ -6,6 +6,8 @@ pub(super) const SPEC: Spec = Spec {
     name: "top_directories",
     title: "Directories",
     paper: "",
+    paper_saw: "",
+    opens: false,
     needs: &[Need::Files, Need::Writes],
     build: |_| Box::new(TopDirectories),
 };
@@ -38,7 +40,17 @@ impl Characterisation for TopDirectories {
             ("written_bytes_share", ""),
         ];
         let mut table = Table::new("written", &columns);
-        for directory in directories.top(0, top, Box::from) {
+        let directories = directories.top(0, top, Box::from);
+        let sentence = directories.first().map(|first| {
+            vec![
+                "In".into(),
+                first.name.clone().into(),
+                "stand the files that are written most:".into(),
+                Value::share(first.sums[0], all).into(),
+                "of the bytes.".into(),
+            ]
+        });
+        for directory in directories {
             let [bytes] = directory.sums;
             table.push([
                 directory.name,
@@ -47,7 +59,7 @@ impl Characterisation for TopDirectories {
                 Value::share(bytes, all),
             ]);
         }
-        Ok(Found::default().table(table))
+        Ok(Found { sentence, ..Found::default().table(table) })
     }
 }
 

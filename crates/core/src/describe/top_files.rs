@@ -8,6 +8,8 @@ pub(super) const SPEC: Spec = Spec {
     name: "top_files",
     title: "Files",
     paper: "",
+    paper_saw: "",
+    opens: false,
     needs: &[Need::Files],
     build: |_| Box::new(TopFiles),
 };
@@ -23,8 +25,19 @@ impl Characterisation for TopFiles {
             (1, "read", "most read", [("read_bytes", "read"), ("read_bytes_share", "")]),
         ] {
             let all = files.all(by);
+            let top_files = files.top(by, top, ranking::file_name(ledger));
+            if let (Some(first), None) = (top_files.first(), &found.sentence) {
+                found = found.sentence([
+                    first.name.clone().into(),
+                    if by == 0 { "is written most:" } else { "is read most:" }.into(),
+                    Value::Bytes(first.sums[by]).into(),
+                    "are".into(),
+                    Value::share(first.sums[by], all).into(),
+                    "of all.".into(),
+                ]);
+            }
             let mut table = Table::new(key, &[("name", title), ("files", "files"), columns[0], columns[1]]);
-            for file in files.top(by, top, ranking::file_name(ledger)) {
+            for file in top_files {
                 let bytes = file.sums[by];
                 table.push([
                     file.name,

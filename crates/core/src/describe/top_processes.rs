@@ -12,6 +12,8 @@ pub(super) const SPEC: Spec = Spec {
     name: "top_processes",
     title: "Processes",
     paper: "",
+    paper_saw: "",
+    opens: true,
     needs: &[],
     build: |_| Box::new(TopProcesses::default()),
 };

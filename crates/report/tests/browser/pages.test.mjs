@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { accessSync, constants, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -23,6 +23,10 @@ if (skip) console.log(`SKIPPED pages in a browser: ${skip}`);
 const PHONE = { width: 360, height: 740 };
 const DESK = { width: 1440, height: 900 };
 
+// No files, no times.
+const few = join(mkdtempSync(join(tmpdir(), "flashsift-few-")), "few.txt");
+writeFileSync(few, "r 8\nw 16\nr 8\n".repeat(20));
+
 let folder, browser;
 before(async () => {
   if (skip) return;
@@ -32,6 +36,7 @@ before(async () => {
 after(async () => {
   await browser?.close();
   if (folder) rmSync(folder, { recursive: true });
+  rmSync(dirname(few), { recursive: true });
 });
 
 /** Runs flashsift; its lines of JSON, and the page that it wrote. */
@@ -105,6 +110,10 @@ for (const [name, args] of [
   ["one size", ["compare", trace, "--memory", "16MiB"]],
   ["on devices", ["compare", trace, "--device", "microsd-2012,emmc-5.1,latency-100-800", "--memory", "4MiB,16MiB,64MiB"]],
   ["one policy at one size", ["compare", trace, "--policy", "lru", "--memory", "16MiB"]],
+  ["a description", ["describe", trace]],
+  ["a description of a game", ["describe", join(root, "testdata/game.parquet")]],
+  ["a description of a few requests", ["describe", join(root, "crates/cli/tests/end_to_end/describe.strace")]],
+  ["a description of what knows little", ["describe", few]],
 ]) {
   test(`${name}: drawn on a desk, on a phone, in the dark and on paper`, { skip }, async () => {
     const { page: path } = run("drawn", ...args);
@@ -189,6 +198,50 @@ test("times on devices are those of --json", { skip }, async () => {
       const cell = lines.find((one) => one.device === device && one.policy === policy && one.memory_bytes === bytes);
       assert.ok(Math.abs(value - of(cell)) <= 1e-6 * Math.abs(value) + 1, `${id} ${device} ${policy}: ${value}, ${of(cell)}`);
     }
+  }
+  await done();
+});
+
+test("a description draws what --json says, beside what the papers saw", { skip }, async () => {
+  const { page: path, lines: [said] } = run("described", "describe", trace);
+  const { page, done } = await open(path);
+  const sum = (rows, at) => rows.reduce((sum, row) => sum + row[at], 0);
+  const all = (rows, key) => rows.reduce((sum, row) => sum + row[key], 0);
+
+  const time = await data(page, "pages-over-time");
+  for (const kind of ["reads", "writes"]) {
+    const rows = time.rows.filter(([, , series]) => series === kind);
+    assert.deepEqual(rows.map(([, , , x, y, amount]) => [x, y, amount]),
+      said.over_time.grid.filter((cell) => cell[kind] > 0).map((cell) => [cell.first_access, cell.first_page, cell[kind]]));
+    assert.equal(sum(rows, 5), said.mix.operations.find((row) => row.operation === kind).page_accesses);
+  }
+  const mix = await data(page, "reads-and-writes");
+  for (const [, , part, share, of] of mix.rows) {
+    const key = { "page accesses": "page_accesses_share", requests: "requests_share", bytes: "moved_bytes_share" }[of];
+    assert.ok(Math.abs(share - said.mix.operations.find((row) => row.operation === part)[key]) < 1e-6);
+  }
+  const files = await data(page, "files-by-time");
+  for (const [series, key] of [["read", "read_bytes"], ["written", "written_bytes"]]) {
+    assert.equal(sum(files.rows.filter((row) => row[2] === series), 5), all(said.files_over_time.files, key));
+  }
+  const periods = await data(page, "active-periods");
+  assert.equal(sum(periods.rows, 3), all(said.lifetimes.active_periods, "files"));
+  const skew = await data(page, "skew-curve");
+  assert.deepEqual(skew.rows.length, said.skew.curve.length);
+  const again = await data(page, "again");
+  const [, , , , last] = again.rows.filter(([view, , series]) => view === "up to each rank" && series === "used last").at(-1);
+  assert.ok(Math.abs(last - 1) < 1e-9);
+  const windows = await data(page, "written-in-60-s");
+  assert.equal(Math.max(...windows.rows.filter(([, , series]) => series === "all files").map((row) => row[4])),
+    said.windows.in_60_s.find((row) => row.to === "all").most_bytes);
+
+  // Every section says something of this trace; every figure of a paper stands beside what the paper saw.
+  const sections = await page.locator("main > section:not(#in-short, #reproduce)").evaluateAll((all) =>
+    all.map((e) => [e.id, e.querySelectorAll("figure").length, e.querySelectorAll(".says, h2 + p").length, e.querySelectorAll(".paper").length]));
+  assert.equal(sections.length, Object.values(said).filter((value) => typeof value === "object").length - 1);
+  for (const [id, figures, says, papers] of sections) {
+    assert.ok(says > 0, `${id} says nothing`);
+    assert.equal(papers, figures > 0 ? 1 : 0, id);
   }
   await done();
 });
