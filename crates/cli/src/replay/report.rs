@@ -28,14 +28,16 @@ pub(super) struct Shown<'a> {
 struct Record<'a> {
     schema: u32,
     trace: &'a str,
-    target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_bytes: Option<u64>,
     filled: bool,
     timing: &'static str,
     queue_depth: u32,
-    engine: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<&'static str>,
     whole: bool,
     elapsed_s: f64,
     requests: u64,
@@ -115,13 +117,13 @@ impl Shown<'_> {
         Record {
             schema: 1,
             trace: &self.trace,
-            target: self.target.map_or_else(String::new, |path| path.display().to_string()),
+            target: self.target.map(|path| path.display().to_string()),
             kind: self.kind(),
             target_bytes: self.place.map(|place| place.bytes),
             filled: self.filled,
             timing: if self.recorded { "recorded" } else { "asap" },
             queue_depth: self.queue_depth,
-            engine: self.engine,
+            engine: self.place.map(|_| self.engine),
             whole: self.whole,
             elapsed_s: tally.elapsed_ns as f64 / 1e9,
             requests: tally.count(),
@@ -163,7 +165,7 @@ impl Shown<'_> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.force_no_tty();
-        table.set_header(["\u{b5}s", "requests", "", "mean", "half", "90 %", "99 %", "99.9 %", "all"]);
+        table.set_header(["latency, µs", "requests", "", "mean", "50 %", "90 %", "99 %", "99.9 %", "longest"]);
         let row = |name: &str, requests: u64, bytes: String, times: &Times| {
             let us = |ns: f64| match ns / 1e3 {
                 us @ ..100.0 => format!("{us:.1}"),
