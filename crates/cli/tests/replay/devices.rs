@@ -217,20 +217,13 @@ fn a_device_needs_consent_and_must_be_unused() {
 fn a_device_with_a_mounted_partition_is_refused() {
     const TEST: &str = "a_device_with_a_mounted_partition_is_refused";
     let Some(device) = Loop::new(TEST, &["--partscan"]) else { return };
-    // The table of a disk with two partitions of 8 MiB, less the first one's beginning.
-    let mut table = [0u8; 512];
-    for (n, (first, count)) in [(2048u32, 14336u32), (16384, 16384)].iter().enumerate() {
-        let entry = &mut table[446 + 16 * n..462 + 16 * n];
-        entry[4] = 0x83;
-        entry[8..12].copy_from_slice(&first.to_le_bytes());
-        entry[12..16].copy_from_slice(&count.to_le_bytes());
-    }
-    table[510..].copy_from_slice(&[0x55, 0xaa]);
-    fs::write(&device.path, table).unwrap();
     let part = |n: u32| PathBuf::from(format!("{}p{n}", device.path.display()));
-    if !run("blockdev", &["--rereadpt", text(&device.path)]) || !part(1).exists() {
-        println!("SKIPPED {TEST}: partitions of a loop device do not appear");
-        return;
+    // The kernel is told of them: not every one reads partition tables.
+    for (n, first, count) in [("1", "2048", "14336"), ("2", "16384", "16384")] {
+        if !run("addpart", &[text(&device.path), n, first, count]) {
+            println!("SKIPPED {TEST}: addpart adds no partition");
+            return;
+        }
     }
     let log = log(device.folder.path(), &[Ask::Write(0, 4096)]);
     let refuses = |path: &Path, words: &[&str]| {
