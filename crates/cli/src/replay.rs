@@ -184,14 +184,24 @@ impl Signals {
 struct Looks<'a> {
     signals: &'a Signals,
     bar: ProgressBar,
-    shown: u64,
+    /// When the bar moves again.
+    next: u64,
+    step: u64,
+}
+
+impl<'a> Looks<'a> {
+    /// Of so many requests.
+    fn new(signals: &'a Signals, bar: &ProgressBar, requests: u64) -> Self {
+        bar.set_length(requests);
+        Self { signals, bar: bar.clone(), next: 0, step: requests / 1000 + 1 }
+    }
 }
 
 impl Watch for Looks<'_> {
     fn stop(&mut self, done: u64) -> bool {
-        if done >= self.shown + 256 {
+        if done >= self.next {
             self.bar.set_position(done);
-            self.shown = done;
+            self.next = done + self.step;
         }
         self.signals.0.load(Relaxed) != 0
     }
@@ -236,8 +246,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let bar =
         load::progress("replaying", "{spinner} {msg} {bar:30} {human_pos}/{human_len} requests, {eta} left");
-    bar.set_length(source.count());
-    let mut looks = Looks { signals: &signals, bar: bar.clone(), shown: 0 };
+    let mut looks = Looks::new(&signals, &bar, source.count());
     let played = replay(args, rules, &survey, &mut *target, &mut looks);
     bar.finish_and_clear();
     let mut played = played?;
@@ -339,8 +348,7 @@ pub(crate) fn fill(bytes: u64, target: &mut dyn Target, signals: &Signals) -> an
         "filling the target",
         "{spinner} {msg} {bar:30} {human_pos}/{human_len} MiB, {eta} left",
     );
-    bar.set_length(bytes >> 20);
-    let played = play::fill(bytes, target, &mut Looks { signals, bar: bar.clone(), shown: 0 });
+    let played = play::fill(bytes, target, &mut Looks::new(signals, &bar, bytes >> 20));
     bar.finish_and_clear();
     match played.ended {
         Ended::Whole => Ok(()),

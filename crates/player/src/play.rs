@@ -63,21 +63,21 @@ pub fn play(
             (ended, stopping) = (Ended::Stopped, true);
         }
         let mut wait = None;
-        while !stopping {
-            if head.is_none() {
-                head = log.next(schedule.in_flight() > 0);
-                now_ns = elapsed_ns();
-            }
-            let Some(request) = &head else { break };
-            match schedule.ask(request, now_ns) {
+        if head.is_none() && !stopping {
+            head = log.next(schedule.in_flight() > 0);
+            now_ns = elapsed_ns();
+        }
+        while let Some(request) = head.filter(|_| !stopping) {
+            match schedule.ask(&request, now_ns) {
                 Decision::Start { slot, late_ns } => {
                     if timing == Timing::Recorded {
                         tally.late.add(late_ns);
                     }
-                    if let Err(error) = target.start(slot, request) {
+                    if let Err(error) = target.start(slot, &request) {
                         return Played { tally, ended: Ended::Failed(error) };
                     }
-                    head = None;
+                    head = log.next(true);
+                    now_ns = elapsed_ns();
                 }
                 Decision::At(due_ns) => {
                     wait = Some(Duration::from_nanos(due_ns - now_ns));

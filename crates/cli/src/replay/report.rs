@@ -165,7 +165,17 @@ impl Shown<'_> {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.force_no_tty();
-        table.set_header(["latency, µs", "requests", "", "mean", "50 %", "90 %", "99 %", "99.9 %", "longest"]);
+        table.set_header([
+            "latency, µs",
+            "requests",
+            "",
+            "mean",
+            "50 %",
+            "90 %",
+            "99 %",
+            "99.9 %",
+            "longest",
+        ]);
         let row = |name: &str, requests: u64, bytes: String, times: &Times| {
             let us = |ns: f64| match ns / 1e3 {
                 us @ ..100.0 => format!("{us:.1}"),
