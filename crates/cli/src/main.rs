@@ -13,6 +13,7 @@ mod import;
 mod json;
 mod load;
 mod policies;
+mod profile;
 mod record;
 mod replay;
 mod size;
@@ -36,6 +37,7 @@ mod verdict;
   flashsift compare trace.xz --report r.html      the same as a page with figures
   flashsift diff before.json after.json           what changed between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       how long a real device takes for it
+  flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare --device
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift devices                               modelled devices, and the wear of this machine's
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
@@ -56,6 +58,7 @@ enum Command {
     Import(import::Args),
     Record(record::Args),
     Replay(replay::Args),
+    Profile(profile::Args),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),

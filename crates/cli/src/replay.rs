@@ -1,14 +1,16 @@
 //! `flashsift replay`: what a cache sends to storage, performed on a real device or file.
 
-use crate::{Usage, load, load::Input, size};
+use crate::{Usage, devices, load, load::Input, size};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_player::{
-    Op, PIECE_BYTES,
+    Op, PIECE_BYTES, Request,
     log::{Requests, Rules, Source, Survey},
+    model::Modelled,
     place::{Kind, Place, Wanted},
     play::{self, Ended, Played, Watch},
     schedule::Timing,
+    tally::Tally,
     target::{Calls, Null, Ring, Target},
 };
 use indicatif::ProgressBar;
@@ -19,7 +21,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-        mpsc::sync_channel,
+        mpsc::{Receiver, sync_channel},
     },
 };
 
@@ -33,6 +35,7 @@ mod report;
 #[command(after_help = "Examples:
   flashsift compare trace.xz --policy lru,spatialclock --memory 16M --after-cache out/
   flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file
+  flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file --device microsd-2012,my-card.toml
   flashsift replay requests.blkparse --target /mnt/card/file --timing recorded --queue-depth 32
   sudo flashsift replay out/trace.lru.4096.parquet --target /dev/mmcblk1 --yes-destroy-data --json
 
@@ -72,6 +75,10 @@ pub(crate) struct Args {
     /// Leave discards out
     #[arg(long)]
     without_discards: bool,
+
+    /// Modelled devices to stand beside it, as `compare` takes them
+    #[arg(long, value_delimiter = ',', value_name = "DEVICE,…")]
+    device: Vec<String>,
 
     /// One JSON object instead of a table
     #[arg(long)]
@@ -217,6 +224,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.engine == Engine::Sync && args.queue_depth > 1 {
         return Err(Usage("--engine sync does one request at a time: leave --queue-depth at 1".into()).into());
     }
+    let devices = devices::chosen(&args.device)?;
     let mut survey = Survey::default();
     let outcome = args.input.read(&mut survey)?;
     load::say_left_out(&outcome);
@@ -255,6 +263,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Ended::Stopped => Some(anyhow::Error::new(signals.came().expect("a signal stopped it"))),
         Ended::Failed(error) => Some(error.into()),
     };
+    let modelled = modelled(args, rules, &survey, &devices, played.tally.count())?;
     let shown = report::Shown {
         trace: args.input.name(),
         target: args.at.target.as_deref(),
@@ -265,6 +274,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         engine: if args.engine == Engine::Sync { "sync" } else { "io_uring" },
         whole: failed.is_none(),
         tally: &played.tally,
+        modelled,
     };
     shown.print(args.json)?;
     drop(target);
@@ -361,7 +371,7 @@ pub(crate) fn fill(bytes: u64, target: &mut dyn Target, signals: &Signals) -> an
     }
 }
 
-/// One thread reads the trace, this one plays it.
+/// Performs the requests of the trace.
 fn replay(
     args: &Args,
     rules: Rules,
@@ -369,6 +379,49 @@ fn replay(
     target: &mut dyn Target,
     looks: &mut Looks<'_>,
 ) -> anyhow::Result<Played> {
+    let (played, read) =
+        reading(args, rules, survey, |log| play::play(log, target, args.timing.into(), looks));
+    if matches!(played.ended, Ended::Whole) {
+        read?;
+    }
+    Ok(played)
+}
+
+/// The same so many pieces on modelled devices.
+fn modelled<'a>(
+    args: &Args,
+    rules: Rules,
+    survey: &Survey,
+    devices: &'a [devices::Chosen],
+    pieces: u64,
+) -> anyhow::Result<Vec<(&'a str, Tally)>> {
+    if devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let modelled = |device: &devices::Chosen| {
+        Modelled::new(device.prepared.machine(), args.timing.into(), args.queue_depth)
+    };
+    let mut all: Vec<_> = devices.iter().map(modelled).collect();
+    let bar = load::progress("modelling", "{spinner} {msg} {elapsed}");
+    let ((), read) = reading(args, rules, survey, |log| {
+        for request in log.iter().flatten().take(usize::try_from(pieces).unwrap_or(usize::MAX)) {
+            all.iter_mut().for_each(|device| device.request(&request));
+        }
+        // What a replay that ended early has not done is not wanted here either.
+        log.iter().for_each(drop);
+    });
+    bar.finish_and_clear();
+    read?;
+    Ok(devices.iter().map(|device| &*device.label).zip(all.into_iter().map(Modelled::finish)).collect())
+}
+
+/// One thread reads the trace, this one does something with the requests as they come.
+fn reading<T>(
+    args: &Args,
+    rules: Rules,
+    survey: &Survey,
+    work: impl FnOnce(&Receiver<Vec<Request>>) -> T,
+) -> (T, Result<(), flashsift_traces::Error>) {
     const BATCHES_AHEAD: usize = 16;
     let (to, from) = sync_channel(BATCHES_AHEAD);
     let mut requests = Requests::new(rules, survey, to);
@@ -377,13 +430,9 @@ fn replay(
             let read = args.input.read_unwatched(&mut requests, &Default::default());
             read.and_then(|_| requests.finish())
         });
-        let played = play::play(&from, target, args.timing.into(), looks);
-        // A reader that is ahead of a replay that ended early ends too.
+        let done = work(&from);
+        // A reader that is ahead of work that ended early ends too.
         drop(from);
-        let read = reader.join().expect("the reader does not panic");
-        if matches!(played.ended, Ended::Whole) {
-            read?;
-        }
-        Ok(played)
+        (done, reader.join().expect("the reader does not panic"))
     })
 }

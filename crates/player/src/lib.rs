@@ -6,6 +6,7 @@
 //! [`target::Target`] does as it is told. [`place`] decides what may be written to at all.
 
 pub mod log;
+pub mod model;
 pub mod place;
 pub mod play;
 pub mod profile;

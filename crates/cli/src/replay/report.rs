@@ -22,6 +22,8 @@ pub(super) struct Shown<'a> {
     /// Everything was done.
     pub(super) whole: bool,
     pub(super) tally: &'a Tally,
+    /// The same on modelled devices, by their names.
+    pub(super) modelled: Vec<(&'a str, Tally)>,
 }
 
 #[derive(Serialize)]
@@ -39,6 +41,21 @@ struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     engine: Option<&'static str>,
     whole: bool,
+    #[serde(flatten)]
+    came_to: CameTo,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    modelled: Vec<ModelledRecord<'a>>,
+}
+
+#[derive(Serialize)]
+struct ModelledRecord<'a> {
+    device: &'a str,
+    #[serde(flatten)]
+    came_to: CameTo,
+}
+
+#[derive(Serialize)]
+struct CameTo {
     elapsed_s: f64,
     requests: u64,
     requests_per_s: f64,
@@ -47,6 +64,27 @@ struct Record<'a> {
     /// How long after they were due requests were started.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<TimesRecord>,
+}
+
+impl CameTo {
+    fn new(tally: &Tally, recorded: bool) -> Self {
+        let operations = tally.ops().map(|(op, done)| {
+            let bytes = (op != Op::Sync).then_some(done.bytes);
+            (op.name(), OpRecord { requests: done.count, bytes, times: (&done.times).into() })
+        });
+        Self {
+            elapsed_s: tally.elapsed_ns as f64 / 1e9,
+            requests: tally.count(),
+            requests_per_s: per_s(tally, tally.count()).round(),
+            bytes_per_s: per_s(tally, tally.moved_bytes()).round(),
+            operations: operations.collect(),
+            late: recorded.then(|| (&tally.late).into()),
+        }
+    }
+}
+
+fn per_s(tally: &Tally, n: u64) -> f64 {
+    n as f64 * 1e9 / (tally.elapsed_ns as f64).max(1.0)
 }
 
 #[derive(Serialize)]
@@ -104,16 +142,11 @@ impl Shown<'_> {
         }
     }
 
-    fn per_s(&self, n: u64) -> f64 {
-        n as f64 * 1e9 / (self.tally.elapsed_ns as f64).max(1.0)
-    }
-
     fn record(&self) -> Record<'_> {
-        let tally = self.tally;
-        let operations = tally.ops().map(|(op, done)| {
-            let bytes = (op != Op::Sync).then_some(done.bytes);
-            (op.name(), OpRecord { requests: done.count, bytes, times: (&done.times).into() })
-        });
+        let modelled = self
+            .modelled
+            .iter()
+            .map(|(device, tally)| ModelledRecord { device, came_to: CameTo::new(tally, self.recorded) });
         Record {
             schema: 1,
             trace: &self.trace,
@@ -125,17 +158,12 @@ impl Shown<'_> {
             queue_depth: self.queue_depth,
             engine: self.place.map(|_| self.engine),
             whole: self.whole,
-            elapsed_s: tally.elapsed_ns as f64 / 1e9,
-            requests: tally.count(),
-            requests_per_s: self.per_s(tally.count()).round(),
-            bytes_per_s: self.per_s(tally.moved_bytes()).round(),
-            operations: operations.collect(),
-            late: self.recorded.then(|| (&tally.late).into()),
+            came_to: CameTo::new(self.tally, self.recorded),
+            modelled: modelled.collect(),
         }
     }
 
     fn text(&self) -> String {
-        let tally = self.tally;
         let place = match (self.target, self.place) {
             (Some(path), Some(place)) => {
                 let filled = if self.filled { ", filled before" } else { "" };
@@ -148,20 +176,28 @@ impl Shown<'_> {
             1 => "one at a time".to_owned(),
             depth => format!("up to {depth} at a time"),
         };
-        let part = if self.whole { "" } else { " (ended early)" };
-        let mut out = format!(
-            "{} to {place}, {timing}, {depth}\n{} requests in {}{part}: {} a second, {}/s\n\n",
-            self.trace,
-            size::count(tally.count()),
-            size::duration(tally.elapsed_ns / 1000),
-            size::count(self.per_s(tally.count()) as u64),
-            size::bytes(self.per_s(tally.moved_bytes()) as u64),
-        );
-        out.push_str(&self.table());
+        let mut out = format!("{} to {place}, {timing}, {depth}\n", self.trace);
+        out.push_str(&self.came_to(self.tally));
+        for (device, tally) in &self.modelled {
+            out.push_str(&format!("\nThe same on {device}, modelled\n"));
+            out.push_str(&self.came_to(tally));
+        }
         out
     }
 
-    fn table(&self) -> String {
+    fn came_to(&self, tally: &Tally) -> String {
+        let part = if self.whole { "" } else { " (ended early)" };
+        format!(
+            "{} requests in {}{part}: {} a second, {}/s\n\n{}",
+            size::count(tally.count()),
+            size::duration(tally.elapsed_ns / 1000),
+            size::count(per_s(tally, tally.count()) as u64),
+            size::bytes(per_s(tally, tally.moved_bytes()) as u64),
+            self.table(tally)
+        )
+    }
+
+    fn table(&self, tally: &Tally) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.force_no_tty();
@@ -185,12 +221,12 @@ impl Shown<'_> {
             let cells = [name.to_owned(), size::count(requests), bytes, us(times.mean())];
             cells.into_iter().chain(quantiles).collect::<Vec<_>>()
         };
-        for (op, done) in self.tally.ops() {
+        for (op, done) in tally.ops() {
             let bytes = if op == Op::Sync { String::new() } else { size::bytes(done.bytes) };
             table.add_row(row(op.name(), done.count, bytes, &done.times));
         }
         if self.recorded {
-            table.add_row(row("late", self.tally.late.count(), String::new(), &self.tally.late));
+            table.add_row(row("late", tally.late.count(), String::new(), &tally.late));
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -327,3 +327,69 @@ fn the_table_shows_the_percentiles() {
     }
     assert!(!shown.contains('\x1b') && shown.lines().all(|line| line.chars().count() <= 110), "{shown}");
 }
+
+/// Beside what really happened stands what a model says of the same requests.
+#[test]
+fn modelled_devices_stand_beside_it() {
+    let folder = folder();
+    let mut asks = asks(9, 300, 4 * MIB, 4096);
+    asks.retain(|ask| !matches!(ask, Ask::Write(_, len) if *len > MIB));
+    let log = log(folder.path(), &asks);
+    let record = replayed(&log, &["--null", "--device", "latency-100-800,microsd-2012"]);
+    let [latency, card] = &record["modelled"].as_array().unwrap()[..] else { panic!("{record}") };
+    assert_eq!((&latency["device"], &card["device"]), (&"latency-100-800".into(), &"microsd-2012".into()));
+    let pages = |kind: fn(&Ask) -> u64| asks.iter().map(kind).sum::<u64>() / 4096;
+    let read = pages(|ask| if let Ask::Read(_, len) = ask { *len } else { 0 });
+    let written = pages(|ask| if let Ask::Write(_, len) = ask { *len } else { 0 });
+    let elapsed_s = latency["elapsed_s"].as_f64().unwrap();
+    assert!((elapsed_s - (read * 100 + written * 800) as f64 / 1e6).abs() < 1e-9, "{latency}");
+    assert_eq!(latency["operations"]["write"]["requests"], record["operations"]["write"]["requests"]);
+    let shown = replay(&log, &["--null", "--device", "microsd-2012"]);
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("The same on microsd-2012, modelled"));
+    refused(&log, &["--null", "--device", "floppy"], &["floppy"]);
+}
+
+/// Whatever a file turns out to be like, what is written of it is a device that can be simulated; and nothing else is left.
+#[test]
+fn a_profile_is_what_compare_takes() {
+    let folder = folder();
+    let (file, card) = (folder.path().join("file"), folder.path().join("card.toml"));
+    let profile = |args: &[&str]| {
+        let mut command = Command::new(FLASHSIFT);
+        command.args(["profile", "--target", text(&file), "--span", "32MiB", "-o", text(&card)]).args(args);
+        command.output().unwrap()
+    };
+    let output = profile(&["--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(record["write_us"].as_f64().unwrap() > 0.0 && record["profile"]["model"].is_object(), "{record}");
+    assert!(!file.exists());
+    let told = fs::read_to_string(&card).unwrap();
+    assert!(told.starts_with("# ") && told.contains("measured by flashsift profile on 32 MiB"), "{told}");
+    let log = log(folder.path(), &[Ask::Write(0, 4096), Ask::Read(0, 8192)]);
+    let record = replayed(&log, &["--null", "--device", text(&card)]);
+    assert_eq!(record["modelled"][0]["device"], "card");
+    let trace = folder.path().join("trace");
+    fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
+    let output = Command::new(FLASHSIFT)
+        .args([
+            "compare",
+            text(&trace),
+            "--policy",
+            "lru",
+            "--frames",
+            "1",
+            "--json",
+            "--device",
+            text(&card),
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let cell: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(cell["elapsed_s"].as_f64().unwrap() > 0.0, "{cell}");
+    fs::write(&file, "mine").unwrap();
+    let output = profile(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("--yes-destroy-data"), "{}", said(&output));
+}

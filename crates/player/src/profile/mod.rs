@@ -14,9 +14,11 @@ use crate::Error;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
+mod fit;
 mod real;
 mod units;
 
+pub use fit::{Fitted, error, fit};
 pub use real::Real;
 pub use units::{Streams, Units};
 

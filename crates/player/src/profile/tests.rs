@@ -171,3 +171,80 @@ fn what_cannot_be_told_is_said() {
     let error = measure(&mut Simple { pages: 500, ..device }, &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("too few"), "{error}");
 }
+
+/// A device of the simulator's, under the same test as a real one.
+struct Simulated {
+    machine: flashsift_core::device::Machine,
+    pages: u64,
+    now_ns: u64,
+}
+
+impl Device for Simulated {
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error> {
+        use flashsift_core::{
+            back::{Io, IoOp},
+            device::Device as _,
+        };
+        let op = if write { IoOp::Write } else { IoOp::Read };
+        let mut serve = |page: &u64| {
+            let end_ns =
+                self.machine.serve(&Io { at_us: 0, op, lba: *page, pages: 1, sync: false }, self.now_ns);
+            end_ns - std::mem::replace(&mut self.now_ns, end_ns)
+        };
+        Ok(pages.iter().map(&mut serve).collect())
+    }
+}
+
+/// What a simulated device was made of comes out of it again, and what is made of that behaves as it does.
+#[test]
+fn simulated_devices_are_recovered() {
+    use flashsift_core::device::{Fill, Machine, Model, Profile, latency, open_unit};
+    for (unit_kib, open_units, copy_us, program_us) in [
+        (2048, 4, 945.0, 640.0),
+        (1024, 4, 963.0, 1630.0),
+        (64, 4, 800.0, 1440.0),
+        (4096, 1, 700.0, 500.0),
+        (512, 17, 700.0, 500.0),
+        (1536, 32, 700.0, 500.0),
+        (3072, 2, 300.0, 2000.0),
+        (16, 63, 500.0, 300.0),
+    ] {
+        let params = open_unit::Params {
+            capacity_bytes: 510 << 20,
+            unit_bytes: unit_kib << 10,
+            open_units,
+            read_us: 800.0,
+            far_read_us: 3.0,
+            program_us,
+            copy_us,
+            erase_us: 2000.0,
+            fill: Fill::InOrder,
+        };
+        let profile = Profile::of(Model::OpenUnit(params.clone()));
+        let machine = Machine::new(&profile).unwrap();
+        let mut simulated = Simulated { machine, pages: (500 << 20) / PAGE_BYTES, now_ns: 0 };
+        let found = measure(&mut simulated, &mut |_| ()).unwrap();
+        let fitted = fit(&found, params.capacity_bytes, "measured here").unwrap();
+        let Model::OpenUnit(told) = &fitted.profile.model else { panic!("{unit_kib} KiB: {found:?}") };
+        assert_eq!((told.unit_bytes, told.open_units), (params.unit_bytes, params.open_units));
+        let near = |told: f64, is: f64| (told - is).abs() <= is * 0.01;
+        assert!(near(told.program_us, program_us) && near(told.copy_us, copy_us), "{told:?}");
+        assert!(near(told.erase_us, 2000.0) && near(told.read_us, 800.0), "{told:?}");
+        assert!((told.far_read_us - 3.0).abs() < 0.01, "{told:?}");
+        // What was open before the patterns differs.
+        assert!(fitted.worst_error() < 0.1, "{unit_kib} KiB: {}", fitted.worst_error());
+        assert!(fitted.untold.iter().all(|text| text.contains("cycles")), "{:?}", fitted.untold);
+    }
+    let flat = Profile::of(Model::Latency(latency::Params { read_us: 90.0, write_us: 700.0 }));
+    let machine = Machine::new(&flat).unwrap();
+    let found = measure(&mut Simulated { machine, pages: 1 << 17, now_ns: 0 }, &mut |_| ()).unwrap();
+    let fitted = fit(&found, 1 << 29, "measured here").unwrap();
+    assert_eq!(fitted.profile.model, flat.model);
+    assert!(fitted.untold[0].contains("no cliff") && fitted.worst_error() == 0.0, "{fitted:?}");
+}
+
+const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;
