@@ -3,7 +3,7 @@
 use crate::{
     load,
     replay::{Signals, fill},
-    size,
+    size, text,
 };
 use anyhow::Context;
 use flashsift_core::{device::Profile, page::PAGE_BYTES};
@@ -145,7 +145,7 @@ fn words(found: &Found, fitted: &Fitted) -> String {
             line("erasing a unit", us(units.erase_us));
             line("", format!("what closing took lies within {} of these", percent(units.error)));
         }
-        Err(why) => line("units", why.clone()),
+        Err(_) => line("units", "not to be told, see below".to_owned()),
     }
     line("a write", us(found.write_us));
     line("a read", format!("{}, far from the one before {}", us(found.read_us), us(found.far_read_us)));
@@ -158,13 +158,14 @@ fn words(found: &Found, fitted: &Fitted) -> String {
             if pattern.sorted { "sorted" } else { "scattered" },
         );
         let name = format!("{order} {kind}, {}", size::bytes(pattern.span_pages * PAGE_BYTES));
-        let model = pattern.pages.len() as f64 * 4.096e6 / *model_ns as f64;
+        let model = profile::kb_per_s(pattern.pages.len(), *model_ns);
         let off = percent(profile::error(pattern, *model_ns));
         let _ = writeln!(out, "{name:<28}{:>12.1}{model:>12.1}{off:>9}", pattern.kb_per_s());
     }
     out.push('\n');
+    let columns = text::columns().unwrap_or(120);
     for untold in &fitted.untold {
-        let _ = writeln!(out, "Not told: {untold}");
+        out.push_str(&text::labelled("Not told:", 10, untold, columns));
     }
     out
 }

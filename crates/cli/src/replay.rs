@@ -65,7 +65,7 @@ pub(crate) struct Args {
     engine: Engine,
 
     /// Take addresses modulo the target's size
-    #[arg(long)]
+    #[arg(long, conflicts_with = "null")]
     fold: bool,
 
     /// Which device, if the trace is about several
@@ -278,9 +278,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     shown.print(args.json)?;
     drop(target);
-    match (place, args.at.keep) {
-        (Some(mut place), true) => place.keep(),
-        _ => {}
+    if let (Some(mut place), true) = (place, args.at.keep) {
+        place.keep();
     }
     failed.map_or(Ok(()), Err)
 }
@@ -312,7 +311,14 @@ fn prepared(args: &Args, path: &Path, source: &Source) -> anyhow::Result<Place> 
         size_bytes: args.at.size,
         keep: args.at.keep,
     };
+    let same = |path: &Path| path.canonicalize().ok();
+    if same(path).is_some_and(|target| Some(target) == same(&args.input.trace)) {
+        return Err(Usage("the target is the trace itself: give another --target".into()).into());
+    }
     let place = Place::open(path, &wanted)?;
+    if args.at.size.is_some() && !place.made {
+        return Err(Usage(format!("--size is for a file that is made, and {} exists", path.display())).into());
+    }
     if let Some(request) = source.unaligned(place.block_bytes) {
         anyhow::bail!(
             "{} does blocks of {} bytes, and request {} of the log ({}) is not of whole ones",

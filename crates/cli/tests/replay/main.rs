@@ -207,6 +207,10 @@ fn a_file_that_was_made_is_gone_and_one_that_existed_stays() {
     assert_eq!(fs::read(&file).unwrap(), vec![7; 4 << 20]);
     replayed(&log, &["--target", text(&file), "--yes-destroy-data"]);
     assert!(file.exists());
+    refused(&log, &["--target", text(&file), "--yes-destroy-data", "--size", "8M"], &["--size", "exists"]);
+    let content = fs::read(&log).unwrap();
+    refused(&log, &["--target", text(&log), "--yes-destroy-data"], &["trace itself"]);
+    assert_eq!(fs::read(&log).unwrap(), content);
     // A log that only reads needs nobody's consent, and changes nothing.
     let reads = self::log(folder.path(), &[Ask::Read(0, 4096), Ask::Sync, Ask::Read(8192, 512)]);
     fs::write(&file, vec![7; 1 << 20]).unwrap();

@@ -39,7 +39,6 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
     let mut source = |names: &[&str], text: &str| {
         sources.extend(names.iter().map(|name| ((*name).to_owned(), text.to_owned())));
     };
-    let streams = found.streams.tried();
     let (what, model) = match &found.units {
         Ok(units) => {
             let unit_bytes = units.unit_pages * PAGE_BYTES;
@@ -73,13 +72,10 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
             (format!("open units: {} KiB, {} open", unit_bytes >> 10, units.open_units), model)
         }
         Err(why) => {
-            source(&["read_us", "write_us"], measured);
+            source(&["read_us", "write_us"], &format!("mean of sorted and scattered ones, {measured}"));
             untold.push(format!("Size and number of open units: {why}."));
-            let write_us = found.write_us;
-            (
-                format!("a time a page; up to {streams} streams"),
-                Model::Latency(latency::Params { read_us: found.far_read_us, write_us }),
-            )
+            let model = latency::Params { read_us: mean_us(found, false), write_us: mean_us(found, true) };
+            ("a time a page, no units to be seen".to_owned(), Model::Latency(model))
         }
     };
     untold.push("Program/erase cycles: no measurement tells them.".to_owned());
@@ -87,6 +83,13 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
     let profile = Profile { what, kind: Kind::Other, cycles: None, model, sources };
     let patterns = replayed(&profile, &found.patterns)?;
     Ok(Fitted { profile, untold, patterns })
+}
+
+/// What a page takes in all patterns, µs.
+fn mean_us(found: &Found, write: bool) -> f64 {
+    let patterns = || found.patterns.iter().filter(|pattern| pattern.write == write);
+    let took_ns: u64 = patterns().map(|pattern| pattern.took_ns).sum();
+    took_ns as f64 / 1e3 / patterns().map(|pattern| pattern.pages.len()).sum::<usize>() as f64
 }
 
 /// The same requests on the model.

@@ -65,8 +65,13 @@ pub struct Pattern {
 impl Pattern {
     /// As SpatialClock's Table 2 has it.
     pub fn kb_per_s(&self) -> f64 {
-        self.pages.len() as f64 * 4.096 / (self.took_ns as f64 / 1e9)
+        kb_per_s(self.pages.len(), self.took_ns)
     }
+}
+
+/// Of so many pages in so long, in the table's units of 1000 bytes.
+pub fn kb_per_s(pages: usize, took_ns: u64) -> f64 {
+    pages as f64 * 4.096e9 / took_ns.max(1) as f64
 }
 
 /// Is told what comes next.
