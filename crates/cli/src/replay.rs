@@ -245,6 +245,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         None => false,
     };
+    if place.as_ref().is_some_and(|place| place.holes) && !filled {
+        eprintln!(
+            "  note: parts of the file were never written; reading them reaches no device (--fill yes writes them)"
+        );
+    }
     say(&args.at, source);
     let rules = Rules {
         source: id,

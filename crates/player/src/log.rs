@@ -64,12 +64,12 @@ pub struct Source {
     pub longest_bytes: u64,
     /// Reads and writes that are done in pieces.
     pub long: u64,
-    /// The first read, write or discard that is no multiple of so many bytes, for 2⁰ to 2¹² of them.
+    /// The first read, write or discard that is no multiple of so many bytes, for 2⁰ to 2¹⁶ of them.
     unaligned: [Option<Request>; ALIGNMENTS],
 }
 
-/// Of one byte to a page.
-const ALIGNMENTS: usize = 13;
+/// Of one byte to the largest blocks that Linux knows.
+const ALIGNMENTS: usize = 17;
 
 impl Source {
     /// So many requests of it.
@@ -82,7 +82,7 @@ impl Source {
         Op::ALL.into_iter().any(|op| op.changes() && self.requests[op as usize] > 0)
     }
 
-    /// The first request that a device cannot do whose blocks have so many bytes, a power of two up to a page.
+    /// The first request that a device cannot do whose blocks have so many bytes, a power of two up to 64 KiB.
     pub fn unaligned(&self, block_bytes: u64) -> Option<Request> {
         self.unaligned[block_bytes.trailing_zeros() as usize]
     }

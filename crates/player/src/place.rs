@@ -4,9 +4,11 @@
 //! under another device, in any namespace; and while we hold it, nobody can mount it. Who uses it is looked up first, to be
 //! named.
 
-use crate::{Error, system};
+use crate::{Error, system, target::SECTOR_BYTES};
 use rustix::{
-    fs::{Dev, FallocateFlags, Mode, OFlags, SeekFrom, fallocate, open},
+    fs::{
+        AtFlags, Dev, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags, fallocate, ftruncate, open, statx,
+    },
     io::Errno,
     ioctl,
 };
@@ -55,6 +57,8 @@ pub struct Place {
     pub block_bytes: u64,
     /// It did not exist.
     pub made: bool,
+    /// Parts of the file were never written: reading them reaches no device.
+    pub holes: bool,
     /// A name that has to be gone unless [`Place::keep`] says otherwise.
     unfinished: Option<PathBuf>,
     dev: Option<Dev>,
@@ -120,6 +124,7 @@ impl Place {
             bytes: bytes / PAGE_BYTES * PAGE_BYTES,
             block_bytes: u64::from(block_bytes),
             made: false,
+            holes: false,
             unfinished: None,
             dev: Some(dev),
             path: path.to_owned(),
@@ -139,7 +144,18 @@ impl Place {
         }
         let access = if wanted.changes { OFlags::RDWR } else { OFlags::RDONLY };
         let file = direct(path, access)?;
-        Self::file(path, file, metadata.len(), false)
+        let block_bytes = block_bytes(path, &file)?;
+        Ok(Self {
+            file,
+            kind: Kind::File,
+            bytes: metadata.len() / PAGE_BYTES * PAGE_BYTES,
+            block_bytes,
+            made: false,
+            holes: metadata.blocks() * 512 < metadata.len(),
+            unfinished: None,
+            dev: None,
+            path: path.to_owned(),
+        })
     }
 
     fn new(path: &Path, wanted: &Wanted) -> Result<Self, Error> {
@@ -155,6 +171,7 @@ impl Place {
             bytes,
             block_bytes: PAGE_BYTES,
             made: true,
+            holes: true,
             unfinished: Some(path.to_owned()),
             dev: None,
             path: path.to_owned(),
@@ -162,17 +179,14 @@ impl Place {
         if !wanted.keep {
             place.unname();
         }
-        fallocate(&place.file, FallocateFlags::empty(), 0, bytes)
-            .map_err(|e| Error::at(path, &format!("room for {bytes} bytes"), e))?;
+        let room = match fallocate(&place.file, FallocateFlags::empty(), 0, bytes) {
+            // exFAT cannot: filling it takes the room.
+            Err(Errno::OPNOTSUPP) => ftruncate(&place.file, bytes),
+            other => other,
+        };
+        room.map_err(|e| Error::at(path, &format!("room for {bytes} bytes"), e))?;
         place.block_bytes = block_bytes(path, &place.file)?;
         Ok(place)
-    }
-
-    fn file(path: &Path, file: File, bytes: u64, made: bool) -> Result<Self, Error> {
-        let block_bytes = block_bytes(path, &file)?;
-        let bytes = bytes / PAGE_BYTES * PAGE_BYTES;
-        let path = path.to_owned();
-        Ok(Self { file, kind: Kind::File, bytes, block_bytes, made, unfinished: None, dev: None, path })
     }
 
     /// A file that was made stays, with its name.
@@ -239,12 +253,25 @@ fn direct(path: &Path, access: OFlags) -> Result<File, Error> {
     })
 }
 
-/// The smallest piece that can be read past the page cache: asked by trying.
+/// The smallest piece that can be read past the page cache: the kernel tells since Linux 6.1, others are asked by trying.
 fn block_bytes(path: &Path, file: &File) -> Result<u64, Error> {
+    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    match told.map(|told| u64::from(told.stx_dio_offset_align)) {
+        Some(0) => {
+            return Err(Error::at(
+                path,
+                "its file system cannot do without the page cache (O_DIRECT)",
+                Errno::INVAL,
+            ));
+        }
+        Some(bytes) => return Ok(bytes.max(SECTOR_BYTES)),
+        None => {}
+    }
     #[repr(align(4096))]
     struct Page([u8; PAGE_BYTES as usize]);
     let mut page = Box::new(Page([0; PAGE_BYTES as usize]));
-    for bytes in [512, PAGE_BYTES] {
+    for bytes in [SECTOR_BYTES, PAGE_BYTES] {
         match rustix::io::pread(file, &mut page.0[..bytes as usize], bytes) {
             Ok(_) => return Ok(bytes),
             Err(Errno::INVAL) => {}

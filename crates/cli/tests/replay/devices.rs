@@ -247,5 +247,16 @@ fn blocks_of_a_page_take_no_sectors() {
     let Some(device) = Loop::new(TEST, &["--sector-size", "4096"]) else { return };
     let log = log(device.folder.path(), &[Ask::Write(0, 4096), Ask::Write(4096, 512)]);
     let agreed = ["--target", text(&device.path), "--yes-destroy-data"];
-    refused(&log, &agreed, &["blocks of 4096 bytes", "request 2", "write of 512 bytes at 4096"]);
+    let words = ["blocks of 4096 bytes", "request 2", "write of 512 bytes at 4096"];
+    refused(&log, &agreed, &words);
+    // Nor does a file on it.
+    let point = device.folder.path().join("point");
+    fs::create_dir(&point).unwrap();
+    assert!(run("mkfs.ext4", &["-q", text(&device.path)]), "mkfs.ext4");
+    assert!(run("mount", &[text(&device.path), text(&point)]), "mount");
+    let file = point.join("file");
+    refused(&log, &["--target", text(&file)], &words);
+    let left = file.exists();
+    assert!(run("umount", &[text(&point)]), "umount");
+    assert!(!left, "a file that was refused is gone");
 }
