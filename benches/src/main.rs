@@ -8,6 +8,7 @@ mod counted;
 mod devices;
 mod memory;
 mod record;
+mod replay;
 mod sizes;
 
 use anyhow::{Context, ensure};
@@ -52,6 +53,9 @@ struct Args {
     /// Instead: requests a second of the modelled devices, into DEVICES.md
     #[arg(long)]
     devices: bool,
+    /// Instead: how fast requests are replayed (with fio), into REPLAY.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices"])]
+    replay: bool,
 
     /// Requests of the synthetic trace of --sizes (80 million) or --memory (100 million)
     #[arg(long, value_parser = clap::value_parser!(u64).range(100_000..))]
@@ -84,6 +88,7 @@ fn main() -> anyhow::Result<()> {
     let (title, by, name) = match (args.sizes, args.memory) {
         _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
+        _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
         (_, true) => ("Memory", "make bench BENCH_ARGS=--memory", "MEMORY.md"),
         _ => ("Benchmarks", "make bench", "RESULTS.md"),
@@ -92,6 +97,7 @@ fn main() -> anyhow::Result<()> {
     match (args.sizes, args.memory) {
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
+        _ if args.replay => replay::report(&mut report, args.rounds)?,
         (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
         (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,
         _ => speed(&mut report, &args)?,

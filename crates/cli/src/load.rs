@@ -53,7 +53,18 @@ impl Input {
     pub(crate) fn read(&self, sink: &mut dyn Sink) -> Result<open::Outcome, Error> {
         let limits = open::Limits::default();
         let bar = progress("reading", "{spinner} {msg} {bar:30} {bytes}/{total_bytes}");
-        let watched = limits.progress.clone();
+        let mut watched = Watched { sink, bar: bar.clone(), progress: limits.progress.clone() };
+        let outcome = self.read_unwatched(&mut watched, &limits);
+        bar.finish_and_clear();
+        outcome
+    }
+
+    /// The same without a bar: for a second reading.
+    pub(crate) fn read_unwatched(
+        &self,
+        sink: &mut dyn Sink,
+        limits: &open::Limits,
+    ) -> Result<open::Outcome, Error> {
         let mut timed;
         let sink = match self.rate {
             Some(rate) => {
@@ -62,10 +73,7 @@ impl Input {
             }
             None => sink,
         };
-        let mut sink = Watched { sink, bar: bar.clone(), progress: watched };
-        let outcome = open::read(&self.trace, self.format.as_deref(), &mut sink, &limits);
-        bar.finish_and_clear();
-        outcome
+        open::read(&self.trace, self.format.as_deref(), sink, limits)
     }
 }
 

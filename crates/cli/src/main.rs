@@ -13,7 +13,9 @@ mod import;
 mod json;
 mod load;
 mod policies;
+mod profile;
 mod record;
+mod replay;
 mod size;
 mod synth;
 mod table;
@@ -34,6 +36,8 @@ mod verdict;
   sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
   flashsift compare trace.xz --report r.html      the same as a page with figures
   flashsift diff before.json after.json           what changed between two saved runs
+  flashsift replay after.parquet --target /mnt/card/file       how long a real device takes for it
+  flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare --device
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift devices                               modelled devices, and the wear of this machine's
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
@@ -53,6 +57,8 @@ enum Command {
     Diff(diff::Args),
     Import(import::Args),
     Record(record::Args),
+    Replay(replay::Args),
+    Profile(profile::Args),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
@@ -65,6 +71,8 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
@@ -75,7 +83,11 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("flashsift: {error:#}");
-            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+            ExitCode::from(match error.downcast_ref::<replay::Interrupted>() {
+                Some(interrupted) => interrupted.exit_code(),
+                None if error.is::<Usage>() => 2,
+                None => 1,
+            })
         }
     }
 }

@@ -1,0 +1,208 @@
+//! `flashsift profile`: what a card or file is like inside, as a profile for `compare --device`.
+
+use crate::{
+    load,
+    replay::{Signals, fill},
+    size, text,
+};
+use anyhow::Context;
+use flashsift_core::{device::Profile, page::PAGE_BYTES};
+use flashsift_player::{
+    Error, PIECE_BYTES,
+    place::{Place, Wanted},
+    profile::{self, Fitted, Found, Real},
+    target::Ring,
+};
+use flashsift_traces::replace::Replace;
+use serde::Serialize;
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Measure a card or file, and write a profile that `compare --device` takes
+///
+/// Finds out how much of it is mapped as one (a unit), how many units are open at once, and what reads, writes, copies and
+/// erases take: by writing to several places in turn, as flashbench does.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo flashsift profile --target /dev/mmcblk1 --yes-destroy-data -o my-card.toml
+  flashsift profile --target /mnt/card/file -o my-card.toml
+  flashsift compare trace.xz --device my-card.toml
+
+The target, or its first --span, is overwritten; what is in use is refused, as by replay. A slow card
+takes some minutes. What the measurement does not tell is said, and stands in the profile as a comment.")]
+pub(crate) struct Args {
+    /// File or block device to measure; a file that does not exist is made, and gone at the end
+    #[arg(long, value_name = "FILE|DEV")]
+    target: PathBuf,
+
+    /// What the device, or the existing file, holds may be destroyed
+    #[arg(long)]
+    yes_destroy_data: bool,
+
+    /// How much of it is used: larger units need more (67 × the unit)
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size::parse_bytes)]
+    span: u64,
+
+    /// The profile to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let signals = Signals::new()?;
+    let wanted = Wanted {
+        end_bytes: 0,
+        changes: true,
+        consent: args.yes_destroy_data,
+        fold: true,
+        size_bytes: Some(args.span),
+        keep: false,
+    };
+    let place = Place::open(&args.target, &wanted)?;
+    let span = args.span.min(place.bytes);
+    let mut target = Ring::new(&place, 1, PIECE_BYTES)?;
+    fill(span, &mut target, &signals)?;
+    let bar = load::progress("", "{spinner} measuring {msg} {elapsed}");
+    let mut stop = || signals.came().is_some();
+    let mut device = Real::new(&mut target, span / PAGE_BYTES, &mut stop);
+    let found = profile::measure(&mut device, &mut |what| bar.set_message(what.to_owned()));
+    bar.finish_and_clear();
+    let found = match found {
+        Err(Error::Stopped) => {
+            let interrupted = signals.came().expect("a signal stopped it");
+            return Err(anyhow::Error::new(interrupted)
+                .context("no profile was written: the measurement was not done"));
+        }
+        other => other?,
+    };
+    let measured = format!(
+        "measured by flashsift profile on {} of {}, {}",
+        size::bytes(span),
+        args.target.display(),
+        today()?
+    );
+    let fitted = profile::fit(&found, place.bytes, &measured)?;
+    save(&args.output, &fitted)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &Record::new(&args.target, &found, &fitted))?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", words(&found, &fitted))?;
+    }
+    out.flush()?;
+    eprintln!("\n{}: for `flashsift compare TRACE --device {0}`", args.output.display());
+    Ok(())
+}
+
+fn today() -> anyhow::Result<String> {
+    let output = Command::new("date").arg("+%F").output().context("date")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The profile, with what it does not say, as comments.
+fn save(path: &Path, fitted: &Fitted) -> anyhow::Result<()> {
+    let at = || path.display().to_string();
+    let mut text = String::new();
+    writeln!(
+        text,
+        "# The model's times for what was measured besides are wrong by {} at worst.",
+        percent(fitted.worst_error())
+    )?;
+    for untold in &fitted.untold {
+        writeln!(text, "# {untold}")?;
+    }
+    write!(text, "\n{}", toml::to_string_pretty(&fitted.profile).context("the profile as TOML")?)?;
+    let mut file = Replace::new(path).with_context(at)?;
+    file.write_all(text.as_bytes()).with_context(at)?;
+    file.commit().with_context(at)?;
+    Ok(())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn words(found: &Found, fitted: &Fitted) -> String {
+    let us = |us: f64| if us < 1000.0 { format!("{us:.1} µs") } else { format!("{:.2} ms", us / 1e3) };
+    let mut out = String::new();
+    let mut line = |label: &str, text: String| {
+        let _ = writeln!(out, "{label:<18}{text}");
+    };
+    match &found.units {
+        Ok(units) => {
+            line("unit", size::bytes(units.unit_pages * PAGE_BYTES));
+            line("open units", units.open_units.to_string());
+            line("copying a page", us(units.copy_us));
+            line("erasing a unit", us(units.erase_us));
+            line("", format!("what closing took lies within {} of these", percent(units.error)));
+        }
+        Err(_) => line("units", "not to be told, see below".to_owned()),
+    }
+    line("a write", us(found.write_us));
+    line("a read", format!("{}, far from the one before {}", us(found.read_us), us(found.far_read_us)));
+    let costs: Vec<_> = found.streams.costs.iter().map(|(n, cost)| format!("{n}: {}", us(*cost))).collect();
+    line("writes in turn", format!("to so many places, each: {}", costs.join(", ")));
+    let _ = writeln!(out, "\n{:<28}{:>12}{:>12}{:>9}", "KB/s", "measured", "model", "off by");
+    for (pattern, model_ns) in &fitted.patterns {
+        let (kind, order) = (
+            if pattern.write { "writes" } else { "reads" },
+            if pattern.sorted { "sorted" } else { "scattered" },
+        );
+        let name = format!("{order} {kind}, {}", size::bytes(pattern.span_pages * PAGE_BYTES));
+        let model = profile::kb_per_s(pattern.pages.len(), *model_ns);
+        let off = percent(profile::error(pattern, *model_ns));
+        let _ = writeln!(out, "{name:<28}{:>12.1}{model:>12.1}{off:>9}", pattern.kb_per_s());
+    }
+    out.push('\n');
+    let columns = text::columns().unwrap_or(120);
+    for untold in &fitted.untold {
+        out.push_str(&text::labelled("Not told:", 10, untold, columns));
+    }
+    out
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    schema: u32,
+    target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_units: Option<u32>,
+    write_us: f64,
+    read_us: f64,
+    far_read_us: f64,
+    worst_error: f64,
+    untold: &'a [String],
+    /// What a write takes to so many places in turn, µs.
+    streams: Vec<(u32, f64)>,
+    profile: &'a Profile,
+}
+
+impl<'a> Record<'a> {
+    fn new(target: &Path, found: &Found, fitted: &'a Fitted) -> Self {
+        let units = found.units.as_ref().ok();
+        Self {
+            schema: 1,
+            target: target.display().to_string(),
+            unit_bytes: units.map(|units| units.unit_pages * PAGE_BYTES),
+            open_units: units.map(|units| units.open_units),
+            write_us: found.write_us,
+            read_us: found.read_us,
+            far_read_us: found.far_read_us,
+            worst_error: fitted.worst_error(),
+            untold: &fitted.untold,
+            streams: found.streams.costs.clone(),
+            profile: &fitted.profile,
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! `flashsift replay`: what a cache sends to storage, performed on a real device or file.
+
+use crate::{Usage, devices, load, load::Input, size};
+use anyhow::Context;
+use clap::ValueEnum;
+use flashsift_player::{
+    Op, PIECE_BYTES, Request,
+    log::{Requests, Rules, Source, Survey},
+    model::Modelled,
+    place::{Kind, Place, Wanted},
+    play::{self, Ended, Played, Watch},
+    schedule::Timing,
+    tally::Tally,
+    target::{Calls, Null, Ring, Target},
+};
+use indicatif::ProgressBar;
+use std::{
+    fmt,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, sync_channel},
+    },
+};
+
+mod report;
+
+/// Perform an after-cache trace on a real device or file, and tell how long it takes
+///
+/// Reads, writes, syncs and discards are done past the page cache (O_DIRECT), in the order of the trace. What is written is
+/// incompressible, and each sector says which request wrote it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flashsift compare trace.xz --policy lru,spatialclock --memory 16M --after-cache out/
+  flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file
+  flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file --device microsd-2012,my-card.toml
+  flashsift replay requests.blkparse --target /mnt/card/file --timing recorded --queue-depth 32
+  sudo flashsift replay out/trace.lru.4096.parquet --target /dev/mmcblk1 --yes-destroy-data --json
+
+A file that does not exist is made, filled, and gone at the end, whatever the end is; --keep keeps it. A file that exists, and any
+block device, is only written to with --yes-destroy-data. A device that is mounted, even in part, or used in any other way is
+refused. Ctrl-C ends a replay with a report of what was done until then, and exit code 130 (128 + the signal's number).
+
+Requests start in the order of the trace, at most --queue-depth at a time; one that overlaps another in flight waits for it, and
+so does everything for a sync, and a sync for everything. Those longer than 1 MiB are done in pieces.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    #[command(flatten)]
+    at: At,
+
+    /// When requests start
+    #[arg(long, value_enum, default_value_t = When::Asap)]
+    timing: When,
+
+    /// Requests in flight at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    queue_depth: u32,
+
+    /// How requests are made
+    #[arg(long, value_enum, default_value_t = Engine::IoUring)]
+    engine: Engine,
+
+    /// Take addresses modulo the target's size
+    #[arg(long, conflicts_with = "null")]
+    fold: bool,
+
+    /// Which device, if the trace is about several
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+
+    /// Leave discards out
+    #[arg(long)]
+    without_discards: bool,
+
+    /// Modelled devices to stand beside it, as `compare` takes them
+    #[arg(long, value_delimiter = ',', value_name = "DEVICE,…")]
+    device: Vec<String>,
+
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where requests go.
+#[derive(clap::Args)]
+struct At {
+    /// File or block device to use; a file that does not exist is made
+    #[arg(long, value_name = "FILE|DEV", required_unless_present = "null")]
+    target: Option<PathBuf>,
+
+    /// No target at all: what flashsift itself costs
+    #[arg(long, conflicts_with_all = ["target", "fill", "keep", "size", "yes_destroy_data", "engine"])]
+    null: bool,
+
+    /// What the device, or the existing file, holds may be destroyed
+    #[arg(long)]
+    yes_destroy_data: bool,
+
+    /// Write all of the target before [default: yes for a file that is written to, no for a device]
+    #[arg(long, value_name = "yes|no")]
+    fill: Option<YesNo>,
+
+    /// Size of a file that is made [default: what the trace needs]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    size: Option<u64>,
+
+    /// Keep a file that was made
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum When {
+    /// As soon as the queue has room
+    Asap,
+    /// At their times in the trace
+    Recorded,
+}
+
+impl From<When> for Timing {
+    fn from(when: When) -> Self {
+        match when {
+            When::Asap => Self::Asap,
+            When::Recorded => Self::Recorded,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// Linux's io_uring
+    #[value(name = "io_uring")]
+    IoUring,
+    /// Plain system calls, one after the other
+    Sync,
+}
+
+/// A signal ended the work, after a report of what was done.
+#[derive(Debug)]
+pub(crate) struct Interrupted {
+    signal: usize,
+}
+
+impl Interrupted {
+    /// As shells have it.
+    pub(crate) fn exit_code(&self) -> u8 {
+        128 + self.signal as u8
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = signal_hook::low_level::signal_name(self.signal as i32).unwrap_or("a signal");
+        write!(f, "ended early, by {name}")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Stops at a signal; at the second the process ends at once.
+pub(crate) struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        use signal_hook::{consts, flag};
+        let (which, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        for signal in [consts::SIGINT, consts::SIGTERM, consts::SIGHUP] {
+            flag::register_conditional_default(signal, again.clone()).context("signals")?;
+            flag::register(signal, again.clone()).context("signals")?;
+            flag::register_usize(signal, which.clone(), signal as usize).context("signals")?;
+        }
+        Ok(Self(which))
+    }
+
+    pub(crate) fn came(&self) -> Option<Interrupted> {
+        Some(self.0.load(Relaxed)).filter(|signal| *signal != 0).map(|signal| Interrupted { signal })
+    }
+}
+
+/// Shows how far it is, and looks for signals.
+struct Looks<'a> {
+    signals: &'a Signals,
+    bar: ProgressBar,
+    /// When the bar moves again.
+    next: u64,
+    step: u64,
+}
+
+impl<'a> Looks<'a> {
+    /// Of so many requests.
+    fn new(signals: &'a Signals, bar: &ProgressBar, requests: u64) -> Self {
+        bar.set_length(requests);
+        Self { signals, bar: bar.clone(), next: 0, step: requests / 1000 + 1 }
+    }
+}
+
+impl Watch for Looks<'_> {
+    fn stop(&mut self, done: u64) -> bool {
+        if done >= self.next {
+            self.bar.set_position(done);
+            self.next = done + self.step;
+        }
+        self.signals.0.load(Relaxed) != 0
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.input.trace.as_os_str() == "-" {
+        return Err(Usage(
+            "a trace is read twice here, and standard input can be read once: give a file".into(),
+        )
+        .into());
+    }
+    if args.engine == Engine::Sync && args.queue_depth > 1 {
+        return Err(Usage("--engine sync does one request at a time: leave --queue-depth at 1".into()).into());
+    }
+    let devices = devices::chosen(&args.device)?;
+    let mut survey = Survey::default();
+    let outcome = args.input.read(&mut survey)?;
+    load::say_left_out(&outcome);
+    if args.timing == When::Recorded && !survey.times {
+        return Err(Usage(
+            "the trace has no times: --rate N gives it some, or leave --timing at asap".into(),
+        )
+        .into());
+    }
+    let (id, source) = survey.source(args.source.as_deref())?;
+    let signals = Signals::new()?;
+    let place = args.at.target.as_deref().map(|path| prepared(args, path, source)).transpose()?;
+    let mut target = target(args, place.as_ref(), source)?;
+    let filled = match place.as_ref().filter(|place| fills(&args.at, place, source)) {
+        Some(place) => {
+            fill(place.bytes, &mut *target, &signals)?;
+            true
+        }
+        None => false,
+    };
+    if place.as_ref().is_some_and(|place| place.holes) && !filled {
+        eprintln!(
+            "  note: parts of the file were never written; reading them reaches no device (--fill yes writes them)"
+        );
+    }
+    say(&args.at, source);
+    let rules = Rules {
+        source: id,
+        target_bytes: place.as_ref().map_or(u64::MAX, |place| place.bytes),
+        fold: args.fold && place.is_some(),
+        without_discards: args.without_discards,
+    };
+    let bar =
+        load::progress("replaying", "{spinner} {msg} {bar:30} {human_pos}/{human_len} requests, {eta} left");
+    let mut looks = Looks::new(&signals, &bar, source.count());
+    let played = replay(args, rules, &survey, &mut *target, &mut looks);
+    bar.finish_and_clear();
+    let mut played = played?;
+    let failed = match std::mem::replace(&mut played.ended, Ended::Whole) {
+        Ended::Whole => None,
+        Ended::Stopped => Some(anyhow::Error::new(signals.came().expect("a signal stopped it"))),
+        Ended::Failed(error) => Some(error.into()),
+    };
+    let modelled = modelled(args, rules, &survey, &devices, played.tally.count())?;
+    let shown = report::Shown {
+        trace: args.input.name(),
+        target: args.at.target.as_deref(),
+        place: place.as_ref(),
+        filled,
+        recorded: args.timing == When::Recorded,
+        queue_depth: args.queue_depth,
+        engine: if args.engine == Engine::Sync { "sync" } else { "io_uring" },
+        whole: failed.is_none(),
+        tally: &played.tally,
+        modelled,
+    };
+    shown.print(args.json)?;
+    drop(target);
+    if let (Some(mut place), true) = (place, args.at.keep) {
+        place.keep();
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn say(at: &At, source: &Source) {
+    if source.long > 0 {
+        eprintln!(
+            "  note: {} requests are longer than 1 MiB and are done in pieces of that",
+            size::count(source.long)
+        );
+    }
+    if !std::io::stderr().is_terminal() {
+        let target =
+            at.target.as_ref().map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string());
+        eprintln!(
+            "flashsift: replaying {} requests to {target}; Ctrl-C or SIGTERM ends it with a report",
+            size::count(source.count())
+        );
+    }
+}
+
+/// The target, opened, able to do what the trace wants.
+fn prepared(args: &Args, path: &Path, source: &Source) -> anyhow::Result<Place> {
+    let wanted = Wanted {
+        end_bytes: source.end_bytes,
+        changes: source.changes() || args.at.fill == Some(YesNo::Yes),
+        consent: args.at.yes_destroy_data,
+        fold: args.fold,
+        size_bytes: args.at.size,
+        keep: args.at.keep,
+    };
+    let same = |path: &Path| path.canonicalize().ok();
+    if same(path).is_some_and(|target| Some(target) == same(&args.input.trace)) {
+        return Err(Usage("the target is the trace itself: give another --target".into()).into());
+    }
+    let place = Place::open(path, &wanted)?;
+    if args.at.size.is_some() && !place.made {
+        return Err(Usage(format!("--size is for a file that is made, and {} exists", path.display())).into());
+    }
+    if let Some(request) = source.unaligned(place.block_bytes) {
+        anyhow::bail!(
+            "{} does blocks of {} bytes, and request {} of the log ({}) is not of whole ones",
+            path.display(),
+            place.block_bytes,
+            request.number,
+            request.in_words()
+        );
+    }
+    if !args.without_discards && source.requests[Op::Discard as usize] > 0 {
+        place.check_discards()?;
+    }
+    Ok(place)
+}
+
+fn target<'a>(
+    args: &Args,
+    place: Option<&'a Place>,
+    source: &Source,
+) -> anyhow::Result<Box<dyn Target + 'a>> {
+    let Some(place) = place else { return Ok(Box::new(Null::new(args.queue_depth))) };
+    let piece_bytes = match fills(&args.at, place, source) {
+        true => PIECE_BYTES,
+        false => PIECE_BYTES.min(source.longest_bytes),
+    };
+    Ok(match args.engine {
+        Engine::IoUring => Box::new(Ring::new(place, args.queue_depth, piece_bytes)?),
+        Engine::Sync => Box::new(Calls::new(place, piece_bytes)?),
+    })
+}
+
+/// A file that is written to holds something before, so that reads reach the device and writes replace.
+fn fills(at: &At, place: &Place, source: &Source) -> bool {
+    match at.fill {
+        Some(fill) => fill == YesNo::Yes,
+        None => place.kind == Kind::File && (place.made || source.changes()),
+    }
+}
+
+/// Writes the first bytes of a target before anything else.
+pub(crate) fn fill(bytes: u64, target: &mut dyn Target, signals: &Signals) -> anyhow::Result<()> {
+    let bar = load::progress(
+        "filling the target",
+        "{spinner} {msg} {bar:30} {human_pos}/{human_len} MiB, {eta} left",
+    );
+    let played = play::fill(bytes, target, &mut Looks::new(signals, &bar, bytes >> 20));
+    bar.finish_and_clear();
+    match played.ended {
+        Ended::Whole => Ok(()),
+        Ended::Stopped => {
+            let interrupted = signals.came().expect("a signal stopped it");
+            Err(anyhow::Error::new(interrupted)
+                .context("nothing was replayed: the target was still being filled"))
+        }
+        Ended::Failed(error) => Err(anyhow::Error::new(error).context("filling the target")),
+    }
+}
+
+/// Performs the requests of the trace.
+fn replay(
+    args: &Args,
+    rules: Rules,
+    survey: &Survey,
+    target: &mut dyn Target,
+    looks: &mut Looks<'_>,
+) -> anyhow::Result<Played> {
+    let (played, read) =
+        reading(args, rules, survey, |log| play::play(log, target, args.timing.into(), looks));
+    if matches!(played.ended, Ended::Whole) {
+        read?;
+    }
+    Ok(played)
+}
+
+/// The same so many pieces on modelled devices.
+fn modelled<'a>(
+    args: &Args,
+    rules: Rules,
+    survey: &Survey,
+    devices: &'a [devices::Chosen],
+    pieces: u64,
+) -> anyhow::Result<Vec<(&'a str, Tally)>> {
+    if devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let modelled = |device: &devices::Chosen| {
+        Modelled::new(device.prepared.machine(), args.timing.into(), args.queue_depth)
+    };
+    let mut all: Vec<_> = devices.iter().map(modelled).collect();
+    let bar = load::progress("modelling", "{spinner} {msg} {elapsed}");
+    let ((), read) = reading(args, rules, survey, |log| {
+        for request in log.iter().flatten().take(usize::try_from(pieces).unwrap_or(usize::MAX)) {
+            all.iter_mut().for_each(|device| device.request(&request));
+        }
+        // What a replay that ended early has not done is not wanted here either.
+        log.iter().for_each(drop);
+    });
+    bar.finish_and_clear();
+    read?;
+    Ok(devices.iter().map(|device| &*device.label).zip(all.into_iter().map(Modelled::finish)).collect())
+}
+
+/// One thread reads the trace, this one does something with the requests as they come.
+fn reading<T>(
+    args: &Args,
+    rules: Rules,
+    survey: &Survey,
+    work: impl FnOnce(&Receiver<Vec<Request>>) -> T,
+) -> (T, Result<(), flashsift_traces::Error>) {
+    const BATCHES_AHEAD: usize = 16;
+    let (to, from) = sync_channel(BATCHES_AHEAD);
+    let mut requests = Requests::new(rules, survey, to);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let read = args.input.read_unwatched(&mut requests, &Default::default());
+            read.and_then(|_| requests.finish())
+        });
+        let done = work(&from);
+        // A reader that is ahead of work that ended early ends too.
+        drop(from);
+        (done, reader.join().expect("the reader does not panic"))
+    })
+}

@@ -1,0 +1,262 @@
+//! On loop devices, as root: what the kernel says arrived, and what is refused because somebody uses it.
+
+use super::{Ask, MIB, SECTOR, asks, assert_holds, folder, log, model, refused, replayed, text};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::TempDir;
+
+const BYTES: u64 = 16 * MIB;
+
+/// A loop device on a file of its own; gone when dropped.
+struct Loop {
+    path: PathBuf,
+    backing: PathBuf,
+    folder: TempDir,
+}
+
+impl Loop {
+    /// `None`, with a word, where there can be none.
+    fn new(test: &str, options: &[&str]) -> Option<Self> {
+        let folder = folder();
+        let backing = folder.path().join("backing");
+        fs::File::create(&backing).unwrap().set_len(BYTES).unwrap();
+        let mut command = Command::new("losetup");
+        command.args(["--find", "--show"]).args(options).arg(&backing);
+        let path = match command.output() {
+            Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap(),
+            Ok(output) => {
+                println!("SKIPPED {test}: {}", String::from_utf8_lossy(&output.stderr).trim());
+                return None;
+            }
+            Err(error) => {
+                println!("SKIPPED {test}: losetup: {error}");
+                return None;
+            }
+        };
+        Some(Self { path: PathBuf::from(path.trim()), backing, folder })
+    }
+
+    fn name(&self) -> &str {
+        self.path.file_name().unwrap().to_str().unwrap()
+    }
+
+    /// `/sys/block/NAME/stat`.
+    fn stat(&self) -> Vec<u64> {
+        let text = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
+        text.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+    }
+}
+
+fn run(program: &str, args: &[&str]) -> bool {
+    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
+    let Some(device) = Loop::new("a_device_holds_what_the_log_says_and_the_kernel_counts_the_same", &[])
+    else {
+        return;
+    };
+    let asks = asks(7, 2000, BYTES, 512);
+    let (log, model) = (log(device.folder.path(), &asks), model(&asks, u64::MAX));
+    for way in [&["--queue-depth", "1"][..], &["--queue-depth", "32"], &["--engine", "sync"]] {
+        let before = device.stat();
+        let target = ["--target", text(&device.path), "--yes-destroy-data"];
+        let record = replayed(&log, &[&target[..], way].concat());
+        let now = device.stat();
+        let sectors = |kind: fn(&Ask) -> Option<u64>| asks.iter().filter_map(kind).sum::<u64>() / SECTOR;
+        let read = sectors(|ask| if let Ask::Read(_, len) = ask { Some(*len) } else { None });
+        let written = sectors(|ask| if let Ask::Write(_, len) = ask { Some(*len) } else { None });
+        let discarded = sectors(|ask| if let Ask::Trim(_, len) = ask { Some(*len) } else { None });
+        let syncs = asks.iter().filter(|ask| **ask == Ask::Sync).count() as u64;
+        let moved: Vec<_> = now.iter().zip(before).map(|(now, before)| now - before).collect();
+        assert_eq!((moved[2], moved[6], moved[13], moved[15]), (read, written, discarded, syncs), "{way:?}");
+        assert_eq!(record["operations"]["sync"]["requests"], syncs);
+        assert_eq!(record["kind"], "device");
+        assert_holds(&device.path, BYTES, &model, false);
+    }
+}
+
+/// The kernel's own word on each request, in order.
+#[test]
+fn the_kernel_issues_each_request_as_the_log_has_it() {
+    const TEST: &str = "the_kernel_issues_each_request_as_the_log_has_it";
+    let Some(device) = Loop::new(TEST, &[]) else { return };
+    let instance =
+        PathBuf::from(format!("/sys/kernel/tracing/instances/flashsift-test-{}", std::process::id()));
+    if let Err(error) = fs::create_dir(&instance) {
+        println!("SKIPPED {TEST}: {}: {error}", instance.display());
+        return;
+    }
+    let numbers = fs::read_to_string(format!("/sys/block/{}/dev", device.name())).unwrap().trim().to_owned();
+    let (major, minor) = numbers.split_once(':').unwrap();
+    let dev = (major.parse::<u64>().unwrap() << 20) | minor.parse::<u64>().unwrap();
+    fs::write(instance.join("events/block/block_rq_issue/filter"), format!("dev == {dev}")).unwrap();
+    fs::write(instance.join("events/block/block_rq_issue/enable"), "1").unwrap();
+    // Each of them fits into one request of the device.
+    let asks: Vec<_> = asks(8, 800, BYTES, 512)
+        .into_iter()
+        .filter(|ask| !matches!(ask, Ask::Write(_, len) if *len > MIB))
+        .collect();
+    let (mut text_log, mut wanted) = (String::new(), Vec::new());
+    for (n, ask) in asks.iter().enumerate() {
+        let at = format!("0.{:09}", n * 1000);
+        let (flags, span) = match *ask {
+            Ask::Read(offset, len) => ("R", Some((offset / SECTOR, len / SECTOR))),
+            // Every third is one that somebody waits for.
+            Ask::Write(offset, len) => {
+                (if n % 3 == 0 { "WS" } else { "W" }, Some((offset / SECTOR, len / SECTOR)))
+            }
+            Ask::Trim(offset, len) => ("D", Some((offset / SECTOR, len / SECTOR))),
+            Ask::Sync => ("FN", None),
+        };
+        let place = span.map_or(String::new(), |(first, count)| format!("{first} + {count} "));
+        writeln!(text_log, "  7,0 0 {} {at} 1 Q {flags} {place}[test]", n + 1).unwrap();
+        // A loop device has no way to write through its cache: the kernel flushes after such a write.
+        wanted.extend(span.map(|(first, count)| (flags.chars().next().unwrap(), first, count)));
+        if matches!(flags, "FN" | "WS") {
+            wanted.push(('F', 0, 0));
+        }
+    }
+    let path = device.folder.path().join("blkparse");
+    fs::write(&path, text_log).unwrap();
+    let record = replayed(&path, &["--target", text(&device.path), "--yes-destroy-data"]);
+    let told = fs::read_to_string(instance.join("trace")).unwrap();
+    fs::remove_dir(&instance).unwrap();
+    let issued: Vec<_> = told.lines().filter_map(issued).collect();
+    assert_eq!(issued.len(), wanted.len(), "{told}");
+    for (n, (issued, wanted)) in issued.iter().zip(&wanted).enumerate() {
+        assert_eq!(issued, wanted, "request {n}");
+    }
+    let waited_for = record["operations"]["sync-write"]["requests"].as_u64().unwrap();
+    assert!(waited_for > 50, "{record}");
+}
+
+/// `… block_rq_issue: 7,0 WS 4096 () 8 + 8 be,0,4 [flashsift]`; a flush has no place.
+fn issued(line: &str) -> Option<(char, u64, u64)> {
+    let (_, what) = line.split_once("block_rq_issue: ")?;
+    let mut words = what.split(' ').skip(1);
+    let flags = words.next()?;
+    let mut place = what.split_once("() ")?.1.split(' ');
+    let (first, _, count) = (place.next()?, place.next()?, place.next()?);
+    let count: u64 = count.parse().ok()?;
+    match flags.starts_with('F') && count == 0 {
+        true => Some(('F', 0, 0)),
+        false => Some((flags.trim_start_matches('F').chars().next()?, first.parse().ok()?, count)),
+    }
+}
+
+#[test]
+fn a_device_needs_consent_and_must_be_unused() {
+    const TEST: &str = "a_device_needs_consent_and_must_be_unused";
+    let Some(device) = Loop::new(TEST, &[]) else { return };
+    let log = log(device.folder.path(), &[Ask::Write(0, 4096)]);
+    let reads = device.folder.path().join("reads");
+    fs::write(&reads, "fio version 3 iolog\n0 /dev/a read 0 4096\n").unwrap();
+    let target = ["--target", text(&device.path)];
+    for log in [&log, &reads] {
+        refused(log, &target, &["block device", "--yes-destroy-data"]);
+    }
+    let agreed = [&target[..], &["--yes-destroy-data"]].concat();
+    let too_far = device.folder.path().join("too-far");
+    fs::write(&too_far, format!("fio version 3 iolog\n0 /dev/a write {BYTES} 4096\n")).unwrap();
+    refused(&too_far, &agreed, &["16777216 bytes", "reaches to 16781312", "--fold"]);
+    // The file under it is not to be written to either.
+    refused(
+        &log,
+        &["--target", text(&device.backing), "--yes-destroy-data"],
+        &["is in use", text(&device.path)],
+    );
+
+    let point = device.folder.path().join("a point");
+    fs::create_dir(&point).unwrap();
+    assert!(run("mkfs.ext4", &["-q", text(&device.path)]), "mkfs.ext4");
+    let content = fs::read(&device.backing).unwrap();
+    assert!(run("mount", &["-o", "ro", text(&device.path), text(&point)]), "mount");
+    refused(&log, &agreed, &["is mounted on", text(&point)]);
+    // Through another name, too.
+    let link = device.folder.path().join("link");
+    std::os::unix::fs::symlink(&device.path, &link).unwrap();
+    refused(&log, &["--target", text(&link), "--yes-destroy-data"], &["is mounted on", text(&point)]);
+    assert!(run("umount", &[text(&point)]), "umount");
+    assert_eq!(fs::read(&device.backing).unwrap(), content, "nothing was written");
+
+    assert!(run("mkswap", &[text(&device.path)]), "mkswap");
+    match run("swapon", &[text(&device.path)]) {
+        true => {
+            refused(&log, &agreed, &[&format!("{} is swap", device.path.display())]);
+            assert!(run("swapoff", &[text(&device.path)]), "swapoff");
+        }
+        false => println!("SKIPPED {TEST} (swap): no swap can be had here"),
+    }
+
+    let name = format!("flashsift-test-{}", std::process::id());
+    let table = format!("0 {} linear {} 0", BYTES / SECTOR, device.path.display());
+    match run("dmsetup", &["create", &name, "--table", &table]) {
+        true => {
+            refused(&log, &agreed, &["is in use: /dev/dm-", "lies on it"]);
+            assert!(run("dmsetup", &["remove", "--retry", &name]), "dmsetup remove");
+        }
+        false => println!("SKIPPED {TEST} (mapped devices): no device mapper here"),
+    }
+    replayed(&log, &agreed);
+}
+
+/// The whole is refused for one of its parts, and a part for the whole.
+#[test]
+fn a_device_with_a_mounted_partition_is_refused() {
+    const TEST: &str = "a_device_with_a_mounted_partition_is_refused";
+    let Some(device) = Loop::new(TEST, &["--partscan"]) else { return };
+    let part = |n: u32| PathBuf::from(format!("{}p{n}", device.path.display()));
+    // The kernel is told of them: not every one reads partition tables.
+    for (n, first, count) in [("1", "2048", "14336"), ("2", "16384", "16384")] {
+        if !run("addpart", &[text(&device.path), n, first, count]) {
+            println!("SKIPPED {TEST}: addpart adds no partition");
+            return;
+        }
+    }
+    let log = log(device.folder.path(), &[Ask::Write(0, 4096)]);
+    let refuses = |path: &Path, words: &[&str]| {
+        refused(&log, &["--target", text(path), "--yes-destroy-data"], words);
+    };
+    assert!(run("mkfs.ext4", &["-q", text(&part(1))]), "mkfs.ext4");
+    let point = device.folder.path().join("point");
+    fs::create_dir(&point).unwrap();
+    assert!(run("mount", &[text(&part(1)), text(&point)]), "mount");
+    refuses(&device.path, &["is mounted on", text(&point)]);
+    refuses(&part(1), &["is mounted on", text(&point)]);
+    // Its neighbour is free.
+    replayed(&log, &["--target", text(&part(2)), "--yes-destroy-data"]);
+    assert!(run("umount", &[text(&point)]), "umount");
+    replayed(&log, &["--target", text(&part(1)), "--yes-destroy-data"]);
+}
+
+#[test]
+fn blocks_of_a_page_take_no_sectors() {
+    const TEST: &str = "blocks_of_a_page_take_no_sectors";
+    let Some(device) = Loop::new(TEST, &["--sector-size", "4096"]) else { return };
+    let log = log(device.folder.path(), &[Ask::Write(0, 4096), Ask::Write(4096, 512)]);
+    let agreed = ["--target", text(&device.path), "--yes-destroy-data"];
+    let words = ["blocks of 4096 bytes", "request 2", "write of 512 bytes at 4096"];
+    refused(&log, &agreed, &words);
+    // Nor does a file on it.
+    let point = device.folder.path().join("point");
+    fs::create_dir(&point).unwrap();
+    assert!(run("mkfs.ext4", &["-q", text(&device.path)]), "mkfs.ext4");
+    assert!(run("mount", &[text(&device.path), text(&point)]), "mount");
+    let file = point.join("file");
+    refused(&log, &["--target", text(&file)], &words);
+    let left = file.exists();
+    assert!(run("umount", &[text(&point)]), "umount");
+    assert!(!left, "a file that was refused is gone");
+}

@@ -1,0 +1,140 @@
+//! The same schedule over a modelled device, in the model's time: what stands beside a replay.
+
+use crate::{
+    Op, Request,
+    schedule::{Decision, Schedule, Timing},
+    tally::Tally,
+};
+use flashsift_core::{
+    back::{Io, IoOp},
+    device::{Device, Machine},
+    page::PAGE_BYTES,
+};
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// A modelled device that is replayed to. A sync takes no time there: what is written is durable.
+pub struct Modelled {
+    machine: Machine,
+    timing: Timing,
+    schedule: Schedule,
+    now_ns: u64,
+    /// When each slot is done.
+    ends: BinaryHeap<Reverse<(u64, u32)>>,
+    tally: Tally,
+}
+
+impl Modelled {
+    /// As [`crate::play::play`] would, with nothing in flight.
+    pub fn new(machine: Machine, timing: Timing, depth: u32) -> Self {
+        let schedule = Schedule::new(timing, depth, false);
+        Self { machine, timing, schedule, now_ns: 0, ends: BinaryHeap::new(), tally: Tally::default() }
+    }
+
+    /// The next request of the log.
+    pub fn request(&mut self, request: &Request) {
+        loop {
+            match self.schedule.ask(request, self.now_ns) {
+                Decision::Start { slot, late_ns } => {
+                    if self.timing == Timing::Recorded {
+                        self.tally.late.add(late_ns);
+                    }
+                    let end_ns = self.serve(request);
+                    self.ends.push(Reverse((end_ns, slot)));
+                    return;
+                }
+                Decision::At(due_ns) => self.pass(Some(due_ns)),
+                Decision::AfterAnother => self.pass(None),
+            }
+        }
+    }
+
+    /// What it came to, when everything is done.
+    pub fn finish(mut self) -> Tally {
+        while !self.ends.is_empty() {
+            self.pass(None);
+        }
+        self.tally
+    }
+
+    /// Until something is done, or this time has come.
+    fn pass(&mut self, until_ns: Option<u64>) {
+        let next = self.ends.peek().map(|Reverse((end_ns, _))| *end_ns);
+        match (next, until_ns) {
+            (Some(end_ns), until) if until.is_none_or(|until| end_ns <= until) => {
+                let Some(Reverse((_, slot))) = self.ends.pop() else { return };
+                self.now_ns = self.now_ns.max(end_ns);
+                let (request, took_ns) = self.schedule.done(slot, self.now_ns);
+                self.tally.add(&request, took_ns);
+                self.tally.elapsed_ns = self.now_ns;
+            }
+            (_, Some(until)) => self.now_ns = until,
+            (_, None) => {}
+        }
+    }
+
+    /// When it is done.
+    fn serve(&mut self, request: &Request) -> u64 {
+        let first = request.offset / PAGE_BYTES;
+        let op = match request.op {
+            Op::Read => IoOp::Read,
+            Op::Write | Op::WriteSync => IoOp::Write,
+            Op::Sync => return self.now_ns,
+            Op::Discard => {
+                // Only whole pages are gone.
+                let (first, end) = (request.offset.div_ceil(PAGE_BYTES), request.end() / PAGE_BYTES);
+                self.machine.discard(first, u32::try_from(end.saturating_sub(first)).unwrap_or(u32::MAX));
+                return self.now_ns;
+            }
+        };
+        let pages = (request.end().div_ceil(PAGE_BYTES) - first) as u32;
+        let io = Io { at_us: request.at_us, op, lba: first, pages, sync: request.op == Op::WriteSync };
+        self.machine.serve(&io, self.now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashsift_core::device::{Model, Profile, latency};
+
+    fn modelled(timing: Timing, depth: u32) -> Modelled {
+        let model = Model::Latency(latency::Params { read_us: 100.0, write_us: 800.0 });
+        Modelled::new(Machine::new(&Profile::of(model)).unwrap(), timing, depth)
+    }
+
+    fn request(at_us: u64, op: Op, page: u64, pages: u64) -> Request {
+        Request { number: 1, at_us, op, offset: page * PAGE_BYTES, len: pages * PAGE_BYTES }
+    }
+
+    fn tally(timing: Timing, depth: u32, requests: &[Request]) -> Tally {
+        let mut modelled = modelled(timing, depth);
+        requests.iter().for_each(|request| modelled.request(request));
+        modelled.finish()
+    }
+
+    #[test]
+    fn one_at_a_time_takes_the_sum() {
+        let requests = [
+            request(0, Op::Write, 0, 2),
+            request(0, Op::Read, 5, 1),
+            request(0, Op::Sync, 0, 0),
+            request(0, Op::Discard, 0, 1),
+            request(0, Op::Read, 9, 3),
+        ];
+        let tally = tally(Timing::Asap, 1, &requests);
+        assert_eq!((tally.elapsed_ns, tally.count()), (2_000_000, 5));
+    }
+
+    /// The second waits in the device for the first, the third for a place in the queue; late is who was not asked in time.
+    #[test]
+    fn a_queue_waits_in_the_device() {
+        let requests = [0, 1, 2].map(|n| request(10 * n, Op::Write, 5 * n, 1));
+        let tally = tally(Timing::Recorded, 2, &requests);
+        let (_, writes) = tally.ops().next().unwrap();
+        assert_eq!(tally.elapsed_ns, 2_400_000);
+        let near = |ns: u64, us: f64| (ns as f64 / 1e3 - us).abs() <= us * 0.001;
+        // 800, 1590 and, from 800 on, 1600.
+        assert!(near(writes.times.min(), 800.0) && near(writes.times.max(), 1600.0), "{writes:?}");
+        assert!(near(tally.late.max(), 780.0) && tally.late.min() == 0, "{:?}", tally.late);
+    }
+}

@@ -1,0 +1,182 @@
+//! The loop between schedule and target: the only part that reads a clock.
+
+use crate::{
+    Error, Op, PIECE_BYTES, Request,
+    schedule::{Decision, Schedule, Timing},
+    tally::Tally,
+    target::{Outcome, Target},
+};
+use std::{
+    sync::mpsc::{Receiver, TryRecvError, sync_channel},
+    time::{Duration, Instant},
+};
+
+/// Looks on.
+pub trait Watch {
+    /// So many pieces are done. Whether it is enough.
+    fn stop(&mut self, done: u64) -> bool;
+    /// A piece is done, and took so long.
+    fn done(&mut self, _request: &Request, _took_ns: u64) {}
+}
+
+/// How a replay ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// Everything was done.
+    Whole,
+    /// [`Watch::stop`] wanted no more. What was in flight was done.
+    Stopped,
+    /// Something failed. What was in flight was done.
+    Failed(Error),
+}
+
+/// What was done, and how it ended.
+#[derive(Debug)]
+pub struct Played {
+    /// What was done, up to the end.
+    pub tally: Tally,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// The longest that nobody asks whether it is enough.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Performs the requests that come out of `log`, in order, until it ends. Their `at_us` begin at 0.
+pub fn play(
+    log: &Receiver<Vec<Request>>,
+    target: &mut dyn Target,
+    timing: Timing,
+    watch: &mut dyn Watch,
+) -> Played {
+    let mut tally = Tally::default();
+    let mut schedule = Schedule::new(timing, target.depth(), target.discards_alone());
+    let mut log = Log { batches: log, batch: Vec::new().into_iter(), over: false };
+    let (mut head, mut done) = (None, Vec::new());
+    let mut ended = Ended::Whole;
+    let (mut stopping, mut count) = (false, 0);
+    let begun = Instant::now();
+    let elapsed_ns = || begun.elapsed().as_nanos() as u64;
+    let mut now_ns = 0;
+    loop {
+        if watch.stop(count) && !stopping {
+            (ended, stopping) = (Ended::Stopped, true);
+        }
+        let mut wait = None;
+        if head.is_none() && !stopping {
+            head = log.next(schedule.in_flight() > 0);
+            now_ns = elapsed_ns();
+        }
+        while let Some(request) = head.filter(|_| !stopping) {
+            match schedule.ask(&request, now_ns) {
+                Decision::Start { slot, late_ns } => {
+                    if timing == Timing::Recorded {
+                        tally.late.add(late_ns);
+                    }
+                    if let Err(error) = target.start(slot, &request) {
+                        return Played { tally, ended: Ended::Failed(error) };
+                    }
+                    head = log.next(true);
+                    now_ns = elapsed_ns();
+                }
+                Decision::At(due_ns) => {
+                    wait = Some(Duration::from_nanos(due_ns - now_ns));
+                    break;
+                }
+                Decision::AfterAnother => break,
+            }
+        }
+        if schedule.in_flight() == 0 && (stopping || (log.over && head.is_none())) {
+            break;
+        }
+        let at_most = wait.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN);
+        if let Err(error) = target.wait(Some(at_most), &mut done) {
+            return Played { tally, ended: Ended::Failed(error) };
+        }
+        now_ns = elapsed_ns();
+        for (slot, outcome) in done.drain(..) {
+            let (request, took_ns) = schedule.done(slot, now_ns);
+            match checked(&request, outcome) {
+                Ok(()) => {
+                    tally.add(&request, took_ns);
+                    watch.done(&request, took_ns);
+                    tally.elapsed_ns = now_ns;
+                    count += 1;
+                }
+                Err(error) if !matches!(ended, Ended::Failed(_)) => {
+                    (ended, stopping) = (Ended::Failed(error), true);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    Played { tally, ended }
+}
+
+fn checked(request: &Request, outcome: Outcome) -> Result<(), Error> {
+    let moves = matches!(request.op, Op::Read | Op::Write | Op::WriteSync);
+    let why = match outcome {
+        Ok(bytes) if moves && bytes != request.len => {
+            std::io::Error::other(format!("only {bytes} bytes were moved"))
+        }
+        Ok(_) => return Ok(()),
+        Err(why) => why,
+    };
+    Err(Error::Request { number: request.number, what: request.in_words(), why })
+}
+
+/// The requests as they come.
+struct Log<'a> {
+    batches: &'a Receiver<Vec<Request>>,
+    batch: std::vec::IntoIter<Request>,
+    over: bool,
+}
+
+impl Log<'_> {
+    /// The next; none if it is over, or if there is `other_work` and it has not come yet.
+    fn next(&mut self, other_work: bool) -> Option<Request> {
+        loop {
+            if let Some(request) = self.batch.next() {
+                return Some(request);
+            }
+            let next = match other_work {
+                true => self.batches.try_recv(),
+                false => self.batches.recv().map_err(|_| TryRecvError::Disconnected),
+            };
+            match next {
+                Ok(batch) => self.batch = batch.into_iter(),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => {
+                    self.over = true;
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the first bytes of a target once, in order, so that what is read later has been written.
+pub fn fill(bytes: u64, target: &mut dyn Target, watch: &mut dyn Watch) -> Played {
+    let (to, from) = sync_channel(1);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let pieces = (0..bytes.div_ceil(PIECE_BYTES)).map(|n| n * PIECE_BYTES).map(|offset| Request {
+                number: 0,
+                at_us: 0,
+                op: Op::Write,
+                offset,
+                len: (bytes - offset).min(PIECE_BYTES),
+            });
+            let sync = Request { number: 0, at_us: 0, op: Op::Sync, offset: 0, len: 0 };
+            for request in pieces.chain([sync]) {
+                // Whoever plays it stopped.
+                if to.send(vec![request]).is_err() {
+                    break;
+                }
+            }
+        });
+        let played = play(&from, target, Timing::Asap, watch);
+        drop(from);
+        played
+    })
+}

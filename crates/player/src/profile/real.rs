@@ -1,0 +1,64 @@
+//! A real device under test, through the player.
+
+use super::Device;
+use crate::{
+    Error, Op, Request,
+    play::{self, Ended, Watch},
+    schedule::Timing,
+    target::Target,
+};
+use std::sync::mpsc::sync_channel;
+
+/// The first pages of a target, one request at a time.
+pub struct Real<'a> {
+    target: &'a mut dyn Target,
+    pages: u64,
+    /// Whether to stop.
+    stop: &'a mut dyn FnMut() -> bool,
+}
+
+impl<'a> Real<'a> {
+    /// `target` takes one page at a time.
+    pub fn new(target: &'a mut dyn Target, pages: u64, stop: &'a mut dyn FnMut() -> bool) -> Self {
+        Self { target, pages, stop }
+    }
+}
+
+struct Times<'a> {
+    times: Vec<u64>,
+    stop: &'a mut dyn FnMut() -> bool,
+}
+
+impl Watch for Times<'_> {
+    fn stop(&mut self, _: u64) -> bool {
+        (self.stop)()
+    }
+    fn done(&mut self, _: &Request, took_ns: u64) {
+        self.times.push(took_ns);
+    }
+}
+
+const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;
+
+impl Device for Real<'_> {
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error> {
+        let op = if write { Op::Write } else { Op::Read };
+        let requests = pages.iter().enumerate().map(|(n, page)| {
+            assert!(*page < self.pages, "only what may be used is");
+            Request { number: n as u64 + 1, at_us: 0, op, offset: page * PAGE_BYTES, len: PAGE_BYTES }
+        });
+        let (to, from) = sync_channel(1);
+        to.send(requests.collect()).expect("there is room for one");
+        drop(to);
+        let mut times = Times { times: Vec::with_capacity(pages.len()), stop: &mut *self.stop };
+        match play::play(&from, &mut *self.target, Timing::Asap, &mut times).ended {
+            Ended::Whole => Ok(times.times),
+            Ended::Stopped => Err(Error::Stopped),
+            Ended::Failed(error) => Err(error),
+        }
+    }
+}

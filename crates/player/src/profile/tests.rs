@@ -1,0 +1,250 @@
+//! On devices that are made as the text says, as simply as can be: a set of pages for each open unit, nothing shared with
+//! the simulator's.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeSet, VecDeque};
+
+#[derive(Clone, Debug)]
+struct Simple {
+    pages: u64,
+    unit_pages: u64,
+    first_page: u64,
+    open_units: usize,
+    program_ns: u64,
+    copy_ns: u64,
+    erase_ns: u64,
+    read_ns: u64,
+    far_ns: u64,
+    /// Least recently written first: the unit, its pages in the log, programs.
+    open: VecDeque<(u64, BTreeSet<u64>, u64)>,
+    last_read: Option<u64>,
+    /// Each time is off by up to this share, this way and that.
+    noise: f64,
+    random: Option<Pcg64>,
+}
+
+impl Simple {
+    fn unit(&self, page: u64) -> u64 {
+        // The first unit may begin before the part that is seen.
+        (page + self.unit_pages - self.first_page) / self.unit_pages
+    }
+
+    fn close(&mut self, at: usize) -> u64 {
+        let (_, logged, _) = self.open.remove(at).unwrap();
+        (self.unit_pages - logged.len() as u64) * self.copy_ns + self.erase_ns
+    }
+
+    fn write(&mut self, page: u64) -> u64 {
+        let unit = self.unit(page);
+        let mut ns = self.program_ns;
+        let mut entry = (unit, BTreeSet::new(), 0);
+        match self.open.iter().position(|(open, ..)| *open == unit) {
+            Some(at) if self.open[at].2 == self.unit_pages => ns += self.close(at),
+            Some(at) => entry = self.open.remove(at).unwrap(),
+            None if self.open.len() == self.open_units => ns += self.close(0),
+            None => {}
+        }
+        entry.1.insert(page);
+        entry.2 += 1;
+        self.open.push_back(entry);
+        ns
+    }
+
+    fn read(&mut self, page: u64) -> u64 {
+        let unit = self.unit(page);
+        let far = self.last_read.replace(unit) != Some(unit);
+        self.read_ns + if far { self.far_ns } else { 0 }
+    }
+}
+
+impl Device for Simple {
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error> {
+        assert!(pages.iter().all(|page| *page < self.pages));
+        let exact: Vec<u64> =
+            pages.iter().map(|page| if write { self.write(*page) } else { self.read(*page) }).collect();
+        let noise = self.noise;
+        Ok(match &mut self.random {
+            Some(random) => {
+                let off = |ns: u64| (ns as f64 * (1.0 + random.random_range(-noise..noise))) as u64;
+                exact.into_iter().map(off).collect()
+            }
+            None => exact,
+        })
+    }
+}
+
+fn device() -> impl Strategy<Value = Simple> {
+    let unit_pages =
+        prop_oneof![prop::sample::select(vec![4u64, 16, 64, 256, 384, 512, 768, 1024]), 4u64..1025,];
+    let times = (100_000u64..2_000_000, 300_000u64..1_500_000, 1_000_000u64..5_000_000);
+    let reads = (80_000u64..900_000, 0u64..300_000);
+    (unit_pages, any::<u64>(), 1usize..33, times, reads).prop_map(
+        |(unit_pages, first, open_units, (program_ns, copy_ns, erase_ns), (read_ns, far_ns))| Simple {
+            pages: 67 * 1024 + 5,
+            unit_pages,
+            first_page: first % unit_pages,
+            open_units,
+            program_ns,
+            copy_ns,
+            erase_ns,
+            read_ns,
+            far_ns,
+            open: VecDeque::new(),
+            last_read: None,
+            noise: 0.0,
+            random: None,
+        },
+    )
+}
+
+fn measured(device: &Simple) -> Found {
+    measure(&mut device.clone(), &mut |_| ()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn units_and_costs_are_recovered(device in device()) {
+        let found = measured(&device);
+        let units = found.units.clone().unwrap();
+        prop_assert_eq!(
+            (units.unit_pages, units.first_page, units.open_units as usize),
+            (device.unit_pages, device.first_page, device.open_units)
+        );
+        let near = |found: f64, ns: u64, within: f64| (found - ns as f64 / 1e3).abs() <= within;
+        prop_assert!(near(found.write_us, device.program_ns, 0.01), "{found:?}");
+        prop_assert!(near(units.copy_us, device.copy_ns, 0.01), "{found:?}");
+        prop_assert!(near(units.erase_us, device.erase_ns, 1.0) && units.error < 1e-6, "{found:?}");
+        prop_assert!(near(found.read_us, device.read_ns, 0.01), "{found:?}");
+        prop_assert!(near(found.far_read_us, device.read_ns + device.far_ns, 0.01), "{found:?}");
+    }
+
+    /// Times that scatter by a fifth hide neither.
+    #[test]
+    fn noise_hides_no_unit(device in device(), seed in any::<u64>()) {
+        let noisy = Simple { noise: 0.2, random: Some(Pcg64::seed_from_u64(seed)), ..device };
+        let units = measured(&noisy).units.unwrap();
+        prop_assert_eq!(
+            (units.unit_pages, units.open_units as usize),
+            (noisy.unit_pages, noisy.open_units)
+        );
+        // The sum of a few copies drowns.
+        let copy_us = noisy.copy_ns as f64 / 1e3;
+        let off = (units.copy_us - copy_us).abs();
+        prop_assert!(noisy.unit_pages < 64 || off < copy_us * 0.6, "{units:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_told_is_said() {
+    let device = Simple {
+        pages: 67 * 1024,
+        unit_pages: 512,
+        first_page: 0,
+        open_units: 4,
+        program_ns: 600_000,
+        copy_ns: 900_000,
+        erase_ns: 2_000_000,
+        read_ns: 800_000,
+        far_ns: 3000,
+        open: VecDeque::new(),
+        last_read: None,
+        noise: 0.0,
+        random: None,
+    };
+    // More open than are tried; nothing copied and nothing erased.
+    let many = measured(&Simple { open_units: 200, ..device.clone() });
+    assert!(many.units.unwrap_err().contains("no cliff") && many.streams.open_units.is_none());
+    let cheap = measured(&Simple { copy_ns: 0, erase_ns: 0, ..device.clone() });
+    assert!(cheap.units.unwrap_err().contains("no cliff"));
+    // Larger units than the part that is seen has room for.
+    for unit_pages in [1100, 1500, 5000] {
+        let large = measured(&Simple { unit_pages, ..device.clone() });
+        assert!(large.units.unwrap_err().contains("--span"), "{unit_pages}");
+    }
+    let error = measure(&mut Simple { pages: 500, ..device }, &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("too few"), "{error}");
+}
+
+/// A device of the simulator's, under the same test as a real one.
+struct Simulated {
+    machine: flashsift_core::device::Machine,
+    pages: u64,
+    now_ns: u64,
+}
+
+impl Device for Simulated {
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error> {
+        use flashsift_core::{
+            back::{Io, IoOp},
+            device::Device as _,
+        };
+        let op = if write { IoOp::Write } else { IoOp::Read };
+        let mut serve = |page: &u64| {
+            let end_ns =
+                self.machine.serve(&Io { at_us: 0, op, lba: *page, pages: 1, sync: false }, self.now_ns);
+            end_ns - std::mem::replace(&mut self.now_ns, end_ns)
+        };
+        Ok(pages.iter().map(&mut serve).collect())
+    }
+}
+
+/// What a simulated device was made of comes out of it again, and what is made of that behaves as it does.
+#[test]
+fn simulated_devices_are_recovered() {
+    use flashsift_core::device::{Fill, Machine, Model, Profile, latency, open_unit};
+    for (unit_kib, open_units, copy_us, program_us) in [
+        (2048, 4, 945.0, 640.0),
+        (1024, 4, 963.0, 1630.0),
+        (64, 4, 800.0, 1440.0),
+        (4096, 1, 700.0, 500.0),
+        (512, 17, 700.0, 500.0),
+        (1536, 32, 700.0, 500.0),
+        (3072, 2, 300.0, 2000.0),
+        (16, 63, 500.0, 300.0),
+    ] {
+        let params = open_unit::Params {
+            capacity_bytes: 510 << 20,
+            unit_bytes: unit_kib << 10,
+            open_units,
+            read_us: 800.0,
+            far_read_us: 3.0,
+            program_us,
+            copy_us,
+            erase_us: 2000.0,
+            fill: Fill::InOrder,
+        };
+        let profile = Profile::of(Model::OpenUnit(params.clone()));
+        let machine = Machine::new(&profile).unwrap();
+        let mut simulated = Simulated { machine, pages: (500 << 20) / PAGE_BYTES, now_ns: 0 };
+        let found = measure(&mut simulated, &mut |_| ()).unwrap();
+        let fitted = fit(&found, params.capacity_bytes, "measured here").unwrap();
+        let Model::OpenUnit(told) = &fitted.profile.model else { panic!("{unit_kib} KiB: {found:?}") };
+        assert_eq!((told.unit_bytes, told.open_units), (params.unit_bytes, params.open_units));
+        let near = |told: f64, is: f64| (told - is).abs() <= is * 0.01;
+        assert!(near(told.program_us, program_us) && near(told.copy_us, copy_us), "{told:?}");
+        assert!(near(told.erase_us, 2000.0) && near(told.read_us, 800.0), "{told:?}");
+        assert!((told.far_read_us - 3.0).abs() < 0.01, "{told:?}");
+        // What was open before the patterns differs.
+        assert!(fitted.worst_error() < 0.1, "{unit_kib} KiB: {}", fitted.worst_error());
+        assert!(fitted.untold.iter().all(|text| text.contains("cycles")), "{:?}", fitted.untold);
+    }
+    let flat = Profile::of(Model::Latency(latency::Params { read_us: 90.0, write_us: 700.0 }));
+    let machine = Machine::new(&flat).unwrap();
+    let found = measure(&mut Simulated { machine, pages: 1 << 17, now_ns: 0 }, &mut |_| ()).unwrap();
+    let fitted = fit(&found, 1 << 29, "measured here").unwrap();
+    assert_eq!(fitted.profile.model, flat.model);
+    assert!(fitted.untold[0].contains("no cliff") && fitted.worst_error() == 0.0, "{fitted:?}");
+}
+
+const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;

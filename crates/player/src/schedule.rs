@@ -1,0 +1,196 @@
+//! Which request is started when. No clock, no device: times come in, decisions come out.
+//!
+//! Requests start in the order of the log, at most `depth` at a time. None overtakes, and none starts beside one in flight
+//! that it overlaps, unless both read: a page cache never does that either, so that what a device holds at the end does
+//! not depend on the depth. A sync waits for everything before it, and everything after waits for it.
+
+use crate::{Op, Request};
+
+/// When a request is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// As soon as the queue has room.
+    Asap,
+    /// At its time in the log.
+    Recorded,
+}
+
+/// What to do with the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Start it.
+    Start {
+        /// Its place in the queue until it is done.
+        slot: u32,
+        /// How long it has been due.
+        late_ns: u64,
+    },
+    /// It is due at this time.
+    At(u64),
+    /// One in flight has to be done first.
+    AfterAnother,
+}
+
+/// What was started and is not done.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    slot: u32,
+    begun_ns: u64,
+    request: Request,
+}
+
+/// The machine. Times are nanoseconds since the replay began.
+#[derive(Debug)]
+pub struct Schedule {
+    timing: Timing,
+    /// Discards have the device to themselves, as a sync does.
+    discards_alone: bool,
+    free: Vec<u32>,
+    in_flight: Vec<InFlight>,
+}
+
+impl Schedule {
+    /// With nothing in flight.
+    pub fn new(timing: Timing, depth: u32, discards_alone: bool) -> Self {
+        let in_flight = Vec::with_capacity(depth as usize);
+        Self { timing, discards_alone, free: (0..depth).rev().collect(), in_flight }
+    }
+
+    /// How many are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// The next request of the log: what to do with it now.
+    pub fn ask(&mut self, request: &Request, now_ns: u64) -> Decision {
+        let due_ns = match self.timing {
+            Timing::Asap => now_ns,
+            Timing::Recorded => request.at_us.saturating_mul(1000),
+        };
+        if due_ns > now_ns {
+            return Decision::At(due_ns);
+        }
+        if self.in_flight.iter().any(|other| self.conflict(&other.request, request)) {
+            return Decision::AfterAnother;
+        }
+        let Some(slot) = self.free.pop() else { return Decision::AfterAnother };
+        self.in_flight.push(InFlight { slot, begun_ns: now_ns, request: *request });
+        Decision::Start { slot, late_ns: now_ns - due_ns }
+    }
+
+    /// The request in this slot is done. Which it was, and how long it took.
+    pub fn done(&mut self, slot: u32, now_ns: u64) -> (Request, u64) {
+        let at = self.in_flight.iter().position(|other| other.slot == slot);
+        let InFlight { begun_ns, request, .. } =
+            self.in_flight.swap_remove(at.expect("only what was started is done"));
+        self.free.push(slot);
+        (request, now_ns.saturating_sub(begun_ns))
+    }
+
+    fn conflict(&self, one: &Request, other: &Request) -> bool {
+        let alone = |op| op == Op::Sync || (op == Op::Discard && self.discards_alone);
+        let overlap = one.offset < other.end() && other.offset < one.end();
+        alone(one.op) || alone(other.op) || (overlap && (one.op.changes() || other.op.changes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Debug)]
+    struct Case {
+        requests: Vec<(Request, u64)>,
+        depth: u32,
+        timing: Timing,
+        discards_alone: bool,
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        let op = prop::sample::select(Op::ALL.to_vec());
+        let request = (0u64..200, op, 0u64..12, 1u64..4, 1u64..60_000);
+        (prop::collection::vec(request, 1..60), 1u32..6, any::<bool>(), any::<bool>()).prop_map(
+            |(mut requests, depth, recorded, discards_alone)| {
+                requests.sort_by_key(|(at_us, ..)| *at_us);
+                let requests =
+                    requests.into_iter().enumerate().map(|(n, (at_us, op, offset, len, takes_ns))| {
+                        (Request { number: n as u64 + 1, at_us, op, offset, len }, takes_ns)
+                    });
+                let timing = if recorded { Timing::Recorded } else { Timing::Asap };
+                Case { requests: requests.collect(), depth, timing, discards_alone }
+            },
+        )
+    }
+
+    /// When each starts on a device that takes as long as `Case` says: from the definition, looking at all before it.
+    fn model(case: &Case) -> Vec<u64> {
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for (n, (request, takes_ns)) in case.requests.iter().enumerate() {
+            let due = if case.timing == Timing::Recorded { request.at_us * 1000 } else { 0 };
+            let earliest = spans.last().map_or(0, |(start, _)| *start).max(due);
+            // It starts when it is due, or when one before it ends.
+            let mut candidates: Vec<u64> = spans.iter().map(|(_, end)| *end).collect();
+            candidates.push(earliest);
+            candidates.sort_unstable();
+            let may = |time: &u64| {
+                let running = || (0..n).filter(|other| spans[*other].1 > *time);
+                let touches = |other: usize| {
+                    let (a, b) = (&case.requests[other].0, request);
+                    let bytes = |r: &Request| r.offset..r.offset + r.len;
+                    let both_read = a.op == Op::Read && b.op == Op::Read;
+                    let barrier =
+                        |r: &Request| r.op == Op::Sync || (case.discards_alone && r.op == Op::Discard);
+                    let shared = bytes(a).any(|byte| bytes(b).contains(&byte));
+                    barrier(a) || barrier(b) || (shared && !both_read)
+                };
+                *time >= earliest && running().count() < case.depth as usize && !running().any(touches)
+            };
+            let start = candidates.into_iter().find(may).unwrap();
+            spans.push((start, start + takes_ns));
+        }
+        spans.into_iter().map(|(start, _)| start).collect()
+    }
+
+    /// The machine on such a device: it is asked at the times at which something happens.
+    fn machine(case: &Case) -> Vec<u64> {
+        let mut schedule = Schedule::new(case.timing, case.depth, case.discards_alone);
+        let mut ends: BTreeMap<(u64, u32), u64> = BTreeMap::new();
+        let (mut now, mut starts) = (0, Vec::new());
+        let mut left = case.requests.iter();
+        let mut head = left.next();
+        while let Some((request, takes_ns)) = head {
+            let next_end = ends.first_key_value().map(|((end, _), _)| *end);
+            match schedule.ask(request, now) {
+                Decision::Start { slot, late_ns } => {
+                    let due = if case.timing == Timing::Recorded { request.at_us * 1000 } else { now };
+                    assert_eq!(late_ns, now - due);
+                    starts.push(now);
+                    assert!(ends.insert((now + takes_ns, slot), request.number).is_none());
+                    head = left.next();
+                    continue;
+                }
+                Decision::At(time) => now = next_end.map_or(time, |end| end.min(time)),
+                Decision::AfterAnother => now = next_end.expect("something is in flight"),
+            }
+            while let Some(((end, slot), number)) = ends.first_key_value().map(|(k, v)| (*k, *v)) {
+                if end > now {
+                    break;
+                }
+                ends.remove(&(end, slot));
+                let (request, took_ns) = schedule.done(slot, end);
+                assert_eq!((request.number, took_ns), (number, case.requests[number as usize - 1].1));
+            }
+            assert_eq!(schedule.in_flight(), ends.len());
+        }
+        starts
+    }
+
+    proptest! {
+        #[test]
+        fn each_starts_when_the_definition_says(case in case()) {
+            prop_assert_eq!(machine(&case), model(&case));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Who uses a block device: mounts, swap, what lies on it.
+
+use rustix::fs::{Dev, major, makedev, minor};
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+/// What makes a device unfit to be written to, for people; empty if nothing is known to.
+///
+/// A disk is used if one of its partitions is, a partition if its disk is used as a whole.
+pub fn used_by(dev: Dev) -> Vec<String> {
+    let family = family(dev);
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let mut uses = mounts(&read("/proc/self/mountinfo"), &family, device_at);
+    uses.extend(swaps(&read("/proc/swaps"), &family, device_at));
+    for member in &family {
+        let holders = fs::read_dir(sys(*member).join("holders")).into_iter().flatten().flatten();
+        uses.extend(
+            holders
+                .map(|holder| format!("{} lies on it", Path::new("/dev").join(holder.file_name()).display())),
+        );
+    }
+    uses.extend(loops().into_iter().filter_map(|(name, backing)| {
+        let inside = device_at(&backing).is_some_and(|dev| family.contains(&dev));
+        inside.then(|| format!("{name} lies on it"))
+    }));
+    uses
+}
+
+/// What makes a file unfit to be written to: a loop device has it for its content.
+pub fn loop_on(file: &fs::Metadata) -> Option<String> {
+    loops().into_iter().find_map(|(name, backing)| {
+        let other = fs::metadata(&backing).ok()?;
+        ((other.dev(), other.ino()) == (file.dev(), file.ino())).then_some(name)
+    })
+}
+
+/// Its name as the kernel has it: `sda1`.
+pub fn name(dev: Dev) -> String {
+    let path = sys(dev).canonicalize().unwrap_or_default();
+    path.file_name()
+        .map_or_else(|| format!("{}:{}", major(dev), minor(dev)), |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether the device can be told that blocks are not needed any more.
+pub fn discards(dev: Dev) -> bool {
+    let disk = sys(whole(dev));
+    fs::read_to_string(disk.join("queue/discard_max_bytes")).is_ok_and(|bytes| bytes.trim() != "0")
+}
+
+fn sys(dev: Dev) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}:{}", major(dev), minor(dev)))
+}
+
+/// The disk that this is, or is a partition of.
+fn whole(dev: Dev) -> Dev {
+    let path = sys(dev).canonicalize().unwrap_or_default();
+    match path.join("partition").exists() {
+        true => path.parent().and_then(number_in).unwrap_or(dev),
+        false => dev,
+    }
+}
+
+/// The device, its disk, and if it is a disk its partitions.
+fn family(dev: Dev) -> Vec<Dev> {
+    let whole = whole(dev);
+    let mut family = vec![dev];
+    if whole != dev {
+        family.push(whole);
+        return family;
+    }
+    for entry in fs::read_dir(sys(dev).join(".")).into_iter().flatten().flatten() {
+        if entry.path().join("partition").exists() {
+            family.extend(number_in(&entry.path()));
+        }
+    }
+    family
+}
+
+fn number_in(sys: &Path) -> Option<Dev> {
+    number(fs::read_to_string(sys.join("dev")).ok()?.trim())
+}
+
+fn number(text: &str) -> Option<Dev> {
+    let (major, minor) = text.split_once(':')?;
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn device_at(path: &str) -> Option<Dev> {
+    let metadata = fs::metadata(path).ok()?;
+    metadata.file_type().is_block_device().then(|| metadata.rdev())
+}
+
+/// Loop devices in use and what they lie on.
+fn loops() -> Vec<(String, String)> {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let backing = |entry: fs::DirEntry| -> io::Result<_> {
+        let path = fs::read_to_string(entry.path().join("loop/backing_file"))?;
+        Ok((format!("/dev/{}", entry.file_name().to_string_lossy()), path.trim_end_matches('\n').to_owned()))
+    };
+    entries.filter_map(|entry| backing(entry).ok()).collect()
+}
+
+/// Where `/proc/self/mountinfo` has these devices mounted. File systems with several devices have a number of their own
+/// there and one of the devices as their source.
+fn mounts(mountinfo: &str, devices: &[Dev], device_at: impl Fn(&str) -> Option<Dev>) -> Vec<String> {
+    let mut uses = Vec::new();
+    for line in mountinfo.lines() {
+        let Some((before, after)) = line.split_once(" - ") else { continue };
+        let mut before = before.split(' ').skip(2);
+        let (Some(dev), _, Some(point)) = (before.next(), before.next(), before.next()) else { continue };
+        let source = after.split(' ').nth(1).map(unescaped);
+        let of = |dev: Option<Dev>| dev.is_some_and(|dev| devices.contains(&dev));
+        if of(number(dev)) || of(source.and_then(|source| device_at(&source))) {
+            uses.push(format!("it is mounted on {}", unescaped(point)));
+        }
+    }
+    uses
+}
+
+/// Which of these devices `/proc/swaps` has.
+fn swaps(swaps: &str, devices: &[Dev], device_at: impl Fn(&str) -> Option<Dev>) -> Vec<String> {
+    let names = swaps.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next()).map(unescaped);
+    let ours = names.filter(|name| device_at(name).is_some_and(|dev| devices.contains(&dev)));
+    ours.map(|name| format!("{name} is swap")).collect()
+}
+
+/// The kernel writes spaces and the like as `\040`.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let octal =
+            after.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTINFO: &str = "\
+22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
+23 22 0:21 / /proc rw - proc proc rw
+24 22 8:1 / /mnt/my\\040card ro,nosuid shared:7 master:2 - vfat /dev/sda1 rw
+25 22 0:44 /sub /data rw - btrfs /dev/sdb rw,subvol=/sub
+26 22 7:0 / /mnt/loop rw - ext4 /dev/loop0 rw
+";
+
+    fn device_at(path: &str) -> Option<Dev> {
+        Some(match path {
+            "/dev/sda1" => makedev(8, 1),
+            "/dev/sda2" => makedev(8, 2),
+            "/dev/sdb" => makedev(8, 16),
+            "/dev/zram 0" => makedev(252, 0),
+            _ => return None,
+        })
+    }
+
+    #[test]
+    fn mounts_are_found_by_number_and_by_source() {
+        let at = |devices: &[Dev]| mounts(MOUNTINFO, devices, device_at);
+        assert_eq!(at(&[makedev(8, 1)]), ["it is mounted on /mnt/my card"]);
+        assert_eq!(
+            at(&[makedev(8, 0), makedev(8, 1), makedev(8, 2)]),
+            ["it is mounted on /", "it is mounted on /mnt/my card"]
+        );
+        assert_eq!(at(&[makedev(8, 16)]), ["it is mounted on /data"]);
+        assert_eq!(at(&[makedev(7, 0)]), ["it is mounted on /mnt/loop"]);
+        assert!(at(&[makedev(8, 3)]).is_empty());
+    }
+
+    #[test]
+    fn swap_is_found() {
+        let text = "Filename\t\t\t\tType\t\tSize\tUsed\tPriority\n/dev/zram\\0400  partition\t100\t0\t-2\n/swapfile file 1 0 -3\n";
+        assert_eq!(swaps(text, &[makedev(252, 0)], device_at), ["/dev/zram 0 is swap"]);
+        assert!(swaps(text, &[makedev(8, 1)], device_at).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_escape_stays() {
+        assert_eq!(unescaped("a\\040b\\134\\9x\\"), "a b\\\\9x\\");
+    }
+}
