@@ -194,7 +194,7 @@ impl Sink for Survey {
 /// Requests that are handed over at once.
 const BATCH: usize = 1024;
 
-/// Hands the requests of a log over in batches of [`BATCH`], in pieces that a device takes at once.
+/// Hands the requests of a log over in batches, in pieces that a device takes at once.
 #[derive(Debug)]
 pub struct Requests {
     rules: Rules,
