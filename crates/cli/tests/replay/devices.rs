@@ -4,12 +4,15 @@ use super::{Ask, MIB, SECTOR, asks, assert_holds, folder, log, model, refused, r
 use std::{
     fmt::Write as _,
     fs,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
 use tempfile::TempDir;
 
 const BYTES: u64 = 16 * MIB;
+/// Of a block device: nobody else has it alone.
+const O_EXCL: i32 = 0o200;
 
 /// A loop device on a file of its own; gone when dropped.
 struct Loop {
@@ -84,6 +87,19 @@ fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
         assert_eq!(record["operations"]["sync"]["requests"], syncs);
         assert_eq!(record["kind"], "device");
         assert_holds(&device.path, BYTES, &model, false);
+    }
+}
+
+/// A device is free as soon as its replay has ended. The kernel closes what is registered with a ring some time after the ring,
+/// so that a replay right after another was told, now and then, that the device is in use.
+#[test]
+fn a_device_is_free_when_its_replay_is_over() {
+    let Some(device) = Loop::new("a_device_is_free_when_its_replay_is_over", &[]) else { return };
+    let log = log(device.folder.path(), &asks(3, 40, BYTES, 512));
+    for round in 0..40 {
+        replayed(&log, &["--target", text(&device.path), "--yes-destroy-data", "--queue-depth", "16"]);
+        let alone = fs::OpenOptions::new().write(true).custom_flags(O_EXCL).open(&device.path);
+        assert!(alone.is_ok(), "round {round}: {alone:?}");
     }
 }
 

@@ -133,5 +133,8 @@ impl Drop for Ring<'_> {
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.in_flight > 0 && self.wait(None, &mut done).is_ok() {}
+        // A ring lets go of its files some time after it is closed, and of a device that it holds alone nobody else could have
+        // it until then.
+        let _ = self.ring.submitter().unregister_files();
     }
 }
