@@ -67,6 +67,21 @@ class Cell:
         return (100 * self.device_reads + 800 * self.device_writes) / 1e6
 
 
+@dataclass(frozen=True)
+class Time:
+    """What a cell took on a modelled device, each request sent when the one before it is done."""
+
+    trace: str
+    policy: str
+    frames: int
+    device: str
+    elapsed_us: int
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.elapsed_us / 1e6
+
+
 class Simulator:
     def __init__(self, program: Path):
         self.program = program
@@ -97,19 +112,28 @@ class Simulator:
         pages = int(summary["pages"].replace(" ", ""))
         return Trace(path.name.split(".")[0], own, summary["format"], summary["space"], pages, summary["time"])
 
-    def cells(self, path: Path, trace: Trace, grid: "Grid") -> tuple[list[Cell], dict[str, float]]:
-        """The cells, drained at the end, and the CPU seconds that each policy took."""
-        done = self._call("compare", path, "--drain", "--json", *grid.args())
-        cells, cpu_s = [], dict.fromkeys(grid.policies, 0.0)
+    def cells(
+        self, path: Path, trace: Trace, grid: "Grid", devices: list[str]
+    ) -> tuple[list[Cell], list[Time], dict[str, float]]:
+        """The cells, drained at the end; their times on devices; and the CPU seconds that each policy took."""
+        on = ["--device", ",".join(devices)] if devices else []
+        done = self._call("compare", path, "--drain", "--json", *grid.args(), *on)
+        cells, times, cpu_s = [], [], dict.fromkeys(grid.policies, 0.0)
         for line in done.stdout.splitlines():
             cell = json.loads(line)
+            place = (trace.name, cell["policy"], cell["frames"])
+            if devices:
+                times.append(Time(*place, cell["device"], round(cell["elapsed_s"] * 1e6)))
+            # A cell has a line for each device.
+            if cell.get("device") != (devices[0] if devices else None):
+                continue
             counts = (
                 "policy frames read_accesses write_accesses hits device_reads device_writes drained dropped_dirty "
                 "nonsequential_writes"
             )
             cells.append(Cell(trace.name, *(cell[name] for name in counts.split())))
             cpu_s[cell["policy"]] += cell["cpu_ns_per_access"] * cell["accesses"] / 1e9
-        return cells, cpu_s
+        return cells, times, cpu_s
 
     def with_requests(self, path: Path, trace: Trace, cells: list[Cell]) -> list[Cell]:
         """The same cells, with what only their requests show."""

@@ -65,6 +65,8 @@ class Published:
                 policy: Table1Cell(*column, *more) for policy, column in zip(self.names, columns)
             }
         self.devices: dict[str, dict[str, float]] = data["devices"]
+        self.profiles: dict[str, str] = data["profiles"]
+        self.reductions: dict[str, dict[str, tuple[float, float]]] = data["reductions"]
 
     def share_of_w3(self, memory_mb: int) -> float:
         """A cache size as a share of the pages that W3 touches."""

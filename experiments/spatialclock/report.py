@@ -8,7 +8,7 @@ from pathlib import Path
 
 import figures
 import tables
-from cells import Cell, Grid, Simulator, Trace, dump, load
+from cells import Cell, Grid, Simulator, Time, Trace, dump, load
 from published import SIZES_MB, Published
 
 HERE = Path(__file__).parent
@@ -22,12 +22,14 @@ def main() -> int:
     args = arguments()
     published = Published(HERE / "published.toml")
     policies = [policy for policy in published.names if policy != "for" or args.with_for]
-    traces, cells = run(args, published, policies)
+    traces, cells, times = run(args, published, policies)
     by_place = {(cell.trace, cell.policy, cell.frames): cell for cell in cells}
-    results = tables.Results(published, policies, OTHER_READINGS, BEYOND, traces, by_place)
+    on_device = {(time.trace, time.policy, time.frames, time.device): time for time in times}
+    results = tables.Results(published, policies, OTHER_READINGS, BEYOND, traces, by_place, on_device)
     files = {
         "traces.csv": dump(Trace, traces),
         "cells.csv": dump(Cell, cells),
+        "times.csv": dump(Time, times),
         "RESULTS.md": tables.fill((HERE / "RESULTS.md").read_text(), results),
         **figures.draw(results),
     }
@@ -63,11 +65,14 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def run(args: argparse.Namespace, published: Published, policies: list[str]) -> tuple[list[Trace], list[Cell]]:
+def run(
+    args: argparse.Namespace, published: Published, policies: list[str]
+) -> tuple[list[Trace], list[Cell], list[Time]]:
     """Cells of every trace found; of traces of others that are not found, those kept from an earlier run."""
     simulator = Simulator(args.flashsift)
     traces: list[Trace] = []
     cells: list[Cell] = []
+    times: list[Time] = []
     for folder in [args.own, *args.folders]:
         for path in sorted(path for path in folder.iterdir() if path.is_file()):
             trace = simulator.trace(path, own=folder == args.own)
@@ -77,7 +82,9 @@ def run(args: argparse.Namespace, published: Published, policies: list[str]) -> 
                 raise RuntimeError(f"{path}: there is another trace called {trace.name}: rename one")
             else:
                 traces.append(trace)
-                cells += cells_of(simulator, path, trace, published, policies)
+                its_cells, its_times = cells_of(simulator, path, trace, published, policies)
+                cells += its_cells
+                times += its_times
     names = {trace.name for trace in traces}
     for trace in load(Trace, HERE / "traces.csv"):
         if not trace.own and trace.name not in names:
@@ -87,25 +94,28 @@ def run(args: argparse.Namespace, published: Published, policies: list[str]) -> 
             if lacking := {*policies, *OTHER_READINGS, *BEYOND} - {cell.policy for cell in kept}:
                 raise RuntimeError(f"{trace.name}: {', '.join(sorted(lacking))} was not run then: give its folder")
             cells += kept
-    return traces, cells
+            times += [time for time in load(Time, HERE / "times.csv") if time.trace == trace.name]
+    return traces, cells, times
 
 
 def cells_of(
     simulator: Simulator, path: Path, trace: Trace, published: Published, policies: list[str]
-) -> list[Cell]:
+) -> tuple[list[Cell], list[Time]]:
     """At the paper's sizes, at the shares of a trace that they are of W3 and, to see what no cache avoids, at all."""
     started = time.monotonic()
     sizes, shares = tables.sizes(trace, published)
-    cells, cpu_s = simulator.cells(path, trace, Grid([*policies, *OTHER_READINGS, *BEYOND], [*sizes, *shares]))
+    grid = Grid([*policies, *OTHER_READINGS, *BEYOND], [*sizes, *shares])
+    devices = list(published.profiles.values())
+    cells, times, cpu_s = simulator.cells(path, trace, grid, devices)
     if trace.pages not in [*sizes, *shares]:
-        cells += simulator.cells(path, trace, Grid(["lru"], [trace.pages]))[0]
+        cells += simulator.cells(path, trace, Grid(["lru"], [trace.pages]), [])[0]
     # Figure 9 is about 64 MB.
     shown = [cell for cell in cells if cell.policy not in BEYOND and cell.frames in (sizes[-1], shares[-1])]
     seen = {(cell.policy, cell.frames): cell for cell in simulator.with_requests(path, trace, shown)}
     taken_s = time.monotonic() - started
     share = cpu_s.get("for", 0.0) / sum(cpu_s.values())
     print(f"{path}: {len(cells)} cells in {taken_s:.1f} s; {share:.0%} of their CPU time is FOR's", file=sys.stderr)
-    return [seen.get((cell.policy, cell.frames), cell) for cell in cells]
+    return [seen.get((cell.policy, cell.frames), cell) for cell in cells], times
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cells import Cell, Trace
+from cells import Cell, Time, Trace
 from published import PAGES_PER_MB, SIZES_MB, Published
 
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -18,6 +18,7 @@ class Results:
     beyond: list[str]
     traces: list[Trace]
     cells: dict[tuple[str, str, int], Cell]  # by trace, policy, frames
+    times: dict[tuple[str, str, int, str], Time]  # by trace, policy, frames, device
 
     def name(self, policy: str) -> str:
         base, colon, parameters = policy.partition(":")
@@ -189,8 +190,81 @@ def readings(results: Results) -> str:
     return markdown(["trace, cache", *(f"`{other}`" for other in results.readings)], rows)
 
 
+def elapsed_s(results: Results, trace: Trace, frames: int, device: str) -> dict[str, float]:
+    """By policy of the paper."""
+    profile = results.published.profiles[device]
+    return {policy: results.times[trace.name, policy, frames, profile].elapsed_s for policy in results.policies}
+
+
+def times(results: Results) -> str:
+    """Figures 6 to 8: seconds by device, trace, size and policy, and against Table 1's order on the microSD card."""
+    text = ""
+    table1_s = results.published.elapsed_s()
+    columns = results.policies + READINGS_OF_SPATIALCLOCK[1:] + results.beyond
+    for device, profile in results.published.profiles.items():
+        rows = []
+        published = results.published.devices[device]
+        if device == "microSD":
+            rows.append(["*W3, 64 MB*", *(f"{table1_s[policy]:.1f}" for policy in results.policies)])
+        else:
+            rows.append(["*W3, 64 MB*", *(f"{published[p]:.1f}" if p in published else "" for p in results.policies)])
+        rows[0] += [""] * (len(columns) - len(results.policies) + 1)
+        for trace in results.traces:
+            for frames in ends(results, trace):
+                seconds = elapsed_s(results, trace, frames, device)
+                rho = rank_correlation([table1_s[policy] for policy in seconds], list(seconds.values()))
+                all_s = [results.times[trace.name, policy, frames, profile].elapsed_s for policy in columns]
+                name = f"{trace.name}, {results.size_name(trace, frames)}"
+                rows.append([name, *(f"{one:,.1f}" for one in all_s), f"{rho:+.2f}"])
+        head = [f"**{device}**, seconds", *map(results.name, columns), "ρ with W3's order"]
+        text += f"\n{markdown(head, rows)}"
+    return text + "\n"
+
+
+def reductions(results: Results) -> str:
+    """Captions of Figures 6 to 8: SpatialClock's time against each other scheme, from the worst to the best."""
+    rows = []
+    devices = results.published.profiles
+    for load in results.published.workloads:
+        ranges = (results.published.reductions[device][load.name] for device in devices)
+        rows.append([f"*{load.name}*", *(f"{least:+.1f} … {most:+.1f}".replace("-", "−") for least, most in ranges)])
+    for reading in READINGS_OF_SPATIALCLOCK:
+        for trace in results.traces:
+            sizes = [frames for frames in results.sizes(trace) if frames < trace.pages]
+            row = [f"{trace.name}{', set' if ':' in reading else ''}"]
+            for device, profile in devices.items():
+                saved = []
+                for frames in sizes:
+                    own = results.times[trace.name, reading, frames, profile].elapsed_s
+                    others = elapsed_s(results, trace, frames, device)
+                    saved += [1 - own / other for policy, other in others.items() if policy != "spatialclock" and other]
+                row.append(f"{min(saved):+.1%} … {max(saved):+.1%}".replace("-", "−").replace("%", "") if saved else "")
+            rows.append(row)
+    return markdown(["SpatialClock below the others, %", *devices], rows)
+
+
+def anomaly(results: Results) -> str:
+    """§5.5.4: FOR's time by cache size on the microSD card, beside the share of its writes that is not sequential."""
+    rows = []
+    if "for" not in results.policies:
+        return "FOR was left out.\n"
+    for trace in results.traces:
+        papers, _ = sizes(trace, results.published)
+        row = [trace.name]
+        before = None
+        for frames in papers:
+            cell = results.cells[trace.name, "for", frames]
+            seconds = elapsed_s(results, trace, frames, "microSD")["for"]
+            rises = " ↑" if before is not None and seconds > before else ""
+            row.append(f"{seconds:,.1f}{rises} ({cell.nonsequential_share:.0%})")
+            before = seconds
+        rows.append(row)
+    return markdown(["FOR on microSD: s (not sequential)", *(f"{mb} MB" for mb in SIZES_MB)], rows)
+
+
 TABLES: dict[str, Callable[[Results], str]] = {
-    table.__name__: table for table in (traces, published, ours, spatialclock, order, scatter, readings)
+    table.__name__: table
+    for table in (traces, published, ours, spatialclock, order, scatter, readings, times, reductions, anomaly)
 }
 
 
