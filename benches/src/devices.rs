@@ -55,7 +55,7 @@ fn serve(device: &mut Machine, which: &str) {
             "mixed" if n % 3 == 0 => (scattered, IoOp::Read),
             _ => (scattered, IoOp::Write),
         };
-        now_ns = device.serve(&Io { at_us: 0, op, lba, pages: 1, sync: false }, now_ns);
+        now_ns = device.serve(&Io { at_us: 0, op, lba, pages: 1, sync: false, awaited: false }, now_ns);
     }
     std::hint::black_box(now_ns);
 }

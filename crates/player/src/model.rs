@@ -87,7 +87,8 @@ impl Modelled {
             }
         };
         let pages = (request.end().div_ceil(PAGE_BYTES) - first) as u32;
-        let io = Io { at_us: request.at_us, op, lba: first, pages, sync: request.op == Op::WriteSync };
+        let sync = request.op == Op::WriteSync;
+        let io = Io { at_us: request.at_us, op, lba: first, pages, sync, awaited: sync || op == IoOp::Read };
         self.machine.serve(&io, self.now_ns)
     }
 }

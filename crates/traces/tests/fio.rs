@@ -51,7 +51,7 @@ fn fio_writes_we_read() {
 fn our_log(target: &str) -> Vec<u8> {
     let knows = Knows { times: true, syncs: true, writes: true, removals: false };
     let mut log = FioLog::new(Vec::new(), target, knows).unwrap();
-    let io = |at_us, op, lba, pages, sync| Io { at_us, op, lba, pages, sync };
+    let io = |at_us, op, lba, pages, sync| Io { at_us, op, lba, pages, sync, awaited: sync };
     for io in [
         io(0, IoOp::Read, 0, 1, false),
         io(1_000, IoOp::Write, 8, 32, true),

@@ -20,6 +20,9 @@ pub struct Io {
     pub pages: u32,
     /// Somebody waits for it to be durable.
     pub sync: bool,
+    /// An application goes on when it is done: it reads, or what it wrote is to be durable, or it needs the place of a dirty
+    /// page.
+    pub awaited: bool,
 }
 
 /// What a request does.
@@ -103,7 +106,7 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.reads += 1;
         if S::WANTS_READS {
             let lba = self.layout().read(page);
-            self.sink.io(Io { at_us: self.at_us, op: IoOp::Read, lba, pages: 1, sync: false });
+            self.sink.io(Io { at_us: self.at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
         }
     }
 
@@ -114,7 +117,8 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.sync_writes += u64::from(why == Why::Sync);
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
-        self.sink.io(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync: why == Why::Sync });
+        let (sync, awaited) = (why == Why::Sync, matches!(why, Why::Sync | Why::Evict));
+        self.sink.io(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Two clocks over the same requests: as fast as the device can, and at the times that were recorded.
 
-use super::{Device, Io, IoOp, Machine, Prepared, Wear};
+use super::{Device, Io, Machine, Prepared, Wear};
 
 /// Times lie before that: 146 years, so that sums do not overflow whatever a trace claims.
 const END_OF_TIME_NS: u64 = 1 << 62;
@@ -13,8 +13,8 @@ pub struct Times {
     pub elapsed_ns: u64,
     /// For how long applications waited, with requests at their recorded times; `None` if the trace has none.
     ///
-    /// An application waits for each read and each write that is to be durable (`sync`), from when it is sent until it is done;
-    /// for other writes nobody waits, but who comes after them does. All that comes later in the trace is sent later by what has
+    /// An application waits for each read, each write that is to be durable and each dirty page that makes room
+    /// ([`Io::awaited`]), from when it is sent until it is done; for other writes nobody waits, but who comes after them does. All that comes later in the trace is sent later by what has
     /// been waited so far, as an application that waits goes on later. So this is how much longer all takes than with a device that
     /// takes no time, and no wait counts twice.
     pub stall_ns: Option<u64>,
@@ -55,7 +55,7 @@ impl Clocks {
             let at_ns = io.at_us.saturating_mul(1000).min(END_OF_TIME_NS) + recorded.stall_ns;
             recorded.sent_ns = recorded.sent_ns.max(at_ns);
             let done_ns = recorded.machine.serve(io, recorded.sent_ns);
-            if io.op == IoOp::Read || io.sync {
+            if io.awaited {
                 recorded.stall_ns += done_ns - recorded.sent_ns;
                 recorded.sent_ns = done_ns;
             }
@@ -87,20 +87,20 @@ mod tests {
         Io { at_us, ..io }
     }
 
-    /// A read waits for itself and for what was sent before it; a write for nobody, unless it is to be durable; what is waited
-    /// moves all that follows.
+    /// A read waits for itself and for what was sent before it; a write nobody waits for, unless it is to be durable or makes
+    /// room; what is waited moves all that follows.
     #[test]
     fn who_waits() {
         let mut clocks = clocks(true);
         let (read, write) = (testing::read(0, 1), testing::write(0, 1));
         let mut stalls = Vec::new();
         for io in [
-            at(1000, read),                         // 100: its own
-            at(1000, write),                        // sent at 1100, done at 1900: nobody waits
-            at(1050, read),                         // sent at 1150, after the write: until 2000, 850
-            at(10_000, write),                      // sent at 10 950, done at 11 750
-            at(10_800, read),                       // sent at 11 750, when the write is just done: 100
-            at(20_000, Io { sync: true, ..write }), // 800
+            at(1000, read),                            // 100: its own
+            at(1000, write),                           // sent at 1100, done at 1900: nobody waits
+            at(1050, read),                            // sent at 1150, after the write: until 2000, 850
+            at(10_000, write),                         // sent at 10 950, done at 11 750
+            at(10_800, read),                          // sent at 11 750, when the write is just done: 100
+            at(20_000, Io { awaited: true, ..write }), // 800
         ] {
             clocks.io(&io);
             stalls.push(clocks.times().stall_ns.unwrap() / 1000);

@@ -6,11 +6,7 @@
 //! A device has no clock: a request comes with its time, and what the device does on its own account happens in between.
 //! [`Clocks`] runs a device twice over the same requests, as fast as it can and at the times that were recorded.
 
-use crate::{
-    back::{Io, IoOp},
-    layout::Lba,
-    page::PAGE_BYTES,
-};
+use crate::{back::Io, layout::Lba, page::PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 mod clocks;

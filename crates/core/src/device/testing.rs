@@ -1,15 +1,16 @@
 //! What the tests of all models share.
 
-use super::{Device, Io, IoOp};
+use super::{Device, Io};
+use crate::back::IoOp;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 pub(super) fn read(lba: u64, pages: u32) -> Io {
-    Io { at_us: 0, op: IoOp::Read, lba, pages, sync: false }
+    Io { at_us: 0, op: IoOp::Read, lba, pages, sync: false, awaited: true }
 }
 
 pub(super) fn write(lba: u64, pages: u32) -> Io {
-    Io { op: IoOp::Write, ..read(lba, pages) }
+    Io { op: IoOp::Write, awaited: false, ..read(lba, pages) }
 }
 
 /// Seconds that the requests take, each sent when the one before it is done.

@@ -416,6 +416,7 @@ proptest! {
                 lba: places.read(Page(*page)),
                 pages: 1,
                 sync: *why == Some(Why::Sync),
+                awaited: matches!(why, None | Some(Why::Sync | Why::Evict)),
             }).collect();
             prop_assert_eq!(ios, wanted, "{} under {}", spec.name, modes);
             let count = |wanted| model.done.iter().filter(|(_, _, why, _)| *why == wanted).count() as u64;

@@ -102,7 +102,7 @@ fn replayed(profile: &Profile, patterns: &[Pattern]) -> Result<Vec<(Pattern, u64
             let begun_ns = now_ns;
             let op = if pattern.write { IoOp::Write } else { IoOp::Read };
             for page in &pattern.pages {
-                let io = Io { at_us: 0, op, lba: *page, pages: 1, sync: false };
+                let io = Io { at_us: 0, op, lba: *page, pages: 1, sync: false, awaited: false };
                 now_ns = machine.serve(&io, now_ns);
             }
             (pattern.clone(), now_ns - begun_ns)

@@ -191,8 +191,9 @@ impl Device for Simulated {
         };
         let op = if write { IoOp::Write } else { IoOp::Read };
         let mut serve = |page: &u64| {
-            let end_ns =
-                self.machine.serve(&Io { at_us: 0, op, lba: *page, pages: 1, sync: false }, self.now_ns);
+            let end_ns = self
+                .machine
+                .serve(&Io { at_us: 0, op, lba: *page, pages: 1, sync: false, awaited: false }, self.now_ns);
             end_ns - std::mem::replace(&mut self.now_ns, end_ns)
         };
         Ok(pages.iter().map(&mut serve).collect())
