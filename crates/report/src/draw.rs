@@ -402,8 +402,10 @@ impl Plot<'_> {
                     self.out.push_str(&marker(n, at));
                 }
             }
+            // What is measured the axes say; in every title it would make a third of a page.
+            let Chart { x, y, .. } = self.chart;
             for at in line.points.iter().step_by(line.points.len().div_ceil(HITS_MAX).max(1)) {
-                self.hit(*at, &self.says(*at));
+                self.hit(*at, &format!("{} at {}", y.unit.show(at.1), x.unit.show(at.0)));
             }
             self.close();
         }

@@ -267,10 +267,10 @@ const ON_DEVICES: [OnDevices; 3] = [
     OnDevices {
         id: "stall",
         title: "Time that applications wait",
-        axis: "waiting for reads and for writes that must be durable",
+        axis: "waiting for reads, syncs, and dirty pages that make room",
         unit: Unit::TimeUs,
         value: |on| on.stall_s.map(|stall_s| stall_s * 1e6),
-        says: "Lower is better. Requests are sent at their recorded times; nobody waits for other writes.",
+        says: "Lower is better. Requests are sent at their recorded times; who reads, syncs, or needs the place of a dirty page waits.",
     },
     OnDevices {
         id: "write-amplification",
