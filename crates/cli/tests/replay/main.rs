@@ -329,7 +329,9 @@ fn the_table_shows_the_percentiles() {
     {
         assert!(shown.contains(word), "no {word} in: {shown}");
     }
-    assert!(!shown.contains('\x1b') && shown.lines().all(|line| line.chars().count() <= 110), "{shown}");
+    // The first line names files, however long these names are.
+    let narrow = shown.lines().skip(1).all(|line| line.chars().count() <= 100);
+    assert!(!shown.contains('\x1b') && narrow, "{shown}");
 }
 
 /// Beside what really happened stands what a model says of the same requests.
