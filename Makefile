@@ -42,7 +42,9 @@ unit: setup ## Tests, naming each that was skipped
 	  python3 -B -m unittest discover -s workloads/tests >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
 	else echo "SKIPPED workloads: python3 is not installed" >> target/test.log; fi
 	if command -v npm > /dev/null; then \
-	  { cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error && npm test --silent; } >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
+	  ( cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error \
+	    && FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift npm test --silent ) >> target/test.log 2>&1 \
+	    || { cat target/test.log; exit 1; }; \
 	else echo "SKIPPED pages in a browser: npm is not installed" >> target/test.log; fi
 	@grep -E '^(running|test result|Ran |✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
