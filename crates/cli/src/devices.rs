@@ -218,7 +218,8 @@ pub(crate) fn notes(
             .to_owned(),
     ];
     notes.push(match trace.about().knows.times {
-        true => "Stall: with requests at their recorded times, how long applications wait for reads and synchronous writes."
+        true => "Stall: with requests at their recorded times, how long applications wait for reads, for writes that must be durable, \
+                 and for dirty pages to make room."
             .to_owned(),
         false => "Stall is not known: the trace has no times (--rate N gives it some).".to_owned(),
     });

@@ -66,6 +66,11 @@ impl Outcome {
         self.device.writes + self.dirty_left
     }
 
+    /// Page writes that found their page dirty. Each other one makes its page dirty, and a dirty page is written, dropped or left.
+    pub fn overwritten(&self) -> u64 {
+        self.write_accesses - (self.writes_due() + self.device.dropped_dirty)
+    }
+
     /// The share of writes that do not follow the write before them; 0 of none.
     pub fn nonsequential_share(&self) -> f64 {
         ratio(self.device.nonsequential_writes, self.device.writes)

@@ -42,18 +42,19 @@ pub(super) fn build(run: &Run<'_>, judged: Option<&Judged<'_>>, future: Option<&
     let about = run.loaded.trace.about();
     let inks = inks(run, judged);
     let lead = lead_size(run, judged);
+    let on_devices = ON_DEVICES.iter().filter_map(|what| on_devices(run, &inks, what));
     let mut figures = vec![Block::Figure(of_outcome(run, &inks, "hit-ratio", "Found in memory", HITS))];
     if about.knows.writes && run.loaded.trace.totals().write_accesses > 0 {
         figures.push(Block::Figure(of_outcome(run, &inks, "writes", "Pages written to storage", WRITES)));
         figures.push(Block::Figure(of_outcome(run, &inks, "scattered", "Scattered writes", SCATTERED)));
         figures.push(Block::Figure(of_outcome(run, &inks, "cost", "Modelled time on storage", COST)));
-        figures.extend(ON_DEVICES.iter().filter_map(|what| on_devices(run, &inks, what)).map(Block::Figure));
+        figures.extend(on_devices.map(Block::Figure));
         figures.push(Block::Figure(pareto(run, &inks, judged, lead)));
         figures.push(Block::Figure(fates(run, lead)));
         figures.extend(places(run, lead, future).map(Block::Figure));
     } else {
         figures.push(Block::Figure(of_outcome(run, &inks, "reads", "Read from storage", READS)));
-        figures.extend(ON_DEVICES.iter().filter_map(|what| on_devices(run, &inks, what)).map(Block::Figure));
+        figures.extend(on_devices.map(Block::Figure));
     }
     let tables = (0..run.sizes().len()).flat_map(|at| {
         let on = (0..run.devices.len()).map(move |device| table(run, at, Some(device), false));
@@ -357,10 +358,7 @@ fn pareto(run: &Run<'_>, inks: &[Ink], judged: Option<&Judged<'_>>, lead: usize)
 
 /// What became of the page writes: of each either something came to storage, or why nothing did.
 fn fate(outcome: &Outcome) -> [u64; 4] {
-    let (written, left, dropped) = (outcome.device.writes, outcome.dirty_left, outcome.device.dropped_dirty);
-    // Each write finds its page dirty, or makes it so; a dirty page is written, dropped, or left.
-    let overwritten = outcome.write_accesses - (written + left + dropped);
-    [written, left, overwritten, dropped]
+    [outcome.device.writes, outcome.dirty_left, outcome.overwritten(), outcome.device.dropped_dirty]
 }
 
 fn fates(run: &Run<'_>, lead: usize) -> Figure {
