@@ -6,6 +6,7 @@
 //!
 //! What a trace or a program is called comes from outside: all text goes through maud, which escapes it.
 
+mod axes;
 mod canvas;
 mod chart;
 mod draw;
