@@ -5,10 +5,11 @@ use flashsift_host::mounts::{self, Mount};
 use rustix::{
     fs::{Mode, OFlags, minor},
     io::Errno,
-    mount::UnmountFlags,
+    mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen},
 };
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::Path,
     process::{Command, Stdio},
 };
@@ -16,7 +17,7 @@ use std::{
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
-    /// It is gone; with `lazily`, from its place only, for as long as somebody uses it.
+    /// It is gone; lazily, from its place only, for as long as somebody uses it.
     Gone,
     /// Somebody uses it.
     Busy,
@@ -70,11 +71,22 @@ pub fn flush(point: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(rustix::fs::open(point, flags, Mode::empty())?)?)
 }
 
-/// From now on nothing is asked of the server of this mount: who still uses it gets errors, so that nobody is promised what
-/// nobody will keep. `false` where that is not to be had (a plain user, and no `/sys/fs/fuse/connections`).
-pub fn cut_off(mount: &Mount) -> bool {
-    match rustix::mount::unmount(&mount.point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
-        Ok(()) | Err(Errno::BUSY) => true,
-        Err(_) => fs::write(format!("/sys/fs/fuse/connections/{}/abort", minor(mount.dev)), "1").is_ok(),
+/// From now on the kernel asks the server of this mount for nothing more: who still uses it gets errors, so that nobody is promised
+/// what nobody will keep. An error where that is not to be had: a plain user, and nobody has mounted fusectl.
+pub fn cut_off(mount: &Mount) -> io::Result<()> {
+    let abort = format!("{}/abort", minor(mount.dev));
+    match fs::write(Path::new("/sys/fs/fuse/connections").join(&abort), "1") {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let connections = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_create(&connections)?;
+            let connections = fsmount(&connections, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+            match rustix::fs::openat(connections, &abort, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+                Ok(abort) => fs::File::from(abort).write_all(b"1"),
+                // There is nobody any more who could ask.
+                Err(Errno::NOENT) => Ok(()),
+                Err(why) => Err(why.into()),
+            }
+        }
+        done => done,
     }
 }
