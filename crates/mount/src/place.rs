@@ -1,5 +1,6 @@
 //! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
 
+pub use crate::names::HIDDEN;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},
@@ -18,8 +19,6 @@ use std::{
 
 /// The type of our mounts.
 pub const KIND: &str = "fuse.flashsift";
-/// Ours in BACKING; applications do not see it.
-pub const HIDDEN: &str = ".flashsift";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
 /// Of the users of a directory so many are named.

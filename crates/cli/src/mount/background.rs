@@ -3,7 +3,9 @@
 
 use flashsift_mount::place::Lock;
 use std::{
+    error::Error,
     ffi::OsString,
+    fmt,
     fs::File,
     io::{self, Read, Write},
     os::{
@@ -11,15 +13,28 @@ use std::{
         unix::{net::UnixStream, process::CommandExt},
     },
     path::Path,
-    process::{Command, ExitCode, Stdio},
+    process::{Command, Stdio},
 };
 
 /// What tells the second that it is one.
 pub(super) const FLAG: &str = "--in-background";
 
-/// Starts the second with the words of our own command line, of which the first is `mount`. It says what is wrong itself: here
-/// is only how that ended.
-pub(super) fn start(words: &[OsString]) -> anyhow::Result<Result<String, ExitCode>> {
+/// The second has failed and has said why.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) code: u8,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it ended with exit code {}", self.code)
+    }
+}
+
+impl Error for Failed {}
+
+/// Starts the second with the words of our own command line, of which the first is `mount`. What it says when it is mounted.
+pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
     let (verb, others) = words.split_first().expect("the command line named the command");
     let folder = std::env::current_dir()?;
     // We may have been called from the very directory that is to be mounted over, and do not use it.
@@ -41,10 +56,10 @@ pub(super) fn start(words: &[OsString]) -> anyhow::Result<Result<String, ExitCod
         stdout.read_to_string(&mut says)?;
     }
     if !says.is_empty() {
-        return Ok(Ok(says));
+        return Ok(says);
     }
     let code = second.wait()?.code().and_then(|code| u8::try_from(code).ok());
-    Ok(Err(ExitCode::from(code.unwrap_or(1))))
+    Err(Failed { code: code.unwrap_or(1) }.into())
 }
 
 /// The second leaves the terminal.

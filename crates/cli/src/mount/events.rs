@@ -42,7 +42,8 @@ impl Recording {
         }
         let writer = store::Writer::create(&path, &format!("a mount on {}", mountpoint.display()))?;
         let (events, arriving) = mpsc::sync_channel(WAITING_MAX);
-        let thread = std::thread::Builder::new().name("record".into()).spawn(move || write(writer, &arriving))?;
+        let thread =
+            std::thread::Builder::new().name("record".into()).spawn(move || write(writer, &arriving))?;
         Ok(Self { path, events, thread })
     }
 

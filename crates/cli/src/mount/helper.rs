@@ -26,8 +26,25 @@ const KERNEL: [&str; 9] =
     ["suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
 /// Those that are meant for mount(8) or systemd, or say what is so anyway.
 const OTHERS: [&str; 19] = [
-    "defaults", "rw", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group", "async",
-    "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime",
+    "defaults",
+    "rw",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "async",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "diratime",
 ];
 
 /// Whether mount(8) calls us.
@@ -55,7 +72,9 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
         match arg.as_bytes() {
             b"-o" => {
                 let options = args.next().ok_or("-o takes options, separated by commas")?;
-                for option in options.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty()) {
+                for option in
+                    options.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty())
+                {
                     if let Err(option) = translated(option, &mut words) {
                         unknown.get_or_insert(option);
                     }
@@ -63,7 +82,9 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
             }
             // The type, which our name tells.
             b"-t" => drop(args.next()),
-            b"-N" => return Err("mounting into another namespace is not for flashsift: enter it first".into()),
+            b"-N" => {
+                return Err("mounting into another namespace is not for flashsift: enter it first".into());
+            }
             [b'-', flags @ ..] if !flags.is_empty() => {
                 for flag in flags {
                     match flag {
@@ -81,7 +102,8 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
     if let Some(option) = unknown.filter(|_| !sloppy) {
         return Err(option);
     }
-    let [backing, mountpoint] = places.try_into().map_err(|_| "BACKING and MOUNTPOINT are needed, and no more")?;
+    let [backing, mountpoint] =
+        places.try_into().map_err(|_| "BACKING and MOUNTPOINT are needed, and no more")?;
     if fake {
         return Ok(Call::Fake);
     }
@@ -100,17 +122,24 @@ fn translated(option: &[u8], words: &mut Vec<OsString>) -> Result<(), String> {
         joined.push(OsStr::from_bytes(value));
         joined
     };
-    let in_list = |list: &[(&str, &'static str)]| list.iter().find(|(ours, _)| *ours == name).map(|(_, word)| *word);
+    let in_list =
+        |list: &[(&str, &'static str)]| list.iter().find(|(ours, _)| *ours == name).map(|(_, word)| *word);
     if let (Some(word), Some(value)) = (in_list(&VALUES), value) {
         words.push(given(word, value));
     } else if let (Some(word), None) = (in_list(&FLAGS), value) {
         words.push(word.into());
     } else if KERNEL.contains(&&*name) && value.is_none() {
         words.push(given("--option", option));
-    } else if !(OTHERS.contains(&&*name) || name.starts_with("x-") || name.starts_with("X-") || name == "comment") {
+    } else if !(OTHERS.contains(&&*name)
+        || name.starts_with("x-")
+        || name.starts_with("X-")
+        || name == "comment")
+    {
         return Err(match &*name {
             "ro" => "flashsift mounts nothing read-only (ro)".into(),
-            "remount" => "what flashsift has mounted cannot be changed (remount): unmount it and mount it anew".into(),
+            "remount" => {
+                "what flashsift has mounted cannot be changed (remount): unmount it and mount it anew".into()
+            }
             _ if in_list(&VALUES).is_some() => format!("the option {name} takes a value: {name}=…"),
             _ => format!("unknown option {}", String::from_utf8_lossy(option)),
         });
@@ -144,17 +173,37 @@ mod tests {
     #[test]
     fn options_become_words_that_the_command_line_takes() {
         let ours = words(&[
-            "/srv/a", "/mnt/b", "-sn", "-o", "rw,nosuid,settle_after=60s,,budget=256M,settled=*.db,settled=a=b", "-o",
-            "x-systemd.automount,no_passthrough,nofail,allow_other", "-t", "fuse.flashsift",
+            "/srv/a",
+            "/mnt/b",
+            "-sn",
+            "-o",
+            "rw,nosuid,settle_after=60s,,budget=256M,settled=*.db,settled=a=b",
+            "-o",
+            "x-systemd.automount,no_passthrough,nofail,allow_other",
+            "-t",
+            "fuse.flashsift",
         ]);
         let expected = [
-            "mount", "--option=nosuid", "--settle-after=60s", "--budget=256M", "--settled=*.db", "--settled=a=b",
-            "--no-passthrough", "--option=allow_other", "--", "/srv/a", "/mnt/b",
+            "mount",
+            "--option=nosuid",
+            "--settle-after=60s",
+            "--budget=256M",
+            "--settled=*.db",
+            "--settled=a=b",
+            "--no-passthrough",
+            "--option=allow_other",
+            "--",
+            "/srv/a",
+            "/mnt/b",
         ];
         assert_eq!(ours, expected);
-        let parsed = <crate::Cli as clap::Parser>::try_parse_from(["flashsift"].iter().copied().chain(expected));
+        let parsed =
+            <crate::Cli as clap::Parser>::try_parse_from(["flashsift"].iter().copied().chain(expected));
         assert!(parsed.is_ok(), "{:?}", parsed.err());
-        assert_eq!(words(&["-a-directory-", "b"].map(|name| if name == "b" { name } else { "./-a" })).len(), 4);
+        assert_eq!(
+            words(&["-a-directory-", "b"].map(|name| if name == "b" { name } else { "./-a" })).len(),
+            4
+        );
     }
 
     #[test]

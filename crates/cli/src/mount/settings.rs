@@ -81,9 +81,13 @@ impl Settings {
         let mut options: Vec<String> = ["nosuid", "nodev"].map(str::to_owned).to_vec();
         let mut allow_other = root;
         for option in self.options {
-            let Some((yes, no)) = OPTIONS.into_iter().find(|(yes, no)| option == *yes || option == *no) else {
+            let Some((yes, no)) = OPTIONS.into_iter().find(|(yes, no)| option == *yes || option == *no)
+            else {
                 let known: Vec<_> = OPTIONS.iter().map(|(yes, no)| format!("{yes}, {no}")).collect();
-                return Err(Usage(format!("unknown mount option {option:?}; there are {}", known.join(", "))));
+                return Err(Usage(format!(
+                    "unknown mount option {option:?}; there are {}",
+                    known.join(", ")
+                )));
             };
             if yes == "allow_other" {
                 allow_other = option == yes;
@@ -95,7 +99,8 @@ impl Settings {
                 options.push(option);
             }
         }
-        let settle_after = self.settle_after.unwrap_or_else(|| size::parse_time(SETTLE_AFTER).expect(default));
+        let settle_after =
+            self.settle_after.unwrap_or_else(|| size::parse_time(SETTLE_AFTER).expect(default));
         Ok(Wanted {
             settle_after,
             budget_bytes: self.budget.unwrap_or_else(|| size::parse_bytes(BUDGET).expect(default)),
