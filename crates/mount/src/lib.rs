@@ -8,6 +8,7 @@
 //! quasi in-memory file system. Here the verdict on each file is *keep*.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod backing;
 mod caller;
 mod content;

@@ -298,8 +298,8 @@ pub enum Left {
     Remains,
 }
 
-/// Waits until nobody has this BACKING any more. `waits` is told if it takes a while.
-pub fn wait_until_free(backing: &Path, waits: impl FnOnce()) -> io::Result<Left> {
+/// Waits until nobody has this BACKING any more.
+pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let root = rustix::fs::open(backing, flags, Mode::empty())?;
     let lock = open_hidden(root.as_fd()).and_then(|hidden| {
@@ -309,16 +309,10 @@ pub fn wait_until_free(backing: &Path, waits: impl FnOnce()) -> io::Result<Left>
         Err(Errno::NOENT) => {}
         lock => {
             let lock = lock?;
-            match flock(&lock, FlockOperation::NonBlockingLockShared) {
-                Err(Errno::WOULDBLOCK) => {
-                    waits();
-                    while let Err(why) = flock(&lock, FlockOperation::LockShared) {
-                        if why != Errno::INTR {
-                            return Err(why.into());
-                        }
-                    }
+            while let Err(why) = flock(&lock, FlockOperation::LockShared) {
+                if why != Errno::INTR {
+                    return Err(why.into());
                 }
-                other => other?,
             }
         }
     }

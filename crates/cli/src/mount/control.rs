@@ -17,7 +17,13 @@ use serde::Serialize;
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
+
+/// Nobody wonders yet.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// How mounts of flashsift fare
 #[derive(clap::Args)]
@@ -191,8 +197,7 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     if lazy {
         return Ok(());
     }
-    let waits = || eprintln!("flashsift: waiting until everything has settled");
-    match place::wait_until_free(backing(&mount), waits) {
+    match until_free(backing(&mount)) {
         Ok(Left::Nothing) => Ok(()),
         Ok(Left::Remains) => bail!(
             "{} is unmounted, but flashsift did not end as it should; the journal, or {}, may say why",
@@ -200,5 +205,19 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
             backing(&mount).join(place::HIDDEN).join("log").display()
         ),
         Err(why) => Err(why).with_context(|| backing(&mount).display().to_string()),
+    }
+}
+
+/// That takes a moment; where it takes longer, that is said.
+fn until_free(backing: &Path) -> io::Result<Left> {
+    let (tell, told) = mpsc::channel();
+    let waited = backing.to_owned();
+    thread::spawn(move || tell.send(place::wait_until_free(&waited)));
+    match told.recv_timeout(MOMENT) {
+        Err(_) => {
+            eprintln!("flashsift: unmounted; waiting until the last files have settled");
+            told.recv().map_err(io::Error::other)?
+        }
+        Ok(left) => left,
     }
 }

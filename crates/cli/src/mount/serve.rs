@@ -23,7 +23,6 @@ use signal_hook::{
 };
 use std::{
     fs, io,
-    num::NonZero,
     os::fd::AsFd,
     path::{Path, PathBuf},
     sync::{
@@ -34,8 +33,6 @@ use std::{
     time::Duration,
 };
 
-/// More do not answer faster.
-const THREADS_MAX: usize = 8;
 /// Files that come of age within this part of their time in RAM settle together: they share a sync.
 const TOGETHER: u32 = 16;
 /// First and longest pause before what failed is tried again.
@@ -159,9 +156,10 @@ fn prefer_to_live(root: bool) {
 fn raise_descriptors(root: bool) {
     let limit = getrlimit(Resource::Nofile);
     let most = fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
-    let hard = if root { most.or(limit.maximum) } else { limit.maximum };
-    if let Err(why) = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }) {
-        eprintln!("flashsift: more descriptors: {why}");
+    let to = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    if !root || to(most).is_err() {
+        // What is allowed anyway.
+        let _ = to(limit.maximum);
     }
 }
 
@@ -180,13 +178,12 @@ fn on_signals(wake: &Sender<Wake>) -> anyhow::Result<()> {
 }
 
 fn mounted(fs: &Arc<Fs>, place: &Place, wanted: &Wanted, wake: Sender<Wake>) -> anyhow::Result<Mount> {
-    let threads = thread::available_parallelism().map_or(2, NonZero::get).clamp(2, THREADS_MAX);
     let options = fuse::Options {
         mountpoint: place.mountpoint.clone(),
         name: place.backing.to_string_lossy().into_owned(),
         passthrough: wanted.passthrough,
         allow_other: wanted.allow_other,
-        threads,
+        threads: wanted.threads,
         kernel: wanted.options.clone(),
     };
     let running = fuse::start(fs.clone(), &options).with_context(|| {

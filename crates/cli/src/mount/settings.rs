@@ -3,10 +3,12 @@
 use crate::{Usage, size};
 use anyhow::Context;
 use serde::{Deserialize, Deserializer, de};
-use std::{path::Path, time::Duration};
+use std::{num::NonZero, path::Path, thread, time::Duration};
 
 const SETTLE_AFTER: &str = "60s";
 const BUDGET: &str = "256MiB";
+/// At least and at most, unless told: more do not answer faster.
+const THREADS: [usize; 2] = [2, 8];
 /// What the kernel knows of a FUSE mount; each takes back another.
 const OPTIONS: [(&str, &str); 5] = [
     ("suid", "nosuid"),
@@ -38,6 +40,10 @@ pub(super) struct Settings {
     #[arg(long)]
     no_passthrough: bool,
 
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
+        help = "Threads that answer the kernel [default: one a processor, 2 to 8]")]
+    threads: Option<u16>,
+
     /// Mount option: suid, dev, noexec, noatime, allow_other, allow_only_me
     #[arg(short = 'o', long = "option", value_name = "OPTION", value_delimiter = ',')]
     #[serde(rename = "options")]
@@ -52,6 +58,7 @@ pub(super) struct Wanted {
     pub(super) settled: Vec<String>,
     pub(super) passthrough: bool,
     pub(super) allow_other: bool,
+    pub(super) threads: usize,
     pub(super) options: Vec<String>,
 }
 
@@ -70,6 +77,7 @@ impl Settings {
             budget: self.budget.or(other.budget),
             settled: [other.settled, self.settled].concat(),
             no_passthrough: self.no_passthrough || other.no_passthrough,
+            threads: self.threads.or(other.threads),
             options: [other.options, self.options].concat(),
         }
     }
@@ -107,9 +115,14 @@ impl Settings {
             settled: self.settled,
             passthrough: root && !self.no_passthrough,
             allow_other,
+            threads: self.threads.map_or_else(threads, usize::from),
             options,
         })
     }
+}
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(THREADS[0], NonZero::get).clamp(THREADS[0], THREADS[1])
 }
 
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
