@@ -21,6 +21,8 @@ pub(crate) struct Backing {
     /// Opened for reading, to be synced.
     to_sync: File,
     next_temp: AtomicU64,
+    /// The most bytes that a file may have: RAM takes more.
+    pub(crate) largest_file: u64,
 }
 
 /// A directory that is open, and what matters for those that are made in it.
@@ -88,7 +90,7 @@ impl Backing {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let backing = Backing {
+        let mut backing = Backing {
             root,
             root_ino: stat.st_ino,
             device: stat.st_dev,
@@ -96,8 +98,10 @@ impl Backing {
             temps,
             to_sync: File::from(to_sync),
             next_temp: AtomicU64::new(0),
+            largest_file: 0,
         };
         backing.clear()?;
+        backing.largest_file = backing.find_largest_file()?;
         Ok(backing)
     }
 
@@ -116,6 +120,21 @@ impl Backing {
             }
         }
         Ok(())
+    }
+
+    /// No system call tells; a file of that size, all hole, can be had or not.
+    fn find_largest_file(&self) -> Result<u64> {
+        let (temp, file) = self.create_temp()?;
+        let (mut fits, mut too_large) = (0, 1 << 63);
+        while too_large - fits > 1 {
+            let size = fits + (too_large - fits) / 2;
+            match rustix::fs::ftruncate(&file, size) {
+                Ok(()) => fits = size,
+                Err(_) => too_large = size,
+            }
+        }
+        self.remove_temp(&temp)?;
+        Ok(fits)
     }
 
     /// Leaves nothing of ours but the lock, which is its holder's.

@@ -91,8 +91,9 @@ impl Fs {
         let mut written = 0;
         while written < bytes.len() {
             let rest = &bytes[written..];
-            match self.in_place(&content, rest.len() as u64, |file| {
-                file.write_at(rest, offset + written as u64).map_err(|error| errno(&error))
+            let at = offset + written as u64;
+            match self.in_place(&content, rest.len() as u64, at.saturating_add(rest.len() as u64), |file| {
+                file.write_at(rest, at).map_err(|error| errno(&error))
             }) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
@@ -107,12 +108,21 @@ impl Fs {
     }
 
     /// Does what may take more space, where the file is at the moment. Where RAM is full, the oldest files settle first; where flash is, nothing helps.
-    fn in_place<T>(&self, content: &Content, bytes: u64, act: impl Fn(&File) -> Result<T>) -> Result<T> {
+    fn in_place<T>(
+        &self,
+        content: &Content,
+        bytes: u64,
+        end: u64,
+        act: impl Fn(&File) -> Result<T>,
+    ) -> Result<T> {
         loop {
             let gate = content.gate.read();
             let place = content.place.read();
             let file = place.file.as_ref().ok_or(Errno::BADF)?;
             if !place.settled {
+                if end > self.backing.largest_file {
+                    return Err(Errno::FBIG);
+                }
                 self.room.take(bytes, std::os::fd::AsFd::as_fd(&self.backing.root), &self.store)?;
             }
             let done = act(file);
@@ -133,7 +143,7 @@ impl Fs {
         if opened {
             self.open(ino)?;
         }
-        let done = self.in_place(content, 0, |file| rustix::fs::ftruncate(file, size));
+        let done = self.in_place(content, 0, size, |file| rustix::fs::ftruncate(file, size));
         if opened {
             self.release(ino);
         }
@@ -163,11 +173,14 @@ impl Fs {
         } else {
             len
         };
-        let done = self.in_place(&content, takes, |file| rustix::fs::fallocate(file, flags, offset, len));
+        let end = offset.saturating_add(len);
+        let done =
+            self.in_place(&content, takes, end, |file| rustix::fs::fallocate(file, flags, offset, len));
         if done == Err(Errno::OPNOTSUPP) && !content.place.read().settled {
             // tmpfs knows only some of what BACKING may know.
             self.settle_now(&[ino])?;
-            return self.in_place(&content, takes, |file| rustix::fs::fallocate(file, flags, offset, len));
+            return self
+                .in_place(&content, takes, end, |file| rustix::fs::fallocate(file, flags, offset, len));
         }
         done
     }

@@ -27,6 +27,17 @@ pub(crate) fn value(path: &Path, name: impl rustix::path::Arg) -> Result<Vec<u8>
     Ok(value)
 }
 
+/// What attributes may take of a file in RAM, bytes, each with so many more for what is kept of it. ext4 has no more room for them than a
+/// block and what is left of the inode, of which the smallest are 1 KiB.
+const BYTES_IN_RAM: usize = 800;
+const BYTES_EACH: usize = 24;
+
+fn bytes_in_use(path: &Path) -> Result<usize> {
+    names(path)?
+        .iter()
+        .try_fold(0, |sum, name| Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len()))
+}
+
 /// Where a file's attributes are; what has to be open meanwhile.
 struct Where {
     path: PathBuf,
@@ -67,15 +78,16 @@ impl Fs {
     /// Gives it one.
     pub fn set_xattr(&self, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        self.change_xattr(ino, |path| rustix::fs::setxattr(path, name, value, flags))
+        let adds = BYTES_EACH + name.len() + value.len();
+        self.change_xattr(ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
     }
 
     /// Takes it away.
     pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
-        self.change_xattr(ino, |path| rustix::fs::removexattr(path, name))
+        self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
     }
 
-    fn change_xattr(&self, ino: Ino, change: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    fn change_xattr(&self, ino: Ino, adds: usize, change: impl Fn(&Path) -> Result<()>) -> Result<()> {
         let content = self.content(ino)?;
         let done = loop {
             let gate = content.gate.read();
@@ -83,6 +95,13 @@ impl Fs {
             let place = content.place.read();
             if at.in_ram == place.settled && at.in_ram {
                 // It settled just now.
+                continue;
+            }
+            if at.in_ram && adds > 0 && bytes_in_use(&at.path)? + adds > BYTES_IN_RAM {
+                drop(place);
+                drop(gate);
+                // How much there is room for, BACKING itself has to say.
+                self.settle_now(&[ino])?;
                 continue;
             }
             let done = change(&at.path);
