@@ -111,6 +111,13 @@ impl Place {
             return unfit(format!("{} is mounted by flashsift already", mounted.point.display()));
         }
         ordinary(&backing, &on, wanted.even_on)?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&backing, flags, Mode::empty())
+            .map_err(|why| Refused::at(&backing, "opening", why))?;
+        // It would be found to use it.
+        if let Some(file) = existing(root.as_fd()).filter(is_held) {
+            return Err(Refused::Locked(backing, holder(&file)));
+        }
         let mut untold = 0;
         let places = if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
         for place in places {
@@ -129,9 +136,6 @@ impl Place {
                 return Err(Refused::Used(place.clone(), found));
             }
         }
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&backing, flags, Mode::empty())
-            .map_err(|why| Refused::at(&backing, "opening", why))?;
         let lock = Lock::take(&root, &backing)?;
         Ok(Self { root, backing, mountpoint, lock, untold })
     }
@@ -219,11 +223,7 @@ impl Lock {
             };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    let mut pid = String::new();
-                    let _ = (&file).take(20).read_to_string(&mut pid);
-                    return Err(Refused::Locked(backing.to_owned(), pid.trim().parse().ok()));
-                }
+                Err(Errno::WOULDBLOCK) => return Err(Refused::Locked(backing.to_owned(), holder(&file))),
                 Err(why) => return Err(at(why)),
             }
             // Who had it may have taken it away between our opening and our locking.
@@ -282,6 +282,23 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
         ));
     }
     Ok(hidden)
+}
+
+/// The lock, if somebody has made one.
+fn existing(root: BorrowedFd<'_>) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(open_hidden(root).ok()?, LOCK, flags, Mode::empty());
+    file.ok().map(File::from)
+}
+
+fn is_held(lock: &File) -> bool {
+    flock(lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
+fn holder(lock: &File) -> Option<u32> {
+    let mut pid = String::new();
+    lock.take(20).read_to_string(&mut pid).ok()?;
+    pid.trim().parse().ok()
 }
 
 fn open_hidden(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
