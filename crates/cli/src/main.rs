@@ -1,7 +1,7 @@
 //! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
 
 use clap::{Parser, Subcommand};
-use mount::{control, helper};
+use mount::{control, helper, namespace};
 use std::{ffi::OsString, io, process::ExitCode};
 
 mod after_cache;
@@ -66,6 +66,8 @@ enum Command {
     Status(control::StatusArgs),
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
+    #[command(hide = true)]
+    MountTmpfs(namespace::Args),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
@@ -126,6 +128,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Status(args) => control::status(&args),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
+        Command::MountTmpfs(args) => namespace::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),

@@ -6,6 +6,7 @@ pub(crate) mod background;
 pub(crate) mod control;
 mod events;
 pub(crate) mod helper;
+pub(crate) mod namespace;
 mod notify;
 mod serve;
 mod settings;

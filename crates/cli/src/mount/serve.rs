@@ -4,6 +4,7 @@
 use super::{
     Args, background,
     events::Recording,
+    namespace,
     notify::{self, Watchdog},
     settings::Wanted,
 };
@@ -138,9 +139,11 @@ fn micros(time: Duration) -> u64 {
 }
 
 fn store(root: bool, budget_bytes: u64) -> anyhow::Result<Store> {
-    anyhow::ensure!(root, "for now only root can mount");
-    Store::detached_tmpfs(budget_bytes)
-        .with_context(|| format!("{} of RAM for new files", size::bytes(budget_bytes)))
+    let at = || format!("{} of RAM for new files", size::bytes(budget_bytes));
+    match root {
+        true => Store::detached_tmpfs(budget_bytes).with_context(at),
+        false => namespace::tmpfs(budget_bytes).map(Store::on),
+    }
 }
 
 /// Without memory others are ended first: what lives in ours would be lost.
