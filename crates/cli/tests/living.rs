@@ -546,3 +546,45 @@ fn a_service_manager_is_told_what_it_asks_for() {
     told("STOPPING=1");
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_plain_user_mounts_without_passthrough() {
+    let test = "a_plain_user_mounts_without_passthrough";
+    let Some(bed) = Bed::new(test) else { return };
+    // Where he may run it.
+    let binary = bed.path("flashsift");
+    fs::copy(FLASHSIFT, &binary).unwrap();
+    let nobody = |program: &Path, args: &[&str]| {
+        let said = File::create(bed.path("said")).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program).args(args);
+        let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said).output();
+        output.map(|output| Output { stderr: fs::read(bed.path("said")).unwrap(), ..output })
+    };
+    let may = |program: &str, args: &[&str]| {
+        nobody(Path::new(program), args).is_ok_and(|output| output.status.success())
+    };
+    if !may("unshare", &["--user", "--mount", "true"]) || !may("fusermount3", &["--version"]) {
+        println!("SKIPPED {test}: setpriv, a user namespace for nobody, or fusermount3 cannot be had");
+        return;
+    }
+    let backing = bed.backing();
+    std::os::unix::fs::chown(&backing, Some(65534), Some(65534)).unwrap();
+    let place = backing.to_str().unwrap();
+    let run = |args: &[&str]| {
+        let output = nobody(&binary, args).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let (done, _, says) = run(&["mount", place, place]);
+    assert!(done && says.contains("no passthrough"), "{says}");
+    assert!(fs::read_dir(&backing).is_err(), "not even root sees another user's mount");
+    assert!(may("sh", &["-c", "echo his > $0/a; cp $0/a $0/b", place]));
+    let status: Value = serde_json::from_str(&run(&["status", "--json", place]).1).unwrap();
+    assert_eq!((&status["files_in_ram"], &status["passthrough"]), (&2.into(), &false.into()));
+    let (done, _, says) = run(&["unmount", place]);
+    assert!(done, "{says}");
+    assert_eq!(bed.names(&backing), ["a", "b"]);
+    assert_eq!(fs::read_to_string(backing.join("b")).unwrap(), "his\n");
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(backing.join("b")).unwrap());
+    assert_eq!(owner, 65534);
+}

@@ -161,8 +161,9 @@ fn in_words(mount: &Mount, status: &Status) -> String {
 
 pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     let mut failed = Ok(());
-    // One that fails does not keep the others from settling.
-    for mount in chosen(&args.mountpoint)? {
+    // One that fails does not keep the others from settling; a dead one has nothing to settle.
+    let all = args.mountpoint.is_empty();
+    for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
         let done = settle_there(&mount.point).with_context(|| format!("{}: settling", mount.point.display()));
         failed = failed.and(done);
     }
