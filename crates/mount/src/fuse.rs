@@ -4,7 +4,9 @@
 //! keeps a file open for as long as it is mapped. A settled file that nothing else has open is handed to the kernel, which reads and writes it
 //! without us. Names and attributes may be remembered by the kernel for long: nothing changes but through it.
 
+use crate::attach::Detached;
 use crate::types::{Attr, Caller, Changes, Ino, Opened, ROOT, Time};
+use crate::undo::{self, Unmounted};
 use crate::{Entry, Fs};
 use fuser::{
     BackingId, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -52,13 +54,16 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Running {
     session: JoinHandle<io::Result<()>>,
-    unmounter: fuser::SessionUnmounter,
+    mountpoint: PathBuf,
 }
 
 impl Running {
-    /// Takes it away from its place; `wait` returns when the last request is answered.
+    /// Takes it away from its place; `wait` returns when the last request is answered. Not while somebody uses it.
     pub fn unmount(&mut self) -> io::Result<()> {
-        self.unmounter.unmount()
+        match undo::unmount(&self.mountpoint, false)? {
+            Unmounted::Gone => Ok(()),
+            Unmounted::Busy => Err(rustix::io::Errno::BUSY.into()),
+        }
     }
 
     /// Until it is mounted no longer.
@@ -99,10 +104,18 @@ pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
         listings: Mutex::default(),
         next_listing: AtomicU64::new(0),
     };
-    let mut session = fuser::Session::new(kernel, &options.mountpoint, &config)?;
-    let unmounter = session.unmount_callable();
+    let session = match Detached::new(options)? {
+        Some(detached) => {
+            let (device, mount) = detached.split();
+            let session = fuser::Session::from_fd(kernel, device, config.acl, config)?;
+            Detached::attach(mount, &options.mountpoint)?;
+            session
+        }
+        // A plain user asks fusermount3.
+        None => fuser::Session::new(kernel, &options.mountpoint, &config)?,
+    };
     let session = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
-    Ok(Running { session, unmounter })
+    Ok(Running { session, mountpoint: options.mountpoint.clone() })
 }
 
 /// How long the kernel may remember what it was told.

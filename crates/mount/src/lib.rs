@@ -8,6 +8,7 @@
 //! quasi in-memory file system. Here the verdict on each file is *keep*.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod backing;
 mod caller;
 mod content;
@@ -16,11 +17,13 @@ mod files;
 mod fs;
 pub mod fuse;
 mod names;
+pub mod place;
 mod room;
 mod settle;
 mod store;
 mod table;
 mod types;
+pub mod undo;
 mod xattrs;
 
 pub use fs::Fs;

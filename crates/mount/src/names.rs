@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use wildmatch::WildMatch;
 
 /// What is ours in BACKING; the mount does not show it.
-pub(crate) const HIDDEN: &str = ".flashsift";
+pub const HIDDEN: &str = ".flashsift";
 
 /// Databases that SQLite keeps, and what it keeps beside them. They are synced with every transaction, and their
 /// shared memory is mapped: both are better in place from the start.

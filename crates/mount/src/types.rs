@@ -1,7 +1,7 @@
 //! What goes in and out of the file system.
 
 use rustix::fs::{FileType, Mode, RawMode, Stat};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The number of a file or directory: ours, the same for as long as the mount lives.
 pub type Ino = u64;
@@ -148,7 +148,7 @@ pub struct Entry {
 }
 
 /// How a mount fares.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of this.
     pub schema: u32,
