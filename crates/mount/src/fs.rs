@@ -3,6 +3,7 @@
 use crate::backing::{Backing, OpenDir, proc_path};
 use crate::content::{Content, Place};
 use crate::names::{BornSettled, HIDDEN};
+use crate::observe::Observer;
 use crate::room::Room;
 use crate::store::Store;
 use crate::table::{Is, Name, Table};
@@ -35,6 +36,7 @@ pub struct Fs {
     pub(crate) counters: Mutex<Status>,
     /// Held by who makes room in RAM.
     pub(crate) making_room: Mutex<()>,
+    pub(crate) observer: Observer,
     began: Instant,
 }
 
@@ -53,6 +55,7 @@ impl Fs {
             room: Room::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
+            observer: Observer::default(),
             began: Instant::now(),
         })
     }

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
         .with_context(|| place.backing.display().to_string())?;
     let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
     if let Some(recording) = &recording {
-        let _ = recording.observer(); // XXX
+        fs.observe(recording.observer());
     }
     let fs = Arc::new(fs);
     let mount = mounted(&fs, &place, &wanted, wake)?;
