@@ -220,6 +220,10 @@ impl Fs {
                 };
                 let mut attr = Attr::new(ino, &stat);
                 attr.nlink -= table.hidden_names(backing_ino).min(attr.nlink);
+                if ino == ROOT && attr.nlink > 2 {
+                    // Ours is not shown.
+                    attr.nlink -= 1;
+                }
                 attr.ctime = table.ctime(backing_ino, attr.ctime);
                 if let Some(time) = table.dir_times.get(&ino) {
                     attr.mtime = attr.mtime.max(*time);

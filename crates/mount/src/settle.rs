@@ -206,7 +206,7 @@ impl Fs {
         }
         let content = self.content(ino)?;
         let changes = content.changes();
-        let source = match self.store.open(ino) {
+        let source = match self.store.open_to_copy(ino) {
             Err(Errno::NOENT) => return Ok(None),
             source => source?,
         };
