@@ -110,7 +110,9 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
     let ended = daemon.end(mounted);
     drop(stop);
     let _ = settler.join();
-    watchdog.map(Watchdog::stop);
+    if let Some(watchdog) = watchdog {
+        watchdog.stop();
+    }
     ended?;
     let ordinary = "leaving BACKING as an ordinary directory";
     daemon.fs.tidy().context(ordinary)?;
