@@ -379,10 +379,10 @@ impl Fs {
         let target = table.in_ram(to.0, to.1);
         let there = self.in_backing(table, to.0, to.1)?;
         let is_directory = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
+            return Err(Errno::EXIST);
+        }
         if target.is_some() {
-            if flags.contains(RenameFlags::NOREPLACE) {
-                return Err(Errno::EXIST);
-            }
             if is_directory(&source) {
                 return Err(Errno::NOTDIR);
             }
@@ -392,10 +392,7 @@ impl Fs {
             }
         } else if let Some(there) = &there {
             if there.st_ino == source.st_ino && !flags.contains(RenameFlags::EXCHANGE) {
-                return match flags.contains(RenameFlags::NOREPLACE) {
-                    true => Err(Errno::EXIST),
-                    false => Ok(()),
-                };
+                return Ok(());
             }
             let replaced = table.known_as(there.st_ino);
             if is_directory(there)
