@@ -9,7 +9,7 @@ GUEST := crates/cli/tests/guest
 # What opens pages in a browser, for tests.
 PAGES := crates/report/tests/browser
 
-.PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build clean
+.PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -74,7 +74,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static fusermount3:fuse3)
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking Debian's kernel into target/guest"; \
 	  $(GUEST)/kernel target/guest || echo "no kernel for a guest could be had; tests that need one are skipped, by name"; \
@@ -91,6 +91,21 @@ if (( $${#missing[@]} )); then \
   else echo "not installed: $${missing[*]}; tests that need them are skipped, by name"; fi; \
 fi
 endef
+
+# As root. The units name the binary by its path.
+PREFIX ?= /usr/local
+UNITS := $(notdir $(wildcard dist/*.service))
+
+install: build ## Install flashsift, its name for mount(8), and its systemd units below PREFIX (/usr/local)
+	install -D -m 755 $(FLASHSIFT) $(DESTDIR)$(PREFIX)/bin/flashsift
+	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system
+	ln -sfn $(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift
+	for unit in $(UNITS); do \
+	  sed 's#/usr/local/#$(PREFIX)/#' dist/$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done
+
+uninstall: ## Remove what `make install` installed
+	rm -f $(DESTDIR)$(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift \
+	  $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -1,7 +1,8 @@
 //! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
 
 use clap::{Parser, Subcommand};
-use std::{io, process::ExitCode};
+use mount::{control, helper, namespace};
+use std::{ffi::OsString, io, process::ExitCode};
 
 mod after_cache;
 mod card;
@@ -12,6 +13,7 @@ mod diff;
 mod import;
 mod json;
 mod load;
+mod mount;
 mod policies;
 mod profile;
 mod record;
@@ -38,6 +40,7 @@ mod verdict;
   flashsift diff before.json after.json           what changed between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       how long a real device takes for it
   flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare --device
+  flashsift mount ~/.cache/chromium ~/.cache/chromium          new files live in RAM before they settle there
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift devices                               modelled devices, and the wear of this machine's
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
@@ -59,13 +62,61 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Profile(profile::Args),
+    Mount(mount::Args),
+    Status(control::StatusArgs),
+    Settle(control::SettleArgs),
+    Unmount(control::UnmountArgs),
+    #[command(hide = true)]
+    MountTmpfs(namespace::Args),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    if helper::is_called(&name) {
+        return mount_helper(words);
+    }
+    let words: Vec<_> = words.collect();
+    match run(Cli::parse().command, &words) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough (`| head`).
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+/// Under mount(8), with the exit codes that it expects.
+fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
+    const USAGE: u8 = 1;
+    const FAILED: u8 = 32;
+    let usage = |why: String| {
+        eprintln!("{}", why.trim_end());
+        ExitCode::from(USAGE)
+    };
+    let words = match helper::translate(words) {
+        Ok(helper::Call::Mount(words)) => words,
+        Ok(helper::Call::Fake) => return ExitCode::SUCCESS,
+        Err(why) => return usage(format!("flashsift: {why}")),
+    };
+    let cli =
+        match Cli::try_parse_from([OsString::from("flashsift")].into_iter().chain(words.iter().cloned())) {
+            Ok(cli) => cli,
+            Err(why) => return usage(why.to_string()),
+        };
+    match run(cli.command, &words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            failed(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
+    match command {
         Command::Describe(args) => describe::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Diff(args) => diff::run(&args),
@@ -73,23 +124,28 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Mount(args) => mount::run(&args, words),
+        Command::Status(args) => control::status(&args),
+        Command::Settle(args) => control::settle(&args),
+        Command::Unmount(args) => control::unmount(&args),
+        Command::MountTmpfs(args) => namespace::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has seen enough (`| head`).
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("flashsift: {error:#}");
-            ExitCode::from(match error.downcast_ref::<replay::Interrupted>() {
-                Some(interrupted) => interrupted.exit_code(),
-                None if error.is::<Usage>() => 2,
-                None => 1,
-            })
-        }
     }
+}
+
+/// Says why, unless somebody has.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    if let Some(failed) = error.downcast_ref::<mount::background::Failed>() {
+        return ExitCode::from(failed.code);
+    }
+    eprintln!("flashsift: {error:#}");
+    ExitCode::from(match error.downcast_ref::<replay::Interrupted>() {
+        Some(interrupted) => interrupted.exit_code(),
+        None if error.is::<Usage>() => 2,
+        None => 1,
+    })
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

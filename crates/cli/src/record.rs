@@ -51,7 +51,7 @@ pub(crate) struct Args {
     device: Option<PathBuf>,
 
     /// End after this time: 90s, 10m, 1h; a program that was started is ended then
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = size::parse_time)]
     time: Option<Duration>,
 
     /// End when the trace is about this large
@@ -77,21 +77,6 @@ pub(crate) struct Args {
     /// The program to run and record, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a time reads 90s, 10m or 1h".to_owned()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a time reads 90s, 10m or 1h".to_owned())?;
-    match Duration::try_from_secs_f64(number * seconds) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("a time is more than nothing".to_owned()),
-    }
 }
 
 /// Counts what goes into the store, for the limits and for whoever watches.

@@ -4,6 +4,8 @@ use flashsift_core::{
     page::PAGE_BYTES,
     system::{self, FRAMES_MAX},
 };
+use std::time::Duration;
+
 pub(crate) use flashsift_report::show::{bytes, count, counted, duration, share};
 
 /// `64MiB`, `64M`, `65536`: bytes, at least one page.
@@ -22,6 +24,22 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
         .parse_size(text)
         .map_err(|error| format!("{error}; a number reads 100000, 100k or 20M"))?;
     if count == 0 { Err("at least 1".to_owned()) } else { Ok(count) }
+}
+
+/// `90s`, `10m`, `1h`, `0.5`: a time, more than none; without a unit, seconds.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time reads 90s, 10m or 1h".to_owned()),
+    };
+    let number: f64 = number.parse().map_err(|_| "a time reads 90s, 10m or 1h".to_owned())?;
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("a time is more than nothing".to_owned()),
+    }
 }
 
 /// A cache size as memory, in frames.

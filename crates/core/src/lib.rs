@@ -14,6 +14,7 @@ pub mod layout;
 pub mod page;
 pub mod params;
 pub mod policy;
+pub mod settle;
 pub mod structure;
 pub mod synth;
 pub mod system;

@@ -1,0 +1,91 @@
+//! A mount that outlives the command that made it: flashsift starts itself again, in a session of its own, and waits for its word.
+//! A process that has threads, or ever had, cannot be forked safely; a fresh one has none.
+
+use flashsift_mount::place::Lock;
+use std::{
+    error::Error,
+    ffi::OsString,
+    fmt,
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// What tells the second that it is one.
+pub(super) const FLAG: &str = "--in-background";
+
+/// The second has failed and has said why.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) code: u8,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it ended with exit code {}", self.code)
+    }
+}
+
+impl Error for Failed {}
+
+/// Starts the second with the words of our own command line, of which the first is `mount`. What it says when it is mounted.
+pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
+    let (verb, others) = words.split_first().expect("the command line named the command");
+    let folder = std::env::current_dir()?;
+    // We may have been called from the very directory that is to be mounted over, and do not use it.
+    std::env::set_current_dir("/")?;
+    let mut second = Command::new(std::env::current_exe()?)
+        .arg0("flashsift")
+        .arg(verb)
+        .arg(FLAG)
+        .args(others)
+        .current_dir(folder)
+        // The service manager waits for who was started by it.
+        .env_remove("NOTIFY_SOCKET")
+        .env_remove("WATCHDOG_USEC")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut says = String::new();
+    if let Some(mut stdout) = second.stdout.take() {
+        stdout.read_to_string(&mut says)?;
+    }
+    if !says.is_empty() {
+        return Ok(says);
+    }
+    let code = second.wait()?.code().and_then(|code| u8::try_from(code).ok());
+    Err(Failed { code: code.unwrap_or(1) }.into())
+}
+
+/// The second leaves the terminal.
+pub(super) fn detach() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// The second says that all is well, and lets go of what it was started with. From now on its words go to the journal, where there
+/// is one, else to a file beside the lock.
+pub(super) fn ready(says: &str, lock: &Lock) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(says.as_bytes())?;
+    stdout.flush()?;
+    rustix::stdio::dup2_stderr(match journal() {
+        Ok(journal) => OwnedFd::from(journal),
+        Err(_) => lock.log()?.into(),
+    })?;
+    rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(())
+}
+
+/// The journal takes a stream of lines, after some about itself: who speaks, for which unit, how grave it is (a warning), whether lines say
+/// that themselves, and whether to pass them on to syslog, the kernel's log and the console.
+fn journal() -> io::Result<UnixStream> {
+    let mut journal = UnixStream::connect(Path::new("/run/systemd/journal/stdout"))?;
+    journal.write_all(b"flashsift\n\n4\n0\n0\n0\n0\n")?;
+    Ok(journal)
+}

@@ -1,0 +1,224 @@
+//! `status`, `settle` and `unmount`: asked of a mount through the mount itself, as extended attributes of its directory.
+
+use super::serve;
+use crate::size;
+use anyhow::{Context, bail};
+use flashsift_host::{
+    mounts::{self, Mount},
+    users,
+};
+use flashsift_mount::{
+    Status, fuse,
+    place::{self, KIND, Left},
+    undo::{self, Unmounted},
+};
+use rustix::{fs::XattrFlags, io::Errno};
+use serde::Serialize;
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+/// Nobody wonders yet.
+const MOMENT: Duration = Duration::from_secs(2);
+
+/// How mounts of flashsift fare
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flashsift status                        every mount of flashsift
+  flashsift status ~/.cache --json        one, for programs: one object a line")]
+pub(crate) struct StatusArgs {
+    /// Where it is mounted; without, all
+    mountpoint: Vec<PathBuf>,
+
+    /// JSON, one object a mount
+    #[arg(long)]
+    json: bool,
+}
+
+/// Let everything settle that lives in RAM, now
+///
+/// Returns when it is durable: before a machine sleeps, or before a copy is made of BACKING.
+#[derive(clap::Args)]
+pub(crate) struct SettleArgs {
+    /// Where it is mounted; without, all
+    mountpoint: Vec<PathBuf>,
+}
+
+/// Take a mount of flashsift away, leaving everything in BACKING
+///
+/// Everything settles, it is unmounted, and this returns when flashsift is done. Where somebody uses it, it stays, and
+/// they are named.
+#[derive(clap::Args)]
+pub(crate) struct UnmountArgs {
+    /// Where it is mounted
+    #[arg(required = true)]
+    mountpoint: Vec<PathBuf>,
+
+    /// Also where somebody uses it: from its place at once, wholly when they are done, and not waited for
+    #[arg(long)]
+    lazy: bool,
+}
+
+/// What a mount says of itself.
+pub(super) fn status_of(point: &Path) -> io::Result<Status> {
+    let mut bytes = vec![0; 1 << 16];
+    let len = rustix::fs::getxattr(point, fuse::STATUS, bytes.as_mut_slice())?;
+    serde_json::from_slice(&bytes[..len]).map_err(io::Error::other)
+}
+
+fn settle_there(point: &Path) -> Result<(), Errno> {
+    rustix::fs::setxattr(point, fuse::SETTLE, b"", XattrFlags::empty())
+}
+
+/// These, or all of ours.
+fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
+    if points.is_empty() {
+        return Ok(mounts::all()?.into_iter().filter(|mount| mount.kind == KIND).collect());
+    }
+    points.iter().map(|point| ours(point)).collect()
+}
+
+fn ours(point: &Path) -> anyhow::Result<Mount> {
+    let resolved = mounts::resolved(point).with_context(|| point.display().to_string())?;
+    match mounts::at(&resolved)? {
+        Some(mount) if mount.kind == KIND => Ok(mount),
+        _ => bail!("{} is no mount of flashsift", point.display()),
+    }
+}
+
+fn backing(mount: &Mount) -> &Path {
+    Path::new(&mount.source)
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    mountpoint: &'a Path,
+    backing: &'a Path,
+    #[serde(flatten)]
+    status: &'a Status,
+}
+
+pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
+    let mounts = chosen(&args.mountpoint)?;
+    if mounts.is_empty() && !args.json {
+        eprintln!("flashsift: nothing is mounted by flashsift");
+    }
+    let mut failed = Ok(());
+    for mount in &mounts {
+        let at = || mount.point.display().to_string();
+        match status_of(&mount.point) {
+            Ok(status) => show(mount, &status, args.json)?,
+            Err(why) if mounts::is_dead(&why) => {
+                let undo = format!("its process was killed; `flashsift unmount {}` takes it away", at());
+                failed = failed.and_then(|()| bail!("{}: dead: {undo}", at()));
+            }
+            Err(why) => failed = failed.and(Err(why).with_context(at)),
+        }
+    }
+    failed
+}
+
+fn show(mount: &Mount, status: &Status, json: bool) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &Row { mountpoint: &mount.point, backing: backing(mount), status })?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", in_words(mount, status))?;
+    }
+    Ok(out.flush()?)
+}
+
+fn in_words(mount: &Mount, status: &Status) -> String {
+    let files = |count| size::counted(count, "file");
+    let on = match backing(mount) == mount.point {
+        true => "in place".to_owned(),
+        false => format!("settling in {}", backing(mount).display()),
+    };
+    let mut text = format!("{}, {on}\n", mount.point.display());
+    let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
+    let (used, budget) = (size::bytes(status.ram_bytes), size::bytes(status.budget_bytes));
+    line("in RAM", format!("{}, {used} of {budget}", files(status.files_in_ram)));
+    line("never written", format!("{}, born and deleted in RAM", files(status.never_written)));
+    line("settled", format!("{}, {}", files(status.settled), size::bytes(status.settled_bytes)));
+    line("born settled", files(status.born_settled));
+    line("passthrough", if status.passthrough { "yes" } else { "no" }.to_owned());
+    if status.faults > 0 {
+        line(
+            "FAULTS",
+            format!("{} inside flashsift: please report them, the log has more", size::count(status.faults)),
+        );
+    }
+    if !status.failing.is_empty() {
+        line("FAILING", format!("files cannot settle: {}", status.failing));
+    }
+    text
+}
+
+pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
+    let mut failed = Ok(());
+    // One that fails does not keep the others from settling; a dead one has nothing to settle.
+    let all = args.mountpoint.is_empty();
+    for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
+        let done = settle_there(&mount.point).with_context(|| format!("{}: settling", mount.point.display()));
+        failed = failed.and(done);
+    }
+    failed
+}
+
+pub(crate) fn unmount(args: &UnmountArgs) -> anyhow::Result<()> {
+    args.mountpoint.iter().try_for_each(|point| unmount_one(point, args.lazy))
+}
+
+fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
+    let mount = ours(point)?;
+    let point = &mount.point;
+    if undo::is_dead(&mount) {
+        return serve::say_freed(point);
+    }
+    settle_there(point).with_context(|| {
+        format!("{} stays mounted: its files cannot settle in {}", point.display(), backing(&mount).display())
+    })?;
+    let done = undo::unmount(point, lazy).with_context(|| format!("unmounting {}", point.display()))?;
+    if done == Unmounted::Busy {
+        let found = users::of(point)?;
+        bail!(
+            "{} is in use and stays mounted; everything until now has settled. --lazy takes it away all the same.\n{}",
+            point.display(),
+            match found.users.is_empty() {
+                true => "Who uses it only root is told".to_owned(),
+                false => place::listed(&found).trim_end().to_owned(),
+            }
+        );
+    }
+    if lazy {
+        return Ok(());
+    }
+    match until_free(backing(&mount)) {
+        Ok(Left::Nothing) => Ok(()),
+        Ok(Left::Remains) => bail!(
+            "{} is unmounted, but flashsift did not end as it should; the journal, or {}, may say why",
+            point.display(),
+            backing(&mount).join(place::HIDDEN).join("log").display()
+        ),
+        Err(why) => Err(why).with_context(|| backing(&mount).display().to_string()),
+    }
+}
+
+/// That takes a moment; where it takes longer, that is said.
+fn until_free(backing: &Path) -> io::Result<Left> {
+    let (tell, told) = mpsc::channel();
+    let waited = backing.to_owned();
+    thread::spawn(move || tell.send(place::wait_until_free(&waited)));
+    match told.recv_timeout(MOMENT) {
+        Err(_) => {
+            eprintln!("flashsift: unmounted; waiting until the last files have settled");
+            told.recv().map_err(io::Error::other)?
+        }
+        Ok(left) => left,
+    }
+}

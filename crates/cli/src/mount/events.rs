@@ -1,0 +1,139 @@
+//! `--record`: what the mount sees, as a trace.
+
+use crate::size;
+use anyhow::Context;
+use flashsift_core::event::{About, Event, Knows, Side, Space};
+use flashsift_traces::{
+    events::{Events, Summary},
+    store,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Receiver, SyncSender},
+    thread::JoinHandle,
+};
+
+/// So many events may wait to be written; then those who make them wait. A few megabytes.
+const WAITING_MAX: usize = 1 << 16;
+
+const ABOUT: About = About {
+    side: Side::Before,
+    space: Space::Files,
+    knows: Knows { times: true, syncs: true, writes: true, removals: true },
+};
+
+/// A trace that is being written.
+pub(super) struct Recording {
+    path: PathBuf,
+    /// `None` ends it.
+    events: SyncSender<Option<Event>>,
+    thread: JoinHandle<anyhow::Result<(Summary, u64)>>,
+}
+
+impl Recording {
+    /// Will become `path`, which nothing that is recorded may reach.
+    pub(super) fn begin(path: &Path, mountpoint: &Path) -> anyhow::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let at = || path.display().to_string();
+        let folder = path.parent().context("a file name is needed").with_context(at)?;
+        let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
+        if folder.starts_with(mountpoint) {
+            anyhow::bail!("{}: a recording cannot lie on what it records", path.display());
+        }
+        let writer = store::Writer::create(&path, &format!("a mount on {}", mountpoint.display()))?;
+        let (events, arriving) = mpsc::sync_channel(WAITING_MAX);
+        let thread =
+            std::thread::Builder::new().name("record".into()).spawn(move || write(writer, &arriving))?;
+        Ok(Self { path, events, thread })
+    }
+
+    /// Takes an event; waits if too many wait already.
+    pub(super) fn observer(&self) -> impl Fn(Event) + Send + Sync + 'static {
+        let events = self.events.clone();
+        // Whoever wrote them has failed, and said so.
+        move |event| drop(events.send(Some(event)))
+    }
+
+    /// The trace gets its name. What it holds, in words.
+    pub(super) fn finish(self) -> anyhow::Result<String> {
+        let _ = self.events.send(None);
+        let done = self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;
+        let (summary, bytes) = done?;
+        Ok(format!(
+            "{}: {}, {} of them reads and writes; {}",
+            self.path.display(),
+            size::counted(summary.events, "event"),
+            size::count(summary.accesses),
+            size::bytes(bytes)
+        ))
+    }
+}
+
+fn write(mut writer: store::Writer, arriving: &Receiver<Option<Event>>) -> anyhow::Result<(Summary, u64)> {
+    let mut into = Events::new(&mut writer);
+    let mut written = into.about(ABOUT);
+    while let Ok(Some(event)) = arriving.recv() {
+        if written.is_ok() {
+            written = into.push(event);
+            if let Err(why) = &written {
+                eprintln!("flashsift: recording ends here: {why}");
+            }
+        }
+    }
+    written?;
+    let summary = into.finish()?;
+    let bytes = writer.finish(&summary.skipped)?;
+    Ok((summary, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashsift_core::event::{Action, FileId};
+
+    #[test]
+    fn more_events_than_may_wait_arrive_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let recording = Recording::begin(&path, Path::new("/nowhere")).unwrap();
+        let observe = recording.observer();
+        let many = 3 * WAITING_MAX as u64;
+        for n in 0..many {
+            let action = Action::Write { file: FileId(n % 7), offset: n * 10, len: 10, sync: false };
+            observe(Event { at_us: n, pid: 1, tid: 1, action });
+        }
+        let says = recording.finish().unwrap();
+        assert!(says.contains(&size::counted(many, "event")), "{says}");
+        observe(Event { at_us: many, pid: 1, tid: 1, action: Action::SyncAll });
+
+        let mut seen = Seen::default();
+        let limits = flashsift_traces::open::Limits::default();
+        let outcome = flashsift_traces::open::read(&path, None, &mut seen, &limits).unwrap();
+        assert_eq!((outcome.events, seen.0), (many, (0..many).map(|n| (n, n * 10)).collect()));
+    }
+
+    #[derive(Default)]
+    struct Seen(Vec<(u64, u64)>);
+
+    impl flashsift_traces::events::Sink for Seen {
+        fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
+            assert_eq!(about, ABOUT);
+            Ok(())
+        }
+        fn events(&mut self, events: &[Event]) -> Result<(), flashsift_traces::Error> {
+            self.0.extend(events.iter().map(|event| match event.action {
+                Action::Write { offset, .. } => (event.at_us, offset),
+                ref other => panic!("{other:?}"),
+            }));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_recording_does_not_record_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let mountpoint = folder.path().canonicalize().unwrap();
+        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint).err().unwrap().to_string();
+        assert!(says.contains("cannot lie on what it records"), "{says}");
+    }
+}

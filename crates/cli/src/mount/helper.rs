@@ -1,0 +1,222 @@
+//! As `mount -t fuse.flashsift` and /etc/fstab call us: `mount.fuse.flashsift BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]`, put into
+//! the words of our own command line.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+/// Under these names we are a helper of mount(8).
+const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
+
+/// Options with a value, as they stand in fstab, and in our words.
+const VALUES: [(&str, &str); 6] = [
+    ("settle_after", "--settle-after"),
+    ("budget", "--budget"),
+    ("settled", "--settled"),
+    ("config", "--config"),
+    ("record", "--record"),
+    ("even_on", "--even-on"),
+];
+/// Options without.
+const FLAGS: [(&str, &str); 2] = [("no_passthrough", "--no-passthrough"), ("even_if_used", "--even-if-used")];
+/// Those that the kernel knows.
+const KERNEL: [&str; 9] =
+    ["suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
+/// Those that are meant for mount(8) or systemd, or say what is so anyway.
+const OTHERS: [&str; 19] = [
+    "defaults",
+    "rw",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "async",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "diratime",
+];
+
+/// Whether mount(8) calls us.
+pub(crate) fn is_called(argv0: &OsStr) -> bool {
+    let name = Path::new(argv0).file_name();
+    NAMES.iter().any(|helper| name == Some(OsStr::new(helper)))
+}
+
+/// What is asked of us.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// In our words, without our own name.
+    Mount(Vec<OsString>),
+    /// `-f`: everything is done but the mounting, which is nothing.
+    Fake,
+}
+
+/// In our words, or what is wrong. `args` are without our own name.
+pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, String> {
+    let mut args = args.peekable();
+    let (mut places, mut words) = (Vec::new(), Vec::new());
+    let (mut sloppy, mut fake) = (false, false);
+    let mut unknown = None;
+    while let Some(arg) = args.next() {
+        match arg.as_bytes() {
+            b"-o" => {
+                let options = args.next().ok_or("-o takes options, separated by commas")?;
+                for option in
+                    options.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty())
+                {
+                    if let Err(option) = translated(option, &mut words) {
+                        unknown.get_or_insert(option);
+                    }
+                }
+            }
+            // The type, which our name tells.
+            b"-t" => drop(args.next()),
+            b"-N" => {
+                return Err("mounting into another namespace is not for flashsift: enter it first".into());
+            }
+            [b'-', flags @ ..] if !flags.is_empty() => {
+                for flag in flags {
+                    match flag {
+                        b's' => sloppy = true,
+                        b'f' => fake = true,
+                        b'n' | b'v' => {}
+                        b'r' => return Err("flashsift mounts nothing read-only".into()),
+                        _ => return Err(format!("unknown flag -{}", char::from(*flag))),
+                    }
+                }
+            }
+            _ => places.push(arg),
+        }
+    }
+    if let Some(option) = unknown.filter(|_| !sloppy) {
+        return Err(option);
+    }
+    let [backing, mountpoint] =
+        places.try_into().map_err(|_| "BACKING and MOUNTPOINT are needed, and no more")?;
+    if fake {
+        return Ok(Call::Fake);
+    }
+    let verb = [OsString::from("mount")].into_iter();
+    let places = [OsString::from("--"), backing, mountpoint];
+    Ok(Call::Mount(verb.chain(words).chain(places).collect()))
+}
+
+fn translated(option: &[u8], words: &mut Vec<OsString>) -> Result<(), String> {
+    let at = option.iter().position(|&byte| byte == b'=');
+    let (name, value) = at.map_or((option, None), |at| (&option[..at], Some(&option[at + 1..])));
+    let name = String::from_utf8_lossy(name);
+    let given = |word: &str, value: &[u8]| {
+        let mut joined = OsString::from(word);
+        joined.push("=");
+        joined.push(OsStr::from_bytes(value));
+        joined
+    };
+    let in_list =
+        |list: &[(&str, &'static str)]| list.iter().find(|(ours, _)| *ours == name).map(|(_, word)| *word);
+    if let (Some(word), Some(value)) = (in_list(&VALUES), value) {
+        words.push(given(word, value));
+    } else if let (Some(word), None) = (in_list(&FLAGS), value) {
+        words.push(word.into());
+    } else if KERNEL.contains(&&*name) && value.is_none() {
+        words.push(given("--option", option));
+    } else if !(OTHERS.contains(&&*name)
+        || name.starts_with("x-")
+        || name.starts_with("X-")
+        || name == "comment")
+    {
+        return Err(match &*name {
+            "ro" => "flashsift mounts nothing read-only (ro)".into(),
+            "remount" => {
+                "what flashsift has mounted cannot be changed (remount): unmount it and mount it anew".into()
+            }
+            _ if in_list(&VALUES).is_some() => format!("the option {name} takes a value: {name}=…"),
+            _ => format!("unknown option {}", String::from_utf8_lossy(option)),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(args: &[&str]) -> Result<Call, String> {
+        translate(args.iter().map(OsString::from))
+    }
+
+    fn words(args: &[&str]) -> Vec<String> {
+        match call(args) {
+            Ok(Call::Mount(words)) => words.into_iter().map(|word| word.into_string().unwrap()).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn our_names_are_known() {
+        assert!(is_called(OsStr::new("/sbin/mount.fuse.flashsift")));
+        assert!(is_called(OsStr::new("mount.flashsift")));
+        assert!(!is_called(OsStr::new("/usr/bin/flashsift")));
+        assert!(!is_called(OsStr::new("/")));
+    }
+
+    #[test]
+    fn options_become_words_that_the_command_line_takes() {
+        let ours = words(&[
+            "/srv/a",
+            "/mnt/b",
+            "-sn",
+            "-o",
+            "rw,nosuid,settle_after=60s,,budget=256M,settled=*.db,settled=a=b",
+            "-o",
+            "x-systemd.automount,no_passthrough,nofail,allow_other",
+            "-t",
+            "fuse.flashsift",
+        ]);
+        let expected = [
+            "mount",
+            "--option=nosuid",
+            "--settle-after=60s",
+            "--budget=256M",
+            "--settled=*.db",
+            "--settled=a=b",
+            "--no-passthrough",
+            "--option=allow_other",
+            "--",
+            "/srv/a",
+            "/mnt/b",
+        ];
+        assert_eq!(ours, expected);
+        let parsed =
+            <crate::Cli as clap::Parser>::try_parse_from(["flashsift"].iter().copied().chain(expected));
+        assert!(parsed.is_ok(), "{:?}", parsed.err());
+        assert_eq!(
+            words(&["-a-directory-", "b"].map(|name| if name == "b" { name } else { "./-a" })).len(),
+            4
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let says = |args: &[&str]| call(args).unwrap_err();
+        assert!(says(&["a"]).contains("BACKING and MOUNTPOINT"));
+        assert!(says(&["a", "b", "c"]).contains("and no more"));
+        assert!(says(&["a", "b", "-o", "budgte=1M"]).contains("unknown option budgte=1M"));
+        assert!(says(&["a", "b", "-o", "budget"]).contains("takes a value"));
+        assert!(says(&["a", "b", "-o", "ro"]).contains("read-only"));
+        assert!(says(&["a", "b", "-o"]).contains("-o takes"));
+        assert!(says(&["a", "b", "-z"]).contains("unknown flag -z"));
+        assert_eq!(words(&["a", "b", "-s", "-o", "budgte=1M"]), ["mount", "--", "a", "b"], "sloppy");
+        assert_eq!(call(&["a", "b", "-f"]), Ok(Call::Fake));
+    }
+}

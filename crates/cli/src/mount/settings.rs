@@ -1,0 +1,188 @@
+//! How a mount is wanted: said on the command line, else in a file, else here.
+
+use crate::{Usage, size};
+use anyhow::Context;
+use serde::{Deserialize, Deserializer, de};
+use std::{num::NonZero, path::Path, thread, time::Duration};
+
+const SETTLE_AFTER: &str = "60s";
+const BUDGET: &str = "256MiB";
+/// At least and at most, unless told: more do not answer faster.
+const THREADS: [usize; 2] = [2, 8];
+/// What the kernel knows of a FUSE mount; each takes back another.
+const OPTIONS: [(&str, &str); 5] = [
+    ("suid", "nosuid"),
+    ("dev", "nodev"),
+    ("exec", "noexec"),
+    ("atime", "noatime"),
+    ("allow_other", "allow_only_me"),
+];
+
+/// What the command line and a file may say, under the same names.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Settings {
+    #[arg(long, value_name = "TIME", value_parser = size::parse_time,
+        help = format!("A new file lives in RAM for so long: 60s, 10m [default: {SETTLE_AFTER}]"))]
+    #[serde(deserialize_with = "time")]
+    settle_after: Option<Duration>,
+
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes,
+        help = format!("RAM for new files; when it is full, the oldest settle [default: {BUDGET}]"))]
+    #[serde(deserialize_with = "bytes")]
+    budget: Option<u64>,
+
+    /// Names of files that are never held in RAM, `*` for anything; SQLite's never are
+    #[arg(long, value_name = "PATTERN")]
+    settled: Vec<String>,
+
+    /// Settled files are read and written through flashsift, too, not by the kernel alone
+    #[arg(long)]
+    no_passthrough: bool,
+
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
+        help = "Threads that answer the kernel [default: one a processor, 2 to 8]")]
+    threads: Option<u16>,
+
+    /// Mount option: suid, dev, noexec, noatime, allow_other, allow_only_me
+    #[arg(short = 'o', long = "option", value_name = "OPTION", value_delimiter = ',')]
+    #[serde(rename = "options")]
+    options: Vec<String>,
+}
+
+/// What is done in the end.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) settle_after: Duration,
+    pub(super) budget_bytes: u64,
+    pub(super) settled: Vec<String>,
+    pub(super) passthrough: bool,
+    pub(super) allow_other: bool,
+    pub(super) threads: usize,
+    pub(super) options: Vec<String>,
+}
+
+impl Settings {
+    /// What a file says.
+    pub(super) fn from_file(path: &Path) -> anyhow::Result<Self> {
+        let at = || path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(at)?;
+        toml::from_str(&text).with_context(at)
+    }
+
+    /// What is said here goes before what is said there; patterns and options add up.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            settle_after: self.settle_after.or(other.settle_after),
+            budget: self.budget.or(other.budget),
+            settled: [other.settled, self.settled].concat(),
+            no_passthrough: self.no_passthrough || other.no_passthrough,
+            threads: self.threads.or(other.threads),
+            options: [other.options, self.options].concat(),
+        }
+    }
+
+    /// With what nobody said. A plain user gets less: the kernel hands files over to root only, and shows them to others only for
+    /// root.
+    pub(super) fn wanted(self, root: bool) -> Result<Wanted, Usage> {
+        let default = "defaults are well-formed";
+        let mut options: Vec<String> = ["nosuid", "nodev"].map(str::to_owned).to_vec();
+        let mut allow_other = root;
+        for option in self.options {
+            let Some((yes, no)) = OPTIONS.into_iter().find(|(yes, no)| option == *yes || option == *no)
+            else {
+                let known: Vec<_> = OPTIONS.iter().map(|(yes, no)| format!("{yes}, {no}")).collect();
+                return Err(Usage(format!(
+                    "unknown mount option {option:?}; there are {}",
+                    known.join(", ")
+                )));
+            };
+            if yes == "allow_other" {
+                allow_other = option == yes;
+                continue;
+            }
+            options.retain(|other| other != yes && other != no);
+            // These are so unless the opposite is said.
+            if option != "exec" && option != "atime" {
+                options.push(option);
+            }
+        }
+        let settle_after =
+            self.settle_after.unwrap_or_else(|| size::parse_time(SETTLE_AFTER).expect(default));
+        Ok(Wanted {
+            settle_after,
+            budget_bytes: self.budget.unwrap_or_else(|| size::parse_bytes(BUDGET).expect(default)),
+            settled: self.settled,
+            passthrough: root && !self.no_passthrough,
+            allow_other,
+            threads: self.threads.map_or_else(threads, usize::from),
+            options,
+        })
+    }
+}
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(THREADS[0], NonZero::get).clamp(THREADS[0], THREADS[1])
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    size::parse_time(&text).map(Some).map_err(de::Error::custom)
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    size::parse_bytes(&text).map(Some).map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Result<Settings, String> {
+        toml::from_str(text).map_err(|error: toml::de::Error| error.to_string())
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file_before_the_defaults() {
+        let said = Settings {
+            budget: Some(1 << 20),
+            settled: vec!["b*".into()],
+            options: vec!["suid".into()],
+            ..Settings::default()
+        };
+        let in_file = file(
+            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\nno-passthrough = true\noptions = [\"noatime\"]",
+        );
+        let wanted = said.or(in_file.unwrap()).wanted(true).unwrap();
+        assert_eq!(wanted.settle_after, Duration::from_secs(300));
+        assert_eq!(wanted.budget_bytes, 1 << 20);
+        assert_eq!(wanted.settled, ["*.db", "b*"]);
+        assert_eq!(wanted.options, ["nodev", "noatime", "suid"]);
+        assert!(!wanted.passthrough && wanted.allow_other);
+
+        let wanted = Settings::default().wanted(true).unwrap();
+        assert_eq!(wanted.settle_after, Duration::from_secs(60));
+        assert_eq!(wanted.budget_bytes, 256 << 20);
+        assert!(wanted.passthrough);
+    }
+
+    #[test]
+    fn a_user_has_no_passthrough_and_is_alone() {
+        let wanted = Settings::default().wanted(false).unwrap();
+        assert!(!wanted.passthrough && !wanted.allow_other);
+        let asked = Settings { options: vec!["allow_other".into()], ..Settings::default() };
+        assert!(asked.wanted(false).unwrap().allow_other);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        let says = |text: &str| file(text).unwrap_err();
+        assert!(says("budgte = \"1M\"").contains("unknown field `budgte`"));
+        assert!(says("budget = \"lots\"").contains("a size reads 64MiB"));
+        assert!(says("settle-after = \"soon\"").contains("a time reads 90s"));
+        assert!(says("settle-after = 60").contains("expected a string"));
+        let unknown = Settings { options: vec!["ro".into()], ..Settings::default() };
+        assert!(unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"ro\""));
+    }
+}

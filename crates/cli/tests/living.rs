@@ -1,0 +1,590 @@
+//! Living with `flashsift mount`: how it begins, what it refuses, what it says of itself, and how it ends.
+
+use serde_json::Value;
+use std::{
+    fs::{self, File, Permissions},
+    io::{BufRead, BufReader, Read},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        net::UnixDatagram,
+    },
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Output, Stdio},
+};
+use tempfile::TempDir;
+
+const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
+
+/// Two directories on a file system of storage; what is mounted on them is taken away when dropped.
+struct Bed {
+    folder: TempDir,
+    /// It is an ext4 by itself, of 32 MiB.
+    own: bool,
+}
+
+impl Bed {
+    /// `None`, with a word, where nothing can be mounted.
+    fn new(test: &str) -> Option<Self> {
+        let skip = |why: &str| {
+            println!("SKIPPED {test}: {why}");
+            None
+        };
+        if !rustix::process::geteuid().is_root() {
+            return skip("mounting needs root");
+        }
+        if !Path::new("/dev/fuse").exists() {
+            return skip("/dev/fuse is not there");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let bed = Self { folder, own: false };
+        let kind =
+            Command::new("stat").args(["-f", "-c", "%T"]).arg(bed.folder.path()).output().unwrap().stdout;
+        if !kind.starts_with(b"ext") && !kind.starts_with(b"f2fs") {
+            return skip("the temporary directory is neither on ext4 nor on F2FS");
+        }
+        bed.folders();
+        Some(bed)
+    }
+
+    /// On a file system that can be filled.
+    fn small(test: &str) -> Option<Self> {
+        let mut bed = Self::new(test)?;
+        let image = bed.path("image");
+        File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        let made = ok(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image));
+        if !made
+            || !ok(Command::new("mount")
+                .args(["-t", "ext4", "-o", "loop"])
+                .arg(&image)
+                .arg(bed.folder.path()))
+        {
+            println!("SKIPPED {test}: no ext4 on a loop device can be had");
+            return None;
+        }
+        bed.own = true;
+        fs::set_permissions(bed.folder.path(), Permissions::from_mode(0o755)).unwrap();
+        bed.folders();
+        Some(bed)
+    }
+
+    fn folders(&self) {
+        for place in [self.backing(), self.seen()] {
+            fs::create_dir(place).unwrap();
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn backing(&self) -> PathBuf {
+        self.path("backing")
+    }
+
+    fn seen(&self) -> PathBuf {
+        self.path("seen")
+    }
+
+    /// `flashsift VERB PLACE…`
+    fn run(&self, words: &[&str], places: &[&Path]) -> Output {
+        // Not a pipe: what stays in the background must not keep us from seeing an end.
+        let said = self.path("said");
+        let file = File::create(&said).unwrap();
+        let status = Command::new(FLASHSIFT)
+            .args(&words[..1])
+            .args(places)
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .output()
+            .unwrap();
+        Output { stderr: fs::read(said).unwrap(), ..status }
+    }
+
+    fn succeeds(&self, words: &[&str], places: &[&Path]) -> (String, String) {
+        let output = self.run(words, places);
+        let (out, says) = (text(output.stdout), text(output.stderr));
+        assert!(output.status.success(), "{words:?}: {:?}: {says}", output.status);
+        (out, says)
+    }
+
+    /// What it says with exit code 1.
+    fn fails(&self, words: &[&str], places: &[&Path]) -> String {
+        let output = self.run(words, places);
+        let says = text(output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {says}");
+        says
+    }
+
+    fn status(&self, point: &Path) -> Value {
+        serde_json::from_str(&self.succeeds(&["status", "--json"], &[point]).0).unwrap()
+    }
+
+    /// In the foreground, ready.
+    fn foreground(&self, backing: &Path, point: &Path, options: &[&str]) -> Foreground {
+        let mut child = Command::new(FLASHSIFT)
+            .arg("mount")
+            .args([backing, point])
+            .arg("--foreground")
+            .args(options)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut foreground = Foreground { child, stderr };
+        foreground.says("mounted ");
+        foreground.says("  undo ");
+        foreground
+    }
+
+    fn names(&self, of: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(of)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for place in [self.seen(), self.backing()] {
+            while is_mounted(&place) && ok(Command::new("umount").arg("--lazy").arg(&place)) {}
+        }
+        if self.own {
+            ok(Command::new("umount").arg("--lazy").arg(self.folder.path()));
+        }
+    }
+}
+
+struct Foreground {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Foreground {
+    /// Waits for a line that begins so.
+    fn says(&mut self, begins: &str) -> String {
+        let mut line = String::new();
+        while !line.starts_with(begins) {
+            line.clear();
+            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it ended before it said {begins:?}");
+        }
+        line
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(ok(Command::new("kill").args(["-s", name, &self.child.id().to_string()])));
+    }
+
+    /// Its exit code and last words.
+    fn ends(mut self) -> (Option<i32>, String) {
+        let mut says = String::new();
+        self.stderr.read_to_string(&mut says).unwrap();
+        (self.child.wait().unwrap().code(), says)
+    }
+}
+
+/// A process that works in a directory until it is dropped.
+struct User(Child);
+
+impl User {
+    fn of(folder: &Path) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", "echo; read line"])
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        Self(child)
+    }
+
+    fn in_words(&self, folder: &Path) -> String {
+        format!("  sh (pid {}): works in {}", self.0.id(), folder.display())
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+fn ok(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
+fn is_mounted(place: &Path) -> bool {
+    let place = format!(" {} ", place.display());
+    fs::read_to_string("/proc/self/mountinfo").unwrap().lines().any(|line| line.contains(&place))
+}
+
+#[test]
+fn mounted_in_the_background_looked_at_settled_and_undone() {
+    let Some(bed) = Bed::new("mounted_in_the_background_looked_at_settled_and_undone") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    // Apart, and in place.
+    for point in [&seen, &backing] {
+        let (_, says) = bed.succeeds(&["mount"], &[&backing, point]);
+        assert!(says.contains(&format!("mounted {}: new files live in RAM", point.display())), "{says}");
+        fs::write(point.join("a"), "first").unwrap();
+        let status = bed.status(point);
+        assert_eq!((&status["files_in_ram"], &status["settled"]), (&1.into(), &0.into()));
+        assert_eq!(status["mountpoint"], point.to_str().unwrap());
+        assert_eq!(status["backing"], backing.to_str().unwrap());
+        let (words, _) = bed.succeeds(&["status"], &[point]);
+        assert!(words.contains("in RAM         1 file"), "{words}");
+
+        bed.succeeds(&["settle"], &[point]);
+        assert_eq!(bed.status(point)["files_in_ram"], 0);
+        if point == &seen {
+            assert_eq!(fs::read_to_string(backing.join("a")).unwrap(), "first");
+        }
+        fs::write(point.join("b"), "second").unwrap();
+        assert_eq!(bed.names(point), ["a", "b"], "nothing of ours is seen");
+        bed.succeeds(&["unmount"], &[point]);
+        assert!(!is_mounted(point));
+        assert_eq!(bed.names(&backing), ["a", "b"], "nothing of ours is left");
+        assert_eq!(fs::read_to_string(backing.join("b")).unwrap(), "second");
+        fs::remove_file(backing.join("a")).unwrap();
+        fs::remove_file(backing.join("b")).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted_is_said_and_nothing_is_changed() {
+    let Some(bed) = Bed::new("what_cannot_be_mounted_is_said_and_nothing_is_changed") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let user = User::of(&seen);
+    let says = bed.fails(&["mount"], &[&backing, &seen]);
+    assert!(says.contains(&user.in_words(&seen)), "{says}");
+    bed.succeeds(&["mount", "--even-if-used"], &[&backing, &seen]);
+    drop(user);
+    let again = bed.fails(&["mount"], &[&backing, &bed.path("")]);
+    assert!(again.contains("lies inside"), "{again}");
+    let other = bed.path("other");
+    fs::create_dir(&other).unwrap();
+    let again = bed.fails(&["mount"], &[&backing, &other]);
+    assert!(again.contains("is mounted by flashsift already (pid "), "{again}");
+    bed.succeeds(&["unmount"], &[&seen]);
+
+    let says = bed.fails(&["mount"], &[&bed.path("none"), &seen]);
+    assert!(says.contains("none: "), "{says}");
+    let says = bed.fails(&["mount"], &[Path::new("/dev/shm"), &seen]);
+    assert!(says.contains("--even-on tmpfs"), "{says}");
+    let config = bed.path("config.toml");
+    fs::write(&config, "budget = \"1 MiB\"\nsetle-after = \"1s\"\n").unwrap();
+    let says = bed.fails(&["mount", "--config", config.to_str().unwrap()], &[&backing, &seen]);
+    assert!(says.contains("config.toml: ") && says.contains("setle-after"), "{says}");
+    for verb in ["status", "settle", "unmount"] {
+        let says = bed.fails(&[verb], &[&seen]);
+        assert!(says.contains("is no mount of flashsift"), "{says}");
+    }
+    assert!(!is_mounted(&seen) && bed.names(&backing).is_empty());
+}
+
+#[test]
+fn settings_come_from_a_file_too() {
+    let Some(bed) = Bed::new("settings_come_from_a_file_too") else { return };
+    let config = bed.path("config.toml");
+    fs::write(&config, "budget = \"1MiB\"\nsettled = [\"*.log\"]\nno-passthrough = true\n").unwrap();
+    let (backing, seen) = (bed.backing(), bed.seen());
+    bed.succeeds(&["mount", "--config", config.to_str().unwrap()], &[&backing, &seen]);
+    fs::write(seen.join("a.log"), "").unwrap();
+    let status = bed.status(&seen);
+    assert_eq!(status["budget_bytes"], 1 << 20);
+    assert_eq!((&status["born_settled"], &status["passthrough"]), (&1.into(), &false.into()));
+    bed.succeeds(&["unmount"], &[&seen]);
+}
+
+#[test]
+fn a_mount_in_use_stays_and_its_users_are_named() {
+    let Some(bed) = Bed::new("a_mount_in_use_stays_and_its_users_are_named") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    bed.succeeds(&["mount"], &[&backing, &seen]);
+    fs::write(seen.join("a"), "kept").unwrap();
+    let user = User::of(&seen);
+    let says = bed.fails(&["unmount"], &[&seen]);
+    assert!(says.contains(&user.in_words(&seen)), "{says}");
+    assert!(is_mounted(&seen));
+    assert_eq!(fs::read_to_string(backing.join("a")).unwrap(), "kept");
+    bed.succeeds(&["unmount", "--lazy"], &[&seen]);
+    assert!(!is_mounted(&seen));
+    drop(user);
+    // Its end is not waited for; whoever mounts next is told if it is not yet over.
+}
+
+#[test]
+fn signals_end_it_with_everything_settled() {
+    let Some(bed) = Bed::new("signals_end_it_with_everything_settled") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    for signals in [&["TERM"][..], &["INT"], &["HUP"], &["INT", "INT", "TERM", "TERM"]] {
+        let daemon = bed.foreground(&backing, &seen, &[]);
+        let content = vec![7; 3 << 20];
+        fs::write(seen.join("large"), &content).unwrap();
+        fs::write(seen.join("small"), "small").unwrap();
+        signals.iter().for_each(|signal| daemon.signal(signal));
+        let (code, says) = daemon.ends();
+        assert_eq!((code, says.as_str()), (Some(0), ""), "{signals:?}");
+        assert_eq!(bed.names(&backing), ["large", "small"]);
+        assert!(fs::read(backing.join("large")).unwrap() == content && !is_mounted(&seen));
+        bed.names(&backing).iter().for_each(|name| fs::remove_file(backing.join(name)).unwrap());
+    }
+}
+
+#[test]
+fn a_signal_ends_it_also_where_it_is_used_and_says_by_whom() {
+    let Some(bed) = Bed::new("a_signal_ends_it_also_where_it_is_used_and_says_by_whom") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let daemon = bed.foreground(&backing, &seen, &[]);
+    let mut open = File::create(seen.join("open")).unwrap();
+    std::io::Write::write_all(&mut open, b"until then").unwrap();
+    let user = User::of(&seen);
+    daemon.signal("TERM");
+    let (code, says) = daemon.ends();
+    assert_eq!(code, Some(0), "{says}");
+    assert!(says.contains("is in use") && says.contains(&user.in_words(&seen)), "{says}");
+    assert!(!is_mounted(&seen));
+    assert!(fs::metadata(seen.join("open")).is_err());
+    // Nobody is promised anything any more.
+    assert!(std::io::Write::write_all(&mut open, b"later").is_err());
+    assert_eq!(bed.names(&backing), ["open"]);
+    assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "until then");
+}
+
+#[test]
+fn a_plain_umount_settles_everything() {
+    let Some(bed) = Bed::new("a_plain_umount_settles_everything") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let daemon = bed.foreground(&backing, &seen, &[]);
+    fs::write(seen.join("a"), "kept").unwrap();
+    assert!(ok(Command::new("umount").arg(&seen)));
+    let (code, says) = daemon.ends();
+    assert_eq!((code, says.as_str()), (Some(0), ""));
+    assert_eq!(fs::read_to_string(backing.join("a")).unwrap(), "kept");
+    assert_eq!(bed.names(&backing), ["a"]);
+}
+
+/// The file system is full to the last block.
+fn fill(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    for bytes in [1 << 20, 4096] {
+        while std::io::Write::write_all(&mut file, &vec![1; bytes]).is_ok() {}
+    }
+    let _ = file.sync_all();
+}
+
+#[test]
+fn what_cannot_settle_is_kept_until_it_can() {
+    let Some(bed) = Bed::small("what_cannot_settle_is_kept_until_it_can") else { return };
+    let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
+    let content = vec![7; 2 << 20];
+    for by_signal in [true, false] {
+        let mut daemon = bed.foreground(&backing, &seen, &[]);
+        fs::write(seen.join("kept"), &content).unwrap();
+        fill(&filler);
+        match by_signal {
+            true => daemon.signal("INT"),
+            false => assert!(ok(Command::new("umount").arg(&seen))),
+        }
+        let says = daemon.says("flashsift: CANNOT END: ");
+        assert!(says.contains("1 file (2 MiB) of ") && says.contains("No space left"), "{says}");
+        if by_signal {
+            assert!(fs::read(seen.join("kept")).unwrap() == content, "it is still mounted");
+            let says = bed.fails(&["unmount"], &[&seen]);
+            assert!(says.contains("stays mounted") && says.contains("No space left"), "{says}");
+            // Impatience loses nothing.
+            daemon.signal("INT");
+        }
+        fs::remove_file(&filler).unwrap();
+        let (code, _) = daemon.ends();
+        assert_eq!(code, Some(0));
+        assert!(fs::read(backing.join("kept")).unwrap() == content);
+        fs::remove_file(backing.join("kept")).unwrap();
+    }
+}
+
+#[test]
+fn only_who_was_told_can_give_files_up() {
+    let Some(bed) = Bed::small("only_who_was_told_can_give_files_up") else { return };
+    let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
+    let mut daemon = bed.foreground(&backing, &seen, &[]);
+    fs::write(seen.join("lost"), vec![7; 2 << 20]).unwrap();
+    fill(&filler);
+    daemon.signal("TERM");
+    daemon.says("flashsift: CANNOT END: ");
+    daemon.signal("TERM");
+    let (code, says) = daemon.ends();
+    assert_eq!(code, Some(1));
+    assert!(says.contains("1 file (2 MiB) LOST"), "{says}");
+    assert!(!is_mounted(&seen));
+    assert!(bed.names(&backing).iter().all(|name| name == ".flashsift"));
+}
+
+#[test]
+fn what_a_killed_one_left_is_taken_away() {
+    let Some(bed) = Bed::new("what_a_killed_one_left_is_taken_away") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    for point in [&seen, &backing] {
+        let daemon = bed.foreground(&backing, point, &[]);
+        daemon.signal("KILL");
+        daemon.ends();
+        let says = bed.fails(&["status"], &[point]);
+        assert!(says.contains("dead"), "{says}");
+        let (_, says) = bed.succeeds(&["mount"], &[&backing, point]);
+        assert!(says.contains("what was mounted here was dead"), "{says}");
+        bed.succeeds(&["unmount"], &[point]);
+
+        let daemon = bed.foreground(&backing, point, &[]);
+        daemon.signal("KILL");
+        daemon.ends();
+        let (_, says) = bed.succeeds(&["unmount"], &[point]);
+        assert!(says.contains("was dead"), "{says}");
+        assert!(!is_mounted(point));
+    }
+}
+
+/// A name for the binary under which mount(8) finds it.
+struct Helper;
+
+impl Helper {
+    const PATH: &str = "/sbin/mount.fuse.flashsift";
+
+    fn new(test: &str) -> Option<Self> {
+        match symlink(FLASHSIFT, Self::PATH) {
+            Ok(()) => Some(Self),
+            Err(why) => {
+                println!("SKIPPED {test}: {}: {why}", Self::PATH);
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(Self::PATH);
+    }
+}
+
+#[test]
+fn mount_and_fstab_take_it_for_a_file_system() {
+    let test = "mount_and_fstab_take_it_for_a_file_system";
+    let Some(bed) = Bed::new(test) else { return };
+    let Some(_helper) = Helper::new(test) else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let options = "settle_after=1h,budget=2M,settled=*.log,noatime,nofail,x-systemd.requires=/";
+    let mounted = Command::new("mount")
+        .args(["-t", "fuse.flashsift", "-o", options])
+        .args([&backing, &seen])
+        .stderr(File::create(bed.path("said")).unwrap())
+        .status()
+        .unwrap();
+    assert!(mounted.success(), "{}", fs::read_to_string(bed.path("said")).unwrap());
+    assert_eq!(bed.status(&seen)["budget_bytes"], 2 << 20);
+    bed.succeeds(&["unmount"], &[&seen]);
+
+    let fstab = bed.path("fstab");
+    let line = format!("{} {} fuse.flashsift defaults,budget=4M 0 0\n", backing.display(), seen.display());
+    fs::write(&fstab, line).unwrap();
+    let mount = || {
+        let said = File::create(bed.path("said")).unwrap();
+        Command::new("mount").arg("--fstab").arg(&fstab).arg(&seen).stderr(said).status().unwrap()
+    };
+    assert!(mount().success(), "{}", fs::read_to_string(bed.path("said")).unwrap());
+    assert_eq!(bed.status(&seen)["budget_bytes"], 4 << 20);
+    fs::write(seen.join("a"), "kept").unwrap();
+    bed.succeeds(&["unmount"], &[&seen]);
+    assert_eq!(bed.names(&backing), ["a"]);
+
+    let user = User::of(&seen);
+    assert_eq!(mount().code(), Some(32), "as mount(8) says that it failed");
+    assert!(fs::read_to_string(bed.path("said")).unwrap().contains(&user.in_words(&seen)));
+}
+
+#[test]
+fn a_service_manager_is_told_what_it_asks_for() {
+    let Some(bed) = Bed::new("a_service_manager_is_told_what_it_asks_for") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let socket = bed.path("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    let told = |wanted: &str| {
+        let mut bytes = [0; 1024];
+        loop {
+            let len = manager.recv(&mut bytes).unwrap();
+            let message = String::from_utf8_lossy(&bytes[..len]).into_owned();
+            if message.lines().any(|line| line == wanted) {
+                return message;
+            }
+        }
+    };
+    let mut child = Command::new(FLASHSIFT)
+        .arg("mount")
+        .args([&backing, &seen])
+        .arg("--foreground")
+        .env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "200000")
+        .stderr(File::create(bed.path("said")).unwrap())
+        .spawn()
+        .unwrap();
+    assert!(told("READY=1").contains("STATUS="));
+    assert!(is_mounted(&seen), "ready is when it is mounted");
+    told("WATCHDOG=1");
+    told("WATCHDOG=1");
+    assert!(ok(Command::new(FLASHSIFT).arg("unmount").arg(&seen)));
+    told("STOPPING=1");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_plain_user_mounts_without_passthrough() {
+    let test = "a_plain_user_mounts_without_passthrough";
+    let Some(bed) = Bed::new(test) else { return };
+    // Where he may run it.
+    let binary = bed.path("flashsift");
+    fs::copy(FLASHSIFT, &binary).unwrap();
+    let nobody = |program: &Path, args: &[&str]| {
+        let said = File::create(bed.path("said")).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program).args(args);
+        let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said).output();
+        output.map(|output| Output { stderr: fs::read(bed.path("said")).unwrap(), ..output })
+    };
+    let may = |program: &str, args: &[&str]| {
+        nobody(Path::new(program), args).is_ok_and(|output| output.status.success())
+    };
+    if !may("unshare", &["--user", "--mount", "true"]) || !may("fusermount3", &["--version"]) {
+        println!("SKIPPED {test}: setpriv, a user namespace for nobody, or fusermount3 cannot be had");
+        return;
+    }
+    let backing = bed.backing();
+    std::os::unix::fs::chown(&backing, Some(65534), Some(65534)).unwrap();
+    let place = backing.to_str().unwrap();
+    let run = |args: &[&str]| {
+        let output = nobody(&binary, args).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    let (done, _, says) = run(&["mount", place, place]);
+    assert!(done && says.contains("no passthrough"), "{says}");
+    assert!(fs::read_dir(&backing).is_err(), "not even root sees another user's mount");
+    assert!(may("sh", &["-c", "echo his > $0/a; cp $0/a $0/b", place]));
+    let status: Value = serde_json::from_str(&run(&["status", "--json", place]).1).unwrap();
+    assert_eq!((&status["files_in_ram"], &status["passthrough"]), (&2.into(), &false.into()));
+    let (done, _, says) = run(&["unmount", place]);
+    assert!(done, "{says}");
+    assert_eq!(bed.names(&backing), ["a", "b"]);
+    assert_eq!(fs::read_to_string(backing.join("b")).unwrap(), "his\n");
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(backing.join("b")).unwrap());
+    assert_eq!(owner, 65534);
+}

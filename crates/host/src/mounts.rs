@@ -1,0 +1,172 @@
+//! What is mounted where, as `/proc/self/mountinfo` has it. No path is followed: a mount whose server is dead or hangs is told
+//! like any other.
+
+use rustix::{
+    fs::{AtFlags, CWD, Dev, StatxFlags, makedev, statx},
+    io::Errno,
+};
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Its number in this mount namespace.
+    pub id: u64,
+    /// Of its file system; of one without a block device a number of its own, with major 0.
+    pub dev: Dev,
+    /// Where.
+    pub point: PathBuf,
+    /// Of its file system: `ext4`, `fuse.flashsift`.
+    pub kind: String,
+    /// What it was mounted from: a device, a directory, or only a word.
+    pub source: OsString,
+    /// Nothing can be written through it, or to its file system.
+    pub read_only: bool,
+}
+
+/// All mounts of this namespace, each after the one it lies on.
+pub fn all() -> io::Result<Vec<Mount>> {
+    Ok(parse(&fs::read("/proc/self/mountinfo")?))
+}
+
+/// What is mounted at this very place, the uppermost if there are several. The path is absolute and free of links and dots
+/// ([`resolved`]).
+pub fn at(point: &Path) -> io::Result<Option<Mount>> {
+    Ok(all()?.into_iter().rfind(|mount| mount.point == point))
+}
+
+/// The mount that a file lies on.
+pub fn of(path: &Path) -> io::Result<Mount> {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let id = statx(CWD, path, flags, StatxFlags::MNT_ID)?.stx_mnt_id;
+    let lost = || io::Error::other(format!("its mount ({id}) is not in /proc/self/mountinfo"));
+    all()?.into_iter().find(|mount| mount.id == id).ok_or_else(lost)
+}
+
+/// What is mounted somewhere below a directory.
+pub fn below(folder: &Path) -> io::Result<Vec<Mount>> {
+    let within = |mount: &Mount| mount.point != folder && mount.point.starts_with(folder);
+    Ok(all()?.into_iter().filter(within).collect())
+}
+
+/// The path that `/proc` has for it, also where a dead file system is mounted on it, which cannot be asked.
+pub fn resolved(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if is_dead(&error) => {
+            let parent = match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            let name = path.file_name().ok_or(error)?;
+            Ok(parent.canonicalize()?.join(name))
+        }
+        other => other,
+    }
+}
+
+/// The error with which the kernel answers for a FUSE file system whose server is gone.
+pub fn is_dead(error: &io::Error) -> bool {
+    [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|dead| error.raw_os_error() == Some(dead.raw_os_error()))
+}
+
+fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+    mountinfo.split(|&byte| byte == b'\n').filter_map(line).collect()
+}
+
+/// `22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw`
+fn line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let text = |field: &[u8]| String::from_utf8(field.to_vec()).ok();
+    let id = text(fields.next()?)?.parse().ok()?;
+    let dev = text(fields.nth(1)?)?;
+    let (major, minor) = dev.split_once(':')?;
+    let dev = makedev(major.parse().ok()?, minor.parse().ok()?);
+    let point = PathBuf::from(unescaped(fields.nth(1)?));
+    let options = fields.next()?;
+    fields.find(|&field| field == b"-")?;
+    let kind = text(fields.next()?)?;
+    let source = unescaped(fields.next()?);
+    let of_file_system = fields.next().unwrap_or_default();
+    let read_only =
+        [options, of_file_system].iter().any(|all| all.split(|&byte| byte == b',').any(|o| o == b"ro"));
+    Some(Mount { id, dev, point, kind, source, read_only })
+}
+
+/// The kernel writes spaces and the like as `\040`.
+pub(crate) fn unescaped(text: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits =
+            after.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+    const MOUNTINFO: &[u8] = b"\
+22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
+24 22 8:1 / /mnt/my\\040card ro,nosuid shared:7 master:2 - vfat /dev/sda1 rw
+25 22 0:44 /sub /data rw - btrfs /dev/sdb ro,subvol=/sub
+26 22 0:50 / /caf\xe9 rw,nosuid,nodev - fuse.flashsift /srv/a\\011b rw,user_id=0
+27 22 a:b no line
+";
+
+    #[test]
+    fn mountinfo_is_read() {
+        let mounts = parse(MOUNTINFO);
+        assert_eq!(mounts.len(), 4);
+        assert_eq!(
+            mounts[1],
+            Mount {
+                id: 24,
+                dev: makedev(8, 1),
+                point: "/mnt/my card".into(),
+                kind: "vfat".into(),
+                source: "/dev/sda1".into(),
+                read_only: true,
+            }
+        );
+        assert!(mounts[2].read_only && !mounts[0].read_only);
+        assert_eq!(mounts[3].point, Path::new(OsStr::from_bytes(b"/caf\xe9")));
+        assert_eq!(mounts[3].source, "/srv/a\tb");
+    }
+
+    #[test]
+    fn what_is_no_escape_stays() {
+        assert_eq!(unescaped(b"a\\040b\\134\\9x\\"), "a b\\\\9x\\");
+    }
+
+    #[test]
+    fn the_mount_of_a_file_is_the_one_above_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = resolved(folder.path()).unwrap();
+        let mount = of(&path).unwrap();
+        assert!(path.starts_with(&mount.point));
+        assert_eq!(at(&path).unwrap(), None);
+        assert_eq!(at(&mount.point).unwrap().unwrap().id, mount.id);
+        assert_eq!(of(Path::new("/proc/self")).unwrap().kind, "proc");
+        let in_proc = below(Path::new("/")).unwrap();
+        assert!(in_proc.iter().any(|mount| mount.kind == "proc"));
+        assert!(in_proc.iter().all(|mount| mount.point != Path::new("/")));
+    }
+}

@@ -1,0 +1,41 @@
+//! Where a file's bytes are, and how they move while it is used.
+
+use parking_lot::RwLock;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What readers, writers and the move share. Locks are taken in this order: `gate`, the table, `place`.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    /// Whoever changes a file in RAM passes it; closed where a move has failed so often that its writers have to wait.
+    pub(crate) gate: RwLock<()>,
+    pub(crate) place: RwLock<Place>,
+    changes: AtomicU64,
+}
+
+/// Where it is open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// `None` while nobody has it open.
+    pub(crate) file: Option<Arc<File>>,
+    /// On flash, for good.
+    pub(crate) settled: bool,
+}
+
+impl Content {
+    pub(crate) fn new(place: Place) -> Content {
+        Content { place: RwLock::new(place), ..Content::default() }
+    }
+
+    /// What was changed is there to be seen. It is counted afterwards, with `place` still held: a copy that counted before
+    /// it began has either seen it, or is told by the count that it has not.
+    pub(crate) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often it was changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+}

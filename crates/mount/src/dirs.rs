@@ -1,0 +1,486 @@
+//! Names: what is made, linked, renamed, removed and listed.
+//!
+//! A file in RAM is renamed and removed in the table alone, and may hide what BACKING has under its name. Everything else is done by BACKING,
+//! at once. Where both would have to change together, the file settles first.
+
+use crate::backing::{self, proc_path};
+use crate::caller::as_caller;
+use crate::content::{Content, Place};
+use crate::files::asks_for_sync;
+use crate::fs::Fs;
+use crate::names::HIDDEN;
+use crate::table::{InRam, Is, Name, Table};
+use crate::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
+use flashsift_core::event::{Action, Renamed};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::{Errno, Result};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+
+/// Longer ones no file system for flash has.
+const NAME_BYTES: usize = 255;
+/// Further names of a file in RAM than this are BACKING's to count.
+const LINKS: usize = 1000;
+
+/// May a name like this be made?
+fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
+    if name.len() > NAME_BYTES {
+        return Err(Errno::NAMETOOLONG);
+    }
+    // Ours. That it is not to be had is better said than found out.
+    if parent == ROOT && name == HIDDEN { Err(Errno::PERM) } else { Ok(()) }
+}
+
+impl Fs {
+    /// Makes a regular file, or opens the one that is there, unless `O_EXCL` forbids it. Found once, opened once.
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        flags: i32,
+    ) -> Result<(Attr, Opened)> {
+        permitted(parent, name)?;
+        let opening = OFlags::from_bits_retain(flags as u32);
+        let mut table = self.table();
+        let there = match self.find(&mut table, parent, name) {
+            Ok(ino) => Some(ino),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(ino) = there {
+            let attr = self.attr_of(&mut table, ino)?;
+            if opening.contains(OFlags::EXCL) || attr.kind() != FileType::RegularFile {
+                table.drop_unused(ino);
+                return Err(Errno::EXIST);
+            }
+            self.looked_up(&mut table, ino)?;
+            drop(table);
+            let opened = self.open(ino)?;
+            if opening.contains(OFlags::TRUNC) {
+                let content = self.content(ino)?;
+                self.resize(&content, ino, 0)?;
+            }
+            self.saw(caller.pid, ino, |file| Action::Open { file, created: false });
+            return Ok((self.attr(ino)?, opened));
+        }
+        let (ino, file) = self.make_file(&mut table, caller, parent, name, mode, asks_for_sync(flags))?;
+        let settled = !matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
+        let place = Place { file: Some(Arc::new(file)), settled };
+        let content = Arc::new(Content::new(place));
+        if let Some(node) = table.node_mut(ino) {
+            node.opens = 1;
+            node.content = Some(content.clone());
+        }
+        self.opened.write().insert(ino, content);
+        let attr = self.looked_up(&mut table, ino)?;
+        drop(table);
+        self.saw(caller.pid, ino, |file| Action::Open { file, created: true });
+        Ok((attr, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
+    }
+
+    /// In RAM, unless something wants it in BACKING from the start.
+    fn make_file(
+        &self,
+        table: &mut Table,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        sync: bool,
+    ) -> Result<(Ino, File)> {
+        let dir = self.dir(table, parent)?;
+        let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
+        // An inherited access control list is BACKING's to make.
+        if !sync && !dir.default_acl && !self.born_settled.matches(name) {
+            let ino = table.next_number();
+            let gid = dir.gid.unwrap_or(caller.gid);
+            let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            let uid = (caller.uid != own.0).then_some(caller.uid);
+            match self.store.create(ino, masked, uid, (gid != own.1).then_some(gid)) {
+                Ok(file) => {
+                    table.born(ino, self.now_us());
+                    table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
+                    self.dir_changed(table, parent);
+                    self.counters.lock().born += 1;
+                    return Ok((ino, file));
+                }
+                // The store cannot hold it; or we may not give it to its owner.
+                Err(Errno::NOSPC | Errno::PERM) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = as_caller(caller, || rustix::fs::openat(&dir, name, flags, mode))?;
+        let ino = table.settled(rustix::fs::fstat(&file)?.st_ino);
+        table.name(ino, parent, &Name::from(name));
+        self.counters.lock().born_settled += 1;
+        Ok((ino, File::from(file)))
+    }
+
+    /// A regular file, a FIFO, a socket or a device.
+    pub fn mknod(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32, rdev: u32) -> Result<Attr> {
+        let kind = FileType::from_raw_mode(mode);
+        let device = rustix::fs::makedev(rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00);
+        if kind != FileType::RegularFile {
+            return self.make(caller, parent, name, mode, |dir, mode| {
+                rustix::fs::mknodat(dir, name, kind, mode, device)
+            });
+        }
+        permitted(parent, name)?;
+        let mut table = self.table();
+        if self.find(&mut table, parent, name).is_ok() {
+            return Err(Errno::EXIST);
+        }
+        let (ino, _) = self.make_file(&mut table, caller, parent, name, mode, false)?;
+        self.looked_up(&mut table, ino)
+    }
+
+    /// A directory.
+    pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
+        self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
+    }
+
+    /// A symbolic link.
+    pub fn symlink(&self, caller: &Caller, parent: Ino, name: &OsStr, target: &OsStr) -> Result<Attr> {
+        self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
+    }
+
+    /// Whatever is BACKING's from the start.
+    fn make(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        make: impl FnOnce(&backing::OpenDir, Mode) -> Result<()>,
+    ) -> Result<Attr> {
+        permitted(parent, name)?;
+        let mut table = self.table();
+        let dir = self.dir(&mut table, parent)?;
+        if table.in_ram(parent, name).is_some() {
+            return Err(Errno::EXIST);
+        }
+        let mode =
+            Mode::from_raw_mode(if dir.default_acl { mode & 0o7777 } else { mode & !caller.umask & 0o7777 });
+        as_caller(caller, || make(&dir, mode))?;
+        let ino = self.find(&mut table, parent, name)?;
+        self.looked_up(&mut table, ino)
+    }
+
+    /// Where a symbolic link leads.
+    pub fn readlink(&self, ino: Ino) -> Result<OsString> {
+        let mut table = self.table();
+        let path = self.path_of(&mut table, ino)?;
+        Ok(OsString::from_vec(rustix::fs::readlinkat(&path, "", Vec::new())?.into_bytes()))
+    }
+
+    /// A further name.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
+        permitted(parent, name)?;
+        loop {
+            let mut table = self.table();
+            let dir = self.dir(&mut table, parent)?;
+            if table.in_ram(parent, name).is_some() || self.in_backing(&mut table, parent, name)?.is_some() {
+                return Err(Errno::EXIST);
+            }
+            let node = table.node(ino).ok_or(Errno::STALE)?;
+            match node.is {
+                Is::Gone(_) => return Err(Errno::NOENT),
+                Is::Ram if node.names.is_empty() => return Err(Errno::NOENT),
+                Is::Ram if node.names.len() >= LINKS => {
+                    drop(table);
+                    self.settle_now(&[ino])?;
+                    continue;
+                }
+                Is::Ram => {
+                    table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
+                    self.dir_changed(&mut table, parent);
+                    self.renamed_in_ram(ino)?;
+                }
+                Is::Settled(_) => {
+                    let path = self.path_of(&mut table, ino)?;
+                    rustix::fs::linkat(
+                        rustix::fs::CWD,
+                        proc_path(&path),
+                        &dir,
+                        name,
+                        AtFlags::SYMLINK_FOLLOW,
+                    )?;
+                    table.name(ino, parent, &Name::from(name));
+                }
+            }
+            return self.looked_up(&mut table, ino);
+        }
+    }
+
+    /// Its `ctime` is now. A copy that is being made need not know: names are looked up when it is placed.
+    fn renamed_in_ram(&self, ino: Ino) -> Result<()> {
+        self.store.touch(ino)
+    }
+
+    /// Removes a name that is no directory's.
+    pub fn unlink(&self, parent: Ino, name: &OsStr) -> Result<()> {
+        let mut table = self.table();
+        let dir = self.dir(&mut table, parent)?;
+        if let Some(in_ram) = table.in_ram(parent, name) {
+            if in_ram.hides.is_some() {
+                // Or it would come back.
+                self.remove_hidden(&mut table, parent, name)?;
+            }
+            self.remove_name_in_ram(&mut table, parent, name)?;
+            self.dir_changed(&mut table, parent);
+            return Ok(());
+        }
+        let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
+        rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
+        self.lost_name(&mut table, parent, name, &stat);
+        Ok(())
+    }
+
+    /// The file that a name in RAM hides goes.
+    fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
+        let dir = self.dir(table, parent)?;
+        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// One name less. With the last one, and nobody who has it open, the file is no more.
+    fn remove_name_in_ram(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
+        let path = self.name_of(table, parent, name);
+        let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
+        let ino = removed.ino;
+        if let Some(name) = path {
+            self.saw_name(ino, |file| Action::Unbind { file, name });
+        }
+        table.unname(ino, parent, name);
+        let Some(node) = table.node(ino) else { return Ok(()) };
+        let (named, open) = (!node.names.is_empty(), node.opens > 0);
+        if named {
+            return self.renamed_in_ram(ino);
+        }
+        table.queue.gone(ino);
+        if !open {
+            self.remove_from_ram(table, ino);
+        }
+        Ok(())
+    }
+
+    /// It was born and is gone without having reached flash.
+    pub(crate) fn remove_from_ram(&self, table: &mut Table, ino: Ino) {
+        if let Ok(attr) = self.attr_of(table, ino) {
+            table.is_gone(ino, attr);
+        }
+        self.counters.lock().never_written += 1;
+        // It stays until the next start then, and takes room: nothing else depends on it.
+        let _ = self.store.remove(ino);
+        self.saw_end(ino);
+    }
+
+    /// A name of BACKING's is gone, which led to this.
+    fn lost_name(&self, table: &mut Table, parent: Ino, name: &OsStr, was: &Stat) {
+        let ino = table.known_as(was.st_ino);
+        let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
+        let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
+        let known =
+            matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
+        if known {
+            if let Some(name) = self.name_of(table, parent, name) {
+                self.saw_name(ino, |file| Action::Unbind { file, name });
+            }
+            table.unname(ino, parent, name);
+            if last {
+                if table.node(ino).is_some_and(|node| node.opens == 0) {
+                    self.saw_end(ino);
+                }
+                table.is_gone(ino, Attr::new(ino, was));
+            }
+        } else if last {
+            table.forget_number(was.st_ino);
+        }
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, parent: Ino, name: &OsStr) -> Result<()> {
+        let mut table = self.table();
+        let dir = self.dir(&mut table, parent)?;
+        if table.in_ram(parent, name).is_some() {
+            return Err(Errno::NOTDIR);
+        }
+        let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
+        if table.all_in_ram(table.known_as(stat.st_ino)).next().is_some() {
+            return Err(Errno::NOTEMPTY);
+        }
+        rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?;
+        self.lost_name(&mut table, parent, name, &stat);
+        Ok(())
+    }
+
+    /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
+    pub fn rename(&self, from: (Ino, &OsStr), to: (Ino, &OsStr), flags: RenameFlags) -> Result<()> {
+        permitted(to.0, to.1)?;
+        loop {
+            let mut table = self.table();
+            let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
+            let mut first = Vec::new();
+            if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
+                first.extend(source.iter().chain(&target).map(|in_ram| in_ram.ino));
+            } else if let Some(InRam { ino, hides: Some(_) }) = source {
+                // What it hides must neither come back nor be gone before this one is in BACKING.
+                first.push(ino);
+            }
+            if first.is_empty() {
+                return match source {
+                    Some(source) => self.rename_in_ram(&mut table, source, from, to, flags),
+                    None => self.rename_in_backing(&mut table, from, to, flags),
+                };
+            }
+            drop(table);
+            self.settle_now(&first)?;
+        }
+    }
+
+    fn rename_in_ram(
+        &self,
+        table: &mut Table,
+        source: InRam,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        // The directory has to be there.
+        self.dir(table, to.0)?;
+        let target = table.in_ram(to.0, to.1);
+        let hidden = self.in_backing(table, to.0, to.1)?;
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || hidden.is_some()) {
+            return Err(Errno::EXIST);
+        }
+        if target.is_some_and(|target| target.ino == source.ino) {
+            return Ok(());
+        }
+        if target.is_some() {
+            self.remove_name_in_ram(table, to.0, to.1)?;
+        } else if let Some(stat) = &hidden {
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                return Err(Errno::ISDIR);
+            }
+            // It stays in BACKING, but nobody sees it any more.
+            self.lost_name(table, to.0, to.1, stat);
+        }
+        self.saw_renamed(table, source.ino, from, to);
+        table.remove_in_ram(from.0, from.1);
+        table.unname(source.ino, from.0, from.1);
+        let hides = hidden.map(|stat| stat.st_ino);
+        table.insert_in_ram(to.0, &Name::from(to.1), InRam { ino: source.ino, hides });
+        self.dir_changed(table, from.0);
+        self.dir_changed(table, to.0);
+        self.renamed_in_ram(source.ino)
+    }
+
+    fn rename_in_backing(
+        &self,
+        table: &mut Table,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (dir, new_dir) = (self.dir(table, from.0)?, self.dir(table, to.0)?);
+        let source = self.in_backing(table, from.0, from.1)?.ok_or(Errno::NOENT)?;
+        let target = table.in_ram(to.0, to.1);
+        let there = self.in_backing(table, to.0, to.1)?;
+        let is_directory = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
+            return Err(Errno::EXIST);
+        }
+        if target.is_some() {
+            if is_directory(&source) {
+                return Err(Errno::NOTDIR);
+            }
+            // Two names of one file: nothing would be renamed, but what hides one has to go.
+            if there.as_ref().is_some_and(|there| there.st_ino == source.st_ino) {
+                self.remove_hidden(table, to.0, to.1)?;
+            }
+        } else if let Some(there) = &there {
+            if there.st_ino == source.st_ino && !flags.contains(RenameFlags::EXCHANGE) {
+                return Ok(());
+            }
+            let replaced = table.known_as(there.st_ino);
+            if is_directory(there)
+                && !flags.contains(RenameFlags::EXCHANGE)
+                && table.all_in_ram(replaced).next().is_some()
+            {
+                return Err(if is_directory(&source) { Errno::NOTEMPTY } else { Errno::ISDIR });
+            }
+        }
+        rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags)?;
+        if target.is_some() {
+            self.remove_name_in_ram(table, to.0, to.1)?;
+        }
+        let known = |table: &Table, backing_ino| {
+            let ino = table.known_as(backing_ino);
+            let known = matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == backing_ino);
+            known.then_some(ino)
+        };
+        match &there {
+            Some(there) if flags.contains(RenameFlags::EXCHANGE) => {
+                if let Some(ino) = known(table, there.st_ino) {
+                    table.unname(ino, to.0, to.1);
+                    table.name(ino, from.0, &Name::from(from.1));
+                }
+            }
+            Some(there) if target.is_none() => self.lost_name(table, to.0, to.1, there),
+            _ => (),
+        }
+        if let Some(ino) = known(table, source.st_ino) {
+            self.saw_renamed(table, ino, from, to);
+            table.unname(ino, from.0, from.1);
+            table.name(ino, to.0, &Name::from(to.1));
+        }
+        Ok(())
+    }
+
+    fn saw_renamed(&self, table: &Table, ino: Ino, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
+        if let (Some(from), Some(to)) = (self.name_of(table, from.0, from.1), self.name_of(table, to.0, to.1))
+        {
+            self.saw_name(ino, |file| Action::Rename { file, names: Box::new(Renamed { from, to }) });
+        }
+    }
+
+    /// All names in a directory, without `.` and `..`; and the number of the one it is in.
+    pub fn list(&self, ino: Ino) -> Result<(Ino, Vec<Entry>)> {
+        let mut table = self.table();
+        let dir = self.dir(&mut table, ino)?;
+        let parent = table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
+        let mut entries = Vec::new();
+        for (backing_ino, kind, name) in backing::list(&dir)? {
+            if (ino == ROOT && *name == *HIDDEN) || table.in_ram(ino, &name).is_some() {
+                continue;
+            }
+            entries.push(Entry { ino: table.known_as(backing_ino), kind, name: name.into() });
+        }
+        entries.extend(table.all_in_ram(ino).map(|(name, in_ram)| Entry {
+            ino: in_ram.ino,
+            kind: FileType::RegularFile,
+            name: name.as_ref().into(),
+        }));
+        Ok((parent, entries))
+    }
+
+    /// The names in this directory are durable, and the files that live in RAM under them with their content.
+    pub fn fsync_dir(&self, ino: Ino) -> Result<()> {
+        let (dir, in_ram) = {
+            let mut table = self.table();
+            let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
+            (self.dir(&mut table, ino)?, in_ram)
+        };
+        self.settle_now(&in_ram)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)
+    }
+}

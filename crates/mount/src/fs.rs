@@ -1,0 +1,383 @@
+//! The file system's logic: what each request means for the table of names, BACKING and the store.
+
+use crate::backing::{Backing, OpenDir, proc_path};
+use crate::content::{Content, Place};
+use crate::names::{BornSettled, HIDDEN};
+use crate::observe::Observer;
+use crate::room::Room;
+use crate::store::Store;
+use crate::table::{Is, Name, Table};
+use crate::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
+use rustix::io::{Errno, Result};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// New files live in RAM until they settle in BACKING.
+///
+/// Every method may be called at any time by any thread. BACKING must be changed by nobody else meanwhile; whatever is, is answered with
+/// an error where a file is no longer what it was (`ESTALE`), never with another's content.
+#[derive(Debug)]
+pub struct Fs {
+    pub(crate) backing: Backing,
+    pub(crate) store: Store,
+    pub(crate) config: Config,
+    pub(crate) born_settled: BornSettled,
+    table: Mutex<Table>,
+    /// What is open: reads and writes need nothing of the table.
+    pub(crate) opened: RwLock<HashMap<Ino, Arc<Content>>>,
+    pub(crate) room: Room,
+    pub(crate) counters: Mutex<Status>,
+    /// Held by who makes room in RAM.
+    pub(crate) making_room: Mutex<()>,
+    pub(crate) observer: Observer,
+    began: Instant,
+}
+
+impl Fs {
+    /// Over this directory. The umask of the process is emptied: modes come as they are to be.
+    pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
+        rustix::process::umask(Mode::empty());
+        let backing = Backing::new(backing)?;
+        Ok(Fs {
+            table: Mutex::new(Table::new(backing.root_ino)),
+            born_settled: BornSettled::new(&config.settled),
+            backing,
+            store,
+            config,
+            opened: RwLock::default(),
+            room: Room::default(),
+            counters: Mutex::new(Status { schema: 1, ..Status::default() }),
+            making_room: Mutex::new(()),
+            observer: Observer::default(),
+            began: Instant::now(),
+        })
+    }
+
+    /// Since this began, µs.
+    pub fn now_us(&self) -> u64 {
+        self.began.elapsed().as_micros() as u64
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock()
+    }
+
+    /// What has this name. Each time it is found, it has to be [forgotten](Fs::forget) once.
+    pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr> {
+        let mut table = self.table();
+        let ino = self.find(&mut table, parent, name)?;
+        self.looked_up(&mut table, ino)
+    }
+
+    /// The kernel has taken back so many lookups.
+    pub fn forget(&self, ino: Ino, lookups: u64) {
+        let mut table = self.table();
+        if let Some(node) = table.node_mut(ino) {
+            node.lookups = node.lookups.saturating_sub(lookups).max(u64::from(ino == ROOT));
+        }
+        table.drop_unused(ino);
+    }
+
+    /// Size, owner, times …
+    pub fn attr(&self, ino: Ino) -> Result<Attr> {
+        let mut table = self.table();
+        self.attr_of(&mut table, ino)
+    }
+
+    /// `chmod`, `chown`, `truncate`, `utimensat`.
+    pub fn set_attr(&self, ino: Ino, changes: &Changes) -> Result<Attr> {
+        let content = self.content(ino)?;
+        if let Some(size) = changes.size {
+            self.resize(&content, ino, size)?;
+        }
+        let gate = content.gate.read();
+        let mut table = self.table();
+        let place = content.place.read();
+        let attr = self.attr_of(&mut table, ino)?;
+        let changes = with_stripped(changes, &attr);
+        if matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram)) {
+            let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
+            if uid.is_some() || gid.is_some() {
+                self.store.chown(ino, uid, gid)?;
+            }
+            if let Some(mode) = changes.mode {
+                self.store.chmod(ino, Mode::from_raw_mode(mode))?;
+            }
+            if let Some(times) = times(&changes) {
+                self.store.set_times(ino, &times)?;
+            }
+            content.changed();
+        } else if let Some(file) = &place.file {
+            apply(file, &changes)?;
+        } else {
+            let path = self.path_of(&mut table, ino)?;
+            apply(&path, &changes)?;
+            table.close_dir(ino);
+            if changes.mtime.is_some() {
+                table.dir_times.remove(&ino);
+            }
+        }
+        drop(place);
+        drop(gate);
+        let attr = self.attr_of(&mut table, ino);
+        self.let_go(&mut table, ino, content);
+        attr
+    }
+
+    /// Of BACKING's file system; what is in RAM is taken as written.
+    pub fn statfs(&self) -> Result<StatVfs> {
+        let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
+        let in_ram = if self.table().queue.is_empty() {
+            0
+        } else {
+            self.store.usage()?.0.div_ceil(all.f_frsize.max(1))
+        };
+        all.f_bfree = all.f_bfree.saturating_sub(in_ram);
+        all.f_bavail = all.f_bavail.saturating_sub(in_ram);
+        Ok(all)
+    }
+
+    /// How it fares.
+    pub fn status(&self) -> Status {
+        let mut status = self.counters.lock().clone();
+        status.files_in_ram = self.table().queue.len() as u64;
+        if let Ok((used, budget)) = self.store.usage() {
+            (status.ram_bytes, status.budget_bytes) = (used, budget);
+        }
+        status
+    }
+
+    /// Whether the kernel reads and writes settled files itself.
+    pub(crate) fn set_passthrough(&self, passthrough: bool) {
+        self.counters.lock().passthrough = passthrough;
+    }
+
+    /// A request failed inside.
+    pub(crate) fn count_fault(&self) {
+        self.counters.lock().faults += 1;
+    }
+
+    /// Re-derives what follows from something else; for tests.
+    pub fn check(&self) {
+        self.table().check();
+    }
+
+    /// The number of what has this name, its node made.
+    pub(crate) fn find(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Ino> {
+        if let Some(in_ram) = table.in_ram(parent, name) {
+            return Ok(in_ram.ino);
+        }
+        let stat = self.in_backing(table, parent, name)?.ok_or(Errno::NOENT)?;
+        let ino = table.settled(stat.st_ino);
+        table.name(ino, parent, &Name::from(name));
+        Ok(ino)
+    }
+
+    /// What has this name in BACKING, whether it is hidden or not.
+    pub(crate) fn in_backing(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Option<Stat>> {
+        if parent == ROOT && name == HIDDEN {
+            return Ok(None);
+        }
+        let dir = self.dir(table, parent)?;
+        match self.backing.stat(&dir, name) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counted as found.
+    pub(crate) fn looked_up(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
+        let attr = self.attr_of(table, ino);
+        match (&attr, table.node_mut(ino)) {
+            (Ok(_), Some(node)) => node.lookups += 1,
+            _ => table.drop_unused(ino),
+        }
+        attr
+    }
+
+    pub(crate) fn attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
+        let node = table.node(ino).ok_or(Errno::STALE)?;
+        let open = node.content.as_ref().and_then(|content| content.place.read().file.clone());
+        let links = node.names.len() as u32;
+        match node.is.clone() {
+            Is::Ram => Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) }),
+            Is::Gone(attr) => Ok(match open {
+                Some(file) => Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) },
+                None => *attr,
+            }),
+            Is::Settled(backing_ino) => {
+                let stat = match open {
+                    Some(file) => rustix::fs::fstat(&file)?,
+                    None => self.stat_by_name(table, ino, backing_ino)?,
+                };
+                let mut attr = Attr::new(ino, &stat);
+                attr.nlink -= table.hidden_names(backing_ino).min(attr.nlink);
+                if ino == ROOT && attr.nlink > 2 {
+                    // Ours is not shown.
+                    attr.nlink -= 1;
+                }
+                attr.ctime = table.ctime(backing_ino, attr.ctime);
+                if let Some(time) = table.dir_times.get(&ino) {
+                    attr.mtime = attr.mtime.max(*time);
+                    attr.ctime = attr.ctime.max(*time);
+                }
+                Ok(attr)
+            }
+        }
+    }
+
+    /// By any of its names that still leads to it.
+    fn stat_by_name(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<Stat> {
+        if ino == ROOT {
+            return rustix::fs::fstat(&self.backing.root);
+        }
+        self.by_name(table, ino, |fs, dir, name| {
+            let stat = fs.backing.stat(dir, name)?;
+            Ok((stat, stat.st_ino == backing_ino))
+        })
+    }
+
+    /// What `look` finds under one of its names, where it says that this is the one.
+    fn by_name<T>(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        look: impl Fn(&Fs, &OpenDir, &OsStr) -> Result<(T, bool)>,
+    ) -> Result<T> {
+        let names = table.node(ino).ok_or(Errno::STALE)?.names.clone();
+        for (parent, name) in names {
+            let dir = self.dir(table, parent)?;
+            match look(self, &dir, &name) {
+                Ok((found, true)) => return Ok(found),
+                Ok((_, false)) | Err(Errno::NOENT | Errno::NOTDIR) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::STALE)
+    }
+
+    /// A directory of BACKING, open.
+    pub(crate) fn dir(&self, table: &mut Table, ino: Ino) -> Result<Arc<OpenDir>> {
+        if let Some(dir) = table.open_dir(ino) {
+            return Ok(dir);
+        }
+        let node = table.node(ino).ok_or(Errno::STALE)?;
+        let backing_ino = match &node.is {
+            Is::Settled(backing_ino) => *backing_ino,
+            Is::Gone(_) => return Err(Errno::NOENT),
+            Is::Ram => return Err(Errno::NOTDIR),
+        };
+        let (dir, stat) = match node.names.first().cloned() {
+            None if ino == ROOT => self.backing.open_root()?,
+            None => return Err(Errno::STALE),
+            Some((parent, name)) => self.backing.open_dir(&self.dir(table, parent)?, &name)?,
+        };
+        if stat.st_ino != backing_ino {
+            return Err(Errno::STALE);
+        }
+        let dir = Arc::new(dir);
+        table.keep_open(ino, &dir);
+        Ok(dir)
+    }
+
+    /// A settled file, directory, link … by which its attributes can be changed.
+    pub(crate) fn path_of(&self, table: &mut Table, ino: Ino) -> Result<OwnedFd> {
+        let backing_ino = match table.node(ino).map(|node| &node.is) {
+            Some(Is::Settled(backing_ino)) => *backing_ino,
+            _ => return Err(Errno::STALE),
+        };
+        if ino == ROOT {
+            return self.backing.open_path(&self.backing.root, OsStr::new("."));
+        }
+        self.by_name(table, ino, |fs, dir, name| {
+            let path = fs.backing.open_path(dir, name)?;
+            let found = rustix::fs::fstat(&path)?.st_ino == backing_ino;
+            Ok((path, found))
+        })
+    }
+
+    /// A settled file, for reading and writing.
+    pub(crate) fn open_settled(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<File> {
+        self.by_name(table, ino, |fs, dir, name| {
+            let file = fs.backing.open_file(dir, name)?;
+            let found = rustix::fs::fstat(&file)?.st_ino == backing_ino;
+            Ok((file, found))
+        })
+    }
+
+    /// What its readers and writers share, made where nobody has it open.
+    pub(crate) fn content(&self, ino: Ino) -> Result<Arc<Content>> {
+        let mut table = self.table();
+        let node = table.node_mut(ino).ok_or(Errno::STALE)?;
+        let settled = !matches!(node.is, Is::Ram);
+        Ok(node.content.get_or_insert_with(|| Arc::new(Content::new(Place { file: None, settled }))).clone())
+    }
+
+    /// Gone again, where nobody else has it.
+    pub(crate) fn let_go(&self, table: &mut Table, ino: Ino, content: Arc<Content>) {
+        drop(content);
+        if let Some(node) = table.node_mut(ino)
+            && node.opens == 0
+            && node.content.as_ref().is_some_and(|content| Arc::strong_count(content) == 1)
+        {
+            node.content = None;
+        }
+    }
+
+    /// Files in RAM came to this directory, or left it.
+    pub(crate) fn dir_changed(&self, table: &mut Table, dir: Ino) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        table.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
+    }
+
+    /// Leaves BACKING as an ordinary directory. What is in RAM has to have settled.
+    pub fn tidy(&self) -> Result<()> {
+        self.backing.tidy()
+    }
+}
+
+/// With setuid and setgid taken away, where they have to go.
+fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
+    let bits = Mode::SUID | if attr.permissions().contains(Mode::XGRP) { Mode::SGID } else { Mode::empty() };
+    match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
+        true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },
+        false => *changes,
+    }
+}
+
+/// Owner, permissions and times, in the order in which one does not undo another.
+fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
+    let here = Path::new("");
+    if changes.uid.is_some() || changes.gid.is_some() {
+        let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
+        rustix::fs::chownat(file, here, uid, gid, AtFlags::EMPTY_PATH)?;
+    }
+    if let Some(mode) = changes.mode {
+        rustix::fs::chmodat(rustix::fs::CWD, proc_path(file), Mode::from_raw_mode(mode), AtFlags::empty())?;
+    }
+    if let Some(times) = times(changes) {
+        rustix::fs::utimensat(file, here, &times, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+fn times(changes: &Changes) -> Option<Timestamps> {
+    let time = |asked: Option<Option<Time>>| {
+        let (tv_sec, tv_nsec) = match asked {
+            None => (0, rustix::fs::UTIME_OMIT),
+            Some(None) => (0, rustix::fs::UTIME_NOW),
+            Some(Some(time)) => (time.s, i64::from(time.ns)),
+        };
+        rustix::fs::Timespec { tv_sec, tv_nsec }
+    };
+    (changes.atime.is_some() || changes.mtime.is_some())
+        .then(|| Timestamps { last_access: time(changes.atime), last_modification: time(changes.mtime) })
+}

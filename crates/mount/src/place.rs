@@ -1,0 +1,344 @@
+//! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
+
+pub use crate::names::HIDDEN;
+use flashsift_host::{
+    mounts::{self, Mount},
+    users::{self, Found},
+};
+use rustix::{
+    fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, StatVfsMountFlags, flock, major},
+    io::Errno,
+};
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+/// The type of our mounts.
+pub const KIND: &str = "fuse.flashsift";
+const LOCK: &str = "lock";
+const LOG: &str = "log";
+/// Of the users of a directory so many are named.
+const NAMED: usize = 10;
+/// File systems on storage of this machine that have no block device of their own.
+const WITHOUT_DEVICE: [&str; 4] = ["btrfs", "bcachefs", "zfs", "ubifs"];
+
+/// Why it is not mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The places do not fit, or are not fit.
+    #[error("{0}")]
+    Unfit(String),
+    /// Somebody would lose sight of files, or change them behind our back.
+    #[error(
+        "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files open there keeps them, past \
+         flashsift, and what changes through them is not seen",
+        .0.display(), listed(.1)
+    )]
+    Used(PathBuf, Found),
+    /// Another flashsift has it.
+    #[error("{} is mounted by flashsift already{}", .0.display(), .1.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    Locked(PathBuf, Option<u32>),
+    /// The system said no.
+    #[error("{}: {what}: {why}", path.display())]
+    System {
+        /// Where.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        why: io::Error,
+    },
+}
+
+impl Refused {
+    fn at(path: &Path, what: &'static str, why: impl Into<io::Error>) -> Self {
+        Self::System { path: path.to_owned(), what, why: why.into() }
+    }
+}
+
+/// Who uses a directory, one a line.
+pub fn listed(found: &Found) -> String {
+    let mut text = String::new();
+    for user in found.users.iter().take(NAMED) {
+        let _ = writeln!(text, "  {user}");
+    }
+    if found.users.len() > NAMED {
+        let _ = writeln!(text, "  and {} more", found.users.len() - NAMED);
+    }
+    text
+}
+
+/// What somebody wants, and what he insists on.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Where files settle.
+    pub backing: &'a Path,
+    /// Where they are seen; the same is in place.
+    pub mountpoint: &'a Path,
+    /// Also where somebody has files open.
+    pub even_if_used: bool,
+    /// File systems on which BACKING may lie all the same.
+    pub even_on: &'a [String],
+}
+
+/// A BACKING that is ours alone, and a place where it can be seen.
+#[derive(Debug)]
+pub struct Place {
+    /// BACKING, opened before anything can be mounted over it.
+    pub root: OwnedFd,
+    /// Free of links and dots.
+    pub backing: PathBuf,
+    /// Free of links and dots.
+    pub mountpoint: PathBuf,
+    /// Nobody else mounts it.
+    pub lock: Lock,
+    /// Processes of which it is not known whether they use it: they are somebody else's.
+    pub untold: usize,
+}
+
+impl Place {
+    /// Looks at everything, or says what is wrong.
+    pub fn take(wanted: &Wanted<'_>) -> Result<Self, Refused> {
+        let backing = directory(wanted.backing)?;
+        let mountpoint = directory(wanted.mountpoint)?;
+        related(&backing, &mountpoint)?;
+        let (on, over) = (mount_of(&backing)?, mount_of(&mountpoint)?);
+        if let Some(mounted) = [&on, &over].into_iter().find(|mount| mount.kind == KIND) {
+            return unfit(format!("{} is mounted by flashsift already", mounted.point.display()));
+        }
+        ordinary(&backing, &on, wanted.even_on)?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&backing, flags, Mode::empty())
+            .map_err(|why| Refused::at(&backing, "opening", why))?;
+        // It would be found to use it.
+        if let Some(file) = existing(root.as_fd()).filter(is_held) {
+            return Err(Refused::Locked(backing, holder(&file)));
+        }
+        let mut untold = 0;
+        let places = if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
+        for place in places {
+            let below =
+                mounts::below(place).map_err(|why| Refused::at(place, "what is mounted below", why))?;
+            if let Some(mount) = below.first() {
+                return unfit(format!(
+                    "{} is mounted below {}: unmount it first, as flashsift holds one file system",
+                    mount.point.display(),
+                    place.display()
+                ));
+            }
+            let found = users::of(place).map_err(|why| Refused::at(place, "who uses it", why))?;
+            untold = untold.max(found.untold);
+            if !wanted.even_if_used && !found.users.is_empty() {
+                return Err(Refused::Used(place.clone(), found));
+            }
+        }
+        let lock = Lock::take(&root, &backing)?;
+        Ok(Self { root, backing, mountpoint, lock, untold })
+    }
+}
+
+fn unfit<T>(why: String) -> Result<T, Refused> {
+    Err(Refused::Unfit(why))
+}
+
+fn directory(path: &Path) -> Result<PathBuf, Refused> {
+    let resolved = mounts::resolved(path).map_err(|why| Refused::at(path, "looking at it", why))?;
+    match std::fs::metadata(&resolved) {
+        Ok(metadata) if metadata.is_dir() => Ok(resolved),
+        Ok(_) => unfit(format!("{} is not a directory", path.display())),
+        Err(why) if mounts::is_dead(&why) => {
+            unfit(format!("what is mounted on {} is dead ({why}): unmount it first", path.display()))
+        }
+        Err(why) => Err(Refused::at(path, "looking at it", why)),
+    }
+}
+
+fn mount_of(path: &Path) -> Result<Mount, Refused> {
+    mounts::of(path).map_err(|why| Refused::at(path, "which mount it is on", why))
+}
+
+fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
+    if [backing, mountpoint].contains(&Path::new("/")) {
+        return unfit("the root directory cannot be given to flashsift: give a directory in it".into());
+    }
+    if backing == mountpoint {
+        return Ok(());
+    }
+    let inside = |inner: &Path, outer: &Path| {
+        unfit(format!(
+            "{} lies inside {}: give two directories apart, or twice the same (in place)",
+            inner.display(),
+            outer.display()
+        ))
+    };
+    match () {
+        () if backing.starts_with(mountpoint) => inside(backing, mountpoint),
+        () if mountpoint.starts_with(backing) => inside(mountpoint, backing),
+        () => Ok(()),
+    }
+}
+
+/// BACKING lies on storage of this machine, and can be written.
+fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Refused> {
+    let kind = mount.kind.as_str();
+    if major(mount.dev) == 0 && !WITHOUT_DEVICE.contains(&kind) && !even_on.iter().any(|even| even == kind) {
+        return unfit(format!(
+            "{} lies on {kind}, which is not on storage of this machine, or may lose what settles there; --even-on {kind} \
+             if you want it all the same",
+            backing.display()
+        ));
+    }
+    let options = rustix::fs::statvfs(backing).map_err(|why| Refused::at(backing, "its file system", why))?;
+    if options.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return unfit(format!(
+            "{} cannot be written: its file system is mounted read-only",
+            backing.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Keeps others from mounting the same BACKING, for as long as this process lives.
+#[derive(Debug)]
+pub struct Lock {
+    hidden: OwnedFd,
+    /// Locked for as long as it is open.
+    _file: File,
+}
+
+impl Lock {
+    fn take(root: &OwnedFd, backing: &Path) -> Result<Self, Refused> {
+        loop {
+            let hidden = hidden(root, backing)?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let at = |why: Errno| Refused::at(&backing.join(HIDDEN).join(LOCK), "locking", why);
+            let mut file = match rustix::fs::openat(&hidden, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+                // Who had it took the directory away just now.
+                Err(Errno::NOENT) => continue,
+                file => File::from(file.map_err(at)?),
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(Refused::Locked(backing.to_owned(), holder(&file))),
+                Err(why) => return Err(at(why)),
+            }
+            // Who had it may have taken it away between our opening and our locking.
+            if rustix::fs::fstat(&file).map_err(at)?.st_nlink == 0 {
+                continue;
+            }
+            let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+            written.map_err(|why| Refused::at(&backing.join(HIDDEN).join(LOCK), "writing", why))?;
+            return Ok(Self { hidden, _file: file });
+        }
+    }
+
+    /// Where words can be left where there is no journal. It is gone after a clean end.
+    pub fn log(&self) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// A clean end: BACKING is an ordinary directory again. What is not ours stays.
+    pub fn remove(self, root: BorrowedFd<'_>) -> io::Result<()> {
+        for name in [LOG, LOCK] {
+            match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(why) => return Err(why.into()),
+            }
+        }
+        Ok(rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR)?)
+    }
+}
+
+/// Our directory in BACKING, made if there is none. Nobody but us may have put anything into it.
+fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
+    let path = backing.join(HIDDEN);
+    match rustix::fs::mkdirat(root, HIDDEN, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(why) => return Err(Refused::at(&path, "making it", why)),
+    }
+    let hidden = match open_hidden(root.as_fd()) {
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            return unfit(format!(
+                "{} is not a directory: flashsift needs this name for itself; move it away",
+                path.display()
+            ));
+        }
+        other => other.map_err(|why| Refused::at(&path, "opening", why))?,
+    };
+    let stat = rustix::fs::fstat(&hidden).map_err(|why| Refused::at(&path, "looking at it", why))?;
+    let us = rustix::process::geteuid().as_raw();
+    let mode = stat.st_mode & 0o777;
+    if (stat.st_uid, mode) != (us, 0o700) {
+        return unfit(format!(
+            "{} belongs to user {} with mode {mode:o}, and must be user {us}'s with mode 700: somebody else could change what \
+             has not settled yet. If nothing in it is yours, remove it",
+            path.display(),
+            stat.st_uid
+        ));
+    }
+    Ok(hidden)
+}
+
+/// The lock, if somebody has made one.
+fn existing(root: BorrowedFd<'_>) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(open_hidden(root).ok()?, LOCK, flags, Mode::empty());
+    file.ok().map(File::from)
+}
+
+fn is_held(lock: &File) -> bool {
+    flock(lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
+fn holder(lock: &File) -> Option<u32> {
+    let mut pid = String::new();
+    lock.take(20).read_to_string(&mut pid).ok()?;
+    pid.trim().parse().ok()
+}
+
+fn open_hidden(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(root, HIDDEN, flags, Mode::empty())
+}
+
+/// What is left of who had this BACKING.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It ended cleanly: everything has settled.
+    Nothing,
+    /// It ended without saying so: killed, or with files that could not settle.
+    Remains,
+}
+
+/// Waits until nobody has this BACKING any more.
+pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(backing, flags, Mode::empty())?;
+    let lock = open_hidden(root.as_fd()).and_then(|hidden| {
+        rustix::fs::openat(hidden, LOCK, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    });
+    match lock {
+        Err(Errno::NOENT) => {}
+        lock => {
+            let lock = lock?;
+            while let Err(why) = flock(&lock, FlockOperation::LockShared) {
+                if why != Errno::INTR {
+                    return Err(why.into());
+                }
+            }
+        }
+    }
+    match rustix::fs::statat(CWD, backing.join(HIDDEN), AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(Left::Nothing),
+        Ok(_) => Ok(Left::Remains),
+        Err(why) => Err(why.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

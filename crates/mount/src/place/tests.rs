@@ -1,0 +1,160 @@
+use super::*;
+use std::{
+    fs::{self, Permissions},
+    io::{BufRead, BufReader},
+    os::unix::fs::{PermissionsExt, symlink},
+    process::{Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// Two directories on what the temporary directory is on, whatever that is.
+struct Two {
+    folder: TempDir,
+    even_on: Vec<String>,
+}
+
+impl Two {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["backing", "seen"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let even_on = vec![mounts::of(folder.path()).unwrap().kind];
+        Self { folder, even_on }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(name)
+    }
+
+    fn take(&self, backing: &Path, mountpoint: &Path) -> Result<Place, Refused> {
+        Place::take(&Wanted { backing, mountpoint, even_if_used: false, even_on: &self.even_on })
+    }
+
+    fn refused(&self, backing: &Path, mountpoint: &Path) -> String {
+        self.take(backing, mountpoint).unwrap_err().to_string()
+    }
+}
+
+#[test]
+fn a_place_is_taken_once_and_left_as_it_was() {
+    let two = Two::new();
+    let (backing, seen) = (two.path("backing"), two.path("seen"));
+    assert_eq!(wait_until_free(&backing).unwrap(), Left::Nothing);
+    for mountpoint in [&seen, &backing] {
+        let place = two.take(&backing, mountpoint).unwrap();
+        assert_eq!((&place.backing, &place.mountpoint), (&backing, mountpoint));
+        let says = two.refused(&backing, mountpoint);
+        let pid = std::process::id();
+        assert_eq!(says, format!("{} is mounted by flashsift already (pid {pid})", backing.display()));
+        let mut log = place.lock.log().unwrap();
+        writeln!(log, "a word").unwrap();
+        place.lock.remove(place.root.as_fd()).unwrap();
+        assert_eq!(fs::read_dir(&backing).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn who_waits_is_told_how_it_ended() {
+    let two = Two::new();
+    let (backing, seen) = (two.path("backing"), two.path("seen"));
+    for (clean, left) in [(true, Left::Nothing), (false, Left::Remains)] {
+        let place = two.take(&backing, &seen).unwrap();
+        let thread = std::thread::spawn({
+            let backing = backing.clone();
+            move || wait_until_free(&backing).unwrap()
+        });
+        match clean {
+            true => place.lock.remove(place.root.as_fd()).unwrap(),
+            false => drop(place),
+        }
+        assert_eq!(thread.join().unwrap(), left);
+    }
+    two.take(&backing, &seen).expect("what a killed one left is no hindrance");
+}
+
+#[test]
+fn places_that_do_not_fit_are_refused() {
+    let two = Two::new();
+    let (backing, seen, inner) = (two.path("backing"), two.path("seen"), two.path("backing/inner"));
+    fs::create_dir(&inner).unwrap();
+    fs::write(two.path("file"), "").unwrap();
+    symlink(&inner, two.path("link")).unwrap();
+    assert!(two.refused(&backing, &inner).contains("lies inside"));
+    assert!(two.refused(&inner, &backing).contains("lies inside"));
+    assert!(two.refused(&backing, &two.path("link")).contains("lies inside"));
+    assert!(two.refused(&two.path("file"), &seen).contains("is not a directory"));
+    assert!(two.refused(&two.path("none"), &seen).contains("No such file"));
+    assert!(two.refused(Path::new("/"), &seen).contains("root directory"));
+    assert!(two.refused(&backing, Path::new("/")).contains("root directory"));
+    assert!(two.refused(Path::new("/proc/self"), &seen).contains("lies on proc"));
+    let even_on = vec!["proc".to_owned()];
+    let forced = Wanted {
+        backing: Path::new("/proc/self/task"),
+        mountpoint: &seen,
+        even_if_used: false,
+        even_on: &even_on,
+    };
+    let says = Place::take(&forced).unwrap_err().to_string();
+    assert!(!says.contains("lies on"), "{says}");
+    assert_eq!(fs::read_dir(&backing).unwrap().count(), 1, "nothing was made");
+}
+
+#[test]
+fn a_place_in_use_is_refused_and_its_users_named() {
+    let two = Two::new();
+    let (backing, seen) = (two.path("backing"), two.path("seen"));
+    for (used, name) in [(&seen, "seen"), (&backing, "backing")] {
+        let mut shell = Command::new("sh")
+            .args(["-c", "echo; read line"])
+            .current_dir(used)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        let says = two.refused(&backing, &seen);
+        let line = format!("  sh (pid {}): works in {}\n", shell.id(), used.display());
+        assert!(says.contains(&line) && says.contains(&format!("{name} is in use:")), "{says}");
+        let wanted =
+            Wanted { backing: &backing, mountpoint: &seen, even_if_used: true, even_on: &two.even_on };
+        Place::take(&wanted).unwrap();
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_others_could_have_put_there_is_refused() {
+    let two = Two::new();
+    let (backing, seen) = (two.path("backing"), two.path("seen"));
+    let hidden = backing.join(HIDDEN);
+
+    symlink("/tmp", &hidden).unwrap();
+    assert!(two.refused(&backing, &seen).contains("is not a directory"));
+    fs::remove_file(&hidden).unwrap();
+
+    fs::write(&hidden, "").unwrap();
+    assert!(two.refused(&backing, &seen).contains("is not a directory"));
+    fs::remove_file(&hidden).unwrap();
+
+    fs::create_dir(&hidden).unwrap();
+    fs::set_permissions(&hidden, Permissions::from_mode(0o770)).unwrap();
+    assert!(two.refused(&backing, &seen).contains("with mode 770"));
+    fs::set_permissions(&hidden, Permissions::from_mode(0o700)).unwrap();
+
+    fs::write(two.path("precious"), "precious").unwrap();
+    symlink(two.path("precious"), hidden.join(LOCK)).unwrap();
+    assert!(two.refused(&backing, &seen).contains("locking"));
+    assert_eq!(fs::read_to_string(two.path("precious")).unwrap(), "precious");
+    fs::remove_file(hidden.join(LOCK)).unwrap();
+
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&hidden, Some(65534), None).unwrap();
+        assert!(two.refused(&backing, &seen).contains("belongs to user 65534"));
+        std::os::unix::fs::chown(&hidden, Some(0), None).unwrap();
+    } else {
+        println!("SKIPPED a directory of another user: root is needed to give one away");
+    }
+    two.take(&backing, &seen).unwrap();
+}

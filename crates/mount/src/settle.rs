@@ -1,0 +1,369 @@
+//! Moving files from RAM to flash while they are used.
+//!
+//! A file is copied beside the names that applications see, made durable there, and then takes its name by a rename: BACKING has the whole file or what was
+//! there before, never a part. A batch shares one `syncfs`. Who writes meanwhile is not held up; the copy is made anew then, and
+//! when that has failed [`TRIES`] times the file's writers wait for the last.
+
+use crate::content::Content;
+use crate::files::errno;
+use crate::fs::Fs;
+use crate::table::{InRam, Is, Name, Table};
+use crate::types::{Attr, Ino, Time};
+use rustix::fs::{AtFlags, Gid, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::io::{Errno, Result};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Copies that are made of a file that is written to, before its writers have to wait.
+const TRIES: u32 = 3;
+/// Files of a batch: each is open meanwhile.
+const BATCH: usize = 256;
+/// Copied at once, bytes.
+const CHUNK: usize = 256 << 10;
+
+/// A copy that has no name yet.
+struct Staged {
+    ino: Ino,
+    content: Arc<Content>,
+    temp: String,
+    file: File,
+    /// As the file was when it was copied.
+    changes: u64,
+    bytes: u64,
+}
+
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Settled,
+    /// It was written to since.
+    Changed,
+    /// It is gone, or somebody else was faster.
+    Nothing,
+}
+
+impl Fs {
+    /// Files that are old enough settle. How many did; the first thing that went wrong, where something did.
+    pub fn settle_due(&self, now_us: u64) -> (u64, Result<()>) {
+        let due = self.table().queue.due(now_us, self.config.settle_after_us);
+        self.settle_and_say(&due)
+    }
+
+    /// All that live in RAM under a name settle, and are durable.
+    pub fn settle_all(&self) -> Result<()> {
+        loop {
+            let all: Vec<Ino> = self.table().queue.oldest().collect();
+            if all.is_empty() {
+                return self.backing.sync_all();
+            }
+            self.settle_and_say(&all).1?;
+        }
+    }
+
+    /// When the next file is due, µs.
+    pub fn next_due_us(&self) -> Option<u64> {
+        self.table().queue.next_us(self.config.settle_after_us)
+    }
+
+    fn settle_and_say(&self, files: &[Ino]) -> (u64, Result<()>) {
+        let before = self.counters.lock().settled;
+        let done = self.settle(files);
+        let mut counters = self.counters.lock();
+        counters.failing = done.err().map(|error| error.to_string()).unwrap_or_default();
+        (counters.settled - before, done)
+    }
+
+    /// These are on flash, under durable names, when it returns.
+    pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<()> {
+        let mut dirs = HashMap::new();
+        {
+            let mut table = self.table();
+            for ino in files {
+                let Some(node) = table.node(*ino) else { continue };
+                if !matches!(node.is, Is::Ram) {
+                    continue;
+                }
+                for (dir, _) in node.names.clone() {
+                    dirs.insert(dir, self.dir(&mut table, dir)?);
+                }
+            }
+        }
+        if dirs.is_empty() {
+            return Ok(());
+        }
+        self.settle(files)?;
+        for dir in dirs.values() {
+            let flags =
+                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+            rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)?;
+        }
+        Ok(())
+    }
+
+    /// RAM is full: the oldest files leave it.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
+        let (used_before, budget) = self.store.usage()?;
+        let _alone = self.making_room.lock();
+        let used = self.store.usage()?.0;
+        if used < used_before && used + bytes < budget {
+            return Ok(());
+        }
+        let wanted = bytes.max(budget / 4);
+        let mut table = self.table();
+        let mut files = Vec::new();
+        let mut found = 0;
+        let queued: Vec<Ino> = table.queue.oldest().collect();
+        for ino in queued {
+            files.push(ino);
+            found += self.attr_of(&mut table, ino)?.blocks * 512;
+            if found >= wanted {
+                break;
+            }
+        }
+        if found < wanted {
+            // Files without a name take room too, while they are open.
+            let opened = self.opened.read();
+            files.extend(opened.keys().copied().filter(|ino| {
+                table.node(*ino).is_some_and(|node| matches!(node.is, Is::Ram) && node.names.is_empty())
+            }));
+        }
+        drop(table);
+        if files.is_empty() {
+            return Err(Errno::NOSPC);
+        }
+        self.settle_and_say(&files).1
+    }
+
+    fn settle(&self, files: &[Ino]) -> Result<()> {
+        let mut failed = Ok(());
+        for batch in files.chunks(BATCH) {
+            let mut again = batch.to_vec();
+            for _ in 0..TRIES {
+                let mut staged = Vec::new();
+                for ino in again {
+                    match self.stage(ino) {
+                        Ok(copy) => staged.extend(copy),
+                        Err(error) => failed = Err(error),
+                    }
+                }
+                match self.make_durable(&staged) {
+                    Ok(()) => (),
+                    Err(error) => {
+                        self.discard(staged);
+                        return Err(error);
+                    }
+                }
+                again = Vec::new();
+                for copy in staged {
+                    let ino = copy.ino;
+                    match self.place(copy) {
+                        Ok(Outcome::Changed) => again.push(ino),
+                        Ok(_) => (),
+                        Err(error) => failed = Err(error),
+                    }
+                }
+                if again.is_empty() {
+                    break;
+                }
+            }
+            for ino in again {
+                let Ok(content) = self.content(ino) else { continue };
+                let _closed = content.gate.write();
+                let Some(copy) = self.stage(ino)? else { continue };
+                rustix::fs::fsync(&copy.file)?;
+                if self.place(copy)? == Outcome::Changed {
+                    // Nobody could.
+                    failed = Err(Errno::AGAIN);
+                }
+            }
+        }
+        failed
+    }
+
+    fn make_durable(&self, staged: &[Staged]) -> Result<()> {
+        match staged {
+            [] => Ok(()),
+            [one] => rustix::fs::fsync(&one.file),
+            _ => self.backing.sync_all(),
+        }
+    }
+
+    fn discard(&self, staged: Vec<Staged>) {
+        for copy in staged {
+            // Where it stays, the next start removes it.
+            let _ = self.backing.remove_temp(&copy.temp);
+            self.let_go(&mut self.table(), copy.ino, copy.content);
+        }
+    }
+
+    /// A copy as the file is now, but for its names and times; none where it does not live in RAM.
+    fn stage(&self, ino: Ino) -> Result<Option<Staged>> {
+        if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
+            return Ok(None);
+        }
+        let content = self.content(ino)?;
+        let changes = content.changes();
+        let source = match self.store.open_to_copy(ino) {
+            Err(Errno::NOENT) => return Ok(None),
+            source => source?,
+        };
+        let (temp, file) = self.backing.create_temp()?;
+        match self.copy(ino, &source, &file) {
+            Ok(bytes) => Ok(Some(Staged { ino, content, temp, file, changes, bytes })),
+            Err(error) => {
+                let _ = self.backing.remove_temp(&temp);
+                self.let_go(&mut self.table(), ino, content);
+                Err(error)
+            }
+        }
+    }
+
+    fn copy(&self, ino: Ino, source: &File, target: &File) -> Result<u64> {
+        let stat = rustix::fs::fstat(source)?;
+        let size = stat.st_size as u64;
+        let mut bytes = vec![0; CHUNK.min(size as usize)];
+        let (mut at, mut copied) = (0, 0);
+        while at < size {
+            // Holes stay holes.
+            let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+                Ok(data) => data,
+                Err(Errno::NXIO) => break,
+                Err(error) => return Err(error),
+            };
+            let end = rustix::fs::seek(source, SeekFrom::Hole(data))?.min(size);
+            at = data;
+            while at < end {
+                let len = bytes.len().min((end - at) as usize);
+                let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
+                if read == 0 {
+                    // It was cut meanwhile: this copy will not do.
+                    return Ok(copied);
+                }
+                target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
+                at += read as u64;
+                copied += read as u64;
+            }
+        }
+        rustix::fs::ftruncate(target, size)?;
+        rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
+        rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
+        let path = self.store.path(ino);
+        for name in crate::xattrs::names(&path)? {
+            let value = crate::xattrs::value(&path, &name)?;
+            rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
+        }
+        Ok(copied)
+    }
+
+    /// The copy takes the file's names, if it is still as the file is.
+    fn place(&self, copy: Staged) -> Result<Outcome> {
+        let mut table = self.table();
+        let outcome = self.place_in(&mut table, &copy);
+        if !matches!(outcome, Ok(Outcome::Settled)) {
+            let _ = self.backing.remove_temp(&copy.temp);
+        }
+        let mut counters = self.counters.lock();
+        match outcome {
+            Ok(Outcome::Settled) => {
+                counters.settled += 1;
+                counters.settled_bytes += copy.bytes;
+            }
+            Ok(Outcome::Changed) => counters.restarts += 1,
+            _ => (),
+        }
+        drop(counters);
+        self.let_go(&mut table, copy.ino, copy.content);
+        outcome
+    }
+
+    fn place_in(&self, table: &mut Table, copy: &Staged) -> Result<Outcome> {
+        let ino = copy.ino;
+        let mut place = copy.content.place.write();
+        let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
+        if !matches!(node.is, Is::Ram) {
+            return Ok(Outcome::Nothing);
+        }
+        if copy.content.changes() != copy.changes {
+            return Ok(Outcome::Changed);
+        }
+        let (names, open) = (node.names.clone(), node.opens > 0);
+        let was = self.store.stat(ino)?;
+        let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
+        let times = Timestamps {
+            last_access: time(was.st_atime, was.st_atime_nsec as i64),
+            last_modification: time(was.st_mtime, was.st_mtime_nsec as i64),
+        };
+        rustix::fs::futimens(&copy.file, &times)?;
+        if names.is_empty() {
+            // Only those who have it open know of it.
+            self.backing.remove_temp(&copy.temp)?;
+            let attr = Attr::new(ino, &rustix::fs::fstat(&copy.file)?);
+            table.is_gone(ino, attr);
+        } else {
+            let backing_ino = rustix::fs::fstat(&copy.file)?.st_ino;
+            self.take_names(table, &copy.temp, backing_ino, ino, &names)?;
+            let settled = rustix::fs::fstat(&copy.file)?;
+            let ctime = |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
+            table.has_settled(ino, backing_ino, Some((ctime(&was), ctime(&settled))));
+        }
+        place.file = match open {
+            true => Some(Arc::new(copy.file.try_clone().map_err(|error| errno(&error))?)),
+            false => None,
+        };
+        place.settled = true;
+        // What stays there is out of reach, and gone with the mount.
+        let _ = self.store.remove(ino);
+        Ok(Outcome::Settled)
+    }
+
+    /// First the one name, then the further ones, as they came to be.
+    fn take_names(
+        &self,
+        table: &mut Table,
+        temp: &str,
+        backing_ino: u64,
+        ino: Ino,
+        names: &[(Ino, Name)],
+    ) -> Result<()> {
+        let mut dirs = HashMap::new();
+        for (dir, _) in names {
+            if !dirs.contains_key(dir) {
+                let time = self.attr_of(table, *dir)?.mtime;
+                dirs.insert(*dir, (self.dir(table, *dir)?, time));
+            }
+        }
+        let (first_dir, first_name) = &names[0];
+        self.backing.place_temp(temp, &dirs[first_dir].0, first_name)?;
+        let further = names[1..].iter().try_for_each(|(dir, name)| {
+            let spare = format!("{temp}-link");
+            self.backing.link_to_temp(&dirs[first_dir].0, first_name, &spare)?;
+            self.backing.place_temp(&spare, &dirs[dir].0, name)
+        });
+        if let Err(error) = further {
+            // It stays in RAM. What has its first name is no newer than what it hides.
+            table.remove_in_ram(*first_dir, first_name);
+            table.insert_in_ram(*first_dir, first_name, InRam { ino, hides: Some(backing_ino) });
+            return Err(error);
+        }
+        for (dir, time) in dirs.values() {
+            // Nothing that anybody asked for has changed there.
+            let times = Timestamps {
+                last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+                last_modification: Timespec { tv_sec: time.s, tv_nsec: i64::from(time.ns) },
+            };
+            rustix::fs::utimensat(dir.as_fd(), c"", &times, AtFlags::EMPTY_PATH)?;
+        }
+        Ok(())
+    }
+}
+
+/// Names of extended attributes as the kernel gives them.
+pub(crate) fn split_names(list: &[u8]) -> Vec<CString> {
+    list.split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .filter_map(|name| CString::new(name).ok())
+        .collect()
+}
