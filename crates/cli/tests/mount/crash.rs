@@ -386,7 +386,7 @@ fn what_was_written_synchronously_lasts() {
     use rustix::fs::{Mode, OFlags};
     let top = directory(&mounted.ext4.mountpoint());
     for (name, flag) in [("O_SYNC", OFlags::SYNC), ("O_DSYNC", OFlags::DSYNC)] {
-        let flags = OFlags::CREATE | OFlags::WRONLY | flag;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | flag;
         let mut file = File::from(rustix::fs::openat(&top, name, flags, Mode::from(0o644)).unwrap());
         file.write_all(&bytes(1, 9000)).unwrap();
     }

@@ -369,5 +369,5 @@ fn create(path: &Path, bytes: &[u8]) -> File {
 }
 
 fn directory(path: &Path) -> OwnedFd {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
