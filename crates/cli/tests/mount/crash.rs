@@ -1,0 +1,515 @@
+//! The daemon is killed at every system call of a scenario, by strace; after each, BACKING is held against what was promised. So there is a
+//! fault point at every step of every move, and no fault code in the product. Then the same with power.
+
+use super::{FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run, tree};
+use rustix::fs::RenameFlags;
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// What an application does. Names are the test's own; each file's bytes tell its step.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Directory(&'static str),
+    Create(&'static str, usize),
+    /// As an editor that truncates: open with `O_TRUNC`, write.
+    Rewrite(&'static str, usize),
+    Append(&'static str, usize),
+    Cut(&'static str, usize),
+    Mode(&'static str, u32),
+    Rename(&'static str, &'static str),
+    Exchange(&'static str, &'static str),
+    Link(&'static str, &'static str),
+    Unlink(&'static str),
+    Sync(&'static str),
+    SyncDirectory(&'static str),
+    Settle,
+}
+use Step::*;
+
+const SCENARIO: &[Step] = &[
+    Create("alone", 100_000),
+    Create("small", 5000),
+    Mode("small", 0o640),
+    Sync("alone"),
+    Create("empty", 0),
+    Settle,
+    // In place now.
+    Append("alone", 3000),
+    Sync("alone"),
+    Cut("alone", 50_000),
+    Sync("alone"),
+    // As an editor saves: hides what settled until it settles over it; then with fsync.
+    Create("small~", 7000),
+    Rename("small~", "small"),
+    Settle,
+    Create("small~", 8000),
+    Sync("small~"),
+    Rename("small~", "small"),
+    SyncDirectory(""),
+    // Hides, and vanishes before it settles.
+    Create("alone~", 100),
+    Rename("alone~", "alone"),
+    Unlink("alone"),
+    // Two names in RAM, one of them over a settled one.
+    Create("one", 20_000),
+    Link("one", "two"),
+    Rename("two", "small"),
+    Settle,
+    Append("one", 10),
+    // Directories, with what is in RAM.
+    Directory("here"),
+    Create("here/x", 300_000),
+    Create("here/y", 10),
+    SyncDirectory("here"),
+    Create("here/z", 4096),
+    Rename("here/x", "x"),
+    Rename("here", "there"),
+    Create("there/late", 1),
+    Create("new y", 70_000),
+    Rename("new y", "there/y"),
+    Exchange("there/y", "x"),
+    Sync("x"),
+    // Named anew after it was deleted.
+    Unlink("there/z"),
+    Create("there/z", 9000),
+    Rewrite("one", 2000),
+    Sync("one"),
+    Link("one", "there/one"),
+    Unlink("one"),
+    Create("one", 12),
+    Settle,
+    Rename("there/one", "one"),
+    Create("last", 40_000),
+];
+
+impl Step {
+    /// What it makes of the model, then what it does. The error of a daemon that is gone ends the scenario.
+    fn take(self, number: usize, top: &Path, model: &mut Model, power: bool) -> io::Result<()> {
+        let at = |name: &str| top.join(name);
+        let written = |len: usize| bytes(number as u64 + 1, len);
+        match self {
+            Directory(name) => {
+                model.directory(name);
+                fs::create_dir(at(name))
+            }
+            Create(name, len) => {
+                model.create(name, 0o644);
+                let mut file = File::options().write(true).create_new(true).open(at(name))?;
+                write(&mut file, name, &written(len), model)
+            }
+            Rewrite(name, len) => {
+                model.change(name, |moment| moment.bytes.clear());
+                let mut file = File::options().write(true).truncate(true).open(at(name))?;
+                write(&mut file, name, &written(len), model)
+            }
+            Append(name, len) => {
+                let mut file = File::options().append(true).open(at(name))?;
+                write(&mut file, name, &written(len), model)
+            }
+            Cut(name, len) => {
+                model.change(name, |moment| moment.bytes.truncate(len));
+                File::options().write(true).open(at(name))?.set_len(len as u64)
+            }
+            Mode(name, bits) => {
+                model.change(name, |moment| moment.mode = bits);
+                fs::set_permissions(at(name), super::mode(bits))
+            }
+            Rename(from, to) => {
+                model.rename(from, to);
+                fs::rename(at(from), at(to))
+            }
+            Exchange(one, other) => {
+                model.exchange(one, other);
+                let here = rustix::fs::CWD;
+                Ok(rustix::fs::renameat_with(here, at(one), here, at(other), RenameFlags::EXCHANGE)?)
+            }
+            Link(from, to) => {
+                model.link(from, to);
+                fs::hard_link(at(from), at(to))
+            }
+            Unlink(name) => {
+                model.unlink(name);
+                fs::remove_file(at(name))
+            }
+            Sync(name) => {
+                File::open(at(name))?.sync_all()?;
+                model.synced(name);
+                Ok(())
+            }
+            SyncDirectory(name) => {
+                File::open(at(name))?.sync_all()?;
+                model.names_synced(name);
+                Ok(())
+            }
+            Settle => {
+                let none = rustix::fs::XattrFlags::empty();
+                rustix::fs::setxattr(top, "user.flashsift.settle", b"", none)?;
+                model.settled(power);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Each write is a moment of the file.
+fn write(file: &mut File, name: &str, bytes: &[u8], model: &mut Model) -> io::Result<()> {
+    for part in bytes.chunks(64 * KIB) {
+        model.change(name, |moment| moment.bytes.extend(part));
+        file.write_all(part)?;
+    }
+    Ok(())
+}
+
+/// Plays the scenario; the model then says what may be found, and the number of the step that failed is told, if one did.
+fn play(top: &Path, power: bool) -> (Model, Option<(usize, io::Error)>) {
+    let mut model = Model::default();
+    for (number, step) in SCENARIO.iter().enumerate() {
+        if let Err(error) = step.take(number, top, &mut model, power) {
+            return (model, Some((number, error)));
+        }
+    }
+    (model, None)
+}
+
+/// System calls that change nothing, neither in BACKING nor for whoever asked: the daemon's end before one of them is its end before the next one.
+const CHANGE_NOTHING: &[&str] = &[
+    "read",
+    "readv",
+    "pread64",
+    "futex",
+    "poll",
+    "ppoll",
+    "epoll_wait",
+    "epoll_pwait",
+    "clock_gettime",
+    "clock_nanosleep",
+    "restart_syscall",
+    "mmap",
+    "munmap",
+    "mremap",
+    "mprotect",
+    "madvise",
+    "brk",
+    "fstat",
+    "newfstatat",
+    "statx",
+    "fstatfs",
+    "statfs",
+    "lseek",
+    "readlinkat",
+    "getdents64",
+    "fgetxattr",
+    "getxattr",
+    "lgetxattr",
+    "flistxattr",
+    "listxattr",
+    "llistxattr",
+    "fcntl",
+    "rt_sigprocmask",
+    "sigaltstack",
+    "gettid",
+    "getpid",
+    "sched_yield",
+    "close",
+    "dup",
+    "getrandom",
+    "exit",
+    "rseq",
+    "set_robust_list",
+    "sched_getaffinity",
+    "prctl",
+    "clone3",
+    "sendto",
+    "recvfrom",
+];
+
+/// Attaches strace to the daemon, and waits until it is.
+fn strace(mounted: &Mounted, arguments: &[&str]) -> Child {
+    let mut strace = Command::new("strace")
+        .args(["-f", "-p", &mounted.pid().as_raw_nonzero().to_string()])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(strace.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("attached") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "strace cannot attach");
+    }
+    // It says more, and must not end for it.
+    std::thread::spawn(move || io::copy(&mut said, &mut io::sink()));
+    strace
+}
+
+/// Every system call that the scenario makes the daemon do: name, and how often.
+fn fault_points(mounted: &mut Mounted) -> BTreeMap<String, usize> {
+    let log = mounted.ext4.folder.path().join("calls");
+    let mut strace = strace(mounted, &["-s0", "-o", log.to_str().unwrap()]);
+    let (_, failed) = play(&mounted.ext4.mountpoint(), false);
+    assert!(failed.is_none(), "step {failed:?} fails without any fault: {}", mounted.said());
+    mounted.kill();
+    strace.wait().unwrap();
+    // strace counts by thread.
+    let mut counts = BTreeMap::<(String, String), usize>::new();
+    for line in fs::read_to_string(log).unwrap().lines() {
+        let Some((thread, call)) = line.split_once(' ') else { continue };
+        let Some((name, _)) = call.trim_start().split_once('(') else { continue };
+        if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            *counts.entry((name.to_owned(), thread.to_owned())).or_default() += 1;
+        }
+    }
+    let mut most = BTreeMap::new();
+    for ((name, _), count) in counts {
+        let most = most.entry(name).or_default();
+        *most = count.max(*most);
+    }
+    most.retain(|name, _| !CHANGE_NOTHING.contains(&name.as_str()));
+    most
+}
+
+/// Of calls that occur so often, every so manieth is enough in each run; `FLASHSIFT_EVERY_FAULT=1` takes all.
+const OFTEN: usize = 24;
+
+fn every_fault(test: &str, power: bool) {
+    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--threads", "1"]].concat()) else { return };
+    if Command::new("strace").arg("--version").output().is_err() {
+        println!("SKIPPED {test}: strace is not installed");
+        return;
+    }
+    let points = fault_points(&mut mounted);
+    let all = std::env::var_os("FLASHSIFT_EVERY_FAULT").is_some();
+    let (mut killed, mut survived) = (0, 0);
+    for (call, &count) in &points {
+        let stride = if all { 1 } else { count.div_ceil(OFTEN) };
+        for when in (1..=count).step_by(stride) {
+            empty(&mounted.ext4.backing());
+            mounted.start();
+            let inject = format!("inject={call}:signal=SIGKILL:when={when}");
+            let mut strace =
+                strace(&mounted, &["-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+            let (model, failed) = play(&mounted.ext4.mountpoint(), power);
+            let step = failed.as_ref().map(|(step, error)| format!("{:?}: {error}", SCENARIO[*step]));
+            let told =
+                format!("killed before {call} no. {when}, at {}", step.as_deref().unwrap_or("the end"));
+            if failed.is_some() {
+                killed += 1
+            } else {
+                survived += 1
+            }
+            if power {
+                // Nobody writes the journal for the dead: nothing more reaches the device than before the kill.
+                kill_and_lose_power(&mut mounted);
+            } else if failed.is_some() {
+                mounted.bury();
+            } else {
+                mounted.kill();
+            }
+            strace.wait().unwrap();
+            let found = tree(&mounted.ext4.backing());
+            if let Err(broken) = model.check(&found, power) {
+                panic!("{told}: {broken}\nfound: {found:#?}");
+            }
+            restarts(&mut mounted, &found, &told);
+        }
+    }
+    println!("{test}: {killed} faults of {points:?}; {survived} came after the end");
+    assert!(killed > 50, "hardly a fault was met");
+}
+
+fn kill_and_lose_power(mounted: &mut Mounted) {
+    // An end that it has met already is one, too.
+    let _ = rustix::process::kill_process(mounted.pid(), rustix::process::Signal::KILL);
+    mounted.bury();
+    mounted.ext4.lose_power();
+}
+
+/// The next daemon finds what the last one left, removes what is half done and changes nothing else.
+fn restarts(mounted: &mut Mounted, found: &Tree, told: &str) {
+    mounted.start();
+    let left: Vec<_> =
+        fs::read_dir(mounted.below(".flashsift/tmp")).into_iter().flatten().flatten().collect();
+    assert!(left.is_empty(), "{told}: after a restart there is still {left:?}");
+    assert_eq!(&tree(&mounted.ext4.mountpoint()), found, "{told}: the next mount shows something else");
+    assert_eq!(&mounted.ended(), found, "{told}: the next mount changed something");
+}
+
+fn empty(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+    }
+    // A power cut brings nothing back that was removed before the scenario began.
+    rustix::fs::syncfs(File::open(folder).unwrap()).unwrap();
+}
+
+#[test]
+fn killed_at_any_step_it_keeps_its_promises() {
+    every_fault("killed_at_any_step_it_keeps_its_promises", false);
+}
+
+#[test]
+fn power_lost_at_any_step_it_keeps_its_promises() {
+    every_fault("power_lost_at_any_step_it_keeps_its_promises", true);
+}
+
+#[test]
+fn a_kill_loses_what_did_not_settle_and_nothing_else() {
+    let Some(mut mounted) = Mounted::new("a_kill_loses_what_did_not_settle_and_nothing_else", &LATE) else {
+        return;
+    };
+    create(&mounted.at("settled"), &bytes(1, 5000));
+    mounted.settle();
+    create(&mounted.at("synced"), &bytes(2, 5000)).sync_all().unwrap();
+    create(&mounted.at("data synced"), &bytes(3, 5000)).sync_data().unwrap();
+    create(&mounted.at("in RAM"), &bytes(4, 5000));
+    // Directories and links are made in BACKING at once.
+    fs::create_dir(mounted.at("directory")).unwrap();
+    std::os::unix::fs::symlink("in RAM", mounted.at("link")).unwrap();
+    mounted.kill();
+    let found = tree(&mounted.ext4.backing());
+    let names: Vec<_> = found.keys().map(String::as_str).collect();
+    assert_eq!(names, ["data synced", "directory", "link", "settled", "synced"]);
+    for (name, seed) in [("settled", 1), ("synced", 2), ("data synced", 3)] {
+        assert_eq!(fs::read(mounted.below(name)).unwrap(), bytes(seed, 5000), "{name}");
+    }
+}
+
+#[test]
+fn what_was_written_synchronously_lasts() {
+    let Some(mut mounted) = Mounted::new("what_was_written_synchronously_lasts", &LATE) else { return };
+    use rustix::fs::{Mode, OFlags};
+    let top = directory(&mounted.ext4.mountpoint());
+    for (name, flag) in [("O_SYNC", OFlags::SYNC), ("O_DSYNC", OFlags::DSYNC)] {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | flag;
+        let mut file = File::from(rustix::fs::openat(&top, name, flags, Mode::from(0o644)).unwrap());
+        file.write_all(&bytes(1, 9000)).unwrap();
+    }
+    // As O_SYNC does, for one write.
+    let file = create(&mounted.at("RWF_SYNC"), b"");
+    let whole = bytes(1, 9000);
+    let parts = [io::IoSlice::new(&whole)];
+    rustix::io::pwritev2(&file, &parts, 0, rustix::io::ReadWriteFlags::DSYNC).unwrap();
+    drop((file, top));
+    kill_and_lose_power(&mut mounted);
+    for name in ["O_SYNC", "O_DSYNC", "RWF_SYNC"] {
+        assert!(fs::read(mounted.below(name)).is_ok_and(|found| found == whole), "{name}");
+    }
+}
+
+#[test]
+fn fsync_of_a_directory_makes_its_names_last() {
+    let Some(mut mounted) = Mounted::new("fsync_of_a_directory_makes_its_names_last", &LATE) else { return };
+    fs::create_dir(mounted.at("here")).unwrap();
+    create(&mounted.at("here/one"), &bytes(1, 100));
+    create(&mounted.at("here/two"), &bytes(2, 200));
+    fs::rename(mounted.at("here/two"), mounted.at("here/three")).unwrap();
+    create(&mounted.at("elsewhere"), b"");
+    for folder in ["here", ""] {
+        File::open(mounted.at(folder)).unwrap().sync_all().unwrap();
+    }
+    kill_and_lose_power(&mut mounted);
+    let found = tree(&mounted.ext4.backing());
+    let names: Vec<_> = found.keys().map(String::as_str).collect();
+    assert_eq!(names, ["elsewhere", "here", "here/one", "here/three"]);
+    assert_eq!(fs::read(mounted.below("here/three")).unwrap(), bytes(2, 200));
+}
+
+/// Files that settled in one batch, and power lost right after: each is whole or absent, though nobody synced.
+#[test]
+fn a_settled_batch_is_whole_or_absent_after_power_is_lost() {
+    let test = "a_settled_batch_is_whole_or_absent_after_power_is_lost";
+    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    for name in 0..200 {
+        create(&mounted.at(&name.to_string()), &bytes(name, 1000 * (name as usize % 60)));
+    }
+    mounted.settle();
+    kill_and_lose_power(&mut mounted);
+    for name in 0..200 {
+        match fs::read(mounted.below(&name.to_string())) {
+            Ok(found) => assert!(found == bytes(name, 1000 * (name as usize % 60)), "{name} is torn"),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name}"),
+        }
+    }
+}
+
+/// `rename` over a settled file without fsync, as careless editors save: old or new, whatever happens.
+#[test]
+fn a_careless_rename_leaves_the_old_or_the_new() {
+    let Some(mut mounted) = Mounted::new("a_careless_rename_leaves_the_old_or_the_new", &LATE) else {
+        return;
+    };
+    let (old, new) = (bytes(1, 50_000), bytes(2, 60_000));
+    for settles in [false, true] {
+        create(&mounted.at("file"), &old).sync_all().unwrap();
+        create(&mounted.at("file~"), &new);
+        fs::rename(mounted.at("file~"), mounted.at("file")).unwrap();
+        assert!(fs::read(mounted.at("file")).unwrap() == new, "applications see the new one");
+        assert!(fs::read(mounted.below("file")).unwrap() == old, "BACKING has the old one until it settles");
+        if settles {
+            mounted.settle();
+            assert!(fs::read(mounted.below("file")).unwrap() == new);
+        }
+        kill_and_lose_power(&mut mounted);
+        let found = fs::read(mounted.below("file")).unwrap();
+        assert!(found == old || found == new, "settled: {settles}");
+        assert!(!mounted.below("file~").exists());
+        fs::remove_file(mounted.below("file")).unwrap();
+        mounted.start();
+    }
+}
+
+#[test]
+fn ended_in_any_order_everything_is_in_backing() {
+    use super::End;
+    use rustix::process::Signal;
+    let test = "ended_in_any_order_everything_is_in_backing";
+    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    for end in [End::Unmount, End::Signal(Signal::TERM), End::Signal(Signal::INT), End::Signal(Signal::HUP)] {
+        create(&mounted.at("old"), b"old").sync_all().unwrap();
+        create(&mounted.at("new"), &bytes(1, 300_000));
+        fs::rename(mounted.at("new"), mounted.at("old")).unwrap();
+        fs::create_dir(mounted.at("here")).unwrap();
+        create(&mounted.at("here/file"), &bytes(2, 10));
+        fs::hard_link(mounted.at("here/file"), mounted.at("link")).unwrap();
+        let expected = tree(&mounted.ext4.mountpoint());
+        let status = mounted.end(end);
+        assert!(status.success(), "{end:?}: {status}: {}", mounted.said());
+        assert_eq!(tree(&mounted.ext4.backing()), expected, "{end:?}");
+        assert!(!mounted.below(".flashsift").exists(), "{end:?} left something of ours");
+        // And lasts, as after umount.
+        mounted.ext4.lose_power();
+        assert_eq!(tree(&mounted.ext4.backing()), expected, "{end:?}, power lost");
+        empty(&mounted.ext4.backing());
+        mounted.start();
+    }
+}
+
+#[test]
+fn somebody_else_unmounts_it() {
+    let Some(mut mounted) = Mounted::new("somebody_else_unmounts_it", &LATE) else { return };
+    create(&mounted.at("file"), &bytes(1, 300_000));
+    run("umount", &[&mounted.ext4.mountpoint()]);
+    let status = mounted.daemon.take().unwrap().process.wait().unwrap();
+    assert!(status.success(), "{status}: {}", mounted.said());
+    assert!(fs::read(mounted.below("file")).unwrap() == bytes(1, 300_000));
+    assert!(!mounted.below(".flashsift").exists());
+}
+
+#[test]
+fn one_daemon_has_a_backing() {
+    let Some(mounted) = Mounted::new("one_daemon_has_a_backing", &LATE) else { return };
+    let second = mounted.ext4.folder.path().join("second");
+    fs::create_dir(&second).unwrap();
+    let mut command = Command::new(FLASHSIFT);
+    command.arg("mount").args([mounted.ext4.backing(), second]).arg("--foreground");
+    let output = command.output().unwrap();
+    let said = super::text(output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("backing"), "{said}");
+}

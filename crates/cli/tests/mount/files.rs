@@ -1,0 +1,683 @@
+//! Names, rights and what the kernel tells of files: as on any file system of Linux.
+
+use super::{KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
+use rustix::{
+    fs::{FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, XattrFlags, inotify},
+    io::Errno,
+};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::{
+        fs::{FileExt, MetadataExt, symlink},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+const ANN: u32 = 12_001;
+const BOB: u32 = 12_002;
+const TEAM: u32 = 12_100;
+
+/// What a shell says as somebody, in the mount.
+fn shell(mounted: &Mounted, (uid, gid): (u32, u32), script: &str) -> (bool, String) {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script])
+        .uid(uid)
+        .gid(gid)
+        .current_dir(mounted.ext4.mountpoint())
+        .stdin(Stdio::null());
+    let output = command.output().unwrap();
+    (output.status.success(), text(output.stdout) + &text(output.stderr))
+}
+
+/// It was done.
+fn did(mounted: &Mounted, who: (u32, u32), script: &str) -> String {
+    let (success, said) = shell(mounted, who, script);
+    assert!(success, "{script}: {said}");
+    said
+}
+
+#[test]
+fn files_are_made_as_whoever_made_them() {
+    let Some(mut mounted) = Mounted::new("files_are_made_as_whoever_made_them", &LATE) else { return };
+    fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
+    did(&mounted, (ANN, ANN), "umask 027; echo hello > file; mkdir folder; mkfifo pipe; ln -s file link");
+    fs::create_dir(mounted.at("team")).unwrap();
+    std::os::unix::fs::chown(mounted.at("team"), Some(ANN), Some(TEAM)).unwrap();
+    fs::set_permissions(mounted.at("team"), super::mode(0o2777)).unwrap();
+    did(
+        &mounted,
+        (BOB, BOB),
+        "umask 002; echo hello > team/file; mkdir team/folder; echo x > team/folder/deep",
+    );
+    // Not of the group: the kernel takes setgid away.
+    did(&mounted, (BOB, BOB), "touch team/odd; chmod 2775 team/odd");
+    let expected = [
+        ("file", ANN, ANN, 0o100640),
+        ("folder", ANN, ANN, 0o40750),
+        ("pipe", ANN, ANN, 0o10640),
+        ("link", ANN, ANN, 0o120777),
+        ("team/file", BOB, TEAM, 0o100664),
+        ("team/folder", BOB, TEAM, 0o42775),
+        ("team/folder/deep", BOB, TEAM, 0o100664),
+        ("team/odd", BOB, TEAM, 0o100775),
+    ];
+    let check = |top: PathBuf| {
+        for (name, uid, gid, mode) in expected {
+            let about = fs::symlink_metadata(top.join(name)).unwrap();
+            let found = (about.uid(), about.gid(), about.mode());
+            assert_eq!(found, (uid, gid, mode), "{name} in {top:?}: {:o}, not {mode:o}", about.mode());
+        }
+    };
+    check(mounted.ext4.mountpoint());
+    mounted.ended();
+    check(mounted.ext4.backing());
+}
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// An access control list as the kernel stores it: tag, permissions, who.
+fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, who) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(who.to_le_bytes());
+    }
+    bytes
+}
+
+const USER_OBJ: u16 = 1;
+const USER: u16 = 2;
+const GROUP_OBJ: u16 = 4;
+const MASK: u16 = 16;
+const OTHER: u16 = 32;
+const NOBODY: u32 = u32::MAX;
+
+/// Of a directory with a default list, files get it, in RAM and settled.
+#[test]
+fn default_access_lists_are_inherited() {
+    let Some(mounted) = Mounted::new("default_access_lists_are_inherited", &LATE) else { return };
+    fs::create_dir(mounted.at("folder")).unwrap();
+    let list = acl(&[
+        (USER_OBJ, 7, NOBODY),
+        (USER, 6, ANN),
+        (GROUP_OBJ, 5, NOBODY),
+        (MASK, 7, NOBODY),
+        (OTHER, 0, NOBODY),
+    ]);
+    rustix::fs::setxattr(mounted.at("folder"), DEFAULT, &list, XattrFlags::empty()).unwrap();
+    create(&mounted.at("folder/file"), b"for ann");
+    let inherited = |path: &Path| {
+        let mut space = [0; 256];
+        let len = rustix::fs::getxattr(path, ACCESS, &mut space).unwrap();
+        (space[..len].to_vec(), fs::metadata(path).unwrap().mode() & 0o777)
+    };
+    // Made with 0666: the umask does not count, the mask becomes rw.
+    let expected = acl(&[
+        (USER_OBJ, 6, NOBODY),
+        (USER, 6, ANN),
+        (GROUP_OBJ, 5, NOBODY),
+        (MASK, 6, NOBODY),
+        (OTHER, 0, NOBODY),
+    ]);
+    assert_eq!(inherited(&mounted.at("folder/file")), (expected.clone(), 0o660));
+    assert_eq!(
+        did(&mounted, (ANN, ANN), "cat folder/file || cat < folder/file"),
+        "for ann",
+        "ann may not pass the folder"
+    );
+    mounted.settle();
+    assert_eq!(inherited(&mounted.below("folder/file")), (expected, 0o660));
+}
+
+#[test]
+fn nobody_reads_anothers_file() {
+    let Some(mounted) = Mounted::new("nobody_reads_anothers_file", &LATE) else { return };
+    fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
+    for settles in [false, true] {
+        let name = if settles { "settled" } else { "in-ram" };
+        did(
+            &mounted,
+            (ANN, ANN),
+            &format!("umask 077; echo secret > {name}; mkdir d-{name}; echo secret > d-{name}/file"),
+        );
+        did(&mounted, (ANN, ANN), &format!("echo list > acl-{name}; chmod 600 acl-{name}"));
+        let set = |mask| {
+            let list = acl(&[
+                (USER_OBJ, 6, NOBODY),
+                (USER, 6, BOB),
+                (GROUP_OBJ, 0, NOBODY),
+                (MASK, mask, NOBODY),
+                (OTHER, 0, NOBODY),
+            ]);
+            rustix::fs::setxattr(mounted.at(&format!("acl-{name}")), ACCESS, &list, XattrFlags::empty())
+                .unwrap();
+        };
+        set(4);
+        if settles {
+            mounted.settle();
+            assert!(mounted.below(name).exists());
+        }
+        let bob = (BOB, BOB);
+        for denied in [
+            format!("cat {name}"),
+            format!("echo x >> {name}"),
+            format!("ls d-{name}"),
+            format!("cat d-{name}/file"),
+            format!("rm -f {name}"),
+            format!("mv {name} mine"),
+            format!("chmod 777 {name}"),
+            format!("touch -d 2001-01-01 {name}"),
+            format!("echo x >> acl-{name}"),
+            format!("cat acl-{name}; chown {BOB} acl-{name}"),
+        ] {
+            let (success, said) = shell(&mounted, bob, &denied);
+            assert!(!success, "bob could: {denied}: {said}");
+        }
+        assert_eq!(did(&mounted, bob, &format!("cat acl-{name}")), "list");
+        set(6);
+        did(&mounted, bob, &format!("echo x >> acl-{name}"));
+        set(0);
+        assert!(!shell(&mounted, bob, &format!("cat acl-{name}")).0, "the mask forbids it");
+        assert!(!shell(&mounted, bob, "ls .flashsift || cat .flashsift/lock").0, "what is ours is nobody's");
+    }
+    assert!(!fs::exists(mounted.at(".flashsift")).unwrap(), "and hidden");
+    assert_eq!(fs::metadata(mounted.below(".flashsift")).unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn nothing_escapes_backing() {
+    let Some(mut mounted) = Mounted::new("nothing_escapes_backing", &LATE) else { return };
+    let outside = mounted.ext4.folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "secret").unwrap();
+    // Applications' own links lead where they say, through the kernel, not through us.
+    symlink(&outside, mounted.at("link")).unwrap();
+    assert_eq!(fs::read(mounted.at("link/secret")).unwrap(), b"secret");
+    // Somebody puts links into BACKING itself, where a directory and files stood that we know.
+    fs::create_dir(mounted.at("folder")).unwrap();
+    create(&mounted.at("folder/settled"), b"ours").sync_all().unwrap();
+    create(&mounted.at("secret"), b"ours").sync_all().unwrap();
+    let mut waits = create(&mounted.at("folder/waits"), b"ours");
+    fs::rename(mounted.below("folder"), mounted.below("moved")).unwrap();
+    symlink(&outside, mounted.below("folder")).unwrap();
+    fs::remove_file(mounted.below("secret")).unwrap();
+    symlink(outside.join("secret"), mounted.below("secret")).unwrap();
+    // For the application something else stands outside, so that what the kernel does for it is not what we did.
+    let script = "
+        mount -t tmpfs none \"$0\"
+        cd \"$1\"
+        echo new > folder/new; echo new > folder/settled; mv folder/waits folder/renamed; echo over >> secret; chmod 600 secret
+        ls folder/; cat secret folder/secret; true";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).args([&outside, &mounted.ext4.mountpoint()]);
+    let output = command.output().unwrap();
+    let said = text(output.stdout) + &text(output.stderr);
+    let tried = [waits.write_all(b"more"), waits.sync_all()];
+    drop(waits);
+    let tried = format!("{tried:?}, settled: {:?}, {said}", mounted.try_settle());
+    mounted.kill();
+    assert!(!said.lines().any(|line| line == "secret"), "{tried}");
+    assert_eq!(tree(&outside).keys().collect::<Vec<_>>(), ["secret"], "{tried}");
+    assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret", "{tried}");
+    assert_eq!(fs::metadata(outside.join("secret")).unwrap().mode() & 0o777, 0o644, "{tried}");
+}
+
+/// Every name once, whatever is done to the directory meanwhile; and where a reader was, it can return to.
+#[test]
+fn large_directories_are_listed_whole() {
+    let Some(mut mounted) = Mounted::new("large_directories_are_listed_whole", &LATE) else { return };
+    const FILES: usize = 20_000;
+    const NAME: &str = "a name of some length ";
+    fs::create_dir(mounted.at("many")).unwrap();
+    let name = |number: usize| format!("{NAME}{number}");
+    for number in 0..FILES {
+        create(&mounted.at("many").join(name(number)), &vec![0; number % 7]);
+        if number == FILES / 2 {
+            // So that half of them stands in BACKING.
+            mounted.settle();
+        }
+    }
+    fs::create_dir(mounted.at("many/folder")).unwrap();
+    let listed = |names: Vec<String>| {
+        let count = names.len();
+        let names: BTreeSet<_> = names.into_iter().collect();
+        assert_eq!(names.len(), count, "a name was listed twice");
+        names
+    };
+    let all = |path: &Path| -> Vec<String> {
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let names = listed(all(&mounted.at("many")));
+    assert_eq!(names.len(), FILES + 1);
+    assert!((0..FILES).all(|number| names.contains(&name(number))));
+    // As `ls -l` does, for which the kernel asks for names and attributes at once.
+    for entry in fs::read_dir(mounted.at("many")).unwrap() {
+        let entry = entry.unwrap();
+        let Ok(number) = entry.file_name().to_str().unwrap().trim_start_matches(NAME).parse::<u64>() else {
+            continue;
+        };
+        assert_eq!(entry.metadata().unwrap().len(), number % 7, "{entry:?}");
+    }
+
+    // telldir and seekdir: from each of some places, the rest is the same.
+    let mut stream = rustix::fs::Dir::new(directory(&mounted.at("many"))).unwrap();
+    let mut places = Vec::new();
+    while let Some(entry) = stream.read() {
+        let entry = entry.unwrap();
+        places.push((entry.file_name().to_owned(), entry.offset()));
+    }
+    assert_eq!(places.len(), FILES + 3, "with . and ..");
+    for at in [0, 1, 2, 3, 1000, FILES / 2, FILES - 1, FILES + 1, FILES + 2] {
+        stream.seek(places[at].1).unwrap();
+        let next = stream.read().map(|entry| entry.unwrap().file_name().to_owned());
+        assert_eq!(next.as_ref(), places.get(at + 1).map(|(name, _)| name), "after entry {at}");
+    }
+
+    drop(stream);
+    // Read while names come, go and settle: all that stay are listed, each once.
+    let mut stream = rustix::fs::Dir::new(directory(&mounted.at("many"))).unwrap();
+    let mut seen = Vec::new();
+    let mut step = 0;
+    while let Some(entry) = stream.read() {
+        let entry = entry.unwrap().file_name().to_str().unwrap().to_owned();
+        step += 1;
+        if step % 100 == 0 {
+            // Odd ones are removed or renamed, even ones stay.
+            let odd = |number: usize| mounted.at("many").join(name((number % FILES) | 1));
+            let _ = fs::remove_file(odd(step * 2));
+            let _ = fs::rename(odd(FILES + step * 7), mounted.at(&format!("many/renamed {step}")));
+            create(&mounted.at(&format!("many/new {step}")), b"");
+        }
+        if step == FILES / 4 {
+            mounted.settle();
+        }
+        seen.push(entry);
+    }
+    let seen = listed(seen);
+    let missing: Vec<_> = (0..FILES).step_by(2).map(name).filter(|name| !seen.contains(name)).collect();
+    assert!(
+        missing.is_empty(),
+        "{} names that stayed were not listed: {:?}…",
+        missing.len(),
+        missing.first()
+    );
+    drop(stream);
+    let names = listed(all(&mounted.at("many")));
+    mounted.ended();
+    assert_eq!(listed(all(&mounted.below("many"))), names);
+    // From BACKING alone.
+    mounted.start();
+    assert_eq!(listed(all(&mounted.at("many"))), names);
+    fs::remove_dir_all(mounted.at("many")).unwrap();
+    assert!(!mounted.below("many").exists());
+}
+
+#[test]
+fn an_unlinked_file_lives_while_it_is_open() {
+    let Some(mut mounted) = Mounted::new("an_unlinked_file_lives_while_it_is_open", &LATE) else { return };
+    for settles in [false, true] {
+        let mut file = create(&mounted.at("file"), b"first");
+        if settles {
+            mounted.settle();
+        }
+        fs::remove_file(mounted.at("file")).unwrap();
+        assert!(!mounted.at("file").exists());
+        file.write_all(b" second").unwrap();
+        // A new one of that name is another.
+        create(&mounted.at("file"), b"another");
+        mounted.settle();
+        file.write_all(b" third").unwrap();
+        file.sync_all().unwrap();
+        let mut found = vec![0; 64];
+        let len = file.read_at(&mut found, 0).unwrap();
+        assert_eq!(&found[..len], b"first second third");
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
+        assert_eq!(fs::read(mounted.at("file")).unwrap(), b"another");
+        fs::remove_file(mounted.at("file")).unwrap();
+    }
+    assert!(mounted.ended().is_empty());
+}
+
+/// Our library does not know FUSE's request for one; programs that ask for a file without a name know what to do then.
+#[test]
+fn a_file_without_a_name_is_not_supported_and_programs_know() {
+    let test = "a_file_without_a_name_is_not_supported_and_programs_know";
+    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(mounted.ext4.mountpoint(), flags, Mode::from(0o640));
+    assert_eq!(opened.unwrap_err(), Errno::OPNOTSUPP);
+    let mut file = tempfile::tempfile_in(mounted.ext4.mountpoint()).unwrap();
+    file.write_all(&bytes(1, 70_000)).unwrap();
+    mounted.settle();
+    let mut found = vec![0; 70_000];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == bytes(1, 70_000));
+    drop(file);
+    assert!(mounted.ended().is_empty());
+}
+
+/// Appending from several processes at once: every line is there, whole, also across the settle.
+#[test]
+fn appended_lines_do_not_overwrite_each_other() {
+    let Some(mut mounted) = Mounted::new("appended_lines_do_not_overwrite_each_other", &LATE) else { return };
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let script = format!("for n in $(seq 500); do echo line {writer} $n of some length >> log; done");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).current_dir(mounted.ext4.mountpoint()).spawn().unwrap()
+        })
+        .collect();
+    for mut writer in writers {
+        mounted.settle();
+        assert!(writer.wait().unwrap().success());
+    }
+    mounted.ended();
+    let log = fs::read_to_string(mounted.below("log")).unwrap();
+    let lines: BTreeSet<_> = log.lines().collect();
+    assert_eq!((log.lines().count(), lines.len()), (2000, 2000));
+    assert!(lines.iter().all(|line| line.ends_with(" of some length")));
+}
+
+#[test]
+fn holes_and_room_are_as_asked_for() {
+    let Some(mounted) = Mounted::new("holes_and_room_are_as_asked_for", &LATE) else { return };
+    for settles in [false, true] {
+        let file = create(&mounted.at(if settles { "settled" } else { "in RAM" }), &vec![1; 64 * KIB]);
+        if settles {
+            mounted.settle();
+        }
+        let try_to =
+            |flags, from: usize, len: usize| rustix::fs::fallocate(&file, flags, from as u64, len as u64);
+        try_to(FallocateFlags::empty(), 0, 128 * KIB).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 128 * KIB as u64);
+        try_to(FallocateFlags::KEEP_SIZE, 0, MIB).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 128 * KIB as u64);
+        try_to(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 16 * KIB, 16 * KIB).unwrap();
+        try_to(FallocateFlags::ZERO_RANGE, 40 * KIB, 4 * KIB).unwrap();
+        let mut found = vec![9; 128 * KIB];
+        file.read_exact_at(&mut found, 0).unwrap();
+        let mut expected = vec![1; 64 * KIB];
+        expected.resize(128 * KIB, 0);
+        expected[16 * KIB..32 * KIB].fill(0);
+        expected[40 * KIB..44 * KIB].fill(0);
+        assert!(found == expected, "settled: {settles}");
+        let hole = rustix::fs::seek(&file, SeekFrom::Hole(0)).unwrap();
+        let data = rustix::fs::seek(&file, SeekFrom::Data(hole)).unwrap();
+        assert_eq!((hole, data), (16 * KIB as u64, 32 * KIB as u64), "settled: {settles}");
+        assert_eq!(rustix::fs::seek(&file, SeekFrom::Data(200 * KIB as u64)), Err(Errno::NXIO));
+    }
+}
+
+#[test]
+fn locks_hold_across_the_settle() {
+    let Some(mounted) = Mounted::new("locks_hold_across_the_settle", &LATE) else { return };
+    let file = create(&mounted.at("file"), b"x");
+    rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+    for settles in [false, true] {
+        if settles {
+            mounted.settle();
+        }
+        let other = File::open(mounted.at("file")).unwrap();
+        let tried = rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(tried, Err(Errno::WOULDBLOCK), "settled: {settles}");
+        let tried = Command::new("flock").args(["--nonblock"]).arg(mounted.at("file")).arg("true").status();
+        assert!(tried.map_or(true, |status| !status.success()), "another process got it");
+    }
+    drop(file);
+    let other = File::open(mounted.at("file")).unwrap();
+    rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+}
+
+/// A program is built, run, and runs on while it settles.
+#[test]
+fn programs_run_from_it() {
+    let Some(mounted) = Mounted::new("programs_run_from_it", &LATE) else { return };
+    let program = mounted.at("cat");
+    fs::copy("/bin/cat", &program).unwrap();
+    let mut running = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = running.stdin.take().unwrap();
+    stdin.write_all(b"before, ").unwrap();
+    mounted.settle();
+    stdin.write_all(b"after").unwrap();
+    drop(stdin);
+    let mut said = String::new();
+    running.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(running.wait().unwrap().success());
+    assert_eq!(said, "before, after");
+    run(program.to_str().unwrap(), &[Path::new("/dev/null")]);
+}
+
+/// What inotify tells of the same doings in two directories, without cookies.
+fn told(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
+    let notify = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&notify, watch, inotify::WatchFlags::ALL_EVENTS).unwrap();
+    doings();
+    let mut space = vec![std::mem::MaybeUninit::uninit(); 64 * KIB];
+    let mut reader = inotify::Reader::new(&notify, &mut space);
+    let mut told = Vec::new();
+    while let Ok(event) = reader.next() {
+        let name = event.file_name().map(|name| name.to_str().unwrap().to_owned()).unwrap_or_default();
+        told.push((event.events().bits(), name));
+    }
+    told
+}
+
+#[test]
+fn inotify_tells_what_applications_do_and_nothing_of_settling() {
+    let test = "inotify_tells_what_applications_do_and_nothing_of_settling";
+    let Some(mounted) = Mounted::new(test, &LATE) else { return };
+    let native = tempfile::tempdir().unwrap();
+    let script = "echo x > a; echo y >> a; cat a > /dev/null; chmod 600 a; mv a b; ln b c; rm b; mkdir d; rmdir d; : > c";
+    let doings = |folder: &Path| {
+        let (shell, folder) = (["-c", script], folder.to_owned());
+        move || assert!(Command::new("sh").args(shell).current_dir(folder).status().unwrap().success())
+    };
+    let top = mounted.ext4.mountpoint();
+    assert_eq!(told(&top, doings(&top)), told(native.path(), doings(native.path())));
+    // Asking for it sets an attribute of the top, as the kernel sees it.
+    let asking = (inotify::ReadFlags::ATTRIB | inotify::ReadFlags::ISDIR).bits();
+    let settling = told(&top, || mounted.settle());
+    assert!(
+        settling.iter().all(|event| *event == (asking, String::new())),
+        "settling is nobody's doing: {settling:?}"
+    );
+    assert!(mounted.below("c").exists());
+}
+
+/// The room that statfs tells is BACKING's, less what RAM holds and has yet to find place.
+#[test]
+fn statfs_is_honest() {
+    let Some(mounted) = Mounted::new("statfs_is_honest", &LATE) else { return };
+    let of = |path: PathBuf| rustix::fs::statvfs(path).unwrap();
+    let backing = of(mounted.ext4.backing());
+    create(&mounted.at("file"), &bytes(1, 8 * MIB));
+    let told = of(mounted.ext4.mountpoint());
+    assert_eq!(
+        (told.f_blocks * told.f_frsize, told.f_namemax),
+        (backing.f_blocks * backing.f_frsize, backing.f_namemax)
+    );
+    let room = backing.f_bavail * backing.f_frsize;
+    let left = told.f_bavail * told.f_frsize;
+    assert!(left <= room - 8 * MIB as u64, "{left} of {room} with 8 MiB in RAM");
+    assert!(left >= room - 16 * MIB as u64, "{left} of {room} with 8 MiB in RAM");
+    mounted.settle();
+    let told = of(mounted.ext4.mountpoint());
+    assert_eq!(told.f_bavail * told.f_frsize, of(mounted.ext4.backing()).f_bavail * backing.f_frsize);
+}
+
+/// `sync` is for what the kernel has; what waits in RAM is reached by fsync, `flashsift settle` and the end.
+#[test]
+fn sync_does_not_reach_what_waits_in_ram() {
+    let Some(mounted) = Mounted::new("sync_does_not_reach_what_waits_in_ram", &LATE) else { return };
+    create(&mounted.at("file"), b"x");
+    rustix::fs::syncfs(directory(&mounted.ext4.mountpoint())).unwrap();
+    run("sync", &[]);
+    assert!(!mounted.below("file").exists());
+}
+
+/// Any name that Linux takes, and clear errors for what it does not.
+#[test]
+fn odd_names_are_kept() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let Some(mut mounted) = Mounted::new("odd_names_are_kept", &LATE) else { return };
+    let longest = vec![b'x'; 255];
+    let names: [&[u8]; 7] = [b"\xff\xfe not UTF-8", b"line\nbreak", b" ", b"-rf", b"*", b"%s%n\\", &longest];
+    for name in names {
+        create(&mounted.ext4.mountpoint().join(OsStr::from_bytes(name)), name);
+    }
+    let link = mounted.at("link");
+    symlink(OsStr::from_bytes(&[b'y'; 4095]), &link).unwrap();
+    assert_eq!(fs::read_link(&link).unwrap().as_os_str().len(), 4095);
+    fs::remove_file(link).unwrap();
+    let long = fs::write(mounted.at(&"x".repeat(256)), "");
+    assert_eq!(long.unwrap_err().raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
+    // Ours is not to be had.
+    for (name, made) in [
+        ("file", fs::write(mounted.at(".flashsift"), "")),
+        ("directory", fs::create_dir(mounted.at(".flashsift"))),
+    ] {
+        assert!(made.is_err(), "a {name} named .flashsift");
+    }
+    assert!(mounted.end(super::End::Unmount).success());
+    for name in names {
+        assert_eq!(fs::read(mounted.ext4.backing().join(OsStr::from_bytes(name))).unwrap(), name);
+    }
+    assert_eq!(fs::read_dir(mounted.ext4.backing()).unwrap().count(), names.len());
+}
+
+/// Inode numbers are a file's own for as long as the mount lives: through settling, renaming and looking again.
+#[test]
+fn a_file_keeps_its_number() {
+    let Some(mounted) = Mounted::new("a_file_keeps_its_number", &LATE) else { return };
+    fs::create_dir(mounted.at("d")).unwrap();
+    create(&mounted.at("d/file"), b"x");
+    let number = |name: &str| fs::metadata(mounted.at(name)).unwrap().ino();
+    let (file, folder) = (number("d/file"), number("d"));
+    mounted.settle();
+    assert_eq!(number("d/file"), file);
+    fs::rename(mounted.at("d"), mounted.at("e")).unwrap();
+    // The kernel forgets all that it can.
+    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    assert_eq!((number("e/file"), number("e")), (file, folder));
+    let listed: Vec<_> = fs::read_dir(mounted.at("e"))
+        .unwrap()
+        .map(|entry| std::os::unix::fs::DirEntryExt::ino(&entry.unwrap()))
+        .collect();
+    assert_eq!(listed, [file], "readdir tells the same");
+}
+
+#[test]
+fn status_tells_what_waits() {
+    let Some(mounted) = Mounted::new("status_tells_what_waits", &LATE) else { return };
+    create(&mounted.at("file"), &bytes(1, 100 * KIB));
+    let told = Command::new(super::FLASHSIFT)
+        .arg("status")
+        .arg(mounted.ext4.mountpoint())
+        .arg("--json")
+        .output()
+        .unwrap();
+    assert!(told.status.success(), "{told:?}");
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let through: serde_json::Value = mounted.status();
+    let keys =
+        |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert!(keys(&told).is_superset(&keys(&through)), "{told} {through}");
+    run(super::FLASHSIFT, &[Path::new("settle"), &mounted.ext4.mountpoint()]);
+    assert_eq!(fs::read(mounted.below("file")).unwrap(), bytes(1, 100 * KIB));
+}
+
+/// In place: an application sees its directory as before, with its files, and so does everybody after the end.
+#[test]
+fn in_place_the_directory_is_its_own_backing() {
+    let test = "in_place_the_directory_is_its_own_backing";
+    let Some(ext4) = super::Ext4::new(test) else { return };
+    let place = ext4.backing().join("profile");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("old"), "old").unwrap();
+    let mut command = Command::new(super::FLASHSIFT);
+    let output = command.arg("mount").args([&place, &place]).args(LATE).output().unwrap();
+    assert!(output.status.success(), "{}", text(output.stderr));
+    // Without --foreground it returns once mounted.
+    assert!(super::is_mounted(&place));
+    let seen = fs::read(place.join("old")).unwrap();
+    create(&place.join("new"), b"new");
+    run(super::FLASHSIFT, &[Path::new("unmount"), &place]);
+    assert!(!super::is_mounted(&place));
+    assert_eq!(seen, b"old");
+    let names: Vec<_> = tree(&place).into_keys().collect();
+    assert_eq!(names, ["new", "old"]);
+    assert!(!place.join(".flashsift").exists());
+}
+
+/// Without root there is no passthrough, which is said; all else holds.
+#[test]
+fn a_plain_user_has_it_too() {
+    let test = "a_plain_user_has_it_too";
+    let Some(ext4) = super::Ext4::new(test) else { return };
+    if Command::new("fusermount3").arg("--version").output().is_err() {
+        println!("SKIPPED {test}: fusermount3 is not installed");
+        return;
+    }
+    // She has a name, without which fusermount3 does nothing for her.
+    const ANN: u32 = 65534;
+    // Where she may run it.
+    let program = ext4.folder.path().join("flashsift");
+    fs::copy(super::FLASHSIFT, &program).unwrap();
+    let (backing, mountpoint) = (ext4.backing().join("anns"), ext4.mountpoint().join("anns"));
+    for place in [&backing, &mountpoint] {
+        fs::create_dir(place).unwrap();
+        std::os::unix::fs::chown(place, Some(ANN), Some(ANN)).unwrap();
+    }
+    let ann = |arguments: &[&Path]| {
+        let mut command = Command::new(&program);
+        let output = command.args(arguments).uid(ANN).gid(ANN).current_dir("/").output().unwrap();
+        (output.status.success(), text(output.stdout) + &text(output.stderr))
+    };
+    let options: Vec<_> = LATE.iter().map(Path::new).collect();
+    let (success, said) = ann(&[&[Path::new("mount"), &backing, &mountpoint][..], &options].concat());
+    assert!(success, "{said}");
+    assert!(said.contains("passthrough"), "what she does not get is said: {said}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo hello > file; mv file moved; mkdir d; cat moved"]).uid(ANN).gid(ANN);
+    let output = shell.current_dir(&mountpoint).output();
+    let waits = !backing.join("moved").exists();
+    let (success, said) = ann(&[Path::new("unmount"), &mountpoint]);
+    if !success {
+        run("umount", &[Path::new("--lazy"), &mountpoint]);
+    }
+    assert!(success, "{said}");
+    assert_eq!(text(output.unwrap().stdout), "hello");
+    assert!(waits, "it went to flash at once");
+    assert_eq!(tree(&backing).keys().collect::<Vec<_>>(), ["d", "moved"]);
+    assert_eq!(fs::metadata(backing.join("moved")).unwrap().uid(), ANN);
+}
+
+#[test]
+fn a_place_in_use_is_not_mounted_over() {
+    let Some(ext4) = super::Ext4::new("a_place_in_use_is_not_mounted_over") else { return };
+    let file = ext4.mountpoint().join("held");
+    let mut user = Command::new("sh")
+        .args(["-c", "exec 5> \"$0\"; echo open; read x"])
+        .arg(&file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 5];
+    user.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    let mut command = Command::new(super::FLASHSIFT);
+    let output = command.arg("mount").args([ext4.backing(), ext4.mountpoint()]).output().unwrap();
+    let said = text(output.stderr);
+    drop(user.stdin.take());
+    user.wait().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&user.id().to_string()) || said.contains("sh"), "it names who uses it: {said}");
+    assert!(!super::is_mounted(&ext4.mountpoint()));
+}

@@ -1,0 +1,373 @@
+//! `flashsift mount` as applications meet it: through the kernel, killed, cut off from power, ended.
+
+mod crash;
+mod files;
+mod model;
+mod moving;
+
+use rustix::{
+    fs::{Mode, OFlags, XattrFlags},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Write},
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+/// After that a test hangs, and its daemon is killed so that it fails.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// What keeps files in RAM for as long as a test takes.
+const LATE: [&str; 2] = ["--settle-after", "1h"];
+
+/// An ext4 of its own on a loop device, and beside it a place to mount on; both are gone when dropped.
+struct Ext4 {
+    folder: TempDir,
+}
+
+impl Ext4 {
+    /// `None`, with a word, where there can be none.
+    fn new(test: &str) -> Option<Self> {
+        let skip = |why: &str| {
+            println!("SKIPPED {test}: {why}");
+            None
+        };
+        if !rustix::process::geteuid().is_root() {
+            return skip("loop devices need root");
+        }
+        if !Path::new("/dev/fuse").exists() {
+            return skip("/dev/fuse is not there");
+        }
+        let ext4 = Self { folder: tempfile::tempdir().unwrap() };
+        // So that other users reach what is mounted there.
+        fs::set_permissions(ext4.folder.path(), mode(0o755)).unwrap();
+        File::create(ext4.image()).unwrap().set_len(128 * MIB as u64).unwrap();
+        for place in [ext4.backing(), ext4.mountpoint()] {
+            fs::create_dir(place).unwrap();
+        }
+        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(ext4.image()).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            return skip("mkfs.ext4 is missing or failed");
+        }
+        if let Err(why) = ext4.mount() {
+            return skip(&why);
+        }
+        fs::remove_dir(ext4.backing().join("lost+found")).unwrap();
+        Some(ext4)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+
+    fn backing(&self) -> PathBuf {
+        self.folder.path().join("backing")
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    /// What a power cut leaves must not depend on how long the test took: the journal is not committed by the clock.
+    fn mount(&self) -> Result<(), String> {
+        let output = Command::new("mount")
+            .args(["-t", "ext4", "-o", "loop,commit=3600"])
+            .args([self.image(), self.backing()])
+            .output()
+            .map_err(|error| error.to_string())?;
+        output.status.success().then_some(()).ok_or_else(|| text(output.stderr))
+    }
+
+    /// As if power were cut now: nothing more reaches the device. Then the device comes back.
+    fn lose_power(&self) {
+        const SHUTDOWN: rustix::ioctl::Opcode = 0x8004_587d;
+        const NO_LOG_FLUSH: u32 = 2;
+        let directory = File::open(self.backing()).unwrap();
+        // SAFETY: FS_IOC_SHUTDOWN reads a u32.
+        unsafe {
+            let ask = rustix::ioctl::Setter::<SHUTDOWN, u32>::new(NO_LOG_FLUSH);
+            rustix::ioctl::ioctl(&directory, ask).unwrap();
+        }
+        drop(directory);
+        // The kernel lets go of what the dead had open some time after they are gone.
+        let begun = Instant::now();
+        while !Command::new("umount").arg(self.backing()).output().unwrap().status.success() {
+            assert!(begun.elapsed() < PATIENCE, "somebody still uses BACKING");
+            thread::yield_now();
+        }
+        self.mount().unwrap();
+    }
+}
+
+impl Drop for Ext4 {
+    fn drop(&mut self) {
+        for place in [self.mountpoint(), self.backing()] {
+            if is_mounted(&place) {
+                let _ = Command::new("umount").arg("--lazy").arg(place).output();
+            }
+        }
+    }
+}
+
+/// `flashsift mount` in the foreground over an [`Ext4`].
+struct Mounted {
+    ext4: Ext4,
+    daemon: Option<Daemon>,
+    options: Vec<String>,
+}
+
+struct Daemon {
+    process: Child,
+    /// Dropped: somebody waits no more.
+    _patience: mpsc::Sender<()>,
+}
+
+impl Mounted {
+    fn new(test: &str, options: &[&str]) -> Option<Self> {
+        Some(Self::over(Ext4::new(test)?, options))
+    }
+
+    fn over(ext4: Ext4, options: &[&str]) -> Self {
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut mounted = Self { ext4, daemon: None, options };
+        mounted.start();
+        mounted
+    }
+
+    /// Starts the daemon, and waits until it says that it is mounted.
+    fn start(&mut self) {
+        let mut process = Command::new(FLASHSIFT)
+            .arg("mount")
+            .args([self.ext4.backing(), self.ext4.mountpoint()])
+            .arg("--foreground")
+            .args(&self.options)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(process.stderr.take().unwrap());
+        let mut log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let mut line = String::new();
+        while !line.starts_with("mounted ") {
+            line.clear();
+            if said.read_line(&mut line).unwrap() == 0 {
+                let status = process.wait().unwrap();
+                panic!("flashsift mount ended ({status}) before it was mounted: {}", self.said());
+            }
+            log.write_all(line.as_bytes()).unwrap();
+        }
+        thread::spawn(move || io::copy(&mut said, &mut log));
+        let ended = pidfd_open(Pid::from_child(&process), PidfdFlags::empty()).unwrap();
+        let (patience, over) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            if over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("it hangs: its daemon is killed");
+                let _ = rustix::process::pidfd_send_signal(&ended, Signal::KILL);
+            }
+        });
+        self.daemon = Some(Daemon { process, _patience: patience });
+    }
+
+    fn log(&self) -> PathBuf {
+        self.ext4.folder.path().join("said")
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// A name in the mount.
+    fn at(&self, name: &str) -> PathBuf {
+        self.ext4.mountpoint().join(name)
+    }
+
+    /// The same name where it settles to.
+    fn below(&self, name: &str) -> PathBuf {
+        self.ext4.backing().join(name)
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.daemon.as_ref().expect("a daemon runs").process)
+    }
+
+    /// Everything settles before this returns.
+    fn settle(&self) {
+        self.try_settle().unwrap();
+    }
+
+    fn try_settle(&self) -> rustix::io::Result<()> {
+        rustix::fs::setxattr(self.ext4.mountpoint(), "user.flashsift.settle", b"", XattrFlags::empty())
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let mut space = vec![0; 64 * KIB];
+        let len = rustix::fs::getxattr(self.ext4.mountpoint(), "user.flashsift.status", &mut space).unwrap();
+        serde_json::from_slice(&space[..len]).unwrap()
+    }
+
+    /// Ends the daemon at once; the mount that it leaves is taken away.
+    fn kill(&mut self) {
+        kill_process(self.pid(), Signal::KILL).unwrap();
+        self.bury();
+    }
+
+    /// After the daemon was killed.
+    fn bury(&mut self) {
+        self.daemon.take().unwrap().process.wait().unwrap();
+        if is_mounted(&self.ext4.mountpoint()) {
+            run("umount", &[Path::new("--lazy"), &self.ext4.mountpoint()]);
+        }
+    }
+
+    /// Ends in order; the daemon's exit status.
+    fn end(&mut self, how: End) -> ExitStatus {
+        match how {
+            End::Unmount => run(FLASHSIFT, &[Path::new("unmount"), &self.ext4.mountpoint()]),
+            End::Signal(signal) => kill_process(self.pid(), signal).unwrap(),
+        }
+        let status = self.daemon.take().unwrap().process.wait().unwrap();
+        assert!(!is_mounted(&self.ext4.mountpoint()), "its daemon ended, but it is mounted");
+        status
+    }
+
+    /// Ends in order; what BACKING has then.
+    fn ended(&mut self) -> Tree {
+        let status = self.end(End::Unmount);
+        assert!(status.success(), "{status}: {}", self.said());
+        let tree = tree(&self.ext4.backing());
+        assert!(!self.below(".flashsift").exists(), "a clean end leaves nothing of ours");
+        tree
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Unmount,
+    Signal(Signal),
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.process.kill();
+            let _ = daemon.process.wait();
+        }
+        if thread::panicking() {
+            eprintln!("the daemon said: {}", self.said());
+        }
+    }
+}
+
+fn is_mounted(place: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4).map(Path::new) == Some(place))
+}
+
+fn mode(bits: u32) -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(bits)
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap().trim().to_owned()
+}
+
+/// Runs a program; panics with its words unless it succeeds.
+fn run(program: &str, arguments: &[&Path]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
+}
+
+/// What stands below a directory but for `.flashsift`: by name, a file's bytes and mode.
+type Tree = BTreeMap<String, Node>;
+
+#[derive(Clone, PartialEq, Eq)]
+enum Node {
+    Directory,
+    Link(PathBuf),
+    /// A fifo, a socket, a device.
+    Other,
+    File {
+        bytes: Vec<u8>,
+        mode: u32,
+    },
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Self::Directory => write!(f, "a directory"),
+            Self::Other => write!(f, "neither file nor directory"),
+            Self::Link(target) => write!(f, "a link to {}", target.display()),
+            Self::File { bytes, mode } => {
+                write!(f, "{} bytes {:?}… {mode:o}", bytes.len(), &bytes[..bytes.len().min(4)])
+            }
+        }
+    }
+}
+
+fn tree(top: &Path) -> Tree {
+    let mut tree = Tree::new();
+    let mut folders = vec![top.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
+            if name == ".flashsift" {
+                continue;
+            }
+            let about = fs::symlink_metadata(&path).unwrap();
+            let node = if about.is_dir() {
+                folders.push(path);
+                Node::Directory
+            } else if about.is_symlink() {
+                Node::Link(fs::read_link(&path).unwrap())
+            } else if !about.is_file() {
+                Node::Other
+            } else {
+                Node::File { bytes: fs::read(&path).unwrap(), mode: about.mode() & 0o7777 }
+            };
+            tree.insert(name, node);
+        }
+    }
+    tree
+}
+
+/// Bytes that tell `seed` and place: no part of them looks like another.
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    (0..len).map(|_| random.below(256) as u8).collect()
+}
+
+/// The same seed, the same numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// A new file, whole, as `cp` makes it.
+fn create(path: &Path, bytes: &[u8]) -> File {
+    let mut file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+fn directory(path: &Path) -> OwnedFd {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
+}
