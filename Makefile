@@ -49,7 +49,7 @@ unit: setup ## Tests, naming each that was skipped
 	@grep -E '^(running|test result|Ran |✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
 
-bench: build ## Figures, with ratios against rivals on the PATH, into benchmarks/; BENCH_ARGS=--sizes, --memory or --devices for those
+bench: build ## Figures, with ratios against rivals on the PATH, into benchmarks/; BENCH_ARGS=--sizes, --memory, --devices or --mount for those
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 

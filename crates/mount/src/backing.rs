@@ -160,9 +160,7 @@ impl Backing {
     fn opened(&self, fd: OwnedFd) -> Result<(OpenDir, Stat)> {
         let stat = rustix::fs::fstat(&fd)?;
         let gid = Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID).then_some(stat.st_gid);
-        let default_acl =
-            rustix::fs::getxattr(proc_path(&fd), c"system.posix_acl_default", &mut [0u8; 0][..])
-                .is_ok_and(|len| len > 0);
+        let default_acl = rustix::fs::getxattr_query(proc_path(&fd), c"system.posix_acl_default").is_ok();
         Ok((OpenDir { fd, gid, default_acl }, stat))
     }
 

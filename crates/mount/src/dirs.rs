@@ -11,6 +11,7 @@ use crate::fs::Fs;
 use crate::names::HIDDEN;
 use crate::table::{InRam, Is, Name, Table};
 use crate::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
+use flashsift_core::event::{Action, Renamed};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
@@ -63,6 +64,7 @@ impl Fs {
                 let content = self.content(ino)?;
                 self.resize(&content, ino, 0)?;
             }
+            self.saw(caller.pid, ino, |file| Action::Open { file, created: false });
             return Ok((self.attr(ino)?, opened));
         }
         let (ino, file) = self.make_file(&mut table, caller, parent, name, mode, asks_for_sync(flags))?;
@@ -75,6 +77,8 @@ impl Fs {
         }
         self.opened.write().insert(ino, content);
         let attr = self.looked_up(&mut table, ino)?;
+        drop(table);
+        self.saw(caller.pid, ino, |file| Action::Open { file, created: true });
         Ok((attr, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
     }
 
@@ -249,8 +253,12 @@ impl Fs {
 
     /// One name less. With the last one, and nobody who has it open, the file is no more.
     fn remove_name_in_ram(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
+        let path = self.name_of(table, parent, name);
         let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
         let ino = removed.ino;
+        if let Some(name) = path {
+            self.saw_name(ino, |file| Action::Unbind { file, name });
+        }
         table.unname(ino, parent, name);
         let Some(node) = table.node(ino) else { return Ok(()) };
         let (named, open) = (!node.names.is_empty(), node.opens > 0);
@@ -272,6 +280,7 @@ impl Fs {
         self.counters.lock().never_written += 1;
         // It stays until the next start then, and takes room: nothing else depends on it.
         let _ = self.store.remove(ino);
+        self.saw_end(ino);
     }
 
     /// A name of BACKING's is gone, which led to this.
@@ -282,8 +291,14 @@ impl Fs {
         let known =
             matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
         if known {
+            if let Some(name) = self.name_of(table, parent, name) {
+                self.saw_name(ino, |file| Action::Unbind { file, name });
+            }
             table.unname(ino, parent, name);
             if last {
+                if table.node(ino).is_some_and(|node| node.opens == 0) {
+                    self.saw_end(ino);
+                }
                 table.is_gone(ino, Attr::new(ino, was));
             }
         } else if last {
@@ -358,6 +373,7 @@ impl Fs {
             // It stays in BACKING, but nobody sees it any more.
             self.lost_name(table, to.0, to.1, stat);
         }
+        self.saw_renamed(table, source.ino, from, to);
         table.remove_in_ram(from.0, from.1);
         table.unname(source.ino, from.0, from.1);
         let hides = hidden.map(|stat| stat.st_ino);
@@ -422,10 +438,18 @@ impl Fs {
             _ => (),
         }
         if let Some(ino) = known(table, source.st_ino) {
+            self.saw_renamed(table, ino, from, to);
             table.unname(ino, from.0, from.1);
             table.name(ino, to.0, &Name::from(to.1));
         }
         Ok(())
+    }
+
+    fn saw_renamed(&self, table: &Table, ino: Ino, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
+        if let (Some(from), Some(to)) = (self.name_of(table, from.0, from.1), self.name_of(table, to.0, to.1))
+        {
+            self.saw_name(ino, |file| Action::Rename { file, names: Box::new(Renamed { from, to }) });
+        }
     }
 
     /// All names in a directory, without `.` and `..`; and the number of the one it is in.

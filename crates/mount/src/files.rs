@@ -59,6 +59,9 @@ impl Fs {
         if matches!(node.is, Is::Ram) && node.names.is_empty() {
             self.remove_from_ram(&mut table, ino);
         } else {
+            if matches!(node.is, Is::Gone(_)) {
+                self.saw_end(ino);
+            }
             table.drop_unused(ino);
         }
     }

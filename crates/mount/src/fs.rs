@@ -3,6 +3,7 @@
 use crate::backing::{Backing, OpenDir, proc_path};
 use crate::content::{Content, Place};
 use crate::names::{BornSettled, HIDDEN};
+use crate::observe::Observer;
 use crate::room::Room;
 use crate::store::Store;
 use crate::table::{Is, Name, Table};
@@ -35,6 +36,7 @@ pub struct Fs {
     pub(crate) counters: Mutex<Status>,
     /// Held by who makes room in RAM.
     pub(crate) making_room: Mutex<()>,
+    pub(crate) observer: Observer,
     began: Instant,
 }
 
@@ -53,6 +55,7 @@ impl Fs {
             room: Room::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
+            observer: Observer::default(),
             began: Instant::now(),
         })
     }
@@ -217,6 +220,10 @@ impl Fs {
                 };
                 let mut attr = Attr::new(ino, &stat);
                 attr.nlink -= table.hidden_names(backing_ino).min(attr.nlink);
+                if ino == ROOT && attr.nlink > 2 {
+                    // Ours is not shown.
+                    attr.nlink -= 1;
+                }
                 attr.ctime = table.ctime(backing_ino, attr.ctime);
                 if let Some(time) = table.dir_times.get(&ino) {
                     attr.mtime = attr.mtime.max(*time);

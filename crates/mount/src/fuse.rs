@@ -8,6 +8,7 @@ use crate::attach::Detached;
 use crate::types::{Attr, Caller, Changes, Ino, Opened, ROOT, Time};
 use crate::undo::{self, Unmounted};
 use crate::{Entry, Fs};
+use flashsift_core::event::Action;
 use fuser::{
     BackingId, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -295,6 +296,18 @@ impl Kernel {
         }
     }
 
+    /// Bytes went in or out.
+    fn accessed(&self, request: &Request, ino: Ino, offset: u64, len: usize, flags: OpenFlags, write: bool) {
+        let (len, sync) = (len as u64, crate::files::asks_for_sync(flags.0));
+        let direct =
+            rustix::fs::OFlags::from_bits_retain(flags.0 as u32).contains(rustix::fs::OFlags::DIRECT);
+        self.fs.saw(request.pid(), ino, |file| match (direct, write) {
+            (true, _) => Action::Direct { file, offset, len, write },
+            (false, true) => Action::Write { file, offset, len, sync },
+            (false, false) => Action::Read { file, offset, len },
+        });
+    }
+
     fn listing(&self, handle: FileHandle) -> Option<Arc<Mutex<Listing>>> {
         self.listings.lock().get(&handle.0).cloned()
     }
@@ -411,7 +424,11 @@ impl Filesystem for Kernel {
         self.answer("setattr", || {
             let strip = size.is_some() && request.uid() != 0;
             let changes = Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
-            match self.fs.set_attr(ino.0, &changes) {
+            let done = self.fs.set_attr(ino.0, &changes);
+            if let (Some(size), Ok(_)) = (size, &done) {
+                self.fs.saw(request.pid(), ino.0, |file| Action::Truncate { file, size });
+            }
+            match done {
                 Ok(attr) => reply.attr(&REMEMBER, &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
             }
@@ -488,13 +505,14 @@ impl Filesystem for Kernel {
         self.answer("link", || Kernel::entry(reply, self.fs.link(ino.0, parent.0, name)));
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.answer("open", || {
             let mut lent = self.lent.lock();
             let opened = match self.fs.open(ino.0) {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
+            self.fs.saw(request.pid(), ino.0, |file| Action::Open { file, created: false });
             let attr = match opened {
                 Opened::Settled { first: true } => self.fs.attr(ino.0).ok(),
                 _ => None,
@@ -541,12 +559,12 @@ impl Filesystem for Kernel {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
@@ -556,7 +574,10 @@ impl Filesystem for Kernel {
                     bytes.resize(size as usize, 0);
                 }
                 match self.fs.read(ino.0, offset, &mut bytes[..size as usize]) {
-                    Ok(read) => reply.data(&bytes[..read]),
+                    Ok(read) => {
+                        self.accessed(request, ino.0, offset, read, flags, false);
+                        reply.data(&bytes[..read]);
+                    }
                     Err(error) => reply.error(number(error)),
                 }
             });
@@ -565,7 +586,7 @@ impl Filesystem for Kernel {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -585,7 +606,10 @@ impl Filesystem for Kernel {
                 },
             );
             match written {
-                Ok(written) => reply.written(written as u32),
+                Ok(written) => {
+                    self.accessed(request, ino.0, offset, written, flags, true);
+                    reply.written(written as u32);
+                }
                 Err(error) => reply.error(number(error)),
             }
         });
@@ -593,7 +617,7 @@ impl Filesystem for Kernel {
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
@@ -611,6 +635,7 @@ impl Filesystem for Kernel {
                     lent.remove(&ino.0);
                 }
             }
+            self.fs.saw(request.pid(), ino.0, |file| Action::Close { file });
             self.fs.release(ino.0);
             reply.ok();
         });
@@ -625,8 +650,11 @@ impl Filesystem for Kernel {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        self.answer("fsync", || Kernel::empty(reply, self.fs.fsync(ino.0, data_only)));
+    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        self.answer("fsync", || {
+            self.fs.saw(request.pid(), ino.0, |file| Action::Sync { file, offset: 0, len: u64::MAX });
+            Kernel::empty(reply, self.fs.fsync(ino.0, data_only));
+        });
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -752,7 +780,7 @@ impl Filesystem for Kernel {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -760,8 +788,14 @@ impl Filesystem for Kernel {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        /// What `fallocate` calls a hole to be punched.
+        const PUNCH_HOLE: i32 = 2;
         self.answer("fallocate", || {
-            Kernel::empty(reply, self.fs.fallocate(ino.0, offset, length, mode as u32))
+            let done = self.fs.fallocate(ino.0, offset, length, mode as u32);
+            if done.is_ok() && mode & PUNCH_HOLE != 0 {
+                self.fs.saw(request.pid(), ino.0, |file| Action::Punch { file, offset, len: length });
+            }
+            Kernel::empty(reply, done);
         });
     }
 

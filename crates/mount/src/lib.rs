@@ -17,6 +17,7 @@ mod files;
 mod fs;
 pub mod fuse;
 mod names;
+mod observe;
 pub mod place;
 mod room;
 mod settle;

@@ -75,7 +75,16 @@ impl Store {
 
     /// For reading and writing, whatever its permissions say: who may is decided above.
     pub(crate) fn open(&self, ino: Ino) -> Result<File> {
-        let open = || rustix::fs::openat(&self.dir, name(ino), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        self.open_with(ino, OFlags::RDWR)
+    }
+
+    /// To be copied, which no application has asked for: `atime` stays.
+    pub(crate) fn open_to_copy(&self, ino: Ino) -> Result<File> {
+        self.open_with(ino, OFlags::RDONLY | OFlags::NOATIME)
+    }
+
+    fn open_with(&self, ino: Ino, flags: OFlags) -> Result<File> {
+        let open = || rustix::fs::openat(&self.dir, name(ino), flags | OFlags::CLOEXEC, Mode::empty());
         match open() {
             // Only root may open what permissions forbid.
             Err(Errno::ACCESS) => {

@@ -145,7 +145,7 @@ fn start(
         .with_context(|| place.backing.display().to_string())?;
     let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
     if let Some(recording) = &recording {
-        let _ = recording.observer(); // XXX
+        fs.observe(recording.observer());
     }
     let fs = Arc::new(fs);
     let mount = match mounted(&fs, place, wanted, wake) {
