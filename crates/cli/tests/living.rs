@@ -629,3 +629,40 @@ fn a_plain_user_mounts_without_passthrough() {
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(backing.join("b")).unwrap());
     assert_eq!(owner, 65534);
 }
+
+#[test]
+fn what_is_asked_of_it_becomes_a_trace() {
+    let Some(bed) = Bed::new("what_is_asked_of_it_becomes_a_trace") else { return };
+    let (backing, seen, trace) = (bed.backing(), bed.seen(), bed.path("t.parquet"));
+    let to = trace.to_str().unwrap();
+    let says =
+        bed.fails(&["mount", "--record", seen.join("t.parquet").to_str().unwrap()], &[&backing, &seen]);
+    assert!(says.contains("cannot lie on what it records"), "{says}");
+    assert!(bed.names(&backing).is_empty());
+
+    bed.succeeds(&["mount", "--record", to], &[&backing, &seen]);
+    fs::write(seen.join("kept"), vec![1; 10_000]).unwrap();
+    fs::write(seen.join("short"), vec![1; 5000]).unwrap();
+    fs::rename(seen.join("kept"), seen.join("renamed")).unwrap();
+    File::open(seen.join("renamed")).unwrap().sync_all().unwrap();
+    assert_eq!(
+        fs::read(seen.join("renamed")).unwrap().len(),
+        10_000,
+        "it has settled, and is seen all the same"
+    );
+    fs::remove_file(seen.join("short")).unwrap();
+    bed.succeeds(&["unmount"], &[&seen]);
+    assert_eq!(bed.names(&backing), ["renamed"]);
+
+    let (described, _) = bed.succeeds(&["describe", "--json"], &[&trace]);
+    let described: Value = serde_json::from_str(&described).unwrap();
+    let named = |which: &str, field: &str| {
+        let files = described["top_files"][which].as_array().unwrap().iter();
+        files.map(|file| (file["name"].clone(), file[field].clone())).collect::<Vec<_>>()
+    };
+    let name = |name: &str| Value::from(seen.join(name).to_str().unwrap());
+    let written = [(name("renamed"), 10_000.into()), (name("short"), 5000.into())];
+    assert_eq!(named("written", "written_bytes"), written);
+    assert_eq!(named("read", "read_bytes"), [(name("renamed"), 10_000.into())]);
+    assert_eq!(described["sync_distance"]["forced_pages"], 3, "what was synced, not what was deleted");
+}

@@ -139,11 +139,11 @@ fn start(
     let root = rustix::process::geteuid().is_root();
     prefer_to_live(root);
     raise_descriptors(root);
+    let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
     let store = store(root, wanted.budget_bytes)?;
     let config = Config { settle_after_us: micros(wanted.settle_after), settled: wanted.settled.clone() };
     let fs = Fs::new(place.root.try_clone()?, store, config)
         .with_context(|| place.backing.display().to_string())?;
-    let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
     if let Some(recording) = &recording {
         fs.observe(recording.observer());
     }
