@@ -628,6 +628,11 @@ fn a_plain_user_mounts_without_passthrough() {
     assert_eq!(fs::read_to_string(backing.join("b")).unwrap(), "his\n");
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(backing.join("b")).unwrap());
     assert_eq!(owner, 65534);
+
+    assert!(run(&["mount", place, place]).0);
+    assert!(may("sh", &["-c", "echo his > $0/c", place]));
+    bed.succeeds(&["unmount"], &[&backing]);
+    assert_eq!(bed.names(&backing), ["a", "b", "c"], "root may take it away, and it settles");
 }
 
 #[test]
