@@ -40,7 +40,7 @@ mod verdict;
   flashsift diff before.json after.json           what changed between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       how long a real device takes for it
   flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare --device
-  flashsift mount ~/.cache/chromium ~/.cache/chromium          new files live in RAM before they settle there
+  flashsift mount ~/.cache/chromium ~/.cache/chromium          new files live in RAM first
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift devices                               modelled devices, and the wear of this machine's
   flashsift import trace.xz -o trace.parquet      any format into one file of our own

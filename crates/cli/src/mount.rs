@@ -14,18 +14,24 @@ mod settings;
 /// Hold new files in RAM before they settle in a directory
 ///
 /// What programs write to MOUNTPOINT lives in RAM for a while, and then settles in BACKING, an ordinary directory that is readable
-/// without flashsift. A file that is deleted before reaches flash never. What a program syncs settles at once and is as
+/// without flashsift. A file that is deleted before then never reaches flash. What a program syncs settles at once and is as
 /// durable as without.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift mount ~/.cache/chromium ~/.cache/chromium      in place, until it is unmounted
-  flashsift unmount ~/.cache/chromium                      everything is in the directory, and flashsift is gone
+  flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
+  flashsift unmount ~/.cache/chromium                     and undone
   sudo flashsift mount /data/app /mnt/app --settle-after 10m --budget 64MiB --settled '*.log'
   sudo mount -t fuse.flashsift /data/app /mnt/app -o settle_after=10m,budget=64M
-  sudo systemctl enable --now flashsift@data-app           in place on /data/app, from every start
+  sudo systemctl enable --now flashsift@data-app          in place on /data/app, always
 
-A file of the same words: settle-after = \"10m\", budget = \"64MiB\", settled = [\"*.log\"], no-passthrough = true, options =
-[\"noatime\"]; the command line goes before it. What is promised, and what a crash can take: SEMANTICS.md.")]
+A file for --config has the same words, and the command line goes before it:
+  settle-after = \"10m\"
+  budget = \"64MiB\"
+  settled = [\"*.log\"]
+  no-passthrough = true
+  options = [\"noatime\"]
+
+SEMANTICS.md says what is promised, and what a crash can take.")]
 pub(crate) struct Args {
     /// The directory in which files settle; nobody else changes it meanwhile
     backing: PathBuf,

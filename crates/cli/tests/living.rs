@@ -10,6 +10,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -421,6 +422,24 @@ fn what_cannot_settle_is_kept_until_it_can() {
 }
 
 #[test]
+fn words_that_nobody_hears_do_not_end_it() {
+    let Some(bed) = Bed::small("words_that_nobody_hears_do_not_end_it") else { return };
+    let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
+    let manager = Manager::new(&bed);
+    let mut child = manager.mount(&backing, &seen).stderr(Stdio::piped()).spawn().unwrap();
+    manager.told("READY=1");
+    let content = vec![7; 2 << 20];
+    fs::write(seen.join("kept"), &content).unwrap();
+    fill(&filler);
+    drop(child.stderr.take());
+    assert!(ok(Command::new("kill").args(["-s", "INT", &child.id().to_string()])));
+    manager.told("STATUS=cannot end");
+    fs::remove_file(&filler).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(fs::read(backing.join("kept")).unwrap() == content);
+}
+
+#[test]
 fn only_who_was_told_can_give_files_up() {
     let Some(bed) = Bed::small("only_who_was_told_can_give_files_up") else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
@@ -519,37 +538,53 @@ fn mount_and_fstab_take_it_for_a_file_system() {
     assert!(says.contains(&user.in_words(&seen)), "{says}");
 }
 
+/// As systemd is to a service of type `notify`.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Manager {
+    fn new(bed: &Bed) -> Self {
+        let path = bed.path("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+        Self { socket, path }
+    }
+
+    fn mount(&self, backing: &Path, point: &Path) -> Command {
+        let mut command = Command::new(FLASHSIFT);
+        command.arg("mount").args([backing, point]).arg("--foreground").env("NOTIFY_SOCKET", &self.path);
+        command
+    }
+
+    /// Waits for a message with a line that begins so.
+    fn told(&self, begins: &str) -> String {
+        let mut bytes = [0; 1024];
+        loop {
+            let len = self.socket.recv(&mut bytes).unwrap();
+            let message = String::from_utf8_lossy(&bytes[..len]).into_owned();
+            if message.lines().any(|line| line.starts_with(begins)) {
+                return message;
+            }
+        }
+    }
+}
+
 #[test]
 fn a_service_manager_is_told_what_it_asks_for() {
     let Some(bed) = Bed::new("a_service_manager_is_told_what_it_asks_for") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
-    let socket = bed.path("notify");
-    let manager = UnixDatagram::bind(&socket).unwrap();
-    let told = |wanted: &str| {
-        let mut bytes = [0; 1024];
-        loop {
-            let len = manager.recv(&mut bytes).unwrap();
-            let message = String::from_utf8_lossy(&bytes[..len]).into_owned();
-            if message.lines().any(|line| line == wanted) {
-                return message;
-            }
-        }
-    };
-    let mut child = Command::new(FLASHSIFT)
-        .arg("mount")
-        .args([&backing, &seen])
-        .arg("--foreground")
-        .env("NOTIFY_SOCKET", &socket)
-        .env("WATCHDOG_USEC", "200000")
-        .stderr(File::create(bed.path("said")).unwrap())
-        .spawn()
-        .unwrap();
-    assert!(told("READY=1").contains("STATUS="));
+    let manager = Manager::new(&bed);
+    let said = File::create(bed.path("said")).unwrap();
+    let mut child =
+        manager.mount(&backing, &seen).env("WATCHDOG_USEC", "200000").stderr(said).spawn().unwrap();
+    assert!(manager.told("READY=1").contains("STATUS="));
     assert!(is_mounted(&seen), "ready is when it is mounted");
-    told("WATCHDOG=1");
-    told("WATCHDOG=1");
+    manager.told("WATCHDOG=1");
+    manager.told("WATCHDOG=1");
     assert!(ok(Command::new(FLASHSIFT).arg("unmount").arg(&seen)));
-    told("STOPPING=1");
+    manager.told("STOPPING=1");
     assert!(child.wait().unwrap().success());
 }
 
@@ -593,4 +628,46 @@ fn a_plain_user_mounts_without_passthrough() {
     assert_eq!(fs::read_to_string(backing.join("b")).unwrap(), "his\n");
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(backing.join("b")).unwrap());
     assert_eq!(owner, 65534);
+
+    assert!(run(&["mount", place, place]).0);
+    assert!(may("sh", &["-c", "echo his > $0/c", place]));
+    bed.succeeds(&["unmount"], &[&backing]);
+    assert_eq!(bed.names(&backing), ["a", "b", "c"], "root may take it away, and it settles");
+}
+
+#[test]
+fn what_is_asked_of_it_becomes_a_trace() {
+    let Some(bed) = Bed::new("what_is_asked_of_it_becomes_a_trace") else { return };
+    let (backing, seen, trace) = (bed.backing(), bed.seen(), bed.path("t.parquet"));
+    let to = trace.to_str().unwrap();
+    let says =
+        bed.fails(&["mount", "--record", seen.join("t.parquet").to_str().unwrap()], &[&backing, &seen]);
+    assert!(says.contains("cannot lie on what it records"), "{says}");
+    assert!(bed.names(&backing).is_empty());
+
+    bed.succeeds(&["mount", "--record", to], &[&backing, &seen]);
+    fs::write(seen.join("kept"), vec![1; 10_000]).unwrap();
+    fs::write(seen.join("short"), vec![1; 5000]).unwrap();
+    fs::rename(seen.join("kept"), seen.join("renamed")).unwrap();
+    File::open(seen.join("renamed")).unwrap().sync_all().unwrap();
+    assert_eq!(
+        fs::read(seen.join("renamed")).unwrap().len(),
+        10_000,
+        "it has settled, and is seen all the same"
+    );
+    fs::remove_file(seen.join("short")).unwrap();
+    bed.succeeds(&["unmount"], &[&seen]);
+    assert_eq!(bed.names(&backing), ["renamed"]);
+
+    let (described, _) = bed.succeeds(&["describe", "--json"], &[&trace]);
+    let described: Value = serde_json::from_str(&described).unwrap();
+    let named = |which: &str, field: &str| {
+        let files = described["top_files"][which].as_array().unwrap().iter();
+        files.map(|file| (file["name"].clone(), file[field].clone())).collect::<Vec<_>>()
+    };
+    let name = |name: &str| Value::from(seen.join(name).to_str().unwrap());
+    let written = [(name("renamed"), 10_000.into()), (name("short"), 5000.into())];
+    assert_eq!(named("written", "written_bytes"), written);
+    assert_eq!(named("read", "read_bytes"), [(name("renamed"), 10_000.into())]);
+    assert_eq!(described["sync_distance"]["forced_pages"], 3, "what was synced, not what was deleted");
 }

@@ -239,7 +239,7 @@ impl Kernel {
     fn answer(&self, what: &str, answer: impl FnOnce()) {
         if std::panic::catch_unwind(AssertUnwindSafe(answer)).is_err() {
             self.fs.count_fault();
-            eprintln!("flashsift: {what} failed inside; it was answered with an input/output error");
+            crate::say!("{what} failed inside; it was answered with an input/output error");
         }
     }
 
@@ -286,8 +286,8 @@ impl Kernel {
             }
             Err(error) => {
                 // Not for us, or not for this file system: then nothing is handed over.
-                eprintln!(
-                    "flashsift: no passthrough: {error}; settled files are read and written through this process"
+                crate::say!(
+                    "no passthrough: {error}; settled files are read and written through this process"
                 );
                 self.passthrough.store(false, Ordering::Relaxed);
                 self.fs.set_passthrough(false);

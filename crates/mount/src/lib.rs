@@ -25,6 +25,7 @@ mod store;
 mod table;
 mod types;
 pub mod undo;
+pub mod words;
 mod xattrs;
 
 pub use fs::Fs;

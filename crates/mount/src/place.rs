@@ -127,7 +127,7 @@ impl Place {
                     place.display()
                 ));
             }
-            let found = users::of(place).map_err(|why| Refused::at(place, "who uses it", why))?;
+            let found = used(place).map_err(|why| Refused::at(place, "who uses it", why))?;
             if !wanted.even_if_used && !found.users.is_empty() {
                 return Err(Refused::Used(place.clone(), found));
             }
@@ -137,6 +137,16 @@ impl Place {
         let _ = flock(&root, FlockOperation::NonBlockingLockShared);
         Ok(Self { root, backing, mountpoint, lock })
     }
+}
+
+/// Who uses it, seen twice: a process that was forked and is about to run another program has its parent's descriptors for a moment.
+fn used(place: &Path) -> io::Result<Found> {
+    let mut found = users::of(place)?;
+    if !found.users.is_empty() {
+        let again = users::of(place)?;
+        found.users.retain(|user| again.users.iter().any(|still| still.pid == user.pid));
+    }
+    Ok(found)
 }
 
 fn unfit<T>(why: String) -> Result<T, Refused> {

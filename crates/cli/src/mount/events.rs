@@ -3,6 +3,7 @@
 use crate::size;
 use anyhow::Context;
 use flashsift_core::event::{About, Action, Event, Knows, Side, Space};
+use flashsift_mount::say;
 use flashsift_traces::{
     events::{Events, Summary},
     store,
@@ -98,7 +99,7 @@ fn write(mut writer: store::Writer, arriving: &Receiver<Option<Event>>) -> anyho
         if written.is_ok() {
             written = into.push(event);
             if let Err(why) = &written {
-                eprintln!("flashsift: recording ends here: {why}");
+                say!("recording ends here: {why}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What systemd is told, where it asks to be: ready, alive, ending.
 
 use flashsift_host::mounts::{self, Mount};
-use flashsift_mount::Fs;
+use flashsift_mount::{Fs, say};
 use sd_notify::NotifyState;
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use std::{
 
 pub(super) fn tell(states: &[NotifyState<'_>]) {
     if let Err(why) = sd_notify::notify(states) {
-        eprintln!("flashsift: telling systemd: {why}");
+        say!("telling systemd: {why}");
     }
 }
 

@@ -15,6 +15,7 @@ use flashsift_host::{mounts, mounts::Mount, users};
 use flashsift_mount::{
     Config, Fs, Store, fuse,
     place::{self, Place},
+    say,
     undo::{self, Unmounted},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -24,7 +25,8 @@ use signal_hook::{
     iterator::Signals,
 };
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -92,7 +94,7 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
     let told = match args.in_background {
         true => background::ready(&says, &place.lock),
         false => {
-            eprint!("{says}");
+            let _ = io::stderr().write_all(says.as_bytes());
             Ok(Words::Elsewhere)
         }
     };
@@ -102,7 +104,7 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
         Ok(_) => daemon.wait(),
         // Whoever started us is gone before he knew that it is mounted: he wants it no more.
         Err(why) => {
-            eprintln!("flashsift: ends again: saying that it is mounted: {why}");
+            say!("ends again: saying that it is mounted: {why}");
             true
         }
     };
@@ -118,7 +120,7 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
     daemon.fs.tidy().context(ordinary)?;
     drop(daemon);
     if let Some(recording) = recording {
-        eprintln!("{}", recording.finish()?);
+        say!("{}", recording.finish()?);
     }
     if let Ok(Words::InBacking) = told {
         background::silent()?;
@@ -137,11 +139,11 @@ fn start(
     let root = rustix::process::geteuid().is_root();
     prefer_to_live(root);
     raise_descriptors(root);
+    let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
     let store = store(root, wanted.budget_bytes)?;
     let config = Config { settle_after_us: micros(wanted.settle_after), settled: wanted.settled.clone() };
     let fs = Fs::new(place.root.try_clone()?, store, config)
         .with_context(|| place.backing.display().to_string())?;
-    let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
     if let Some(recording) = &recording {
         fs.observe(recording.observer());
     }
@@ -154,8 +156,8 @@ fn start(
         }
     };
     if !root {
-        eprintln!(
-            "flashsift: not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
+        say!(
+            "not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
              users have files open here is not known"
         );
     }
@@ -165,10 +167,7 @@ fn start(
 /// What a killed flashsift left is taken away, and that is said.
 pub(super) fn say_freed(mountpoint: &Path) -> anyhow::Result<()> {
     if undo::free_dead(mountpoint).with_context(|| mountpoint.display().to_string())? {
-        eprintln!(
-            "flashsift: {}: what was mounted here was dead, its process was killed; taken away",
-            mountpoint.display()
-        );
+        say!("{}: what was mounted here was dead, its process was killed; taken away", mountpoint.display());
     }
     Ok(())
 }
@@ -188,9 +187,7 @@ fn store(root: bool, budget_bytes: u64) -> anyhow::Result<Store> {
 /// Without memory others are ended first: what lives in ours would be lost.
 fn prefer_to_live(root: bool) {
     if root && let Err(why) = fs::write("/proc/self/oom_score_adj", "-900") {
-        eprintln!(
-            "flashsift: /proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first"
-        );
+        say!("/proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first");
     }
 }
 
@@ -273,9 +270,9 @@ impl Daemon {
                 let failed = done.err();
                 match failed {
                     Some(why) if failing != failed => {
-                        eprintln!("flashsift: new files cannot settle and stay in RAM: {why}; it is tried again and again");
+                        say!("new files cannot settle and stay in RAM: {why}; it is tried again and again");
                     }
-                    None if failing.is_some() => eprintln!("flashsift: new files settle again"),
+                    None if failing.is_some() => say!("new files settle again"),
                     _ => {}
                 }
                 failing = failed;
@@ -351,8 +348,8 @@ impl Daemon {
     }
 
     fn say_stuck(&self, why: &anyhow::Error, pause: Duration) {
-        eprintln!(
-            "flashsift: CANNOT END: {} of {} in RAM: {why:#}. Nothing is lost while this process lives, and it tries again in {}: \
+        say!(
+            "CANNOT END: {} of {} in RAM: {why:#}. Nothing is lost while this process lives, and it tries again in {}: \
              if there is no room in {}, make some. Only a SIGTERM from now on gives up what is in RAM",
             self.in_ram(),
             self.mount.point.display(),
@@ -382,8 +379,8 @@ impl Daemon {
             // What programs stored through mappings has to reach us before they are cut off.
             if here {
                 let found = users::of(point).unwrap_or_default();
-                eprintln!(
-                    "flashsift: {} is in use, and is taken away all the same; who uses it will get errors:\n{}",
+                say!(
+                    "{} is in use, and is taken away all the same; who uses it will get errors:\n{}",
                     point.display(),
                     place::listed(&found).trim_end()
                 );
@@ -391,9 +388,7 @@ impl Daemon {
                 self.fs.settle_all().with_context(at)?;
             }
             if let Err(why) = undo::cut_off(&self.mount) {
-                eprintln!(
-                    "flashsift: who uses it cannot be cut off ({why}); what they write until the end may be lost"
-                );
+                say!("who uses it cannot be cut off ({why}); what they write until the end may be lost");
                 if here {
                     undo::unmount(point, true).with_context(at)?;
                 }
@@ -430,6 +425,6 @@ fn still_mounted(wake: Wake) -> bool {
 
 fn say_ended(ended: io::Result<()>) {
     if let Err(why) = ended {
-        eprintln!("flashsift: the kernel's requests ended with an error: {why}");
+        say!("the kernel's requests ended with an error: {why}");
     }
 }

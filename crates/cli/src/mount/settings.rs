@@ -44,7 +44,7 @@ pub(super) struct Settings {
         help = "Threads that answer the kernel [default: one a processor, 2 to 8]")]
     threads: Option<u16>,
 
-    /// Mount option: suid, dev, noexec, noatime, allow_other, allow_only_me
+    /// Of the mount: suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid, nodev; for root allow_other]
     #[arg(short = 'o', long = "option", value_name = "OPTION", value_delimiter = ',')]
     #[serde(rename = "options")]
     options: Vec<String>,
