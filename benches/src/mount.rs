@@ -274,6 +274,9 @@ impl Filesystem for Nothing {
     }
 }
 
+/// What is done with each file.
+type Act<'a> = &'a dyn Fn(&Path) -> std::io::Result<()>;
+
 fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     report.line(&format!(
         "## Small files\n\n{FILES} files of {SMALL_BYTES} bytes: each made, written and closed; each opened, read and closed; each deleted. \
@@ -286,7 +289,7 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     fs::create_dir(&native)?;
     let names: Vec<_> = (0..FILES).map(|n| format!("f_{n:06x}")).collect();
     let bytes = vec![3; SMALL_BYTES];
-    let rate = |dir: &Path, act: &dyn Fn(&Path) -> std::io::Result<()>| -> anyhow::Result<f64> {
+    let rate = |dir: &Path, act: Act<'_>| -> anyhow::Result<f64> {
         let began = Instant::now();
         for name in &names {
             act(&dir.join(name))?;
@@ -296,7 +299,7 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     let create = |path: &Path| fs::write(path, &bytes);
     let read = |path: &Path| fs::read(path).map(drop);
     let unlink = |path: &Path| fs::remove_file(path);
-    let steps: [(&str, f64, &dyn Fn(&Path) -> std::io::Result<()>); 3] =
+    let steps: [(&str, f64, Act<'_>); 3] =
         [("create", 0.6, &create), ("read", 0.35, &read), ("unlink", 0.6, &unlink)];
     // All three belong to a round: what one makes the next needs.
     let mut rates: [[Vec<f64>; 2]; 3] = Default::default();

@@ -25,7 +25,11 @@ impl Fs {
                 Is::Gone(_) => return Err(Errno::STALE),
             }));
         }
-        let opened = if place.settled { Opened::Settled { first: opens == 0 } } else { Opened::InRam };
+        let opened = if place.settled {
+            Opened::Settled { first: opens == 0 && self.names_are_durable() }
+        } else {
+            Opened::InRam
+        };
         if let Some(node) = table.node_mut(ino) {
             node.opens += 1;
         }
@@ -161,7 +165,8 @@ impl Fs {
         match &place.file {
             // Nobody can ask for it after a crash: it has no name.
             Some(_) if !place.settled => Ok(()),
-            Some(file) if data_only => rustix::fs::fdatasync(file),
+            // It makes no name durable.
+            Some(file) if data_only && self.names_are_durable() => rustix::fs::fdatasync(file),
             Some(file) => rustix::fs::fsync(file),
             None => Err(Errno::BADF),
         }

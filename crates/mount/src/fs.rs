@@ -17,6 +17,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 /// New files live in RAM until they settle in BACKING.
@@ -37,6 +38,8 @@ pub struct Fs {
     /// Held by who makes room in RAM.
     pub(crate) making_room: Mutex<()>,
     pub(crate) observer: Observer,
+    /// Batches of which the names are not yet durable.
+    pub(crate) unsynced: AtomicU32,
     began: Instant,
 }
 
@@ -56,6 +59,7 @@ impl Fs {
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
             observer: Observer::default(),
+            unsynced: AtomicU32::new(0),
             began: Instant::now(),
         })
     }
@@ -157,6 +161,11 @@ impl Fs {
     /// Whether the kernel reads and writes settled files itself.
     pub(crate) fn set_passthrough(&self, passthrough: bool) {
         self.counters.lock().passthrough = passthrough;
+    }
+
+    /// Every name that a file got when it settled would outlive a power cut.
+    pub(crate) fn names_are_durable(&self) -> bool {
+        self.unsynced.load(Ordering::SeqCst) == 0
     }
 
     /// A request failed inside.

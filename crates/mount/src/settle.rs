@@ -4,12 +4,13 @@
 //! there before, never a part. A batch shares one `syncfs`. Who writes meanwhile is not held up; the copy is made anew then, and
 //! when that has failed [`TRIES`] times the file's writers wait for the last.
 
+use crate::backing::{OpenDir, proc_path};
 use crate::content::Content;
 use crate::files::errno;
 use crate::fs::Fs;
 use crate::table::{InRam, Is, Name, Table};
 use crate::types::{Attr, Ino, Time};
-use rustix::fs::{AtFlags, Gid, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -17,6 +18,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Copies that are made of a file that is written to, before its writers have to wait.
 const TRIES: u32 = 3;
@@ -34,6 +36,24 @@ struct Staged {
     /// As the file was when it was copied.
     changes: u64,
     bytes: u64,
+}
+
+/// Directories in which files have got names.
+type Dirs = HashMap<Ino, Arc<OpenDir>>;
+
+/// While it is there, files have names that a power cut may take.
+struct Unsynced<'a>(&'a Fs);
+
+impl Unsynced<'_> {
+    fn begin(fs: &Fs) -> Unsynced<'_> {
+        fs.unsynced.fetch_add(1, Ordering::SeqCst);
+        Unsynced(fs)
+    }
+
+    /// Not called where the sync failed: then it stays so.
+    fn end(self) {
+        self.0.unsynced.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -78,29 +98,13 @@ impl Fs {
 
     /// These are on flash, under durable names, when it returns.
     pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<()> {
-        let mut dirs = HashMap::new();
-        {
-            let mut table = self.table();
-            for ino in files {
-                let Some(node) = table.node(*ino) else { continue };
-                if !matches!(node.is, Is::Ram) {
-                    continue;
-                }
-                for (dir, _) in node.names.clone() {
-                    dirs.insert(dir, self.dir(&mut table, dir)?);
-                }
-            }
-        }
+        let dirs = self.dirs_of(files)?;
         if dirs.is_empty() {
             return Ok(());
         }
         self.settle(files)?;
-        for dir in dirs.values() {
-            let flags =
-                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-            rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)?;
-        }
-        Ok(())
+        // Somebody else may have been faster, and not be there yet.
+        dirs.values().try_for_each(sync_dir)
     }
 
     /// RAM is full: the oldest files leave it.
@@ -140,6 +144,8 @@ impl Fs {
     fn settle(&self, files: &[Ino]) -> Result<()> {
         let mut failed = Ok(());
         for batch in files.chunks(BATCH) {
+            let mut dirs = Dirs::new();
+            let unsynced = Unsynced::begin(self);
             let mut again = batch.to_vec();
             for _ in 0..TRIES {
                 let mut staged = Vec::new();
@@ -153,13 +159,15 @@ impl Fs {
                     Ok(()) => (),
                     Err(error) => {
                         self.discard(staged);
-                        return Err(error);
+                        failed = Err(error);
+                        again = Vec::new();
+                        break;
                     }
                 }
                 again = Vec::new();
                 for copy in staged {
                     let ino = copy.ino;
-                    match self.place(copy) {
+                    match self.place(copy, &mut dirs) {
                         Ok(Outcome::Changed) => again.push(ino),
                         Ok(_) => (),
                         Err(error) => failed = Err(error),
@@ -170,17 +178,48 @@ impl Fs {
                 }
             }
             for ino in again {
-                let Ok(content) = self.content(ino) else { continue };
-                let _closed = content.gate.write();
-                let Some(copy) = self.stage(ino)? else { continue };
-                rustix::fs::fsync(&copy.file)?;
-                if self.place(copy)? == Outcome::Changed {
+                match self.settle_alone(ino, &mut dirs) {
                     // Nobody could.
-                    failed = Err(Errno::AGAIN);
+                    Ok(Outcome::Changed) => failed = Err(Errno::AGAIN),
+                    Ok(_) => (),
+                    Err(error) => failed = Err(error),
                 }
+            }
+            // What is written to these files from now on and synced with `fdatasync` must not be lost with their names.
+            match dirs.values().try_for_each(sync_dir) {
+                Ok(()) => unsynced.end(),
+                Err(error) => failed = Err(error),
             }
         }
         failed
+    }
+
+    /// While whoever writes to it waits.
+    fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome> {
+        let Ok(content) = self.content(ino) else { return Ok(Outcome::Nothing) };
+        let _closed = content.gate.write();
+        let Some(copy) = self.stage(ino)? else { return Ok(Outcome::Nothing) };
+        if let Err(error) = rustix::fs::fsync(&copy.file) {
+            self.discard(vec![copy]);
+            return Err(error);
+        }
+        self.place(copy, dirs)
+    }
+
+    /// The directories that have their names.
+    fn dirs_of(&self, files: &[Ino]) -> Result<Dirs> {
+        let mut dirs = Dirs::new();
+        let mut table = self.table();
+        for ino in files {
+            let Some(node) = table.node(*ino) else { continue };
+            if !matches!(node.is, Is::Ram) {
+                continue;
+            }
+            for (dir, _) in node.names.clone() {
+                dirs.insert(dir, self.dir(&mut table, dir)?);
+            }
+        }
+        Ok(dirs)
     }
 
     fn make_durable(&self, staged: &[Staged]) -> Result<()> {
@@ -204,14 +243,14 @@ impl Fs {
         if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
             return Ok(None);
         }
-        let content = self.content(ino)?;
+        let Ok(content) = self.content(ino) else { return Ok(None) };
         let changes = content.changes();
         let source = match self.store.open_to_copy(ino) {
             Err(Errno::NOENT) => return Ok(None),
             source => source?,
         };
         let (temp, file) = self.backing.create_temp()?;
-        match self.copy(ino, &source, &file) {
+        match copy(&source, &file) {
             Ok(bytes) => Ok(Some(Staged { ino, content, temp, file, changes, bytes })),
             Err(error) => {
                 let _ = self.backing.remove_temp(&temp);
@@ -221,47 +260,10 @@ impl Fs {
         }
     }
 
-    fn copy(&self, ino: Ino, source: &File, target: &File) -> Result<u64> {
-        let stat = rustix::fs::fstat(source)?;
-        let size = stat.st_size as u64;
-        let mut bytes = vec![0; CHUNK.min(size as usize)];
-        let (mut at, mut copied) = (0, 0);
-        while at < size {
-            // Holes stay holes.
-            let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
-                Ok(data) => data,
-                Err(Errno::NXIO) => break,
-                Err(error) => return Err(error),
-            };
-            let end = rustix::fs::seek(source, SeekFrom::Hole(data))?.min(size);
-            at = data;
-            while at < end {
-                let len = bytes.len().min((end - at) as usize);
-                let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
-                if read == 0 {
-                    // It was cut meanwhile: this copy will not do.
-                    return Ok(copied);
-                }
-                target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
-                at += read as u64;
-                copied += read as u64;
-            }
-        }
-        rustix::fs::ftruncate(target, size)?;
-        rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
-        rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
-        let path = self.store.path(ino);
-        for name in crate::xattrs::names(&path)? {
-            let value = crate::xattrs::value(&path, &name)?;
-            rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
-        }
-        Ok(copied)
-    }
-
     /// The copy takes the file's names, if it is still as the file is.
-    fn place(&self, copy: Staged) -> Result<Outcome> {
+    fn place(&self, copy: Staged, dirs: &mut Dirs) -> Result<Outcome> {
         let mut table = self.table();
-        let outcome = self.place_in(&mut table, &copy);
+        let outcome = self.place_in(&mut table, &copy, dirs);
         if !matches!(outcome, Ok(Outcome::Settled)) {
             let _ = self.backing.remove_temp(&copy.temp);
         }
@@ -279,7 +281,7 @@ impl Fs {
         outcome
     }
 
-    fn place_in(&self, table: &mut Table, copy: &Staged) -> Result<Outcome> {
+    fn place_in(&self, table: &mut Table, copy: &Staged, dirs: &mut Dirs) -> Result<Outcome> {
         let ino = copy.ino;
         let mut place = copy.content.place.write();
         let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
@@ -304,7 +306,7 @@ impl Fs {
             table.is_gone(ino, attr);
         } else {
             let backing_ino = rustix::fs::fstat(&copy.file)?.st_ino;
-            self.take_names(table, &copy.temp, backing_ino, ino, &names)?;
+            self.take_names(table, &copy.temp, backing_ino, ino, &names, dirs)?;
             let settled = rustix::fs::fstat(&copy.file)?;
             let ctime = |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
             table.has_settled(ino, backing_ino, ctime(&was), ctime(&settled));
@@ -327,6 +329,7 @@ impl Fs {
         backing_ino: u64,
         ino: Ino,
         names: &[(Ino, Name)],
+        placed_in: &mut Dirs,
     ) -> Result<()> {
         let mut dirs = HashMap::new();
         for (dir, _) in names {
@@ -348,16 +351,62 @@ impl Fs {
             table.insert_in_ram(*first_dir, first_name, InRam { ino, hides: Some(backing_ino) });
             return Err(error);
         }
-        for (dir, time) in dirs.values() {
+        for (ino, (dir, time)) in dirs {
             // Nothing that anybody asked for has changed there.
             let times = Timestamps {
                 last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
                 last_modification: Timespec { tv_sec: time.s, tv_nsec: i64::from(time.ns) },
             };
             rustix::fs::utimensat(dir.as_fd(), c"", &times, AtFlags::EMPTY_PATH)?;
+            placed_in.insert(ino, dir);
         }
         Ok(())
     }
+}
+
+/// Content, owner, mode and attributes. How many bytes.
+fn copy(source: &File, target: &File) -> Result<u64> {
+    let stat = rustix::fs::fstat(source)?;
+    let size = stat.st_size as u64;
+    let mut bytes = vec![0; CHUNK.min(size as usize)];
+    let (mut at, mut copied) = (0, 0);
+    while at < size {
+        // Holes stay holes.
+        let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error),
+        };
+        let end = rustix::fs::seek(source, SeekFrom::Hole(data))?.min(size);
+        at = data;
+        while at < end {
+            let len = bytes.len().min((end - at) as usize);
+            let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
+            if read == 0 {
+                // It was cut meanwhile: this copy will not do.
+                return Ok(copied);
+            }
+            target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
+            at += read as u64;
+            copied += read as u64;
+        }
+    }
+    rustix::fs::ftruncate(target, size)?;
+    rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
+    rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
+    // By the descriptor: its name may go meanwhile.
+    let path = proc_path(source);
+    for name in crate::xattrs::names(&path)? {
+        let value = crate::xattrs::value(&path, &name)?;
+        rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
+    }
+    Ok(copied)
+}
+
+/// The names in it are durable.
+fn sync_dir(dir: &Arc<OpenDir>) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)
 }
 
 /// Names of extended attributes as the kernel gives them.
