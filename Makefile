@@ -49,7 +49,7 @@ unit: setup ## Tests, naming each that was skipped
 	@grep -E '^(running|test result|Ran |✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
 
-bench: build ## Figures, with ratios against rivals on the PATH, into benchmarks/; BENCH_ARGS=--sizes, --memory or --devices for those
+bench: build ## Figures, with ratios against rivals on the PATH, into benchmarks/; BENCH_ARGS=--sizes, --memory, --devices or --mount for those
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 
@@ -74,7 +74,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static fusermount3:fuse3)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking Debian's kernel into target/guest"; \
 	  $(GUEST)/kernel target/guest || echo "no kernel for a guest could be had; tests that need one are skipped, by name"; \

@@ -7,6 +7,7 @@
 mod counted;
 mod devices;
 mod memory;
+mod mount;
 mod record;
 mod replay;
 mod sizes;
@@ -57,6 +58,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices"])]
     replay: bool,
 
+    /// Instead: what a mount costs (as root), into MOUNT.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay"])]
+    mount: bool,
+
     /// Requests of the synthetic trace of --sizes (80 million) or --memory (100 million)
     #[arg(long, value_parser = clap::value_parser!(u64).range(100_000..))]
     requests: Option<u64>,
@@ -88,6 +93,7 @@ fn main() -> anyhow::Result<()> {
     let (title, by, name) = match (args.sizes, args.memory) {
         _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
+        _ if args.mount => ("Mounting", "make bench BENCH_ARGS=--mount", "MOUNT.md"),
         _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
         (_, true) => ("Memory", "make bench BENCH_ARGS=--memory", "MEMORY.md"),
@@ -97,6 +103,7 @@ fn main() -> anyhow::Result<()> {
     match (args.sizes, args.memory) {
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
+        _ if args.mount => mount::report(&mut report, args.rounds)?,
         _ if args.replay => replay::report(&mut report, args.rounds)?,
         (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
         (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,

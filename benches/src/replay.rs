@@ -31,6 +31,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
 }
 
 fn beside_fio(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<()> {
+    let before = load()?;
     let file = dir.join("file");
     // Made and filled once; fio and we write over it by turns.
     let first = dir.join("first.iolog");
@@ -39,7 +40,7 @@ fn beside_fio(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<
     replay(&first, &["--target", text(&file)?, "--size", &size, "--keep"])?;
     report.line(&format!(
         "## Beside fio\n\nRequests of 4 KiB at random in a file of {} MiB, from one fio log, O_DIRECT and io_uring for both, as fast \
-         as possible; medians of {rounds} interleaved rounds. Held against: 0.95 of fio's requests a second.\n\n\
+         as possible; medians of {rounds} interleaved rounds, of ratios too. Held against: 0.95 of fio's requests a second.\n\n\
          | log | depth | ours, 1/s | fio, 1/s | ratio | ratios of the rounds |\n|---|---:|---:|---:|---:|---|",
         PAGES >> 8
     ));
@@ -71,17 +72,30 @@ fn beside_fio(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<
                 turn(true)?;
                 turn(false)?;
             }
-            let ratios: Vec<_> = ours.iter().zip(&theirs).map(|(a, b)| format!("{:.2}", a / b)).collect();
-            let (ours, theirs) = (median(&mut ours), median(&mut theirs));
+            // Of neighbours: the machine is not as fast all the time.
+            let mut ratios: Vec<_> = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
+            let rounds: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
             report.line(&format!(
-                "| {mix} | {depth} | {ours:.0} | {theirs:.0} | {:.2} | {} |",
-                ours / theirs,
-                ratios.join(" ")
+                "| {mix} | {depth} | {:.0} | {:.0} | {:.2} | {} |",
+                median(&mut ours),
+                median(&mut theirs),
+                median(&mut ratios),
+                rounds.join(" ")
             ));
         }
     }
-    report.line("");
+    report.line(&format!(
+        "\nProcesses that wanted a core: {} on average before, {} at the end; one is the test's.\n",
+        before,
+        load()?
+    ));
     Ok(())
+}
+
+/// The load average over a minute.
+fn load() -> anyhow::Result<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
+    Ok(text.split(' ').next().unwrap_or_default().to_owned())
 }
 
 /// What flashsift itself costs.

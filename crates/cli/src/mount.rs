@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "F.toml")]
     config: Option<PathBuf>,
 
-    /// Record what the mount sees as a trace
+    /// Record what is asked of the mount as a trace; without passthrough then, so that all is seen
     #[arg(long, value_name = "T.parquet")]
     record: Option<PathBuf>,
 
@@ -63,7 +63,9 @@ pub(crate) struct Args {
 /// `words` are those of the command line, of which the first is `mount`.
 pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     let in_file = args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
-    let wanted = args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
+    let mut wanted = args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
+    // What the kernel reads and writes itself nobody sees.
+    wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
         eprint!("{}", background::start(words)?);
         return Ok(());

@@ -169,12 +169,17 @@ struct Foreground {
 impl Foreground {
     /// Waits for a line that begins so.
     fn says(&mut self, begins: &str) -> String {
-        let mut line = String::new();
-        while !line.starts_with(begins) {
-            line.clear();
-            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it ended before it said {begins:?}");
+        let mut all = String::new();
+        loop {
+            let said = all.len();
+            assert!(
+                self.stderr.read_line(&mut all).unwrap() > 0,
+                "it ended before it said {begins:?}: {all}"
+            );
+            if all[said..].starts_with(begins) {
+                return all.split_off(said);
+            }
         }
-        line
     }
 
     fn signal(&self, name: &str) {
@@ -510,7 +515,8 @@ fn mount_and_fstab_take_it_for_a_file_system() {
 
     let user = User::of(&seen);
     assert_eq!(mount().code(), Some(32), "as mount(8) says that it failed");
-    assert!(fs::read_to_string(bed.path("said")).unwrap().contains(&user.in_words(&seen)));
+    let says = fs::read_to_string(bed.path("said")).unwrap();
+    assert!(says.contains(&user.in_words(&seen)), "{says}");
 }
 
 #[test]

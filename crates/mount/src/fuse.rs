@@ -77,7 +77,8 @@ impl Running {
 pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![
-        MountOption::FSName(options.name.clone()),
+        // As fusermount3 reads it.
+        MountOption::FSName(options.name.replace('\\', "\\\\").replace(',', "\\,")),
         MountOption::Subtype("flashsift".to_owned()),
         MountOption::DefaultPermissions,
     ];

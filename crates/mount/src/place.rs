@@ -96,8 +96,6 @@ pub struct Place {
     pub mountpoint: PathBuf,
     /// Nobody else mounts it.
     pub lock: Lock,
-    /// Processes of which it is not known whether they use it: they are somebody else's.
-    pub untold: usize,
 }
 
 impl Place {
@@ -118,7 +116,6 @@ impl Place {
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
             return Err(Refused::Locked(backing, holder(&file)));
         }
-        let mut untold = 0;
         let places = if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
         for place in places {
             let below =
@@ -131,13 +128,14 @@ impl Place {
                 ));
             }
             let found = users::of(place).map_err(|why| Refused::at(place, "who uses it", why))?;
-            untold = untold.max(found.untold);
             if !wanted.even_if_used && !found.users.is_empty() {
                 return Err(Refused::Used(place.clone(), found));
             }
         }
         let lock = Lock::take(&root, &backing)?;
-        Ok(Self { root, backing, mountpoint, lock, untold })
+        // By this, who waits for our end knows that nothing of ours is open any more. Who else locks a directory is no hindrance.
+        let _ = flock(&root, FlockOperation::NonBlockingLockShared);
+        Ok(Self { root, backing, mountpoint, lock })
     }
 }
 
@@ -243,14 +241,18 @@ impl Lock {
     }
 
     /// A clean end: BACKING is an ordinary directory again. What is not ours stays.
-    pub fn remove(self, root: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn remove(self, root: OwnedFd) -> io::Result<()> {
         for name in [LOG, LOCK] {
             match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(why) => return Err(why.into()),
             }
         }
-        Ok(rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR)?)
+        let removed = rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR);
+        drop(self);
+        // The last that is open.
+        drop(root);
+        Ok(removed?)
     }
 }
 
@@ -319,18 +321,9 @@ pub enum Left {
 pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let root = rustix::fs::open(backing, flags, Mode::empty())?;
-    let lock = open_hidden(root.as_fd()).and_then(|hidden| {
-        rustix::fs::openat(hidden, LOCK, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-    });
-    match lock {
-        Err(Errno::NOENT) => {}
-        lock => {
-            let lock = lock?;
-            while let Err(why) = flock(&lock, FlockOperation::LockShared) {
-                if why != Errno::INTR {
-                    return Err(why.into());
-                }
-            }
+    while let Err(why) = flock(&root, FlockOperation::LockExclusive) {
+        if why != Errno::INTR {
+            return Err(why.into());
         }
     }
     match rustix::fs::statat(CWD, backing.join(HIDDEN), AtFlags::SYMLINK_NOFOLLOW) {

@@ -307,7 +307,7 @@ impl Fs {
             self.take_names(table, &copy.temp, backing_ino, ino, &names)?;
             let settled = rustix::fs::fstat(&copy.file)?;
             let ctime = |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
-            table.has_settled(ino, backing_ino, Some((ctime(&was), ctime(&settled))));
+            table.has_settled(ino, backing_ino, ctime(&was), ctime(&settled));
         }
         place.file = match open {
             true => Some(Arc::new(copy.file.try_clone().map_err(|error| errno(&error))?)),

@@ -75,8 +75,18 @@ pub(crate) struct InRam {
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     ino: Ino,
-    /// What `ctime` it had when it settled, and what BACKING made of it: settling changes nothing that anybody asked for.
-    ctime: Option<(Time, Time)>,
+    /// What `ctime` it had when it settled, and what BACKING made of it, ns: settling changes nothing that anybody asked for.
+    before_ns: i64,
+    settled_ns: i64,
+}
+
+/// In half the space, as far as it reaches: to the year 2262.
+fn ns(time: Time) -> Option<i64> {
+    time.s.checked_mul(1_000_000_000)?.checked_add(i64::from(time.ns))
+}
+
+fn time(ns: i64) -> Time {
+    Time { s: ns.div_euclid(1_000_000_000), ns: ns.rem_euclid(1_000_000_000) as u32 }
 }
 
 impl Table {
@@ -135,7 +145,7 @@ impl Table {
         if taken {
             // Somebody may still ask for a file that is gone and had this number.
             ino = self.next_number();
-            self.shown.insert(backing_ino, Shown { ino, ctime: None });
+            self.shown.insert(backing_ino, Shown { ino, before_ns: 0, settled_ns: 0 });
         }
         self.nodes.entry(ino).or_insert_with(|| Node {
             names: Vec::new(),
@@ -156,7 +166,7 @@ impl Table {
     }
 
     /// It lives in BACKING from now on, in each of its names.
-    pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, ctime: Option<(Time, Time)>) {
+    pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, before: Time, settled: Time) {
         self.queue.gone(ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.is = Is::Settled(backing_ino);
@@ -164,13 +174,16 @@ impl Table {
         for (dir, name) in names {
             self.remove_in_ram(dir, &name);
         }
-        self.shown.insert(backing_ino, Shown { ino, ctime });
+        let (before_ns, settled_ns) = ns(before).zip(ns(settled)).unwrap_or_default();
+        self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
     }
 
     /// The `ctime` to show for BACKING's.
     pub(crate) fn ctime(&self, backing_ino: u64, ctime: Time) -> Time {
-        match self.shown.get(&backing_ino).and_then(|shown| shown.ctime) {
-            Some((before, settled)) if settled == ctime => before,
+        match self.shown.get(&backing_ino) {
+            Some(shown) if shown.before_ns != shown.settled_ns && ns(ctime) == Some(shown.settled_ns) => {
+                time(shown.before_ns)
+            }
             _ => ctime,
         }
     }
@@ -221,6 +234,8 @@ impl Table {
         if node.names.iter().any(|(other, known)| *other == dir && known == name) {
             return;
         }
+        // Nearly all have a single one.
+        node.names.reserve_exact(1);
         node.names.push((dir, name.clone()));
         if let Some(dir) = self.nodes.get_mut(&dir) {
             dir.holds += 1;

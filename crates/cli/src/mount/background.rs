@@ -8,10 +8,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read, Write},
-    os::{
-        fd::OwnedFd,
-        unix::{net::UnixStream, process::CommandExt},
-    },
+    os::unix::{net::UnixStream, process::CommandExt},
     path::Path,
     process::{Command, Stdio},
 };
@@ -68,18 +65,41 @@ pub(super) fn detach() -> io::Result<()> {
     Ok(())
 }
 
+/// Where the words of a second go.
+pub(super) enum Words {
+    /// To a file in BACKING.
+    InBacking,
+    /// To the journal.
+    Elsewhere,
+}
+
 /// The second says that all is well, and lets go of what it was started with. From now on its words go to the journal, where there
 /// is one, else to a file beside the lock.
-pub(super) fn ready(says: &str, lock: &Lock) -> io::Result<()> {
+pub(super) fn ready(says: &str, lock: &Lock) -> io::Result<Words> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(says.as_bytes())?;
     stdout.flush()?;
-    rustix::stdio::dup2_stderr(match journal() {
-        Ok(journal) => OwnedFd::from(journal),
-        Err(_) => lock.log()?.into(),
-    })?;
-    rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
-    Ok(())
+    let words = match journal() {
+        Ok(journal) => {
+            rustix::stdio::dup2_stderr(journal)?;
+            Words::Elsewhere
+        }
+        Err(_) => {
+            rustix::stdio::dup2_stderr(lock.log()?)?;
+            Words::InBacking
+        }
+    };
+    rustix::stdio::dup2_stdout(nowhere()?)?;
+    Ok(words)
+}
+
+/// It says no more: nothing in BACKING may be open any longer.
+pub(super) fn silent() -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stderr(nowhere()?)?)
+}
+
+fn nowhere() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
 }
 
 /// The journal takes a stream of lines, after some about itself: who speaks, for which unit, how grave it is (a warning), whether lines say

@@ -2,14 +2,17 @@
 
 use crate::size;
 use anyhow::Context;
-use flashsift_core::event::{About, Event, Knows, Side, Space};
+use flashsift_core::event::{About, Action, Event, Knows, Side, Space};
 use flashsift_traces::{
     events::{Events, Summary},
     store,
 };
 use std::{
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, SyncSender},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, SyncSender},
+    },
     thread::JoinHandle,
 };
 
@@ -25,6 +28,8 @@ const ABOUT: About = About {
 /// A trace that is being written.
 pub(super) struct Recording {
     path: PathBuf,
+    /// What names begin with: the mount tells them from itself on.
+    mountpoint: Arc<str>,
     /// `None` ends it.
     events: SyncSender<Option<Event>>,
     thread: JoinHandle<anyhow::Result<(Summary, u64)>>,
@@ -44,14 +49,18 @@ impl Recording {
         let (events, arriving) = mpsc::sync_channel(WAITING_MAX);
         let thread =
             std::thread::Builder::new().name("record".into()).spawn(move || write(writer, &arriving))?;
-        Ok(Self { path, events, thread })
+        let mountpoint = mountpoint.to_string_lossy().into();
+        Ok(Self { path, mountpoint, events, thread })
     }
 
     /// Takes an event; waits if too many wait already.
     pub(super) fn observer(&self) -> impl Fn(Event) + Send + Sync + 'static {
-        let events = self.events.clone();
-        // Whoever wrote them has failed, and said so.
-        move |event| drop(events.send(Some(event)))
+        let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
+        move |mut event| {
+            name_absolutely(&mut event.action, &mountpoint);
+            // Without whoever writes them there is nobody to be told.
+            let _ = events.send(Some(event));
+        }
     }
 
     /// The trace gets its name. What it holds, in words.
@@ -66,6 +75,19 @@ impl Recording {
             size::count(summary.accesses),
             size::bytes(bytes)
         ))
+    }
+}
+
+/// `/a` is `/mnt/cache/a`.
+fn name_absolutely(action: &mut Action, mountpoint: &str) {
+    let absolute = |name: &mut Box<str>| *name = [mountpoint, name].concat().into();
+    match action {
+        Action::Bind { name, .. } | Action::Unbind { name, .. } => absolute(name),
+        Action::Rename { names, .. } => {
+            absolute(&mut names.from);
+            absolute(&mut names.to);
+        }
+        _ => {}
     }
 }
 
@@ -89,7 +111,7 @@ fn write(mut writer: store::Writer, arriving: &Receiver<Option<Event>>) -> anyho
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::event::{Action, FileId};
+    use flashsift_core::event::{FileId, Renamed};
 
     #[test]
     fn more_events_than_may_wait_arrive_in_order() {
@@ -110,6 +132,19 @@ mod tests {
         let limits = flashsift_traces::open::Limits::default();
         let outcome = flashsift_traces::open::read(&path, None, &mut seen, &limits).unwrap();
         assert_eq!((outcome.events, seen.0), (many, (0..many).map(|n| (n, n * 10)).collect()));
+    }
+
+    #[test]
+    fn names_are_absolute() {
+        let file = FileId(0);
+        let names = Box::new(Renamed { from: "/a".into(), to: "/d/b".into() });
+        let mut action = Action::Rename { file, names };
+        name_absolutely(&mut action, "/mnt");
+        let names = Box::new(Renamed { from: "/mnt/a".into(), to: "/mnt/d/b".into() });
+        assert_eq!(action, Action::Rename { file, names });
+        let mut action = Action::Unbind { file, name: "/a".into() };
+        name_absolutely(&mut action, "/mnt");
+        assert_eq!(action, Action::Unbind { file, name: "/mnt/a".into() });
     }
 
     #[derive(Default)]

@@ -19,12 +19,13 @@ pub(super) fn tell(states: &[NotifyState<'_>]) {
 
 /// Tells systemd that we are alive, as long as the mount answers.
 pub(super) struct Watchdog {
-    _stop: Sender<()>,
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Watchdog {
     /// Where systemd wants to hear of it; twice in each of its periods.
-    pub(super) fn start(fs: Arc<Fs>, mount: Mount) -> std::io::Result<Option<(Self, JoinHandle<()>)>> {
+    pub(super) fn start(fs: Arc<Fs>, mount: Mount) -> std::io::Result<Option<Self>> {
         let Some(period) = sd_notify::watchdog_enabled() else { return Ok(None) };
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("watchdog".into()).spawn(move || {
@@ -34,7 +35,13 @@ impl Watchdog {
                 }
             }
         })?;
-        Ok(Some((Self { _stop: stop }, thread)))
+        Ok(Some(Self { stop, thread }))
+    }
+
+    /// From now on somebody else has to.
+    pub(super) fn stop(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
     }
 }
 

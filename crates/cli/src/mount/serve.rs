@@ -2,7 +2,8 @@
 //! settled, but a SIGTERM after it was said that some cannot.
 
 use super::{
-    Args, background,
+    Args,
+    background::{self, Words},
     events::Recording,
     namespace,
     notify::{self, Watchdog},
@@ -12,7 +13,7 @@ use crate::size;
 use anyhow::Context;
 use flashsift_host::{mounts, mounts::Mount, users};
 use flashsift_mount::{
-    Config, Errno, Fs, Store, fuse,
+    Config, Fs, Store, fuse,
     place::{self, Place},
     undo::{self, Unmounted},
 };
@@ -24,7 +25,6 @@ use signal_hook::{
 };
 use std::{
     fs, io,
-    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -75,24 +75,15 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
         even_if_used: args.even_if_used,
         even_on: &args.even_on,
     })?;
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("flashsift: not root: no passthrough, so reads and writes take more CPU time");
-    }
-    prefer_to_live(root);
-    raise_descriptors(root);
-
-    let store = store(root, wanted.budget_bytes)?;
-    let config = Config { settle_after_us: micros(wanted.settle_after), settled: wanted.settled.clone() };
-    let fs = Fs::new(place.root.try_clone()?, store, config)
-        .with_context(|| place.backing.display().to_string())?;
-    let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
-    if let Some(recording) = &recording {
-        fs.observe(recording.observer());
-    }
-    let fs = Arc::new(fs);
-    let mount = mounted(&fs, &place, &wanted, wake)?;
-    let daemon = Daemon { fs, mount, backing: place.backing.clone(), wakes };
+    let mounted = start(&place, &wanted, recording, wake, wakes);
+    let (daemon, recording) = match mounted {
+        Ok(started) => started,
+        Err(why) => {
+            // Why it is not mounted is what matters.
+            let _ = place.lock.remove(place.root);
+            return Err(why);
+        }
+    };
     let (stop, stopped) = mpsc::channel();
     let settler = daemon.settler(wanted.settle_after, stopped)?;
     let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
@@ -102,25 +93,73 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
         true => background::ready(&says, &place.lock),
         false => {
             eprint!("{says}");
-            Ok(())
+            Ok(Words::Elsewhere)
         }
     };
-    notify::tell(&[
-        NotifyState::Ready,
-        NotifyState::Status(&format!("files settle in {}", place.backing.display())),
-    ]);
-    // Whoever started us is gone before he knew that it is mounted: he wants it no more.
-    let mounted = told.is_err() || daemon.wait();
+    let settles_in = format!("files settle in {}", place.backing.display());
+    notify::tell(&[NotifyState::Ready, NotifyState::Status(&settles_in)]);
+    let mounted = match &told {
+        Ok(_) => daemon.wait(),
+        // Whoever started us is gone before he knew that it is mounted: he wants it no more.
+        Err(why) => {
+            eprintln!("flashsift: ends again: saying that it is mounted: {why}");
+            true
+        }
+    };
 
     let ended = daemon.end(mounted);
-    drop((stop, watchdog));
+    drop(stop);
     let _ = settler.join();
+    if let Some(watchdog) = watchdog {
+        watchdog.stop();
+    }
     ended?;
+    let ordinary = "leaving BACKING as an ordinary directory";
+    daemon.fs.tidy().context(ordinary)?;
+    drop(daemon);
     if let Some(recording) = recording {
         eprintln!("{}", recording.finish()?);
     }
-    daemon.fs.tidy().context("leaving BACKING as an ordinary directory")?;
-    place.lock.remove(place.root.as_fd()).context("leaving BACKING as an ordinary directory")
+    if let Ok(Words::InBacking) = told {
+        background::silent()?;
+    }
+    place.lock.remove(place.root).context(ordinary)
+}
+
+/// Mounted, with what else runs.
+fn start(
+    place: &Place,
+    wanted: &Wanted,
+    recording: Option<PathBuf>,
+    wake: Sender<Wake>,
+    wakes: Receiver<Wake>,
+) -> anyhow::Result<(Daemon, Option<Recording>)> {
+    let root = rustix::process::geteuid().is_root();
+    prefer_to_live(root);
+    raise_descriptors(root);
+    let store = store(root, wanted.budget_bytes)?;
+    let config = Config { settle_after_us: micros(wanted.settle_after), settled: wanted.settled.clone() };
+    let fs = Fs::new(place.root.try_clone()?, store, config)
+        .with_context(|| place.backing.display().to_string())?;
+    let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
+    if let Some(recording) = &recording {
+        fs.observe(recording.observer());
+    }
+    let fs = Arc::new(fs);
+    let mount = match mounted(&fs, place, wanted, wake) {
+        Ok(mount) => mount,
+        Err(why) => {
+            let _ = fs.tidy();
+            return Err(why);
+        }
+    };
+    if !root {
+        eprintln!(
+            "flashsift: not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
+             users have files open here is not known"
+        );
+    }
+    Ok((Daemon { fs, mount, backing: place.backing.clone(), wakes }, recording))
 }
 
 /// What a killed flashsift left is taken away, and that is said.
@@ -267,39 +306,43 @@ impl Daemon {
     fn end(&self, mut mounted: bool) -> anyhow::Result<()> {
         let mut pause = RETRY[0];
         loop {
-            match self.fs.settle_all() {
-                Ok(()) if mounted => {
-                    self.take_away()?;
-                    mounted = false;
-                    // Something may have been born meanwhile.
-                    continue;
-                }
+            match self.settle(&mut mounted) {
                 Ok(()) => {
                     notify::tell(&[NotifyState::Stopping]);
                     return Ok(());
                 }
-                Err(why) => self.say_stuck(why, pause),
+                Err(why) => self.say_stuck(&why, pause),
             }
             // What was sent before this was said does not mean it.
             while let Ok(wake) = self.wakes.try_recv() {
-                mounted &= self.still_mounted(wake);
+                mounted &= still_mounted(wake);
             }
             match self.wakes.recv_timeout(pause) {
                 Ok(Wake::Signal(SIGTERM)) => return Err(self.give_up(mounted)),
-                Ok(wake) => mounted &= self.still_mounted(wake),
+                Ok(wake) => mounted &= still_mounted(wake),
                 Err(_) => pause = (pause * 2).min(RETRY[1]),
             }
         }
     }
 
-    fn still_mounted(&self, wake: Wake) -> bool {
-        match wake {
-            Wake::Ended(ended) => {
-                say_ended(ended);
-                false
-            }
-            Wake::Signal(_) => true,
+    /// While it is mounted, and once more when it no longer is: something may have been born meanwhile.
+    fn settle(&self, mounted: &mut bool) -> anyhow::Result<()> {
+        let all = || self.fs.settle_all().with_context(|| format!("settling in {}", self.backing.display()));
+        if *mounted {
+            all()?;
+            self.take_away()?;
+            *mounted = false;
         }
+        all()?;
+        // Where the kernel's requests ended by an error, what is mounted is dead.
+        if self.is_there()? {
+            undo::unmount(&self.mount.point, true).with_context(|| self.mount.point.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn is_there(&self) -> io::Result<bool> {
+        Ok(mounts::at(&self.mount.point)?.is_some_and(|there| there.id == self.mount.id))
     }
 
     fn in_ram(&self) -> String {
@@ -307,16 +350,16 @@ impl Daemon {
         format!("{} ({})", size::counted(status.files_in_ram, "file"), size::bytes(status.ram_bytes))
     }
 
-    fn say_stuck(&self, why: Errno, pause: Duration) {
+    fn say_stuck(&self, why: &anyhow::Error, pause: Duration) {
         eprintln!(
-            "flashsift: CANNOT END: {} of {} cannot settle in {}: {why}. Nothing is lost while this process lives, and it tries \
-             again in {}: make room there. Only a SIGTERM from now on gives these files up",
+            "flashsift: CANNOT END: {} of {} in RAM: {why:#}. Nothing is lost while this process lives, and it tries again in {}: \
+             if there is no room in {}, make some. Only a SIGTERM from now on gives up what is in RAM",
             self.in_ram(),
             self.mount.point.display(),
-            self.backing.display(),
-            size::duration(micros(pause))
+            size::duration(micros(pause)),
+            self.backing.display()
         );
-        notify::tell(&[NotifyState::Status(&format!("cannot end: {} cannot settle: {why}", self.in_ram()))]);
+        notify::tell(&[NotifyState::Status(&format!("cannot end: {} in RAM: {why:#}", self.in_ram()))]);
     }
 
     fn give_up(&self, mounted: bool) -> anyhow::Error {
@@ -334,7 +377,7 @@ impl Daemon {
     fn take_away(&self) -> anyhow::Result<()> {
         let point = &self.mount.point;
         let at = || format!("unmounting {}", point.display());
-        let here = mounts::at(point)?.is_some_and(|there| there.id == self.mount.id);
+        let here = self.is_there()?;
         if !here || undo::unmount(point, false).with_context(at)? == Unmounted::Busy {
             // What programs stored through mappings has to reach us before they are cut off.
             if here {
@@ -372,6 +415,16 @@ impl Daemon {
                 Err(_) => return undo::cut_off(&self.mount).with_context(at),
             }
         }
+    }
+}
+
+fn still_mounted(wake: Wake) -> bool {
+    match wake {
+        Wake::Ended(ended) => {
+            say_ended(ended);
+            false
+        }
+        Wake::Signal(_) => true,
     }
 }
 

@@ -49,7 +49,7 @@ fn a_place_is_taken_once_and_left_as_it_was() {
         assert_eq!(says, format!("{} is mounted by flashsift already (pid {pid})", backing.display()));
         let mut log = place.lock.log().unwrap();
         writeln!(log, "a word").unwrap();
-        place.lock.remove(place.root.as_fd()).unwrap();
+        place.lock.remove(place.root).unwrap();
         assert_eq!(fs::read_dir(&backing).unwrap().count(), 0);
     }
 }
@@ -65,7 +65,7 @@ fn who_waits_is_told_how_it_ended() {
             move || wait_until_free(&backing).unwrap()
         });
         match clean {
-            true => place.lock.remove(place.root.as_fd()).unwrap(),
+            true => place.lock.remove(place.root).unwrap(),
             false => drop(place),
         }
         assert_eq!(thread.join().unwrap(), left);

@@ -95,7 +95,9 @@ pub(super) fn streams(device: &mut dyn Device) -> Result<Streams, Error> {
     let stride = (1 << most.ilog2()).min(STRIDE_MAX);
     let mut found = Streams { costs: Vec::new(), stride, open_units: None };
     let mut try_count = |count: u32, found: &mut Streams| -> Result<f64, Error> {
-        let places: Vec<u64> = (0..u64::from(count)).map(|n| place(stride, n)).collect();
+        // The last one first: where all come to the end of their units in the same lap, each moves on to where the next one
+        // has been. By then that is closed; the other way round it would be open still, and cheap.
+        let places: Vec<u64> = (0..u64::from(count)).rev().map(|n| place(stride, n)).collect();
         let us = in_turn(device, &places, true)?;
         found.costs.push((count, us));
         Ok(us)

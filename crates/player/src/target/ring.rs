@@ -99,6 +99,11 @@ impl Target for Ring<'_> {
             self.done.push((slot, outcome));
             return Ok(());
         }
+        // What came before begins now: a device that gets its requests by the bundle has nothing to do while one is tied. The
+        // last goes with the call that waits, so that a request costs no more calls than it has to at depth 1.
+        if !self.ring.submission().is_empty() {
+            self.ring.submit().map_err(failed)?;
+        }
         let entry = self.entry(slot, request).user_data(u64::from(slot));
         // Safety: the buffer lives as long as the ring, and is nobody else's until the request is done.
         let pushed = unsafe { self.ring.submission().push(&entry) };
@@ -121,11 +126,15 @@ impl Target for Ring<'_> {
             Ok(_) => {}
             // The time is over, or a signal came, which is for the loop to see.
             Err(why) if matches!(Errno::from_io_error(&why), Some(Errno::TIME | Errno::INTR)) => {}
-            Err(why) => return Err(Error::system("io_uring", why)),
+            Err(why) => return Err(failed(why)),
         }
         self.take_done(done);
         Ok(())
     }
+}
+
+fn failed(why: io::Error) -> Error {
+    Error::system("io_uring", why)
 }
 
 impl Drop for Ring<'_> {
@@ -136,5 +145,39 @@ impl Drop for Ring<'_> {
         // A ring lets go of its files some time after it is closed, and of a device that it holds alone nobody else could have
         // it until then.
         let _ = self.ring.submitter().unregister_files();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Wanted;
+
+    /// All that came at once was once given to the kernel at once, when it was waited for: fio was a quarter faster.
+    #[test]
+    fn a_request_does_not_wait_for_the_one_behind_it() {
+        // Beside what is built: what holds temporary files may be memory.
+        let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
+        let wanted = Wanted {
+            end_bytes: 1 << 16,
+            changes: true,
+            consent: false,
+            fold: false,
+            size_bytes: None,
+            keep: false,
+        };
+        let place = Place::open(&dir.path().join("file"), &wanted).unwrap();
+        let mut ring = Ring::new(&place, 4, 4096).unwrap();
+        for slot in 0..4 {
+            let offset = u64::from(slot) * 8192;
+            let request = Request { number: 1, at_us: 0, op: Op::Write, offset, len: 4096 };
+            ring.start(slot, &request).unwrap();
+            assert_eq!(ring.ring.submission().len(), 1, "only the last has not begun");
+        }
+        let mut done = Vec::new();
+        while done.len() < 4 {
+            ring.wait(None, &mut done).unwrap();
+        }
+        assert!(done.iter().all(|(_, outcome)| matches!(outcome, Ok(4096))), "{done:?}");
     }
 }

@@ -1,0 +1,363 @@
+//! `--mount`: what a mount costs, beside the same ext4 without it and beside a FUSE file system that does nothing.
+
+use crate::{FLASHSIFT, Report, median};
+use anyhow::{Context, ensure};
+use fuser::{
+    FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
+};
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
+
+/// The file that is read and written, bytes: it stays in the page cache.
+const FILE_BYTES: u64 = 64 << 20;
+/// Accesses of 4 KiB that are timed at once.
+const ACCESSES: u64 = 20_000;
+/// Small files of a round.
+const FILES: usize = 2_000;
+const SMALL_BYTES: usize = 4096;
+/// Files that are held while memory is counted.
+const HELD: usize = 100_000;
+
+pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        report.line("SKIPPED: mounting takes root.\n");
+        return Ok(());
+    }
+    let bed = Bed::new()?;
+    settled(report, rounds, &bed)?;
+    observed(report, rounds, &bed)?;
+    small(report, rounds, &bed)?;
+    memory(report, &bed)
+}
+
+/// An ext4 on a loop device; a directory of it is BACKING, another is used as it is.
+struct Bed {
+    dir: tempfile::TempDir,
+}
+
+impl Bed {
+    fn new() -> anyhow::Result<Bed> {
+        let dir = tempfile::tempdir_in("target")?;
+        let bed = Bed { dir };
+        File::create(bed.path("image"))?.set_len(4 << 30)?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(bed.path("image")))?;
+        fs::create_dir(bed.path("ext4"))?;
+        run(Command::new("mount").args(["-o", "loop"]).arg(bed.path("image")).arg(bed.path("ext4")))?;
+        for name in ["ext4/native", "ext4/backing", "mount", "nothing"] {
+            fs::create_dir(bed.path(name))?;
+        }
+        Ok(bed)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// While it is held, BACKING is mounted.
+    fn mount(&self, settle_after: &str) -> anyhow::Result<Mounted> {
+        let mountpoint = self.path("mount");
+        run(Command::new(FLASHSIFT).arg("mount").args([&self.path("ext4/backing"), &mountpoint]).args([
+            "--settle-after",
+            settle_after,
+            "--budget",
+            "2GiB",
+        ]))?;
+        Ok(Mounted(mountpoint))
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = run(Command::new("umount").arg(self.path("ext4")));
+    }
+}
+
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = run(Command::new(FLASHSIFT).arg("unmount").arg(&self.0));
+    }
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// The same places each time.
+struct Places(u64);
+
+impl Places {
+    fn next(&mut self, bytes: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % (FILE_BYTES / bytes) * bytes
+    }
+}
+
+/// Accesses a second, of so many bytes each, at random.
+fn accesses(file: &File, bytes: u64, write: bool) -> anyhow::Result<f64> {
+    let (mut places, mut buffer) = (Places(0x9e37_79b9_7f4a_7c15), vec![1; bytes as usize]);
+    let count = ACCESSES * 4096 / bytes.min(16384);
+    let began = Instant::now();
+    for _ in 0..count {
+        let at = places.next(bytes);
+        match write {
+            true => file.write_all_at(&buffer, at)?,
+            false => file.read_exact_at(&mut buffer, at)?,
+        }
+    }
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+fn fill(path: &Path) -> anyhow::Result<()> {
+    let file = File::create(path)?;
+    let chunk = vec![7; 1 << 20];
+    for at in (0..FILE_BYTES).step_by(chunk.len()) {
+        file.write_all_at(&chunk, at)?;
+    }
+    Ok(file.sync_all()?)
+}
+
+/// Two ways of doing the same by turns, the first to begin changing: medians, and the ratio of each round.
+fn by_turns(
+    rounds: usize,
+    mut ours: impl FnMut() -> anyhow::Result<f64>,
+    mut theirs: impl FnMut() -> anyhow::Result<f64>,
+) -> anyhow::Result<(f64, f64, String)> {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        if round % 2 == 0 {
+            a.push(ours()?);
+            b.push(theirs()?);
+        } else {
+            b.push(theirs()?);
+            a.push(ours()?);
+        }
+    }
+    let ratios: Vec<_> = a.iter().zip(&b).map(|(a, b)| format!("{:.2}", a / b)).collect();
+    Ok((median(&mut a), median(&mut b), ratios.join(" ")))
+}
+
+fn row(report: &mut Report, what: &str, asked: f64, (ours, theirs, ratios): (f64, f64, String)) {
+    report.line(&format!("| {what} | {ours:.0} | {theirs:.0} | {:.2} | {asked} | {ratios} |", ours / theirs));
+}
+
+fn settled(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
+    report.line(&format!(
+        "## Settled files\n\nReads and writes at random in a file of {} MiB that the page cache holds: settled before it was mounted, read \
+         and written by the kernel alone (passthrough); beside a file of the same ext4, which is on a loop device. Medians of {rounds} \
+         interleaved rounds.\n\n| | mounted, 1/s | ext4, 1/s | ratio | asked | ratios of the rounds |\n|---|---:|---:|---:|---:|---|",
+        FILE_BYTES >> 20
+    ));
+    fill(&bed.path("ext4/native/file"))?;
+    fill(&bed.path("ext4/backing/file"))?;
+    let _mounted = bed.mount("1h")?;
+    let open = |path: &str| OpenOptions::new().read(true).write(true).open(bed.path(path));
+    let (ours, native) = (open("mount/file")?, open("ext4/native/file")?);
+    for (bytes, size) in [(4 << 10, "4 KiB"), (128 << 10, "128 KiB")] {
+        for (write, what) in [(false, "reads"), (true, "writes")] {
+            let turns =
+                by_turns(rounds, || accesses(&ours, bytes, write), || accesses(&native, bytes, write))?;
+            row(report, &format!("{what} of {size}"), 0.95, turns);
+        }
+    }
+    report.line("");
+    Ok(())
+}
+
+fn observed(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
+    report.line(&format!(
+        "## Observed files\n\nReads of 4 KiB at random in a file that lives in RAM, each of which comes to us; beside a FUSE file system \
+         with as many threads that answers each read with the same bytes. Medians of {rounds} interleaved \
+         rounds.\n\n| | mounted, 1/s | do-nothing FUSE, 1/s | ratio | asked | ratios of the rounds \
+         |\n|---|---:|---:|---:|---:|---|"
+    ));
+    let _mounted = bed.mount("1h")?;
+    fill_unsynced(&bed.path("mount/observed"))?;
+    let mut config = fuser::Config::default();
+    config.n_threads = Some(std::thread::available_parallelism()?.get().clamp(2, 8));
+    let session = fuser::spawn_mount(Nothing, bed.path("nothing"), &config)?;
+    let ours = File::open(bed.path("mount/observed"))?;
+    let nothing = File::open(bed.path("nothing/file"))?;
+    let turns = by_turns(rounds, || accesses(&ours, 4096, false), || accesses(&nothing, 4096, false))?;
+    row(report, "reads of 4 KiB, one thread", 0.9, turns);
+    let two = |file: &File| -> anyhow::Result<f64> {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| accesses(file, 4096, false));
+            let rate = accesses(file, 4096, false)?;
+            Ok(rate + other.join().map_err(|_| anyhow::anyhow!("a reader panicked"))??)
+        })
+    };
+    let turns = by_turns(rounds, || two(&ours), || two(&nothing))?;
+    row(report, "two threads", 0.9, turns);
+    drop(nothing);
+    session.umount_and_join()?;
+    report.line("");
+    Ok(())
+}
+
+fn fill_unsynced(path: &Path) -> anyhow::Result<()> {
+    let file = File::create(path)?;
+    let chunk = vec![7; 1 << 20];
+    for at in (0..FILE_BYTES).step_by(chunk.len()) {
+        file.write_all_at(&chunk, at)?;
+    }
+    Ok(())
+}
+
+/// One file, whose every read is answered with the same bytes.
+struct Nothing;
+
+const ONCE: Duration = Duration::from_secs(3600);
+
+fn attr(ino: u64) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(ino),
+        size: FILE_BYTES,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: if ino == 1 { FileType::Directory } else { FileType::RegularFile },
+        perm: 0o755,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+impl Filesystem for Nothing {
+    fn init(&mut self, _: &Request, _: &mut KernelConfig) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.entry(&ONCE, &attr(2), Generation(0));
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&ONCE, &attr(ino.0));
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        static BYTES: [u8; 1 << 20] = [0; 1 << 20];
+        reply.data(&BYTES[..size as usize]);
+    }
+}
+
+fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
+    report.line(&format!(
+        "## Small files\n\n{FILES} files of {SMALL_BYTES} bytes: each made, written and closed; each opened, read and closed; each deleted. \
+         Beside the same on ext4. Medians of {rounds} interleaved rounds.\n\n| | mounted, files/s | ext4, files/s | ratio | asked | ratios of \
+         the rounds |\n|---|---:|---:|---:|---:|---|"
+    ));
+    let _mounted = bed.mount("1h")?;
+    let (ours, native) = (bed.path("mount/small"), bed.path("ext4/native/small"));
+    fs::create_dir(&ours)?;
+    fs::create_dir(&native)?;
+    let names: Vec<_> = (0..FILES).map(|n| format!("f_{n:06x}")).collect();
+    let bytes = vec![3; SMALL_BYTES];
+    let rate = |dir: &Path, act: &dyn Fn(&Path) -> std::io::Result<()>| -> anyhow::Result<f64> {
+        let began = Instant::now();
+        for name in &names {
+            act(&dir.join(name))?;
+        }
+        Ok(FILES as f64 / began.elapsed().as_secs_f64())
+    };
+    let create = |path: &Path| fs::write(path, &bytes);
+    let read = |path: &Path| fs::read(path).map(drop);
+    let unlink = |path: &Path| fs::remove_file(path);
+    let steps: [(&str, f64, &dyn Fn(&Path) -> std::io::Result<()>); 3] =
+        [("create", 0.6, &create), ("read", 0.35, &read), ("unlink", 0.6, &unlink)];
+    // All three belong to a round: what one makes the next needs.
+    let mut rates: [[Vec<f64>; 2]; 3] = Default::default();
+    for round in 0..rounds {
+        let dirs = [(0, &ours), (1, &native)];
+        let dirs = if round % 2 == 0 { dirs } else { [dirs[1], dirs[0]] };
+        for (who, dir) in dirs {
+            for ((_, _, act), rates) in steps.iter().zip(&mut rates) {
+                rates[who].push(rate(dir, *act)?);
+            }
+        }
+    }
+    for ((what, asked, _), [ours, native]) in steps.iter().zip(&mut rates) {
+        let ratios: Vec<_> = ours.iter().zip(&*native).map(|(a, b)| format!("{:.2}", a / b)).collect();
+        row(report, what, *asked, (median(ours), median(native), ratios.join(" ")));
+    }
+    report.line("");
+    Ok(())
+}
+
+fn memory(report: &mut Report, bed: &Bed) -> anyhow::Result<()> {
+    let _mounted = bed.mount("1h")?;
+    let daemon = daemon(&bed.path("ext4/backing"))?;
+    let before = resident_bytes(daemon)?;
+    let dir = bed.path("mount/held");
+    fs::create_dir(&dir)?;
+    for n in 0..HELD {
+        File::create(dir.join(format!("f_{n:06x}")))?;
+    }
+    let held = resident_bytes(daemon)?;
+    let settle = Instant::now();
+    run(Command::new(FLASHSIFT).arg("settle").arg(bed.path("mount")))?;
+    let settle_s = settle.elapsed().as_secs_f64();
+    let settled = resident_bytes(daemon)?;
+    let each = |bytes: u64| bytes.saturating_sub(before) as f64 / HELD as f64;
+    report.line(&format!(
+        "## Memory\n\nOf the process, besides the files that it holds (`RssAnon` + `RssFile`), with {HELD} empty files with names of eight \
+         letters. Asked: 16 MB and 300 bytes a file.\n\n| | MB | bytes a file |\n|---|---:|---:|\n| mounted | {:.1} | |\n| all in RAM | {:.1} | \
+         {:.0} |\n| all settled (in {settle_s:.1} s) | {:.1} | {:.0} |\n",
+        before as f64 / 1e6,
+        held as f64 / 1e6,
+        each(held),
+        settled as f64 / 1e6,
+        each(settled),
+    ));
+    Ok(())
+}
+
+/// The process that has this directory as its BACKING: it says so in its lock.
+fn daemon(backing: &Path) -> anyhow::Result<u32> {
+    let lock = backing.join(".flashsift/lock");
+    let text = fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
+    text.split_whitespace().next().and_then(|pid| pid.parse().ok()).context("a process in the lock")
+}
+
+fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib = |name: &str| -> anyhow::Result<u64> {
+        let line =
+            status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| name.to_owned())?;
+        Ok(line.trim().trim_end_matches(" kB").parse()?)
+    };
+    Ok((kib("RssAnon:")? + kib("RssFile:")?) * 1024)
+}
