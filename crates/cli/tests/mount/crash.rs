@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, BufRead, BufReader, Write},
+    os::unix::fs::FileExt,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -399,6 +400,50 @@ fn what_was_written_synchronously_lasts() {
     kill_and_lose_power(&mut mounted);
     for name in ["O_SYNC", "O_DSYNC", "RWF_SYNC"] {
         assert!(fs::read(mounted.below(name)).is_ok_and(|found| found == whole), "{name}");
+    }
+}
+
+/// fdatasync of a file that is in place makes its name last, too, however it came there: on ext4 itself its first one would have.
+#[test]
+fn what_is_synced_after_it_settled_lasts_with_its_name() {
+    let test = "what_is_synced_after_it_settled_lasts_with_its_name";
+    let Some(mut mounted) = Mounted::new(test, &["--settle-after", "0.1s"]) else { return };
+    use rustix::fs::{Mode, OFlags};
+    type Sync = fn(&File, &Path);
+    let ways: [(&str, Sync); 4] = [
+        ("fsync", |file, _| file.sync_all().unwrap()),
+        ("fdatasync", |file, _| file.sync_data().unwrap()),
+        ("fdatasync, opened anew", |_, path| {
+            File::options().write(true).open(path).unwrap().sync_data().unwrap();
+        }),
+        ("O_DSYNC, opened anew", |_, path| {
+            let flags = OFlags::WRONLY | OFlags::DSYNC | OFlags::CLOEXEC;
+            let file = File::from(rustix::fs::open(path, flags, Mode::empty()).unwrap());
+            file.write_all_at(b"new", 0).unwrap();
+        }),
+    ];
+    for (name, sync) in ways {
+        let mut file = create(&mounted.at(name), &bytes(1, 9000));
+        let anew = name.ends_with("anew");
+        if anew {
+            drop(file);
+            mounted.until_settled(name);
+            file = File::options().write(true).open(mounted.at(name)).unwrap();
+        } else {
+            mounted.until_settled(name);
+        }
+        // The same length, so that its inode has nothing new to tell.
+        file.write_all_at(b"new", 0).unwrap();
+        if anew {
+            drop(file);
+            file = File::open("/dev/null").unwrap();
+        }
+        sync(&file, &mounted.at(name));
+        drop(file);
+        kill_and_lose_power(&mut mounted);
+        let found = fs::read(mounted.below(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(found.starts_with(b"new") && found[3..] == bytes(1, 9000)[3..], "{name}");
+        mounted.start();
     }
 }
 

@@ -6,7 +6,7 @@ mod model;
 mod moving;
 
 use rustix::{
-    fs::{Mode, OFlags, XattrFlags},
+    fs::{Mode, OFlags, XattrFlags, inotify},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 use std::{
@@ -207,6 +207,16 @@ impl Mounted {
 
     fn try_settle(&self) -> rustix::io::Result<()> {
         rustix::fs::setxattr(self.ext4.mountpoint(), "user.flashsift.settle", b"", XattrFlags::empty())
+    }
+
+    /// Waits until a file has come to BACKING by itself.
+    fn until_settled(&self, name: &str) {
+        use inotify::{CreateFlags, WatchFlags};
+        let moves = inotify::init(CreateFlags::CLOEXEC).unwrap();
+        inotify::add_watch(&moves, self.ext4.backing(), WatchFlags::MOVED_TO).unwrap();
+        while !self.below(name).exists() {
+            rustix::io::read(&moves, &mut [0; 4096]).unwrap();
+        }
     }
 
     fn status(&self) -> serde_json::Value {

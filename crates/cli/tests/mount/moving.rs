@@ -442,14 +442,10 @@ fn files_settle_when_their_time_has_come() {
     else {
         return;
     };
-    let notify = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).unwrap();
-    let flags = rustix::fs::inotify::WatchFlags::MOVED_TO;
-    rustix::fs::inotify::add_watch(&notify, mounted.ext4.backing(), flags).unwrap();
     let mut held = create(&mounted.at("held open"), b"first");
     create(&mounted.at("file"), b"whole");
-    while !(mounted.below("file").exists() && mounted.below("held open").exists()) {
-        let mut space = [0; 4096];
-        rustix::io::read(&notify, &mut space).unwrap();
+    for name in ["held open", "file"] {
+        mounted.until_settled(name);
     }
     assert_eq!(fs::read(mounted.below("file")).unwrap(), b"whole");
     held.write_all(b" second").unwrap();
