@@ -14,25 +14,25 @@ use std::{
 
 /// What an application does. Names are the test's own; each file's bytes tell its step.
 #[derive(Clone, Copy, Debug)]
-enum Step {
-    Directory(&'static str),
-    Create(&'static str, usize),
+pub(super) enum Step<'a> {
+    Directory(&'a str),
+    Create(&'a str, usize),
     /// As an editor that truncates: open with `O_TRUNC`, write.
-    Rewrite(&'static str, usize),
-    Append(&'static str, usize),
-    Cut(&'static str, usize),
-    Mode(&'static str, u32),
-    Rename(&'static str, &'static str),
-    Exchange(&'static str, &'static str),
-    Link(&'static str, &'static str),
-    Unlink(&'static str),
-    Sync(&'static str),
-    SyncDirectory(&'static str),
+    Rewrite(&'a str, usize),
+    Append(&'a str, usize),
+    Cut(&'a str, usize),
+    Mode(&'a str, u32),
+    Rename(&'a str, &'a str),
+    Exchange(&'a str, &'a str),
+    Link(&'a str, &'a str),
+    Unlink(&'a str),
+    Sync(&'a str),
+    SyncDirectory(&'a str),
     Settle,
 }
 use Step::*;
 
-const SCENARIO: &[Step] = &[
+const SCENARIO: &[Step<'static>] = &[
     Create("alone", 100_000),
     Create("small", 5000),
     Mode("small", 0o640),
@@ -88,9 +88,9 @@ const SCENARIO: &[Step] = &[
     Create("last", 40_000),
 ];
 
-impl Step {
+impl Step<'_> {
     /// What it makes of the model, then what it does. The error of a daemon that is gone ends the scenario.
-    fn take(self, number: usize, top: &Path, model: &mut Model, power: bool) -> io::Result<()> {
+    pub(super) fn take(self, number: usize, top: &Path, model: &mut Model) -> io::Result<()> {
         let at = |name: &str| top.join(name);
         let written = |len: usize| bytes(number as u64 + 1, len);
         match self {
@@ -113,7 +113,7 @@ impl Step {
                 write(&mut file, name, &written(len), model)
             }
             Cut(name, len) => {
-                model.change(name, |moment| moment.bytes.truncate(len));
+                model.change(name, |moment| moment.bytes.resize(len, 0));
                 File::options().write(true).open(at(name))?.set_len(len as u64)
             }
             Mode(name, bits) => {
@@ -150,7 +150,7 @@ impl Step {
             Settle => {
                 let none = rustix::fs::XattrFlags::empty();
                 rustix::fs::setxattr(top, "user.flashsift.settle", b"", none)?;
-                model.settled(power);
+                model.settled();
                 Ok(())
             }
         }
@@ -161,16 +161,16 @@ impl Step {
 fn write(file: &mut File, name: &str, bytes: &[u8], model: &mut Model) -> io::Result<()> {
     for part in bytes.chunks(64 * KIB) {
         model.change(name, |moment| moment.bytes.extend(part));
-        file.write_all(part)?;
+        file.write_all(part).inspect_err(|_| model.half_written(name))?;
     }
     Ok(())
 }
 
 /// Plays the scenario; the model then says what may be found, and the number of the step that failed is told, if one did.
 fn play(top: &Path, power: bool) -> (Model, Option<(usize, io::Error)>) {
-    let mut model = Model::default();
+    let mut model = Model::new(power, false);
     for (number, step) in SCENARIO.iter().enumerate() {
-        if let Err(error) = step.take(number, top, &mut model, power) {
+        if let Err(error) = step.take(number, top, &mut model) {
             return (model, Some((number, error)));
         }
     }
@@ -313,7 +313,7 @@ fn every_fault(test: &str, power: bool) {
             }
             strace.wait().unwrap();
             let found = tree(&mounted.ext4.backing());
-            if let Err(broken) = model.check(&found, power) {
+            if let Err(broken) = model.check(&found) {
                 panic!("{told}: {broken}\nfound: {found:#?}");
             }
             restarts(&mut mounted, &found, &told);
@@ -323,7 +323,7 @@ fn every_fault(test: &str, power: bool) {
     assert!(killed > 50, "hardly a fault was met");
 }
 
-fn kill_and_lose_power(mounted: &mut Mounted) {
+pub(super) fn kill_and_lose_power(mounted: &mut Mounted) {
     // An end that it has met already is one, too.
     let _ = rustix::process::kill_process(mounted.pid(), rustix::process::Signal::KILL);
     mounted.bury();
@@ -331,7 +331,7 @@ fn kill_and_lose_power(mounted: &mut Mounted) {
 }
 
 /// The next daemon finds what the last one left, removes what is half done and changes nothing else.
-fn restarts(mounted: &mut Mounted, found: &Tree, told: &str) {
+pub(super) fn restarts(mounted: &mut Mounted, found: &Tree, told: &str) {
     mounted.start();
     let left: Vec<_> =
         fs::read_dir(mounted.below(".flashsift/tmp")).into_iter().flatten().flatten().collect();
@@ -340,7 +340,7 @@ fn restarts(mounted: &mut Mounted, found: &Tree, told: &str) {
     assert_eq!(&mounted.ended(), found, "{told}: the next mount changed something");
 }
 
-fn empty(folder: &Path) {
+pub(super) fn empty(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();

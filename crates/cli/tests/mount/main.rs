@@ -4,6 +4,7 @@ mod crash;
 mod files;
 mod model;
 mod moving;
+mod random;
 
 use rustix::{
     fs::{Mode, OFlags, XattrFlags, inotify},

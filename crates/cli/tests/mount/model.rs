@@ -12,7 +12,7 @@ pub(super) struct Moment {
 
 /// What a name stood for at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Entry {
+pub(super) enum Entry {
     Nothing,
     Directory,
     File(usize),
@@ -27,6 +27,8 @@ struct File {
     in_place: bool,
     /// Written to in place and not yet synced: after a power cut its bytes may be any mixture.
     torn: bool,
+    /// The daemon died in the middle of a write.
+    half_written: bool,
 }
 
 #[derive(Default)]
@@ -36,14 +38,21 @@ struct Name {
 }
 
 /// History of every name and file. What an operation does is told *before* it is tried, so that, cut short, it may have happened or not.
-#[derive(Default)]
 pub(super) struct Model {
+    /// Power is lost, too.
+    power: bool,
+    /// Files settle, and the daemon dies, at any moment, not only at those that the test knows of.
+    anytime: bool,
     files: Vec<File>,
     names: BTreeMap<String, Name>,
 }
 
 impl Model {
-    fn now(&self, name: &str) -> Entry {
+    pub(super) fn new(power: bool, anytime: bool) -> Self {
+        Self { power, anytime, files: Vec::new(), names: BTreeMap::new() }
+    }
+
+    pub(super) fn now(&self, name: &str) -> Entry {
         self.names.get(name).map_or(Entry::Nothing, |name| *name.entries.last().unwrap())
     }
 
@@ -75,8 +84,13 @@ impl Model {
         let file = &mut self.files[number];
         let mut moment = file.moments.last().unwrap().clone();
         change(&mut moment);
-        file.torn |= file.in_place && moment.bytes != file.moments.last().unwrap().bytes;
+        file.torn |= (file.in_place || self.anytime) && moment.bytes != file.moments.last().unwrap().bytes;
         file.moments.push(moment);
+    }
+
+    pub(super) fn half_written(&mut self, name: &str) {
+        let file = self.file(name);
+        self.files[file].half_written = true;
     }
 
     pub(super) fn link(&mut self, from: &str, to: &str) {
@@ -129,8 +143,8 @@ impl Model {
     }
 
     /// Everything settled: from then on the daemon's end takes nothing away. A power cut may, as from any file system that was not synced.
-    pub(super) fn settled(&mut self, until_power_is_lost: bool) {
-        if until_power_is_lost {
+    pub(super) fn settled(&mut self) {
+        if self.power {
             self.files.iter_mut().for_each(|file| file.in_place = true);
             return;
         }
@@ -141,7 +155,7 @@ impl Model {
     }
 
     /// Holds what was found against the promises; says what breaks them.
-    pub(super) fn check(&self, found: &Tree, power_lost: bool) -> Result<(), String> {
+    pub(super) fn check(&self, found: &Tree) -> Result<(), String> {
         if let Some(name) = found.keys().find(|name| !self.names.contains_key(*name)) {
             return Err(format!("{name} was found, and nobody ever made it"));
         }
@@ -149,7 +163,7 @@ impl Model {
             let may_be = &name.entries[name.first..];
             let fits = |entry: &Entry| match (entry, found.get(path)) {
                 (Entry::Nothing, None) | (Entry::Directory, Some(Node::Directory)) => true,
-                (Entry::File(file), Some(node)) => self.is(*file, node, power_lost),
+                (Entry::File(file), Some(node)) => self.is(*file, node),
                 _ => false,
             };
             if !may_be.iter().any(fits) {
@@ -164,19 +178,20 @@ impl Model {
                 continue;
             }
             let mut had = self.names.iter().filter(|(_, name)| name.entries.contains(&entry));
-            if !had.any(|(path, _)| found.get(path).is_some_and(|node| self.is(number, node, power_lost))) {
+            if !had.any(|(path, _)| found.get(path).is_some_and(|node| self.is(number, node))) {
                 return Err(format!("file {number}, {}, is under none of its names", self.tell(&entry)));
             }
         }
         Ok(())
     }
 
-    fn is(&self, file: usize, node: &Node, power_lost: bool) -> bool {
+    fn is(&self, file: usize, node: &Node) -> bool {
         let file = &self.files[file];
         let Node::File { bytes, mode } = node else { return false };
+        let unknown = self.power && file.torn || self.anytime && file.half_written;
         file.moments[file.lasts.unwrap_or(0)..]
             .iter()
-            .any(|moment| moment.mode == *mode && (moment.bytes == *bytes || power_lost && file.torn))
+            .any(|moment| moment.mode == *mode && (moment.bytes == *bytes || unknown))
     }
 
     fn tell(&self, entry: &Entry) -> String {
