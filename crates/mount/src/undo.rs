@@ -1,7 +1,10 @@
 //! Taking a mount away: as root by the kernel's call, else by `fusermount3`, which may do it for who mounted it.
 
 use crate::place::KIND;
-use flashsift_host::mounts::{self, Mount};
+use flashsift_host::{
+    mounts::{self, Mount},
+    users::{self, Found},
+};
 use rustix::{
     fs::{Mode, OFlags, minor},
     io::Errno,
@@ -13,6 +16,9 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
+
+/// How often, where nobody is found who uses it; each time all processes are looked at.
+const TRIES: u32 = 20;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +38,23 @@ pub fn unmount(point: &Path, lazily: bool) -> io::Result<Unmounted> {
         Err(Errno::PERM) => by_helper(point, lazily),
         Err(why) => Err(why.into()),
     }
+}
+
+/// Takes away what is mounted here, or says who uses it. Who only looks at it in this moment keeps the kernel from it, too, and is no
+/// user: where nobody else is found it is tried again.
+pub fn unmount_unused(point: &Path) -> io::Result<Option<Found>> {
+    let mut found = Found::default();
+    for _ in 0..TRIES {
+        if unmount(point, false)? == Unmounted::Gone {
+            return Ok(None);
+        }
+        // It may be somebody else's mount, of which even root is told nothing.
+        found = users::of(point).unwrap_or_default();
+        if !found.users.is_empty() {
+            break;
+        }
+    }
+    Ok(Some(found))
 }
 
 fn by_helper(point: &Path, lazily: bool) -> io::Result<Unmounted> {

@@ -3,14 +3,11 @@
 use super::serve;
 use crate::size;
 use anyhow::{Context, bail};
-use flashsift_host::{
-    mounts::{self, Mount},
-    users,
-};
+use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
     Status, fuse,
     place::{self, KIND, Left},
-    undo::{self, Unmounted},
+    undo,
 };
 use rustix::{fs::XattrFlags, io::Errno};
 use serde::Serialize;
@@ -188,9 +185,12 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
             format!("{} stays mounted: its files cannot settle in {backing}", point.display())
         })?,
     }
-    let done = undo::unmount(point, lazy).with_context(|| format!("unmounting {}", point.display()))?;
-    if done == Unmounted::Busy {
-        let found = users::of(point).unwrap_or_default();
+    let at = || format!("unmounting {}", point.display());
+    if lazy {
+        undo::unmount(point, true).with_context(at)?;
+        return Ok(());
+    }
+    if let Some(found) = undo::unmount_unused(point).with_context(at)? {
         bail!(
             "{} is in use and stays mounted. --lazy takes it away all the same.\n{}",
             point.display(),
@@ -199,9 +199,6 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
                 false => place::listed(&found).trim_end().to_owned(),
             }
         );
-    }
-    if lazy {
-        return Ok(());
     }
     match until_free(backing(&mount)) {
         Ok(Left::Nothing) => Ok(()),

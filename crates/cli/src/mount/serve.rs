@@ -11,12 +11,14 @@ use super::{
 };
 use crate::size;
 use anyhow::Context;
-use flashsift_host::{mounts, mounts::Mount, users};
+use flashsift_host::{
+    mounts::{self, Mount},
+    users::Found,
+};
 use flashsift_mount::{
     Config, Fs, Store, fuse,
     place::{self, Place},
-    say,
-    undo::{self, Unmounted},
+    say, undo,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -375,10 +377,11 @@ impl Daemon {
         let point = &self.mount.point;
         let at = || format!("unmounting {}", point.display());
         let here = self.is_there()?;
-        if !here || undo::unmount(point, false).with_context(at)? == Unmounted::Busy {
+        // Somebody may have taken it from its place while others use it.
+        let used = if here { undo::unmount_unused(point).with_context(at)? } else { Some(Found::default()) };
+        if let Some(found) = used {
             // What programs stored through mappings has to reach us before they are cut off.
             if here {
-                let found = users::of(point).unwrap_or_default();
                 say!(
                     "{} is in use, and is taken away all the same; who uses it will get errors:\n{}",
                     point.display(),
