@@ -1,7 +1,7 @@
 //! BACKING: an ordinary directory, reached only by descriptors of its directories and single names in them.
 
 use crate::names::HIDDEN;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,6 +21,8 @@ pub(crate) struct Backing {
     /// Opened for reading, to be synced.
     to_sync: File,
     next_temp: AtomicU64,
+    /// Copies are made where all else is apart, too.
+    temps_apart: bool,
     /// The most bytes that a file may have: RAM takes more.
     pub(crate) largest_file: u64,
 }
@@ -33,6 +35,8 @@ pub(crate) struct OpenDir {
     pub(crate) gid: Option<u32>,
     /// Files in it get an access control list.
     pub(crate) default_acl: bool,
+    /// It takes no file from elsewhere by a rename: it is encrypted, or of a project whose quota counts what is in it.
+    pub(crate) apart: bool,
 }
 
 impl AsFd for OpenDir {
@@ -90,6 +94,7 @@ impl Backing {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
+        let temps_apart = is_apart(&temps);
         let mut backing = Backing {
             root,
             root_ino: stat.st_ino,
@@ -98,6 +103,7 @@ impl Backing {
             temps,
             to_sync: File::from(to_sync),
             next_temp: AtomicU64::new(0),
+            temps_apart,
             largest_file: 0,
         };
         backing.clear()?;
@@ -161,7 +167,8 @@ impl Backing {
         let stat = rustix::fs::fstat(&fd)?;
         let gid = Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID).then_some(stat.st_gid);
         let default_acl = rustix::fs::getxattr_query(proc_path(&fd), c"system.posix_acl_default").is_ok();
-        Ok((OpenDir { fd, gid, default_acl }, stat))
+        let apart = !self.temps_apart && is_apart(&fd);
+        Ok((OpenDir { fd, gid, default_acl, apart }, stat))
     }
 
     /// What has this name, by which its attributes can be had and changed.
@@ -212,6 +219,15 @@ impl Backing {
     pub(crate) fn sync_all(&self) -> Result<()> {
         rustix::fs::syncfs(&self.to_sync)
     }
+}
+
+/// Does a directory keep its files from others (ext4 and F2FS: encryption, projects)?
+fn is_apart(dir: impl AsFd) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(open) = rustix::fs::openat(dir, ".", flags, Mode::empty()) else { return false };
+    /// What `chattr` calls E; rustix has no name for it.
+    const ENCRYPTED: IFlags = IFlags::from_bits_retain(0x800);
+    rustix::fs::ioctl_getflags(open).is_ok_and(|flags| flags.intersects(IFlags::PROJECT_INHERIT | ENCRYPTED))
 }
 
 /// Names in it, with numbers and kinds as BACKING has them.
