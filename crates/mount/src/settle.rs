@@ -278,6 +278,8 @@ impl Fs {
         }
         drop(counters);
         self.let_go(&mut table, copy.ino, copy.content);
+        // The kernel may have forgotten it while it lived in RAM.
+        table.drop_unused(copy.ino);
         outcome
     }
 
@@ -415,4 +417,33 @@ pub(crate) fn split_names(list: &[u8]) -> Vec<CString> {
         .filter(|name| !name.is_empty())
         .filter_map(|name| CString::new(name).ok())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Caller, Config, Fs, ROOT, Store};
+    use std::ffi::OsStr;
+
+    /// A file that the kernel has forgotten while it lived in RAM is known by nobody once it has settled: its node goes. It stayed, so that
+    /// a mount in which files are born all day grew without end.
+    #[test]
+    fn what_nobody_asks_for_is_forgotten_when_it_has_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["backing", "store"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
+        let store = Store::in_dir(&folder.path().join("store")).unwrap();
+        let fs = Fs::new(backing.into(), store, Config::default()).unwrap();
+        let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let caller = Caller { uid: us.0, gid: us.1, pid: 1, umask: 0 };
+        let ino = fs.create(&caller, ROOT, OsStr::new("a"), 0o644, 0).unwrap().0.ino;
+        fs.release(ino);
+        fs.forget(ino, 1);
+        assert!(fs.table().node(ino).is_some(), "it lives in RAM");
+        fs.settle_all().unwrap();
+        assert!(fs.table().node(ino).is_none());
+        assert_eq!(fs.lookup(ROOT, OsStr::new("a")).unwrap().ino, ino, "it keeps its number");
+        fs.check();
+    }
 }
