@@ -166,12 +166,10 @@ fn system_time(time: Time) -> SystemTime {
 fn time(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Time { s: since.as_secs() as i64, ns: since.subsec_nanos() },
+        // fuser, up to 0.18.0, takes the nanoseconds of times before 1970 away instead of adding them.
         Err(before) => {
             let before = before.duration();
-            match before.subsec_nanos() {
-                0 => Time { s: -(before.as_secs() as i64), ns: 0 },
-                ns => Time { s: -(before.as_secs() as i64) - 1, ns: 1_000_000_000 - ns },
-            }
+            Time { s: 0i64.wrapping_sub_unsigned(before.as_secs()), ns: before.subsec_nanos() }
         }
     }
 }
@@ -812,4 +810,22 @@ impl Filesystem for Kernel {
 /// Every access comes to us, and writers of one file need not wait for one another.
 fn direct() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// -1.5 s is half a second after -2 s. fuser makes 2.5 s before 1970 of it, which was then shown.
+    #[test]
+    fn times_before_1970_are_what_was_meant() {
+        let as_fuser_has_it = |s: i64, ns| match u64::try_from(s) {
+            Ok(s) => UNIX_EPOCH + Duration::new(s, ns),
+            Err(_) => UNIX_EPOCH - Duration::new(s.unsigned_abs(), ns),
+        };
+        for (s, ns) in [(-2, 500_000_000), (-1, 0), (-1, 999_999_999), (0, 1), (7, 3), (i64::MIN, 0)] {
+            assert_eq!(time(as_fuser_has_it(s, ns)), Time { s, ns });
+        }
+        assert_eq!(system_time(Time { s: -2, ns: 500_000_000 }), UNIX_EPOCH - Duration::from_millis(1500));
+    }
 }
