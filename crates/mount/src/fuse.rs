@@ -276,6 +276,11 @@ impl Kernel {
             return None;
         }
         let file = self.fs.settled_file(ino)?;
+        // The kernel opens it once more, as the user asked for, and does not look whether that is forbidden.
+        let may = rustix::fs::fcntl_getfl(&file).ok()?;
+        if !may.contains(rustix::fs::OFlags::RDWR) || may.contains(rustix::fs::OFlags::APPEND) {
+            return None;
+        }
         match open_backing(&file) {
             Ok(backing) => {
                 let backing = Arc::new(backing);
@@ -420,7 +425,12 @@ impl Filesystem for Kernel {
             })
         };
         self.answer("setattr", || {
-            let strip = size.is_some() && request.uid() != 0;
+            // Where nothing is asked for, the kernel means that setuid and setgid have to go: somebody writes without us.
+            let asks = mode.or(uid).or(gid).is_some() || atime.or(mtime).is_some();
+            let strip = match size {
+                Some(_) => request.uid() != 0,
+                None => !asks,
+            };
             let changes = Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
             let done = self.fs.set_attr(ino.0, &changes);
             if let (Some(size), Ok(_)) = (size, &done) {
