@@ -176,14 +176,18 @@ impl Backing {
         open_beneath(dir, name, OFlags::PATH)
     }
 
-    /// A regular file, for reading and writing where that can be had.
+    /// A regular file, for reading and writing where that can be had; for appending, where nothing else may be done.
     pub(crate) fn open_file(&self, dir: impl AsFd, name: &OsStr) -> Result<File> {
         let open = |access| open_beneath(&dir, name, access | OFlags::NONBLOCK);
-        match open(OFlags::RDWR) {
-            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => open(OFlags::RDONLY),
-            other => other,
+        let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY);
+        let mut opened = open(OFlags::RDWR);
+        for less in [OFlags::RDWR | OFlags::APPEND, OFlags::RDONLY] {
+            match opened {
+                Err(error) if refused(error) => opened = open(less),
+                done => return done.map(File::from),
+            }
         }
-        .map(File::from)
+        opened.map(File::from)
     }
 
     /// Of whatever has this name, a link itself.
