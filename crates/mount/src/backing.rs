@@ -78,6 +78,10 @@ fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> 
 impl Backing {
     pub(crate) fn new(root: OwnedFd) -> Result<Backing> {
         let stat = rustix::fs::fstat(&root)?;
+        if flags(&root).contains(IFlags::from_bits_retain(CASE_FOLDED)) {
+            // Names that are one there would be two here.
+            return Err(Errno::OPNOTSUPP);
+        }
         match rustix::fs::mkdirat(&root, HIDDEN, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => (),
             Err(error) => return Err(error),
@@ -225,13 +229,21 @@ impl Backing {
     }
 }
 
+/// What `chattr` calls E and F; rustix has no names for them.
+const ENCRYPTED: u32 = 0x800;
+const CASE_FOLDED: u32 = 0x4000_0000;
+
+/// What `lsattr` shows of a directory, on file systems that have such.
+fn flags(dir: impl AsFd) -> IFlags {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, ".", flags, Mode::empty())
+        .and_then(rustix::fs::ioctl_getflags)
+        .unwrap_or(IFlags::empty())
+}
+
 /// Does a directory keep its files from others (ext4 and F2FS: encryption, projects)?
 fn is_apart(dir: impl AsFd) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(open) = rustix::fs::openat(dir, ".", flags, Mode::empty()) else { return false };
-    /// What `chattr` calls E; rustix has no name for it.
-    const ENCRYPTED: IFlags = IFlags::from_bits_retain(0x800);
-    rustix::fs::ioctl_getflags(open).is_ok_and(|flags| flags.intersects(IFlags::PROJECT_INHERIT | ENCRYPTED))
+    flags(dir).intersects(IFlags::PROJECT_INHERIT | IFlags::from_bits_retain(ENCRYPTED))
 }
 
 /// Names in it, with numbers and kinds as BACKING has them.

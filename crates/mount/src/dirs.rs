@@ -59,9 +59,9 @@ impl Fs {
                 table.drop_unused(ino);
                 return Err(Errno::EXIST);
             }
-            self.looked_up(&mut table, ino)?;
             drop(table);
             let opened = self.open(ino)?;
+            self.looked_up(&mut self.table(), ino)?;
             if opening.contains(OFlags::TRUNC) {
                 let content = self.content(ino)?;
                 self.resize(&content, ino, 0)?;
@@ -145,7 +145,8 @@ impl Fs {
         }
         permitted(parent, name)?;
         let mut table = self.table();
-        if self.find(&mut table, parent, name).is_ok() {
+        if let Ok(ino) = self.find(&mut table, parent, name) {
+            table.drop_unused(ino);
             return Err(Errno::EXIST);
         }
         let (ino, _) = self.make_file(&mut table, caller, parent, name, mode, false)?;

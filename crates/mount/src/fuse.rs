@@ -778,8 +778,19 @@ impl Filesystem for Kernel {
         });
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.answer("listxattr", || Kernel::xattr(reply, size, self.fs.list_xattr(ino.0)));
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.answer("listxattr", || {
+            let mut list = self.fs.list_xattr(ino.0);
+            if request.uid() != 0
+                && let Ok(list) = &mut list
+            {
+                // As file systems do: these names are root's.
+                let shown =
+                    list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+                *list = shown.flatten().copied().collect();
+            }
+            Kernel::xattr(reply, size, list);
+        });
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
