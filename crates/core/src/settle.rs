@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(queue.next_us(100), Some(100));
         assert_eq!(queue.oldest().collect::<Vec<_>>(), [0, 2, 3, 4]);
         queue.gone(0);
-        assert_eq!((queue.next_us(100), queue.len()), (Some(120), 4));
+        assert_eq!((queue.next_us(100), queue.len()), (Some(120), 3));
         assert!(queue.due(119, 100).is_empty());
     }
 }

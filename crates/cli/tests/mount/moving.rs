@@ -451,3 +451,27 @@ fn files_settle_when_their_time_has_come() {
     held.write_all(b" second").unwrap();
     assert_eq!(fs::read(mounted.below("held open")).unwrap(), b"first second", "from then on in place");
 }
+
+/// Files were born in RAM for which BACKING had no inode left: they could never settle, and the mount could never end.
+#[test]
+fn no_file_is_born_that_has_no_inode_to_settle_into() {
+    let Some(mut mounted) = Mounted::new("no_file_is_born_that_has_no_inode_to_settle_into", &LATE[..])
+    else {
+        return;
+    };
+    let inodes = rustix::fs::statvfs(mounted.ext4.backing()).unwrap().f_files;
+    let mut born = 0;
+    let error = loop {
+        match File::create(mounted.at(&format!("f{born}"))) {
+            Ok(_) => born += 1,
+            Err(error) => break error,
+        }
+        assert!(born <= inodes, "more than BACKING can hold");
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    assert!(born > inodes - 100, "only {born} of {inodes} inodes are in use");
+    assert_eq!(fs::create_dir(mounted.at("folder")).unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    assert_eq!(rustix::fs::statvfs(mounted.ext4.mountpoint()).unwrap().f_ffree, 1);
+    mounted.settle();
+    assert_eq!(mounted.ended().len() as u64, born);
+}
