@@ -1,7 +1,7 @@
 //! BACKING: an ordinary directory, reached only by descriptors of its directories and single names in them.
 
 use crate::names::HIDDEN;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,6 +21,8 @@ pub(crate) struct Backing {
     /// Opened for reading, to be synced.
     to_sync: File,
     next_temp: AtomicU64,
+    /// Copies are made where all else is apart, too.
+    temps_apart: bool,
     /// The most bytes that a file may have: RAM takes more.
     pub(crate) largest_file: u64,
 }
@@ -33,6 +35,8 @@ pub(crate) struct OpenDir {
     pub(crate) gid: Option<u32>,
     /// Files in it get an access control list.
     pub(crate) default_acl: bool,
+    /// It takes no file from elsewhere by a rename: it is encrypted, or of a project whose quota counts what is in it.
+    pub(crate) apart: bool,
 }
 
 impl AsFd for OpenDir {
@@ -74,6 +78,10 @@ fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> 
 impl Backing {
     pub(crate) fn new(root: OwnedFd) -> Result<Backing> {
         let stat = rustix::fs::fstat(&root)?;
+        if flags(&root).contains(IFlags::from_bits_retain(CASE_FOLDED)) {
+            // Names that are one there would be two here.
+            return Err(Errno::OPNOTSUPP);
+        }
         match rustix::fs::mkdirat(&root, HIDDEN, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => (),
             Err(error) => return Err(error),
@@ -90,6 +98,7 @@ impl Backing {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
+        let temps_apart = is_apart(&temps);
         let mut backing = Backing {
             root,
             root_ino: stat.st_ino,
@@ -98,6 +107,7 @@ impl Backing {
             temps,
             to_sync: File::from(to_sync),
             next_temp: AtomicU64::new(0),
+            temps_apart,
             largest_file: 0,
         };
         backing.clear()?;
@@ -161,7 +171,8 @@ impl Backing {
         let stat = rustix::fs::fstat(&fd)?;
         let gid = Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID).then_some(stat.st_gid);
         let default_acl = rustix::fs::getxattr_query(proc_path(&fd), c"system.posix_acl_default").is_ok();
-        Ok((OpenDir { fd, gid, default_acl }, stat))
+        let apart = !self.temps_apart && is_apart(&fd);
+        Ok((OpenDir { fd, gid, default_acl, apart }, stat))
     }
 
     /// What has this name, by which its attributes can be had and changed.
@@ -169,14 +180,18 @@ impl Backing {
         open_beneath(dir, name, OFlags::PATH)
     }
 
-    /// A regular file, for reading and writing where that can be had.
+    /// A regular file, for reading and writing where that can be had; for appending, where nothing else may be done.
     pub(crate) fn open_file(&self, dir: impl AsFd, name: &OsStr) -> Result<File> {
         let open = |access| open_beneath(&dir, name, access | OFlags::NONBLOCK);
-        match open(OFlags::RDWR) {
-            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => open(OFlags::RDONLY),
-            other => other,
+        let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY);
+        let mut opened = open(OFlags::RDWR);
+        for less in [OFlags::RDWR | OFlags::APPEND, OFlags::RDONLY] {
+            match opened {
+                Err(error) if refused(error) => opened = open(less),
+                done => return done.map(File::from),
+            }
         }
-        .map(File::from)
+        opened.map(File::from)
     }
 
     /// Of whatever has this name, a link itself.
@@ -212,6 +227,23 @@ impl Backing {
     pub(crate) fn sync_all(&self) -> Result<()> {
         rustix::fs::syncfs(&self.to_sync)
     }
+}
+
+/// What `chattr` calls E and F; rustix has no names for them.
+const ENCRYPTED: u32 = 0x800;
+const CASE_FOLDED: u32 = 0x4000_0000;
+
+/// What `lsattr` shows of a directory, on file systems that have such.
+fn flags(dir: impl AsFd) -> IFlags {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, ".", flags, Mode::empty())
+        .and_then(rustix::fs::ioctl_getflags)
+        .unwrap_or(IFlags::empty())
+}
+
+/// Does a directory keep its files from others (ext4 and F2FS: encryption, projects)?
+fn is_apart(dir: impl AsFd) -> bool {
+    flags(dir).intersects(IFlags::PROJECT_INHERIT | IFlags::from_bits_retain(ENCRYPTED))
 }
 
 /// Names in it, with numbers and kinds as BACKING has them.

@@ -9,6 +9,7 @@ use crate::content::{Content, Place};
 use crate::files::asks_for_sync;
 use crate::fs::Fs;
 use crate::names::HIDDEN;
+use crate::room::spare_files;
 use crate::table::{InRam, Is, Name, Table};
 use crate::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
 use flashsift_core::event::{Action, Renamed};
@@ -16,6 +17,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
@@ -57,9 +59,9 @@ impl Fs {
                 table.drop_unused(ino);
                 return Err(Errno::EXIST);
             }
-            self.looked_up(&mut table, ino)?;
             drop(table);
             let opened = self.open(ino)?;
+            self.looked_up(&mut self.table(), ino)?;
             if opening.contains(OFlags::TRUNC) {
                 let content = self.content(ino)?;
                 self.resize(&content, ino, 0)?;
@@ -95,7 +97,8 @@ impl Fs {
         let dir = self.dir(table, parent)?;
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         // An inherited access control list is BACKING's to make.
-        if !sync && !dir.default_acl && !self.born_settled.matches(name) {
+        if !sync && !dir.default_acl && !dir.apart && !self.born_settled.matches(name) {
+            self.room.take_file(table.queue.len() as u64, self.backing.root.as_fd())?;
             let ino = table.next_number();
             let gid = dir.gid.unwrap_or(caller.gid);
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -113,6 +116,7 @@ impl Fs {
                 Err(error) => return Err(error),
             }
         }
+        self.spare_file(table)?;
         let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = as_caller(caller, || rustix::fs::openat(&dir, name, flags, mode))?;
@@ -120,6 +124,14 @@ impl Fs {
         table.name(ino, parent, &Name::from(name));
         self.counters.lock().born_settled += 1;
         Ok((ino, File::from(file)))
+    }
+
+    /// That BACKING can make something without an inode that a file in RAM will need.
+    fn spare_file(&self, table: &Table) -> Result<()> {
+        match table.queue.len() {
+            0 => Ok(()),
+            in_ram => spare_files(in_ram as u64, self.backing.root.as_fd()).map(drop),
+        }
     }
 
     /// A regular file, a FIFO, a socket or a device.
@@ -133,7 +145,8 @@ impl Fs {
         }
         permitted(parent, name)?;
         let mut table = self.table();
-        if self.find(&mut table, parent, name).is_ok() {
+        if let Ok(ino) = self.find(&mut table, parent, name) {
+            table.drop_unused(ino);
             return Err(Errno::EXIST);
         }
         let (ino, _) = self.make_file(&mut table, caller, parent, name, mode, false)?;
@@ -165,6 +178,7 @@ impl Fs {
         if table.in_ram(parent, name).is_some() {
             return Err(Errno::EXIST);
         }
+        self.spare_file(&table)?;
         let mode =
             Mode::from_raw_mode(if dir.default_acl { mode & 0o7777 } else { mode & !caller.umask & 0o7777 });
         as_caller(caller, || make(&dir, mode))?;
@@ -192,7 +206,7 @@ impl Fs {
             match node.is {
                 Is::Gone(_) => return Err(Errno::NOENT),
                 Is::Ram if node.names.is_empty() => return Err(Errno::NOENT),
-                Is::Ram if node.names.len() >= LINKS => {
+                Is::Ram if node.names.len() >= LINKS || dir.apart => {
                     drop(table);
                     self.settle_now(&[ino])?;
                     continue;
@@ -328,9 +342,15 @@ impl Fs {
         loop {
             let mut table = self.table();
             let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
+            let apart = source.is_some() && self.dir(&mut table, to.0)?.apart;
             let mut first = Vec::new();
             if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
                 first.extend(source.iter().chain(&target).map(|in_ram| in_ram.ino));
+            } else if let Some(InRam { ino, .. }) = source
+                && apart
+            {
+                // Whether it may go there at all BACKING has to say.
+                first.push(ino);
             } else if let Some(InRam { ino, hides: Some(_) }) = source {
                 // What it hides must neither come back nor be gone before this one is in BACKING.
                 first.push(ino);

@@ -109,7 +109,7 @@ impl Fs {
             }
         }
         if sync {
-            self.fsync(ino, true)?;
+            self.fsync(ino, false)?;
         }
         Ok(written)
     }
@@ -145,23 +145,18 @@ impl Fs {
 
     /// The file ends at `size`.
     pub(crate) fn resize(&self, content: &Arc<Content>, ino: Ino, size: u64) -> Result<()> {
-        // By a descriptor of its own, where nobody has it open.
-        let opened = content.place.read().file.is_none();
-        if opened {
-            self.open(ino)?;
-        }
+        // Whoever has it open may be about to close it.
+        self.open(ino)?;
         let done = self.in_place(content, 0, size, |file| rustix::fs::ftruncate(file, size));
-        if opened {
-            self.release(ino);
-        }
+        self.release(ino);
         done
     }
 
     /// Everything that was written is durable, and the file's names are. From now on it lives on flash.
     pub fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
         self.settle_now(&[ino])?;
-        let content = self.opened(ino)?;
-        let place = content.place.read();
+        let place = self.opened(ino)?.place.read().clone();
+        // Not held meanwhile: a sync may take long, and a settled file does not move.
         match &place.file {
             // Nobody can ask for it after a crash: it has no name.
             Some(_) if !place.settled => Ok(()),

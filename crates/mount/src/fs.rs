@@ -138,13 +138,13 @@ impl Fs {
     /// Of BACKING's file system; what is in RAM is taken as written.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
-        let in_ram = if self.table().queue.is_empty() {
-            0
-        } else {
-            self.store.usage()?.0.div_ceil(all.f_frsize.max(1))
-        };
+        let files = self.table().queue.len() as u64;
+        let bytes = if files == 0 { 0 } else { self.store.usage()?.0 };
+        let in_ram = bytes.div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
         all.f_bavail = all.f_bavail.saturating_sub(in_ram);
+        all.f_ffree = all.f_ffree.saturating_sub(files);
+        all.f_favail = all.f_favail.saturating_sub(files);
         Ok(all)
     }
 

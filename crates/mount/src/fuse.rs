@@ -166,12 +166,10 @@ fn system_time(time: Time) -> SystemTime {
 fn time(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Time { s: since.as_secs() as i64, ns: since.subsec_nanos() },
+        // fuser, up to 0.18.0, takes the nanoseconds of times before 1970 away instead of adding them.
         Err(before) => {
             let before = before.duration();
-            match before.subsec_nanos() {
-                0 => Time { s: -(before.as_secs() as i64), ns: 0 },
-                ns => Time { s: -(before.as_secs() as i64) - 1, ns: 1_000_000_000 - ns },
-            }
+            Time { s: 0i64.wrapping_sub_unsigned(before.as_secs()), ns: before.subsec_nanos() }
         }
     }
 }
@@ -278,6 +276,11 @@ impl Kernel {
             return None;
         }
         let file = self.fs.settled_file(ino)?;
+        // The kernel opens it once more, as the user asked for, and does not look whether that is forbidden.
+        let may = rustix::fs::fcntl_getfl(&file).ok()?;
+        if !may.contains(rustix::fs::OFlags::RDWR) || may.contains(rustix::fs::OFlags::APPEND) {
+            return None;
+        }
         match open_backing(&file) {
             Ok(backing) => {
                 let backing = Arc::new(backing);
@@ -422,7 +425,12 @@ impl Filesystem for Kernel {
             })
         };
         self.answer("setattr", || {
-            let strip = size.is_some() && request.uid() != 0;
+            // Where nothing is asked for, the kernel means that setuid and setgid have to go: somebody writes without us.
+            let asks = mode.or(uid).or(gid).is_some() || atime.or(mtime).is_some();
+            let strip = match size {
+                Some(_) => request.uid() != 0,
+                None => !asks,
+            };
             let changes = Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
             let done = self.fs.set_attr(ino.0, &changes);
             if let (Some(size), Ok(_)) = (size, &done) {
@@ -770,8 +778,19 @@ impl Filesystem for Kernel {
         });
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.answer("listxattr", || Kernel::xattr(reply, size, self.fs.list_xattr(ino.0)));
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.answer("listxattr", || {
+            let mut list = self.fs.list_xattr(ino.0);
+            if request.uid() != 0
+                && let Ok(list) = &mut list
+            {
+                // As file systems do: these names are root's.
+                let shown =
+                    list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+                *list = shown.flatten().copied().collect();
+            }
+            Kernel::xattr(reply, size, list);
+        });
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -812,4 +831,22 @@ impl Filesystem for Kernel {
 /// Every access comes to us, and writers of one file need not wait for one another.
 fn direct() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// -1.5 s is half a second after -2 s. fuser makes 2.5 s before 1970 of it, which was then shown.
+    #[test]
+    fn times_before_1970_are_what_was_meant() {
+        let as_fuser_has_it = |s: i64, ns| match u64::try_from(s) {
+            Ok(s) => UNIX_EPOCH + Duration::new(s, ns),
+            Err(_) => UNIX_EPOCH - Duration::new(s.unsigned_abs(), ns),
+        };
+        for (s, ns) in [(-2, 500_000_000), (-1, 0), (-1, 999_999_999), (0, 1), (7, 3), (i64::MIN, 0)] {
+            assert_eq!(time(as_fuser_has_it(s, ns)), Time { s, ns });
+        }
+        assert_eq!(system_time(Time { s: -2, ns: 500_000_000 }), UNIX_EPOCH - Duration::from_millis(1500));
+    }
 }

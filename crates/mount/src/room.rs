@@ -10,15 +10,20 @@ use std::os::fd::BorrowedFd;
 
 /// Taken at once, at most, bytes.
 const PORTION_BYTES: u64 = 16 << 20;
+/// And files.
+const PORTION_FILES: u64 = 4096;
 
-/// What may be written to RAM before flash is asked again, bytes.
+/// What may be written to RAM before flash is asked again.
 #[derive(Debug, Default)]
-pub(crate) struct Room(Mutex<u64>);
+pub(crate) struct Room {
+    bytes: Mutex<u64>,
+    files: Mutex<u64>,
+}
 
 impl Room {
     /// So many bytes more will be in RAM, at most; or there is no room for them on flash.
     pub(crate) fn take(&self, bytes: u64, backing: BorrowedFd<'_>, store: &Store) -> Result<()> {
-        let mut left = self.0.lock();
+        let mut left = self.bytes.lock();
         if *left < bytes {
             let flash = rustix::fs::fstatvfs(backing)?;
             let free = (flash.f_bavail * flash.f_frsize).saturating_sub(store.usage()?.0);
@@ -32,4 +37,26 @@ impl Room {
         *left -= bytes;
         Ok(())
     }
+
+    /// One more file will be in RAM, beside so many; or flash has no inode for it.
+    pub(crate) fn take_file(&self, in_ram: u64, backing: BorrowedFd<'_>) -> Result<()> {
+        let mut left = self.files.lock();
+        if *left == 0 {
+            *left = PORTION_FILES.min(spare_files(in_ram, backing)? / 2).max(1);
+        }
+        *left -= 1;
+        Ok(())
+    }
+}
+
+/// Inodes that flash has left for what is made there at once: none of those that files in RAM will need.
+pub(crate) fn spare_files(in_ram: u64, backing: BorrowedFd<'_>) -> Result<u64> {
+    let flash = rustix::fs::fstatvfs(backing)?;
+    let spare = match flash.f_files {
+        // Some file systems make inodes as they need them.
+        0 => u64::MAX,
+        // One is needed where files are copied to.
+        _ => flash.f_ffree.saturating_sub(in_ram + 1),
+    };
+    if spare == 0 { Err(Errno::NOSPC) } else { Ok(spare) }
 }

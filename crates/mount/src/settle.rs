@@ -32,7 +32,7 @@ struct Staged {
     ino: Ino,
     content: Arc<Content>,
     temp: String,
-    file: File,
+    file: Arc<File>,
     /// As the file was when it was copied.
     changes: u64,
     bytes: u64,
@@ -72,10 +72,11 @@ impl Fs {
         self.settle_and_say(&due)
     }
 
-    /// All that live in RAM under a name settle, and are durable.
+    /// All that live in RAM under a name settle, and are durable; not those that are born meanwhile.
     pub fn settle_all(&self) -> Result<()> {
+        let last = self.table().queue.oldest().last();
         loop {
-            let all: Vec<Ino> = self.table().queue.oldest().collect();
+            let all: Vec<Ino> = self.table().queue.oldest().take_while(|ino| Some(*ino) <= last).collect();
             if all.is_empty() {
                 return self.backing.sync_all();
             }
@@ -138,7 +139,11 @@ impl Fs {
         if files.is_empty() {
             return Err(Errno::NOSPC);
         }
-        self.settle_and_say(&files).1
+        match self.settle_and_say(&files) {
+            // One that cannot settle does not keep the others from making room.
+            (1.., Err(_)) => Ok(()),
+            (_, done) => done,
+        }
     }
 
     fn settle(&self, files: &[Ino]) -> Result<()> {
@@ -251,7 +256,7 @@ impl Fs {
         };
         let (temp, file) = self.backing.create_temp()?;
         match copy(&source, &file) {
-            Ok(bytes) => Ok(Some(Staged { ino, content, temp, file, changes, bytes })),
+            Ok(bytes) => Ok(Some(Staged { ino, content, temp, file: Arc::new(file), changes, bytes })),
             Err(error) => {
                 let _ = self.backing.remove_temp(&temp);
                 self.let_go(&mut self.table(), ino, content);
@@ -278,6 +283,8 @@ impl Fs {
         }
         drop(counters);
         self.let_go(&mut table, copy.ino, copy.content);
+        // The kernel may have forgotten it while it lived in RAM.
+        table.drop_unused(copy.ino);
         outcome
     }
 
@@ -311,10 +318,7 @@ impl Fs {
             let ctime = |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
             table.has_settled(ino, backing_ino, ctime(&was), ctime(&settled));
         }
-        place.file = match open {
-            true => Some(Arc::new(copy.file.try_clone().map_err(|error| errno(&error))?)),
-            false => None,
-        };
+        place.file = open.then(|| copy.file.clone());
         place.settled = true;
         // What stays there is out of reach, and gone with the mount.
         let _ = self.store.remove(ino);
@@ -340,24 +344,30 @@ impl Fs {
         }
         let (first_dir, first_name) = &names[0];
         self.backing.place_temp(temp, &dirs[first_dir].0, first_name)?;
-        let further = names[1..].iter().try_for_each(|(dir, name)| {
+        for (placed, (dir, name)) in names.iter().enumerate().skip(1) {
             let spare = format!("{temp}-link");
-            self.backing.link_to_temp(&dirs[first_dir].0, first_name, &spare)?;
-            self.backing.place_temp(&spare, &dirs[dir].0, name)
-        });
-        if let Err(error) = further {
-            // It stays in RAM. What has its first name is no newer than what it hides.
-            table.remove_in_ram(*first_dir, first_name);
-            table.insert_in_ram(*first_dir, first_name, InRam { ino, hides: Some(backing_ino) });
-            return Err(error);
+            let done = self
+                .backing
+                .link_to_temp(&dirs[first_dir].0, first_name, &spare)
+                .and_then(|()| self.backing.place_temp(&spare, &dirs[dir].0, name));
+            if let Err(error) = done {
+                // Where there is none, the link was not made.
+                let _ = self.backing.remove_temp(&spare);
+                // It stays in RAM. What has its names is no newer than what these hide.
+                for (dir, name) in &names[..placed] {
+                    table.remove_in_ram(*dir, name);
+                    table.insert_in_ram(*dir, name, InRam { ino, hides: Some(backing_ino) });
+                }
+                return Err(error);
+            }
         }
         for (ino, (dir, time)) in dirs {
-            // Nothing that anybody asked for has changed there.
+            // Nothing that anybody asked for has changed there. Where the directory is another's, it shows that something settled.
             let times = Timestamps {
                 last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
                 last_modification: Timespec { tv_sec: time.s, tv_nsec: i64::from(time.ns) },
             };
-            rustix::fs::utimensat(dir.as_fd(), c"", &times, AtFlags::EMPTY_PATH)?;
+            let _ = rustix::fs::utimensat(dir.as_fd(), c"", &times, AtFlags::EMPTY_PATH);
             placed_in.insert(ino, dir);
         }
         Ok(())
@@ -415,4 +425,33 @@ pub(crate) fn split_names(list: &[u8]) -> Vec<CString> {
         .filter(|name| !name.is_empty())
         .filter_map(|name| CString::new(name).ok())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Caller, Config, Fs, ROOT, Store};
+    use std::ffi::OsStr;
+
+    /// A file that the kernel has forgotten while it lived in RAM is known by nobody once it has settled: its node goes. It stayed, so that
+    /// a mount in which files are born all day grew without end.
+    #[test]
+    fn what_nobody_asks_for_is_forgotten_when_it_has_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["backing", "store"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
+        let store = Store::in_dir(&folder.path().join("store")).unwrap();
+        let fs = Fs::new(backing.into(), store, Config::default()).unwrap();
+        let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let caller = Caller { uid: us.0, gid: us.1, pid: 1, umask: 0 };
+        let ino = fs.create(&caller, ROOT, OsStr::new("a"), 0o644, 0).unwrap().0.ino;
+        fs.release(ino);
+        fs.forget(ino, 1);
+        assert!(fs.table().node(ino).is_some(), "it lives in RAM");
+        fs.settle_all().unwrap();
+        assert!(fs.table().node(ino).is_none());
+        assert_eq!(fs.lookup(ROOT, OsStr::new("a")).unwrap().ino, ino, "it keeps its number");
+        fs.check();
+    }
 }

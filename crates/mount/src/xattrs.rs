@@ -64,15 +64,28 @@ impl Fs {
 
     /// The value of one.
     pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
-        value(&self.attributes(ino)?.path, name)
+        self.look(ino, |path| value(path, name))
     }
 
     /// The names of all, each ended by a zero.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<u8>> {
-        let mut list = vec![0; BYTES];
-        let len = rustix::fs::listxattr(&self.attributes(ino)?.path, &mut list[..])?;
-        list.truncate(len);
-        Ok(list)
+        self.look(ino, |path| {
+            let mut list = vec![0; BYTES];
+            let len = rustix::fs::listxattr(path, &mut list[..])?;
+            list.truncate(len);
+            Ok(list)
+        })
+    }
+
+    /// It may settle, and be gone from where it was, between finding and looking.
+    fn look<T>(&self, ino: Ino, look: impl Fn(&Path) -> Result<T>) -> Result<T> {
+        loop {
+            let at = self.attributes(ino)?;
+            match look(&at.path) {
+                Err(Errno::NOENT) if at.in_ram => (),
+                done => return done,
+            }
+        }
     }
 
     /// Gives it one.

@@ -1,0 +1,114 @@
+//! Rights that the kernel leaves to us, through the kernel. Needs root, `setpriv` and `chattr`.
+
+use flashsift_mount::{Config, Fs, Store, fuse, undo};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+struct Mounted {
+    fs: Arc<Fs>,
+    folder: tempfile::TempDir,
+    running: Option<fuse::Running>,
+}
+
+impl Mounted {
+    /// `None` where it cannot be had.
+    fn new(passthrough: bool) -> Option<Mounted> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: mounting for others takes root");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        for name in ["backing", "mount"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let backing = File::open(folder.path().join("backing")).unwrap();
+        let store = Store::detached_tmpfs(1 << 20).unwrap();
+        let fs = Arc::new(Fs::new(backing.into(), store, Config::default()).unwrap());
+        let options = fuse::Options {
+            mountpoint: folder.path().join("mount"),
+            name: "test".into(),
+            passthrough,
+            allow_other: true,
+            threads: 2,
+            kernel: Vec::new(),
+        };
+        let running = Some(fuse::start(fs.clone(), &options).unwrap());
+        Some(Mounted { fs, folder, running })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("mount").join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = undo::unmount(&self.folder.path().join("mount"), true);
+        let _ = self.running.take().map(fuse::Running::wait);
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// A file is open for writing by somebody else when it becomes setuid: with what that one writes it is so no longer. The kernel asked for
+/// it by a `setattr` that asks for nothing, and did not get it: through passthrough, root's rights kept the bit.
+#[test]
+fn what_another_writes_is_not_setuid() {
+    for passthrough in [true, false] {
+        let Some(mounted) = Mounted::new(passthrough) else { return };
+        for settled in [false, true] {
+            let path = mounted.path(if settled { "settled" } else { "in-ram" });
+            fs::write(&path, "content").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+            if settled {
+                mounted.fs.settle_all().unwrap();
+            }
+            let mut other = Command::new("setpriv")
+                .args(["--reuid=12001", "--regid=12001", "--clear-groups", "sh", "-c"])
+                .args([r#"exec 3<>"$0"; echo open; read -r _; echo evil >&3"#])
+                .arg(&path)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut open = String::new();
+            BufReader::new(other.stdout.take().unwrap()).read_line(&mut open).unwrap();
+            assert_eq!(open, "open\n");
+            fs::set_permissions(&path, Permissions::from_mode(0o4777)).unwrap();
+            other.stdin.take().unwrap().write_all(b"go\n").unwrap();
+            assert!(other.wait().unwrap().success());
+            assert_eq!(mode(&path), 0o777, "passthrough: {passthrough}, settled: {settled}");
+        }
+    }
+}
+
+/// What BACKING lets be appended to only, nobody overwrites through us. It was opened for reading then, and handed to the kernel, which
+/// opened it anew, for writing.
+#[test]
+fn what_may_only_grow_is_not_overwritten() {
+    for passthrough in [true, false] {
+        let Some(mounted) = Mounted::new(passthrough) else { return };
+        let (path, below) = (mounted.path("log"), mounted.folder.path().join("backing/log"));
+        fs::write(&path, "old").unwrap();
+        mounted.fs.settle_all().unwrap();
+        if !Command::new("chattr").arg("+a").arg(&below).status().is_ok_and(|status| status.success()) {
+            return eprintln!("skipped: no chattr +a here");
+        }
+        let overwritten = OpenOptions::new().write(true).open(&path).map(|file| file.write_all_at(b"new", 0));
+        let cut = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(0));
+        let appended =
+            OpenOptions::new().append(true).open(&path).and_then(|mut file| file.write_all(b"end"));
+        let now = fs::read_to_string(&below).unwrap();
+        assert!(Command::new("chattr").arg("-a").arg(&below).status().unwrap().success());
+        assert!(now.starts_with("old") && now.ends_with("end"), "{now}: {overwritten:?}");
+        cut.unwrap_err();
+        appended.unwrap();
+    }
+}
