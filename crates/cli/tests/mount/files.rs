@@ -191,6 +191,45 @@ fn nobody_reads_anothers_file() {
     assert_eq!(fs::metadata(mounted.below(".flashsift")).unwrap().mode() & 0o777, 0o700);
 }
 
+/// Who changes another's program does not run it as the other.
+#[test]
+fn writing_takes_setuid_away() {
+    let Some(mounted) = Mounted::new("writing_takes_setuid_away", &LATE) else { return };
+    for settles in [false, true] {
+        let path = mounted.at(if settles { "settled" } else { "in RAM" });
+        create(&path, &vec![0; 64 * KIB]);
+        if settles {
+            mounted.settle();
+        }
+        let ways = [
+            "echo x >> \"$0\"",
+            "truncate -s 100000 \"$0\"",
+            "fallocate -l 200000 \"$0\"",
+            "fallocate -p -o 4096 -l 4096 \"$0\"",
+            "dd if=/dev/zero of=\"$0\" bs=4096 count=1 conv=notrunc oflag=direct status=none",
+            "exec 5>>\"$0\"; echo; read go; echo x >&5",
+        ];
+        for way in ways {
+            fs::set_permissions(&path, super::mode(0o777)).unwrap();
+            let mut shell = Command::new("sh");
+            shell.args(["-c", way]).arg(&path).uid(BOB).gid(BOB).stdin(Stdio::piped()).stdout(Stdio::piped());
+            if !way.starts_with("exec") {
+                fs::set_permissions(&path, super::mode(0o6777)).unwrap();
+            }
+            let mut shell = shell.spawn().unwrap();
+            if way.starts_with("exec") {
+                // It has it open already.
+                shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+                fs::set_permissions(&path, super::mode(0o6777)).unwrap();
+            }
+            shell.stdin.take().unwrap().write_all(b"go\n").unwrap_or_default();
+            assert!(shell.wait().unwrap().success(), "{way}");
+            let mode = fs::metadata(&path).unwrap().mode() & 0o7777;
+            assert_eq!(mode, 0o777, "settled: {settles}: {way}: {mode:o}");
+        }
+    }
+}
+
 #[test]
 fn nothing_escapes_backing() {
     let Some(mut mounted) = Mounted::new("nothing_escapes_backing", &LATE) else { return };

@@ -117,6 +117,32 @@ fn mapping_and_descriptor_see_each_other() {
     }
 }
 
+/// Programs that build and copy look at times, and ask the kernel for nothing else.
+#[test]
+fn a_store_through_a_mapping_changes_the_times() {
+    let Some(mounted) = Mounted::new("a_store_through_a_mapping_changes_the_times", &LATE) else { return };
+    let modified = |name: &str| {
+        let (none, times) = (rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::MTIME);
+        let told = rustix::fs::statx(rustix::fs::CWD, mounted.at(name), none, times).unwrap();
+        (told.stx_mtime.tv_sec, told.stx_mtime.tv_nsec)
+    };
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for name in ["in RAM", "settled"] {
+        let file = create(&mounted.at(name), &vec![0; 8 * KIB]);
+        if name == "settled" {
+            mounted.settle();
+        }
+        file.set_modified(old).unwrap();
+        drop(file);
+        let file = File::options().read(true).write(true).open(mounted.at(name)).unwrap();
+        assert_eq!(modified(name), (1_000_000_000, 0));
+        let map = Mapping::new(&file, 8 * KIB);
+        map.store(100, 1);
+        drop((map, file));
+        assert!(modified(name).0 > 1_000_000_000, "{name}: nobody sees that it has changed");
+    }
+}
+
 /// Whatever happens to files while they settle, in the end BACKING has what a plain model has.
 #[test]
 fn files_are_cut_renamed_and_unlinked_while_they_settle() {
