@@ -89,6 +89,11 @@ impl Fs {
         table.drop_unused(ino);
     }
 
+    /// Somebody may still ask for it.
+    pub(crate) fn knows(&self, ino: Ino) -> bool {
+        self.table().node(ino).is_some()
+    }
+
     /// Size, owner, times …
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         let mut table = self.table();

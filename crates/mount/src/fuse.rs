@@ -18,14 +18,14 @@ use fuser::{
 use parking_lot::Mutex;
 use rustix::io::Result;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -98,8 +98,11 @@ pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
     }
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = false;
+    let notifier = Arc::new(OnceLock::new());
     let kernel = Kernel {
         fs,
+        notifier: notifier.clone(),
+        written_past_us: Mutex::default(),
         wants_passthrough: options.passthrough,
         passthrough: AtomicBool::new(false),
         lent: Mutex::default(),
@@ -116,6 +119,8 @@ pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
         // A plain user asks fusermount3.
         None => fuser::Session::new(kernel, &options.mountpoint, &config)?,
     };
+    // Nobody else sets it.
+    let _ = notifier.set(session.notifier());
     let session = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
     Ok(Running { session, mountpoint: options.mountpoint.clone() })
 }
@@ -134,6 +139,10 @@ struct Kernel {
     passthrough: AtomicBool,
     /// Files that the kernel reads and writes itself, and how often each is open.
     lent: Mutex<HashMap<Ino, (Arc<BackingId>, u32)>>,
+    /// Those that somebody may write to without us, if only through a mapping that outlives the descriptor: the kernel may not remember
+    /// their times.
+    written_past_us: Mutex<HashSet<Ino>>,
+    notifier: Arc<OnceLock<fuser::Notifier>>,
     listings: Mutex<HashMap<u64, Arc<Mutex<Listing>>>>,
     next_listing: AtomicU64,
 }
@@ -241,9 +250,27 @@ impl Kernel {
         }
     }
 
-    fn entry(reply: ReplyEntry, found: Result<Attr>) {
+    /// How long the attributes of a file may be remembered.
+    fn remember(&self, ino: Ino) -> Duration {
+        if self.written_past_us.lock().contains(&ino) { Duration::ZERO } else { REMEMBER }
+    }
+
+    /// From now on it is written to without us.
+    fn writes_past_us(&self, ino: Ino) {
+        if self.written_past_us.lock().insert(ino)
+            && let Some(notifier) = self.notifier.get()
+        {
+            // Only the attributes. Where that fails, the kernel knows none.
+            let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
+        }
+    }
+
+    fn entry(&self, reply: ReplyEntry, found: Result<Attr>) {
         match found {
-            Ok(attr) => reply.entry(&REMEMBER, &file_attr(&attr), Generation(0)),
+            Ok(attr) => {
+                let attr_for = self.remember(attr.ino);
+                reply.entry_with_ttls(&attr_for, &REMEMBER, &file_attr(&attr), Generation(0));
+            }
             Err(error) => reply.error(number(error)),
         }
     }
@@ -385,17 +412,22 @@ impl Filesystem for Kernel {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.answer("lookup", || match self.fs.lookup(parent.0, name) {
             Err(rustix::io::Errno::NOENT) => reply.entry(&REMEMBER, &nothing(), Generation(0)),
-            found => Kernel::entry(reply, found),
+            found => self.entry(reply, found),
         });
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
-        self.answer("forget", || self.fs.forget(ino.0, lookups));
+        self.answer("forget", || {
+            self.fs.forget(ino.0, lookups);
+            if !self.fs.knows(ino.0) {
+                self.written_past_us.lock().remove(&ino.0);
+            }
+        });
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer("getattr", || match self.fs.attr(ino.0) {
-            Ok(attr) => reply.attr(&REMEMBER, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.remember(attr.ino), &file_attr(&attr)),
             Err(error) => reply.error(number(error)),
         });
     }
@@ -437,7 +469,7 @@ impl Filesystem for Kernel {
                 self.fs.saw(request.pid(), ino.0, |file| Action::Truncate { file, size });
             }
             match done {
-                Ok(attr) => reply.attr(&REMEMBER, &file_attr(&attr)),
+                Ok(attr) => reply.attr(&self.remember(attr.ino), &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
             }
         });
@@ -461,7 +493,7 @@ impl Filesystem for Kernel {
         reply: ReplyEntry,
     ) {
         self.answer("mknod", || {
-            Kernel::entry(reply, self.fs.mknod(&caller(request, umask), parent.0, name, mode, rdev));
+            self.entry(reply, self.fs.mknod(&caller(request, umask), parent.0, name, mode, rdev));
         });
     }
 
@@ -475,7 +507,7 @@ impl Filesystem for Kernel {
         reply: ReplyEntry,
     ) {
         self.answer("mkdir", || {
-            Kernel::entry(reply, self.fs.mkdir(&caller(request, umask), parent.0, name, mode));
+            self.entry(reply, self.fs.mkdir(&caller(request, umask), parent.0, name, mode));
         });
     }
 
@@ -489,7 +521,7 @@ impl Filesystem for Kernel {
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.answer("symlink", || {
-            Kernel::entry(reply, self.fs.symlink(&caller(request, 0), parent.0, name, target.as_os_str()));
+            self.entry(reply, self.fs.symlink(&caller(request, 0), parent.0, name, target.as_os_str()));
         });
     }
 
@@ -510,10 +542,10 @@ impl Filesystem for Kernel {
     }
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer("link", || Kernel::entry(reply, self.fs.link(ino.0, parent.0, name)));
+        self.answer("link", || self.entry(reply, self.fs.link(ino.0, parent.0, name)));
     }
 
-    fn open(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.answer("open", || {
             let mut lent = self.lent.lock();
             let opened = match self.fs.open(ino.0) {
@@ -526,7 +558,12 @@ impl Filesystem for Kernel {
                 _ => None,
             };
             match self.lend(&mut lent, attr.as_ref(), ino.0, opened, |file| reply.open_backing(file)) {
-                Some(backing) => reply.opened_passthrough(LENT, FopenFlags::empty(), &backing),
+                Some(backing) => {
+                    if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
+                        self.writes_past_us(ino.0);
+                    }
+                    reply.opened_passthrough(LENT, FopenFlags::empty(), &backing);
+                }
                 None => reply.opened(OURS, direct()),
             }
         });
@@ -551,8 +588,9 @@ impl Filesystem for Kernel {
             let shown = file_attr(&attr);
             match self.lend(&mut lent, Some(&attr), attr.ino, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
+                    self.writes_past_us(attr.ino);
                     reply.created_passthrough(
-                        &REMEMBER,
+                        &Duration::ZERO,
                         &shown,
                         Generation(0),
                         LENT,
@@ -703,7 +741,7 @@ impl Filesystem for Kernel {
                     INodeNo(attr.ino),
                     next,
                     &entry.name,
-                    &REMEMBER,
+                    &self.remember(attr.ino),
                     &file_attr(&attr),
                     Generation(0),
                 );
