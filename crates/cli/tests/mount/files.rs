@@ -209,23 +209,23 @@ fn writing_takes_setuid_away() {
             "dd if=/dev/zero of=\"$0\" bs=4096 count=1 conv=notrunc oflag=direct status=none",
             "exec 5>>\"$0\"; echo; read go; echo x >&5",
         ];
-        for way in ways {
-            fs::set_permissions(&path, super::mode(0o777)).unwrap();
+        for (way, plain) in ways.iter().flat_map(|way| [(way, 0o777), (way, 0o666)]) {
+            fs::set_permissions(&path, super::mode(plain)).unwrap();
             let mut shell = Command::new("sh");
             shell.args(["-c", way]).arg(&path).uid(BOB).gid(BOB).stdin(Stdio::piped()).stdout(Stdio::piped());
             if !way.starts_with("exec") {
-                fs::set_permissions(&path, super::mode(0o6777)).unwrap();
+                fs::set_permissions(&path, super::mode(plain | 0o6000)).unwrap();
             }
             let mut shell = shell.spawn().unwrap();
             if way.starts_with("exec") {
                 // It has it open already.
                 shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-                fs::set_permissions(&path, super::mode(0o6777)).unwrap();
+                fs::set_permissions(&path, super::mode(plain | 0o6000)).unwrap();
             }
             shell.stdin.take().unwrap().write_all(b"go\n").unwrap_or_default();
             assert!(shell.wait().unwrap().success(), "{way}");
             let mode = fs::metadata(&path).unwrap().mode() & 0o7777;
-            assert_eq!(mode, 0o777, "settled: {settles}: {way}: {mode:o}");
+            assert_eq!(mode, plain, "settled: {settles}: {way}: {mode:o}");
         }
     }
 }
