@@ -360,7 +360,8 @@ impl Fs {
 
 /// With setuid and setgid taken away, where they have to go.
 fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
-    let bits = Mode::SUID | if attr.permissions().contains(Mode::XGRP) { Mode::SGID } else { Mode::empty() };
+    // Setgid that nobody may execute by goes too, where the kernel would leave it to who is of that group: we do not know who is.
+    let bits = Mode::SUID | Mode::SGID;
     match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
         true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },
         false => *changes,
