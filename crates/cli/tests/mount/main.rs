@@ -17,8 +17,8 @@ use std::{
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    thread,
+    sync::{Condvar, Mutex, PoisonError, mpsc},
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
@@ -31,9 +31,41 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What keeps files in RAM for as long as a test takes.
 const LATE: [&str; 2] = ["--settle-after", "1h"];
 
+/// One test at a time: a program that one of them starts has, for the moment before it is that program, everything open that the others
+/// have open (a directory is "in use" then, a program that was just copied "busy"), and a mount namespace of its own has their mounts.
+struct Alone;
+
+/// Whose turn it is, and how many it has.
+static TURN: (Mutex<Option<(ThreadId, u32)>>, Condvar) = (Mutex::new(None), Condvar::new());
+
+impl Alone {
+    fn wait() -> Self {
+        let us = thread::current().id();
+        let others = |turn: &mut Option<(ThreadId, u32)>| turn.is_some_and(|(whose, _)| whose != us);
+        let turn = TURN.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = TURN.1.wait_while(turn, others).unwrap_or_else(PoisonError::into_inner);
+        turn.get_or_insert((us, 0)).1 += 1;
+        Self
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let mut turn = TURN.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, count)) = turn.as_mut() {
+            *count -= 1;
+            if *count == 0 {
+                *turn = None;
+                TURN.1.notify_one();
+            }
+        }
+    }
+}
+
 /// An ext4 of its own on a loop device, and beside it a place to mount on; both are gone when dropped.
 struct Ext4 {
     folder: TempDir,
+    _alone: Alone,
 }
 
 impl Ext4 {
@@ -49,7 +81,7 @@ impl Ext4 {
         if !Path::new("/dev/fuse").exists() {
             return skip("/dev/fuse is not there");
         }
-        let ext4 = Self { folder: tempfile::tempdir().unwrap() };
+        let ext4 = Self { folder: tempfile::tempdir().unwrap(), _alone: Alone::wait() };
         // So that other users reach what is mounted there.
         fs::set_permissions(ext4.folder.path(), mode(0o755)).unwrap();
         File::create(ext4.image()).unwrap().set_len(128 * MIB as u64).unwrap();
