@@ -186,7 +186,7 @@ fn observed(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()>
     let _mounted = bed.mount("1h")?;
     fill_unsynced(&bed.path("mount/observed"))?;
     let mut config = fuser::Config::default();
-    config.n_threads = Some(std::thread::available_parallelism()?.get().clamp(2, 8));
+    config.n_threads = Some(std::thread::available_parallelism()?.get().clamp(4, 8));
     let session = fuser::spawn_mount(Nothing, bed.path("nothing"), &config)?;
     let ours = File::open(bed.path("mount/observed"))?;
     let nothing = File::open(bed.path("nothing/file"))?;

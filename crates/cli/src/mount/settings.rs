@@ -8,7 +8,7 @@ use std::{num::NonZero, path::Path, thread, time::Duration};
 const SETTLE_AFTER: &str = "60s";
 const BUDGET: &str = "256MiB";
 /// At least and at most, unless told: more do not answer faster.
-const THREADS: [usize; 2] = [2, 8];
+const THREADS: [usize; 2] = [4, 8];
 /// What the kernel knows of a FUSE mount; each takes back another.
 const OPTIONS: [(&str, &str); 5] = [
     ("suid", "nosuid"),
@@ -41,7 +41,7 @@ pub(super) struct Settings {
     no_passthrough: bool,
 
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
-        help = "Threads that answer the kernel [default: one a processor, 2 to 8]")]
+        help = "Threads that answer the kernel [default: one a processor, 4 to 8]")]
     threads: Option<u16>,
 
     /// Of the mount: suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid, nodev; for root allow_other]
