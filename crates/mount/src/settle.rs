@@ -146,7 +146,8 @@ impl Fs {
         }
     }
 
-    fn settle(&self, files: &[Ino]) -> Result<()> {
+    /// They leave RAM, those without a name too.
+    pub(crate) fn settle(&self, files: &[Ino]) -> Result<()> {
         let mut failed = Ok(());
         for batch in files.chunks(BATCH) {
             let mut dirs = Dirs::new();
@@ -204,7 +205,7 @@ impl Fs {
         let Ok(content) = self.content(ino) else { return Ok(Outcome::Nothing) };
         let _closed = content.gate.write();
         let Some(copy) = self.stage(ino)? else { return Ok(Outcome::Nothing) };
-        if let Err(error) = rustix::fs::fsync(&copy.file) {
+        if let Err(error) = self.make_durable(std::slice::from_ref(&copy)) {
             self.discard(vec![copy]);
             return Err(error);
         }

@@ -113,8 +113,8 @@ impl Fs {
             if at.in_ram && adds > 0 && bytes_in_use(&at.path)? + adds > BYTES_IN_RAM {
                 drop(place);
                 drop(gate);
-                // How much there is room for, BACKING itself has to say.
-                self.settle_now(&[ino])?;
+                // How much there is room for, BACKING itself has to say; also of a file without a name.
+                self.settle(&[ino])?;
                 continue;
             }
             let done = change(&at.path);
@@ -123,7 +123,7 @@ impl Fs {
             drop(gate);
             // Not every tmpfs knows every attribute, and it has less room for them.
             match done {
-                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle_now(&[ino])?,
+                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle(&[ino])?,
                 done => break done,
             }
         };

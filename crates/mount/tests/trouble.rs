@@ -148,3 +148,23 @@ fn ram_full_is_no_error_where_one_file_cannot_settle() {
     bed.fs.settle_all().unwrap();
     bed.fs.check();
 }
+
+/// A file that is open and has no name any more was to settle before it got an attribute that RAM does not take; but what has no name was
+/// left alone where files settle on demand, and it was tried for ever: four such requests, and nobody answered the kernel.
+#[test]
+fn a_file_without_a_name_takes_large_attributes_too() {
+    let bed = bed();
+    let (attr, _) = bed.fs.create(&caller(), ROOT, OsStr::new("a"), 0o644, 0).unwrap();
+    bed.fs.write(attr.ino, 0, b"bytes", false).unwrap();
+    bed.fs.unlink(ROOT, OsStr::new("a")).unwrap();
+    let value = vec![b'x'; 900];
+    bed.fs.set_xattr(attr.ino, OsStr::new("user.large"), &value, 0).unwrap();
+    assert_eq!(bed.fs.get_xattr(attr.ino, OsStr::new("user.large")).unwrap(), value);
+    let mut bytes = [0; 10];
+    assert_eq!(bed.fs.read(attr.ino, 0, &mut bytes).unwrap(), 5);
+    assert_eq!(bed.fs.attr(attr.ino).unwrap().nlink, 0);
+    bed.fs.release(attr.ino);
+    bed.fs.forget(attr.ino, 1);
+    bed.fs.check();
+    assert_eq!(std::fs::read_dir(bed.backing()).unwrap().count(), 1, "only what is ours");
+}
