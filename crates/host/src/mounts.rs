@@ -74,7 +74,8 @@ pub fn is_dead(error: &io::Error) -> bool {
     [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|dead| error.raw_os_error() == Some(dead.raw_os_error()))
 }
 
-fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+/// What is mounted, by the text of a `mountinfo`; a line that is none is left out.
+pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     mountinfo.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
 
@@ -98,7 +99,7 @@ fn line(line: &[u8]) -> Option<Mount> {
 }
 
 /// The kernel writes spaces and the like as `\040`.
-pub(crate) fn unescaped(text: &[u8]) -> OsString {
+pub fn unescaped(text: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {

@@ -1,7 +1,9 @@
 //! Who uses a block device: mounts, swap, what lies on it.
 
+use flashsift_host::mounts::{self, Mount, unescaped};
 use rustix::fs::{Dev, major, makedev, minor};
 use std::{
+    ffi::OsStr,
     fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
@@ -12,9 +14,8 @@ use std::{
 /// A disk is used if one of its partitions is, a partition if its disk is used as a whole.
 pub fn used_by(dev: Dev) -> Vec<String> {
     let family = family(dev);
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let mut uses = mounts(&read("/proc/self/mountinfo"), &family, device_at);
-    uses.extend(swaps(&read("/proc/swaps"), &family, device_at));
+    let mut uses = mounted(&mounts::all().unwrap_or_default(), &family, device_at);
+    uses.extend(swaps(&fs::read_to_string("/proc/swaps").unwrap_or_default(), &family, device_at));
     for member in &family {
         let holders = fs::read_dir(sys(*member).join("holders")).into_iter().flatten().flatten();
         uses.extend(
@@ -23,7 +24,7 @@ pub fn used_by(dev: Dev) -> Vec<String> {
         );
     }
     uses.extend(loops().into_iter().filter_map(|(name, backing)| {
-        let inside = device_at(&backing).is_some_and(|dev| family.contains(&dev));
+        let inside = device_at(backing.as_ref()).is_some_and(|dev| family.contains(&dev));
         inside.then(|| format!("{name} lies on it"))
     }));
     uses
@@ -88,7 +89,7 @@ fn number(text: &str) -> Option<Dev> {
     Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-fn device_at(path: &str) -> Option<Dev> {
+fn device_at(path: &OsStr) -> Option<Dev> {
     let metadata = fs::metadata(path).ok()?;
     metadata.file_type().is_block_device().then(|| metadata.rdev())
 }
@@ -105,47 +106,18 @@ fn loops() -> Vec<(String, String)> {
 
 /// Where `/proc/self/mountinfo` has these devices mounted. File systems with several devices have a number of their own
 /// there and one of the devices as their source.
-fn mounts(mountinfo: &str, devices: &[Dev], device_at: impl Fn(&str) -> Option<Dev>) -> Vec<String> {
-    let mut uses = Vec::new();
-    for line in mountinfo.lines() {
-        let Some((before, after)) = line.split_once(" - ") else { continue };
-        let mut before = before.split(' ').skip(2);
-        let (Some(dev), _, Some(point)) = (before.next(), before.next(), before.next()) else { continue };
-        let source = after.split(' ').nth(1).map(unescaped);
-        let of = |dev: Option<Dev>| dev.is_some_and(|dev| devices.contains(&dev));
-        if of(number(dev)) || of(source.and_then(|source| device_at(&source))) {
-            uses.push(format!("it is mounted on {}", unescaped(point)));
-        }
-    }
-    uses
+fn mounted(mounts: &[Mount], devices: &[Dev], device_at: impl Fn(&OsStr) -> Option<Dev>) -> Vec<String> {
+    let of = |dev: Dev| devices.contains(&dev);
+    let ours = |mount: &&Mount| of(mount.dev) || device_at(&mount.source).is_some_and(of);
+    mounts.iter().filter(ours).map(|mount| format!("it is mounted on {}", mount.point.display())).collect()
 }
 
 /// Which of these devices `/proc/swaps` has.
-fn swaps(swaps: &str, devices: &[Dev], device_at: impl Fn(&str) -> Option<Dev>) -> Vec<String> {
-    let names = swaps.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next()).map(unescaped);
+fn swaps(swaps: &str, devices: &[Dev], device_at: impl Fn(&OsStr) -> Option<Dev>) -> Vec<String> {
+    let names = swaps.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next());
+    let names = names.map(|name| unescaped(name.as_bytes()));
     let ours = names.filter(|name| device_at(name).is_some_and(|dev| devices.contains(&dev)));
-    ours.map(|name| format!("{name} is swap")).collect()
-}
-
-/// The kernel writes spaces and the like as `\040`.
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let octal =
-            after.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    ours.map(|name| format!("{} is swap", name.display())).collect()
 }
 
 #[cfg(test)]
@@ -160,8 +132,8 @@ mod tests {
 26 22 7:0 / /mnt/loop rw - ext4 /dev/loop0 rw
 ";
 
-    fn device_at(path: &str) -> Option<Dev> {
-        Some(match path {
+    fn device_at(path: &OsStr) -> Option<Dev> {
+        Some(match path.to_str()? {
             "/dev/sda1" => makedev(8, 1),
             "/dev/sda2" => makedev(8, 2),
             "/dev/sdb" => makedev(8, 16),
@@ -172,7 +144,7 @@ mod tests {
 
     #[test]
     fn mounts_are_found_by_number_and_by_source() {
-        let at = |devices: &[Dev]| mounts(MOUNTINFO, devices, device_at);
+        let at = |devices: &[Dev]| mounted(&mounts::parse(MOUNTINFO.as_bytes()), devices, device_at);
         assert_eq!(at(&[makedev(8, 1)]), ["it is mounted on /mnt/my card"]);
         assert_eq!(
             at(&[makedev(8, 0), makedev(8, 1), makedev(8, 2)]),
@@ -188,10 +160,5 @@ mod tests {
         let text = "Filename\t\t\t\tType\t\tSize\tUsed\tPriority\n/dev/zram\\0400  partition\t100\t0\t-2\n/swapfile file 1 0 -3\n";
         assert_eq!(swaps(text, &[makedev(252, 0)], device_at), ["/dev/zram 0 is swap"]);
         assert!(swaps(text, &[makedev(8, 1)], device_at).is_empty());
-    }
-
-    #[test]
-    fn what_is_no_escape_stays() {
-        assert_eq!(unescaped("a\\040b\\134\\9x\\"), "a b\\\\9x\\");
     }
 }
