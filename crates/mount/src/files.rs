@@ -38,6 +38,11 @@ impl Fs {
         Ok(opened)
     }
 
+    /// By how many it is open.
+    pub(crate) fn opens(&self, ino: Ino) -> u32 {
+        self.table().node(ino).map_or(0, |node| node.opens)
+    }
+
     /// The file itself, where it has settled and is open: what the kernel may read and write without us.
     pub fn settled_file(&self, ino: Ino) -> Option<Arc<File>> {
         let content = self.opened.read().get(&ino)?.clone();

@@ -4,126 +4,38 @@
 //! keeps a file open for as long as it is mapped. A settled file that nothing else has open is handed to the kernel, which reads and writes it
 //! without us. Names and attributes may be remembered by the kernel for long: nothing changes but through it.
 
-use crate::attach::Detached;
-use crate::types::{Attr, Caller, Changes, Ino, Opened, ROOT, Time};
-use crate::undo::{self, Unmounted};
-use crate::{Entry, Fs};
+mod convert;
+mod lending;
+mod listings;
+mod mounted;
+
+use self::convert::{caller, file_attr, kind, nothing, number, time};
+use self::lending::Lending;
+use self::listings::Listings;
+pub use self::mounted::{Options, Running, start};
+use crate::Fs;
+use crate::types::{Attr, Changes, Ino, ROOT};
 use flashsift_core::event::Action;
 use fuser::{
-    BackingId, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, SessionACL, TimeOrNow, WriteFlags,
+    Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
-use parking_lot::Mutex;
 use rustix::io::Result;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// [`Status`](crate::Status) as JSON, an extended attribute of the mounted directory.
 pub const STATUS: &str = "user.flashsift.status";
 /// Set on the mounted directory, everything settles.
 pub const SETTLE: &str = "user.flashsift.settle";
-
-/// How it is mounted.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where.
-    pub mountpoint: PathBuf,
-    /// What `mount` says that is mounted.
-    pub name: String,
-    /// Settled files are handed to the kernel. Takes root.
-    pub passthrough: bool,
-    /// Other users may use it too. Takes root.
-    pub allow_other: bool,
-    /// That answer requests.
-    pub threads: usize,
-    /// Options that the kernel knows: `nodev`, `nosuid`, `noexec`, `noatime`.
-    pub kernel: Vec<String>,
-}
-
-/// A file system that is mounted.
-#[derive(Debug)]
-pub struct Running {
-    session: JoinHandle<io::Result<()>>,
-    mountpoint: PathBuf,
-}
-
-impl Running {
-    /// Takes it away from its place; `wait` returns when the last request is answered. Not while somebody uses it.
-    pub fn unmount(&mut self) -> io::Result<()> {
-        match undo::unmount(&self.mountpoint, false)? {
-            Unmounted::Gone => Ok(()),
-            Unmounted::Busy => Err(rustix::io::Errno::BUSY.into()),
-        }
-    }
-
-    /// Until it is mounted no longer.
-    pub fn wait(self) -> io::Result<()> {
-        self.session.join().map_err(|_| io::Error::other("the thread that answers the kernel panicked"))?
-    }
-}
-
-/// Mounts it. What is in RAM when it has been unmounted the caller has to settle.
-pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
-    let mut config = fuser::Config::default();
-    config.mount_options = vec![
-        // As fusermount3 reads it.
-        MountOption::FSName(options.name.replace('\\', "\\\\").replace(',', "\\,")),
-        MountOption::Subtype("flashsift".to_owned()),
-        MountOption::DefaultPermissions,
-    ];
-    for option in &options.kernel {
-        config.mount_options.push(match option.as_str() {
-            "nodev" => MountOption::NoDev,
-            "nosuid" => MountOption::NoSuid,
-            "noexec" => MountOption::NoExec,
-            "noatime" => MountOption::NoAtime,
-            "dev" => MountOption::Dev,
-            "suid" => MountOption::Suid,
-            other => MountOption::CUSTOM(other.to_owned()),
-        });
-    }
-    if options.allow_other {
-        config.acl = SessionACL::All;
-    }
-    config.n_threads = Some(options.threads.max(1));
-    config.clone_fd = false;
-    let notifier = Arc::new(OnceLock::new());
-    let kernel = Kernel {
-        fs,
-        notifier: notifier.clone(),
-        written_past_us: Mutex::default(),
-        wants_passthrough: options.passthrough,
-        passthrough: AtomicBool::new(false),
-        lent: Mutex::default(),
-        listings: Mutex::default(),
-        next_listing: AtomicU64::new(0),
-    };
-    let session = match Detached::new(options)? {
-        Some(detached) => {
-            let (device, mount) = detached.split();
-            let session = fuser::Session::from_fd(kernel, device, config.acl, config)?;
-            Detached::attach(mount, &options.mountpoint)?;
-            session
-        }
-        // A plain user asks fusermount3.
-        None => fuser::Session::new(kernel, &options.mountpoint, &config)?,
-    };
-    // Nobody else sets it.
-    let _ = notifier.set(session.notifier());
-    let session = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
-    Ok(Running { session, mountpoint: options.mountpoint.clone() })
-}
 
 /// How long the kernel may remember what it was told.
 const REMEMBER: Duration = Duration::from_secs(3600);
@@ -136,23 +48,8 @@ const OURS: FileHandle = FileHandle(0);
 struct Kernel {
     fs: Arc<Fs>,
     wants_passthrough: bool,
-    passthrough: AtomicBool,
-    /// Files that the kernel reads and writes itself, and how often each is open.
-    lent: Mutex<HashMap<Ino, (Arc<BackingId>, u32)>>,
-    /// Those that somebody may write to without us, if only through a mapping that outlives the descriptor: the kernel may not remember
-    /// their times.
-    written_past_us: Mutex<HashSet<Ino>>,
-    notifier: Arc<OnceLock<fuser::Notifier>>,
-    listings: Mutex<HashMap<u64, Arc<Mutex<Listing>>>>,
-    next_listing: AtomicU64,
-}
-
-/// What a directory held when it was opened, or read anew from its beginning.
-#[derive(Default)]
-struct Listing {
-    parent: Ino,
-    entries: Vec<Entry>,
-    read: bool,
+    lending: Lending,
+    listings: Listings,
 }
 
 thread_local! {
@@ -160,88 +57,11 @@ thread_local! {
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-fn number(error: rustix::io::Errno) -> Errno {
-    Errno::from_i32(error.raw_os_error())
-}
-
-fn system_time(time: Time) -> SystemTime {
-    let ns = Duration::from_nanos(u64::from(time.ns));
-    match u64::try_from(time.s) {
-        Ok(s) => UNIX_EPOCH + Duration::from_secs(s) + ns,
-        Err(_) => UNIX_EPOCH - Duration::from_secs(time.s.unsigned_abs()) + ns,
-    }
-}
-
-fn time(time: SystemTime) -> Time {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Time { s: since.as_secs() as i64, ns: since.subsec_nanos() },
-        // fuser, up to 0.18.0, takes the nanoseconds of times before 1970 away instead of adding them.
-        Err(before) => {
-            let before = before.duration();
-            Time { s: 0i64.wrapping_sub_unsigned(before.as_secs()), ns: before.subsec_nanos() }
-        }
-    }
-}
-
-fn kind(kind: rustix::fs::FileType) -> FileType {
-    use rustix::fs::FileType as Kind;
-    match kind {
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-        Kind::CharacterDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-        Kind::RegularFile | Kind::Unknown => FileType::RegularFile,
-    }
-}
-
-fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino),
-        size: attr.size,
-        blocks: attr.blocks,
-        atime: system_time(attr.atime),
-        mtime: system_time(attr.mtime),
-        ctime: system_time(attr.ctime),
-        crtime: UNIX_EPOCH,
-        kind: kind(attr.kind()),
-        perm: (attr.mode & 0o7777) as u16,
-        nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: attr.rdev,
-        blksize: attr.blksize,
-        flags: 0,
-    }
-}
-
-/// That there is nothing, which the kernel may remember too.
-fn nothing() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
-}
-
-fn caller(request: &Request, umask: u32) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), umask }
-}
-
 impl Kernel {
+    fn new(fs: Arc<Fs>, wants_passthrough: bool) -> Kernel {
+        Kernel { fs, wants_passthrough, lending: Lending::default(), listings: Listings::default() }
+    }
+
     /// Answers a request. A panic in it is our mistake: this request fails (its reply, dropped, says `EIO`), no other does.
     fn answer(&self, what: &str, answer: impl FnOnce()) {
         if std::panic::catch_unwind(AssertUnwindSafe(answer)).is_err() {
@@ -250,25 +70,10 @@ impl Kernel {
         }
     }
 
-    /// How long the attributes of a file may be remembered.
-    fn remember(&self, ino: Ino) -> Duration {
-        if self.written_past_us.lock().contains(&ino) { Duration::ZERO } else { REMEMBER }
-    }
-
-    /// From now on it is written to without us.
-    fn writes_past_us(&self, ino: Ino) {
-        if self.written_past_us.lock().insert(ino)
-            && let Some(notifier) = self.notifier.get()
-        {
-            // Only the attributes. Where that fails, the kernel knows none.
-            let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
-        }
-    }
-
     fn entry(&self, reply: ReplyEntry, found: Result<Attr>) {
         match found {
             Ok(attr) => {
-                let attr_for = self.remember(attr.ino);
+                let attr_for = self.lending.remember(attr.ino);
                 reply.entry_with_ttls(&attr_for, &REMEMBER, &file_attr(&attr), Generation(0));
             }
             Err(error) => reply.error(number(error)),
@@ -282,50 +87,6 @@ impl Kernel {
         }
     }
 
-    /// A file that was just opened: may the kernel have it?
-    fn lend(
-        &self,
-        lent: &mut HashMap<Ino, (Arc<BackingId>, u32)>,
-        attr: Option<&Attr>,
-        ino: Ino,
-        opened: Opened,
-        open_backing: impl FnOnce(&std::fs::File) -> io::Result<BackingId>,
-    ) -> Option<Arc<BackingId>> {
-        if let Some((backing, count)) = lent.get_mut(&ino) {
-            *count += 1;
-            return Some(backing.clone());
-        }
-        if opened != (Opened::Settled { first: true }) || !self.passthrough.load(Ordering::Relaxed) {
-            return None;
-        }
-        // Who writes without the right to keep setuid has to take it away: that is for us to see to.
-        if attr.is_none_or(|attr| attr.mode & 0o6000 != 0) {
-            return None;
-        }
-        let file = self.fs.settled_file(ino)?;
-        // The kernel opens it once more, as the user asked for, and does not look whether that is forbidden.
-        let may = rustix::fs::fcntl_getfl(&file).ok()?;
-        if !may.contains(rustix::fs::OFlags::RDWR) || may.contains(rustix::fs::OFlags::APPEND) {
-            return None;
-        }
-        match open_backing(&file) {
-            Ok(backing) => {
-                let backing = Arc::new(backing);
-                lent.insert(ino, (backing.clone(), 1));
-                Some(backing)
-            }
-            Err(error) => {
-                // Not for us, or not for this file system: then nothing is handed over.
-                crate::say!(
-                    "no passthrough: {error}; settled files are read and written through this process"
-                );
-                self.passthrough.store(false, Ordering::Relaxed);
-                self.fs.set_passthrough(false);
-                None
-            }
-        }
-    }
-
     /// Bytes went in or out.
     fn accessed(&self, request: &Request, ino: Ino, offset: u64, len: usize, flags: OpenFlags, write: bool) {
         let (len, sync) = (len as u64, crate::files::asks_for_sync(flags.0));
@@ -336,36 +97,6 @@ impl Kernel {
             (false, true) => Action::Write { file, offset, len, sync },
             (false, false) => Action::Read { file, offset, len },
         });
-    }
-
-    fn listing(&self, handle: FileHandle) -> Option<Arc<Mutex<Listing>>> {
-        self.listings.lock().get(&handle.0).cloned()
-    }
-
-    /// The entries from `offset` on, each with the offset behind it.
-    fn each_entry(
-        &self,
-        ino: Ino,
-        handle: FileHandle,
-        offset: u64,
-        mut each: impl FnMut(&Entry, u64) -> bool,
-    ) -> Result<()> {
-        let listing = self.listing(handle).ok_or(rustix::io::Errno::BADF)?;
-        let mut listing = listing.lock();
-        if offset == 0 || !listing.read {
-            let (parent, entries) = self.fs.list(ino)?;
-            *listing = Listing { parent, entries, read: true };
-        }
-        let directory =
-            |ino, name: &str| Entry { ino, kind: rustix::fs::FileType::Directory, name: name.into() };
-        let dots = [directory(ino, "."), directory(listing.parent, "..")];
-        let all = dots.iter().chain(&listing.entries).enumerate().skip(offset as usize);
-        for (at, entry) in all {
-            if each(entry, at as u64 + 1) {
-                break;
-            }
-        }
-        Ok(())
     }
 
     fn xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>>) {
@@ -402,8 +133,7 @@ impl Filesystem for Kernel {
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
             && config.set_max_stack_depth(1).is_ok()
         {
-            self.passthrough.store(true, Ordering::Relaxed);
-            self.fs.set_passthrough(true);
+            self.lending.allow(&self.fs);
         }
         let _ = config.set_max_write(WRITE_BYTES);
         Ok(())
@@ -420,14 +150,14 @@ impl Filesystem for Kernel {
         self.answer("forget", || {
             self.fs.forget(ino.0, lookups);
             if !self.fs.knows(ino.0) {
-                self.written_past_us.lock().remove(&ino.0);
+                self.lending.forget(ino.0);
             }
         });
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer("getattr", || match self.fs.attr(ino.0) {
-            Ok(attr) => reply.attr(&self.remember(attr.ino), &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.lending.remember(attr.ino), &file_attr(&attr)),
             Err(error) => reply.error(number(error)),
         });
     }
@@ -469,7 +199,7 @@ impl Filesystem for Kernel {
                 self.fs.saw(request.pid(), ino.0, |file| Action::Truncate { file, size });
             }
             match done {
-                Ok(attr) => reply.attr(&self.remember(attr.ino), &file_attr(&attr)),
+                Ok(attr) => reply.attr(&self.lending.remember(attr.ino), &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
             }
         });
@@ -547,20 +277,15 @@ impl Filesystem for Kernel {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.answer("open", || {
-            let mut lent = self.lent.lock();
             let opened = match self.fs.open(ino.0) {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
             self.fs.saw(request.pid(), ino.0, |file| Action::Open { file, created: false });
-            let attr = match opened {
-                Opened::Settled { first: true } => self.fs.attr(ino.0).ok(),
-                _ => None,
-            };
-            match self.lend(&mut lent, attr.as_ref(), ino.0, opened, |file| reply.open_backing(file)) {
+            match self.lending.lend(&self.fs, ino.0, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
-                        self.writes_past_us(ino.0);
+                        self.lending.writes_past_us(ino.0);
                     }
                     reply.opened_passthrough(LENT, FopenFlags::empty(), &backing);
                 }
@@ -580,15 +305,14 @@ impl Filesystem for Kernel {
         reply: ReplyCreate,
     ) {
         self.answer("create", || {
-            let mut lent = self.lent.lock();
             let (attr, opened) = match self.fs.create(&caller(request, umask), parent.0, name, mode, flags) {
                 Ok(created) => created,
                 Err(error) => return reply.error(number(error)),
             };
             let shown = file_attr(&attr);
-            match self.lend(&mut lent, Some(&attr), attr.ino, opened, |file| reply.open_backing(file)) {
+            match self.lending.lend(&self.fs, attr.ino, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
-                    self.writes_past_us(attr.ino);
+                    self.lending.writes_past_us(attr.ino);
                     reply.created_passthrough(
                         &Duration::ZERO,
                         &shown,
@@ -672,14 +396,8 @@ impl Filesystem for Kernel {
         reply: ReplyEmpty,
     ) {
         self.answer("release", || {
-            let mut lent = self.lent.lock();
-            if handle == LENT
-                && let Some((_, count)) = lent.get_mut(&ino.0)
-            {
-                *count -= 1;
-                if *count == 0 {
-                    lent.remove(&ino.0);
-                }
+            if handle == LENT {
+                self.lending.give_back(ino.0);
             }
             self.fs.saw(request.pid(), ino.0, |file| Action::Close { file });
             self.fs.release(ino.0);
@@ -705,15 +423,13 @@ impl Filesystem for Kernel {
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         self.answer("opendir", || {
-            let handle = self.next_listing.fetch_add(1, Ordering::Relaxed);
-            self.listings.lock().insert(handle, Arc::default());
-            reply.opened(FileHandle(handle), FopenFlags::empty());
+            reply.opened(self.listings.open(), FopenFlags::empty());
         });
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.answer("readdir", || {
-            let done = self.each_entry(ino.0, handle, offset, |entry, next| {
+            let done = self.listings.each_entry(&self.fs, ino.0, handle, offset, |entry, next| {
                 reply.add(INodeNo(entry.ino), next, kind(entry.kind), &entry.name)
             });
             match done {
@@ -732,7 +448,7 @@ impl Filesystem for Kernel {
         mut reply: ReplyDirectoryPlus,
     ) {
         self.answer("readdirplus", || {
-            let done = self.each_entry(ino.0, handle, offset, |entry, next| {
+            let done = self.listings.each_entry(&self.fs, ino.0, handle, offset, |entry, next| {
                 let dot = entry.name == "." || entry.name == "..";
                 let attr = if dot { self.fs.attr(entry.ino) } else { self.fs.lookup(ino.0, &entry.name) };
                 // It is gone since.
@@ -741,7 +457,7 @@ impl Filesystem for Kernel {
                     INodeNo(attr.ino),
                     next,
                     &entry.name,
-                    &self.remember(attr.ino),
+                    &self.lending.remember(attr.ino),
                     &file_attr(&attr),
                     Generation(0),
                 );
@@ -758,7 +474,7 @@ impl Filesystem for Kernel {
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
-        self.listings.lock().remove(&handle.0);
+        self.listings.close(handle);
         reply.ok();
     }
 
@@ -869,22 +585,4 @@ impl Filesystem for Kernel {
 /// Every access comes to us, and writers of one file need not wait for one another.
 fn direct() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// -1.5 s is half a second after -2 s. fuser makes 2.5 s before 1970 of it, which was then shown.
-    #[test]
-    fn times_before_1970_are_what_was_meant() {
-        let as_fuser_has_it = |s: i64, ns| match u64::try_from(s) {
-            Ok(s) => UNIX_EPOCH + Duration::new(s, ns),
-            Err(_) => UNIX_EPOCH - Duration::new(s.unsigned_abs(), ns),
-        };
-        for (s, ns) in [(-2, 500_000_000), (-1, 0), (-1, 999_999_999), (0, 1), (7, 3), (i64::MIN, 0)] {
-            assert_eq!(time(as_fuser_has_it(s, ns)), Time { s, ns });
-        }
-        assert_eq!(system_time(Time { s: -2, ns: 500_000_000 }), UNIX_EPOCH - Duration::from_millis(1500));
-    }
 }
