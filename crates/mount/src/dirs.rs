@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::num::NonZero;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
@@ -396,7 +397,7 @@ impl Fs {
         self.saw_renamed(table, source.ino, from, to);
         table.remove_in_ram(from.0, from.1);
         table.unname(source.ino, from.0, from.1);
-        let hides = hidden.map(|stat| stat.st_ino);
+        let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
         table.insert_in_ram(to.0, &Name::from(to.1), InRam { ino: source.ino, hides });
         self.dir_changed(table, from.0);
         self.dir_changed(table, to.0);

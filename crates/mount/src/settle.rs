@@ -15,6 +15,7 @@ use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
+use std::num::NonZero;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -357,7 +358,7 @@ impl Fs {
                 // It stays in RAM. What has its names is no newer than what these hide.
                 for (dir, name) in &names[..placed] {
                     table.remove_in_ram(*dir, name);
-                    table.insert_in_ram(*dir, name, InRam { ino, hides: Some(backing_ino) });
+                    table.insert_in_ram(*dir, name, InRam { ino, hides: NonZero::new(backing_ino) });
                 }
                 return Err(error);
             }

@@ -13,12 +13,17 @@ use crate::content::Content;
 use crate::types::{Attr, Ino, ROOT, Time};
 use flashsift_core::settle::Queue;
 use std::collections::{BTreeMap, HashMap};
+use smallvec::SmallVec;
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::num::NonZero;
 
 pub(crate) type Name = Arc<OsStr>;
 
 /// Numbers that are given here begin where file systems for flash have none (theirs have 32 bits).
+/// Directories and what a file is called there. Nearly all have a single name.
+pub(crate) type Names = SmallVec<[(Ino, Name); 1]>;
+
 const FIRST_NUMBER: Ino = 1 << 40;
 /// Directories that are kept open.
 const OPEN_DIRS: usize = 512;
@@ -43,7 +48,7 @@ pub(crate) struct Table {
 #[derive(Debug)]
 pub(crate) struct Node {
     /// As far as they are known; of a file in RAM, all.
-    pub(crate) names: Vec<(Ino, Name)>,
+    pub(crate) names: Names,
     /// Which the kernel has not yet taken back.
     pub(crate) lookups: u64,
     pub(crate) opens: u32,
@@ -69,7 +74,7 @@ pub(crate) enum Is {
 pub(crate) struct InRam {
     pub(crate) ino: Ino,
     /// BACKING's number of what has the name there.
-    pub(crate) hides: Option<u64>,
+    pub(crate) hides: Option<NonZero<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +97,7 @@ fn time(ns: i64) -> Time {
 impl Table {
     pub(crate) fn new(root_ino: u64) -> Table {
         let root = Node {
-            names: Vec::new(),
+            names: Names::new(),
             lookups: 1,
             opens: 0,
             holds: 0,
@@ -148,7 +153,7 @@ impl Table {
             self.shown.insert(backing_ino, Shown { ino, before_ns: 0, settled_ns: 0 });
         }
         self.nodes.entry(ino).or_insert_with(|| Node {
-            names: Vec::new(),
+            names: Names::new(),
             lookups: 0,
             opens: 0,
             holds: 0,
@@ -160,7 +165,7 @@ impl Table {
 
     /// A file is born in RAM.
     pub(crate) fn born(&mut self, ino: Ino, at_us: u64) {
-        let node = Node { names: Vec::new(), lookups: 0, opens: 0, holds: 0, is: Is::Ram, content: None };
+        let node = Node { names: Names::new(), lookups: 0, opens: 0, holds: 0, is: Is::Ram, content: None };
         self.nodes.insert(ino, node);
         self.queue.born(ino, at_us);
     }
@@ -204,7 +209,7 @@ impl Table {
 
     pub(crate) fn insert_in_ram(&mut self, dir: Ino, name: &Name, in_ram: InRam) {
         if let Some(backing_ino) = in_ram.hides {
-            *self.hidden.entry(backing_ino).or_default() += 1;
+            *self.hidden.entry(backing_ino.get()).or_default() += 1;
         }
         self.in_ram.entry(dir).or_default().insert(name.clone(), in_ram);
         self.name(in_ram.ino, dir, name);
@@ -218,11 +223,11 @@ impl Table {
             self.in_ram.remove(&dir);
         }
         if let Some(backing_ino) = removed.hides
-            && let Some(count) = self.hidden.get_mut(&backing_ino)
+            && let Some(count) = self.hidden.get_mut(&backing_ino.get())
         {
             *count -= 1;
             if *count == 0 {
-                self.hidden.remove(&backing_ino);
+                self.hidden.remove(&backing_ino.get());
             }
         }
         Some(removed)
@@ -234,8 +239,6 @@ impl Table {
         if node.names.iter().any(|(other, known)| *other == dir && known == name) {
             return;
         }
-        // Nearly all have a single one.
-        node.names.reserve_exact(1);
         node.names.push((dir, name.clone()));
         if let Some(dir) = self.nodes.get_mut(&dir) {
             dir.holds += 1;
@@ -350,7 +353,7 @@ impl Table {
                     "{name:?} is known"
                 );
                 if let Some(backing_ino) = in_ram.hides {
-                    *hidden.entry(backing_ino).or_default() += 1;
+                    *hidden.entry(backing_ino.get()).or_default() += 1;
                 }
             }
         }

@@ -30,6 +30,9 @@ impl fmt::Display for Failed {
 
 impl Error for Failed {}
 
+/// What is as large is the kernel's again as soon as it is not needed, bytes. It is glibc's own number, which it raises by itself unless it is said.
+const MMAP_BYTES: &str = "131072";
+
 /// Starts the second with the words of our own command line, of which the first is `mount`. What it says when it is mounted.
 pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
     let (verb, others) = words.split_first().expect("the command line named the command");
@@ -45,6 +48,8 @@ pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
         // The service manager waits for who was started by it.
         .env_remove("NOTIFY_SOCKET")
         .env_remove("WATCHDOG_USEC")
+        // glibc keeps what a table has outgrown once it has seen one of that size, which is a hundred bytes a file. Others do not know this name.
+        .env("MALLOC_MMAP_THRESHOLD_", MMAP_BYTES)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
