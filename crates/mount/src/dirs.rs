@@ -501,6 +501,7 @@ impl Fs {
             (self.dir(&mut table, ino)?, in_ram)
         };
         self.settle_now(&in_ram)?;
+        self.keep_times(|_, dir| dir == ino);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)
     }

@@ -70,7 +70,10 @@ impl Fs {
     /// Files that are old enough settle. How many did; the first thing that went wrong, where something did.
     pub fn settle_due(&self, now_us: u64) -> (u64, Result<()>) {
         let due = self.table().queue.due(now_us, self.config.settle_after_us);
-        self.settle_and_say(&due)
+        let done = self.settle_and_say(&due);
+        // Those that the kernel still knows can wait: files come and go there, and each time would be a write.
+        self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
+        done
     }
 
     /// All that live in RAM under a name settle, and are durable; not those that are born meanwhile.
@@ -79,9 +82,25 @@ impl Fs {
         loop {
             let all: Vec<Ino> = self.table().queue.oldest().take_while(|ino| Some(*ino) <= last).collect();
             if all.is_empty() {
+                self.keep_times(|_, _| true);
                 return self.backing.sync_all();
             }
             self.settle_and_say(&all).1?;
+        }
+    }
+
+    /// Directories that files in RAM came to, or left, keep the time of that, if they are wanted.
+    pub(crate) fn keep_times(&self, wanted: impl Fn(&Table, Ino) -> bool) {
+        let table = self.table();
+        let dirs: Vec<Ino> = table.dir_times.keys().copied().filter(|dir| wanted(&table, *dir)).collect();
+        drop(table);
+        for ino in dirs {
+            let mut table = self.table();
+            if let (Ok(attr), Ok(dir)) = (self.attr_of(&mut table, ino), self.dir(&mut table, ino)) {
+                keep_time(&dir, attr.mtime);
+            }
+            table.dir_times.remove(&ino);
+            table.drop_unused(ino);
         }
     }
 
@@ -364,12 +383,8 @@ impl Fs {
             }
         }
         for (ino, (dir, time)) in dirs {
-            // Nothing that anybody asked for has changed there. Where the directory is another's, it shows that something settled.
-            let times = Timestamps {
-                last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-                last_modification: Timespec { tv_sec: time.s, tv_nsec: i64::from(time.ns) },
-            };
-            let _ = rustix::fs::utimensat(dir.as_fd(), c"", &times, AtFlags::EMPTY_PATH);
+            keep_time(&dir, time);
+            table.dir_times.remove(&ino);
             placed_in.insert(ino, dir);
         }
         Ok(())
@@ -413,6 +428,15 @@ fn copy(source: &File, target: &File) -> Result<u64> {
         rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
     }
     Ok(copied)
+}
+
+/// Nothing that anybody asked for has changed there since. Where the directory is another's, it shows that something settled.
+fn keep_time(dir: &OpenDir, time: Time) {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: time.s, tv_nsec: i64::from(time.ns) },
+    };
+    let _ = rustix::fs::utimensat(dir.as_fd(), c"", &times, AtFlags::EMPTY_PATH);
 }
 
 /// The names in it are durable.

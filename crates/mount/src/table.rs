@@ -6,24 +6,25 @@
 //!   rename: a crash before that leaves the old file, never none.
 //! - A number stands for one file as long as the mount lives. For what was in BACKING before it is BACKING's own; a file that was born here keeps the
 //!   number it was born with, also when BACKING has given it another.
-//! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM, or while nodes in it are here.
+//! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM, while nodes in it are here, or while BACKING does
+//!   not know its time.
 
 use crate::backing::OpenDir;
 use crate::content::Content;
 use crate::types::{Attr, Ino, ROOT, Time};
 use flashsift_core::settle::Queue;
-use std::collections::{BTreeMap, HashMap};
 use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::sync::Arc;
 use std::num::NonZero;
+use std::sync::Arc;
 
 pub(crate) type Name = Arc<OsStr>;
 
-/// Numbers that are given here begin where file systems for flash have none (theirs have 32 bits).
 /// Directories and what a file is called there. Nearly all have a single name.
 pub(crate) type Names = SmallVec<[(Ino, Name); 1]>;
 
+/// Numbers that are given here begin where file systems for flash have none (theirs have 32 bits).
 const FIRST_NUMBER: Ino = 1 << 40;
 /// Directories that are kept open.
 const OPEN_DIRS: usize = 512;
@@ -37,7 +38,7 @@ pub(crate) struct Table {
     shown: HashMap<u64, Shown>,
     /// By BACKING's number, how many of a file's names there are hidden.
     hidden: HashMap<u64, u32>,
-    /// When files in RAM last came to or left a directory.
+    /// When files in RAM last came to or left a directory, while BACKING does not know.
     pub(crate) dir_times: HashMap<Ino, Time>,
     pub(crate) queue: Queue,
     dirs: HashMap<Ino, Arc<OpenDir>>,
@@ -284,7 +285,7 @@ impl Table {
     pub(crate) fn drop_unused(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
         let used = node.lookups > 0 || node.opens > 0 || node.holds > 0 || matches!(node.is, Is::Ram);
-        if used {
+        if used || self.dir_times.contains_key(&ino) {
             return;
         }
         self.dirs.remove(&ino);
@@ -358,6 +359,9 @@ impl Table {
             }
         }
         assert_eq!(self.hidden, hidden, "hidden names");
+        for dir in self.dir_times.keys() {
+            assert!(self.nodes.contains_key(dir), "{dir} is here while BACKING does not know its time");
+        }
         for ino in self.queue.oldest() {
             assert!(
                 matches!(self.nodes.get(&ino), Some(Node { is: Is::Ram, .. })),

@@ -390,6 +390,50 @@ fn what_backing_does_not_know_is_refused_when_it_is_asked_for() {
     assert_eq!(&end, b"end");
 }
 
+/// A directory has the time at which a file in RAM left it, deleted or renamed, also where nothing settles: BACKING kept the time before, and
+/// with the mount the right one was lost.
+#[test]
+fn directories_keep_the_time_at_which_files_left_them() {
+    let name = "directories_keep_the_time_at_which_files_left_them";
+    let Some(mut mounted) = Mounted::new(name, &LATE) else { return };
+    let dirs = ["lost", "left", "reached", "linked", "synced"];
+    for dir in dirs {
+        fs::create_dir(mounted.at(dir)).unwrap();
+    }
+    for file in ["lost/file", "left/file", "synced/file", "other"] {
+        create(&mounted.at(file), b"new");
+    }
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for dir in dirs {
+        let dir = File::open(mounted.at(dir)).unwrap();
+        dir.set_times(fs::FileTimes::new().set_modified(long_ago)).unwrap();
+    }
+    fs::remove_file(mounted.at("lost/file")).unwrap();
+    fs::rename(mounted.at("left/file"), mounted.at("reached/file")).unwrap();
+    fs::hard_link(mounted.at("other"), mounted.at("linked/other")).unwrap();
+    fs::remove_file(mounted.at("linked/other")).unwrap();
+    fs::remove_file(mounted.at("synced/file")).unwrap();
+    let modified = |path| fs::metadata(path).unwrap().modified().unwrap();
+    let shown = |mounted: &Mounted| dirs.map(|dir| modified(mounted.at(dir)));
+    let kept = |mounted: &Mounted| dirs.map(|dir| modified(mounted.below(dir)));
+    let before = shown(&mounted);
+    assert!(before.iter().all(|time| *time > long_ago), "all have changed: {before:?}");
+    File::open(mounted.at("synced")).unwrap().sync_all().unwrap();
+    assert_eq!(kept(&mounted)[4], before[4], "a directory is synced with its time");
+    mounted.settle();
+    assert_eq!((shown(&mounted), kept(&mounted)), (before, before), "settling changes none");
+
+    // And at the end, with nothing left to settle.
+    for dir in dirs {
+        create(&mounted.at(&format!("{dir}/next")), b"new");
+        fs::remove_file(mounted.at(&format!("{dir}/next"))).unwrap();
+    }
+    let before = shown(&mounted);
+    assert_ne!(kept(&mounted), before);
+    assert_eq!(mounted.end(super::End::Unmount).code(), Some(0));
+    assert_eq!(kept(&mounted), before);
+}
+
 /// What settles keeps owner, mode, times, attributes, holes; and all that names it.
 #[test]
 fn what_settles_is_the_same_file() {
