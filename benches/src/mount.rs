@@ -1,4 +1,4 @@
-//! `--mount`: what a mount costs, beside the same ext4 without it and beside a FUSE file system that does nothing.
+//! `--mount`: what a mount costs, beside the same ext4 without it, a FUSE file system that does nothing, and those on the PATH that pass everything on.
 
 use crate::{FLASHSIFT, Report, median};
 use anyhow::{Context, ensure};
@@ -9,6 +9,7 @@ use fuser::{
 use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
+    io::ErrorKind,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
@@ -284,9 +285,11 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
          the rounds |\n|---|---:|---:|---:|---:|---|"
     ));
     let _mounted = bed.mount("1h")?;
-    let (ours, native) = (bed.path("mount/small"), bed.path("ext4/native/small"));
-    fs::create_dir(&ours)?;
-    fs::create_dir(&native)?;
+    let rivals = RIVALS.iter().filter_map(|rival| Rival::start(rival, bed).transpose());
+    let rivals = rivals.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut dirs = vec![bed.path("mount/small"), bed.path("ext4/native/small")];
+    dirs.extend(rivals.iter().map(|rival| rival.mountpoint.join("small")));
+    dirs.iter().try_for_each(fs::create_dir)?;
     let names: Vec<_> = (0..FILES).map(|n| format!("f_{n:06x}")).collect();
     let bytes = vec![3; SMALL_BYTES];
     let rate = |dir: &Path, act: Act<'_>| -> anyhow::Result<f64> {
@@ -302,22 +305,72 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     let steps: [(&str, f64, Act<'_>); 3] =
         [("create", 0.6, &create), ("read", 0.35, &read), ("unlink", 0.6, &unlink)];
     // All three belong to a round: what one makes the next needs.
-    let mut rates: [[Vec<f64>; 2]; 3] = Default::default();
+    let mut rates = vec![vec![Vec::new(); dirs.len()]; steps.len()];
     for round in 0..rounds {
-        let dirs = [(0, &ours), (1, &native)];
-        let dirs = if round % 2 == 0 { dirs } else { [dirs[1], dirs[0]] };
-        for (who, dir) in dirs {
+        for turn in 0..dirs.len() {
+            let who = (round + turn) % dirs.len();
             for ((_, _, act), rates) in steps.iter().zip(&mut rates) {
-                rates[who].push(rate(dir, *act)?);
+                rates[who].push(rate(&dirs[who], *act)?);
             }
         }
     }
-    for ((what, asked, _), [ours, native]) in steps.iter().zip(&mut rates) {
-        let ratios: Vec<_> = ours.iter().zip(&*native).map(|(a, b)| format!("{:.2}", a / b)).collect();
-        row(report, what, *asked, (median(ours), median(native), ratios.join(" ")));
+    let compared = |rates: &[Vec<f64>], with: usize| {
+        let ratios: Vec<_> =
+            rates[0].iter().zip(&rates[with]).map(|(a, b)| format!("{:.2}", a / b)).collect();
+        (median(&mut rates[0].clone()), median(&mut rates[with].clone()), ratios.join(" "))
+    };
+    for ((what, asked, _), rates) in steps.iter().zip(&rates) {
+        row(report, what, *asked, compared(rates, 1));
     }
     report.line("");
+    for (rival, with) in rivals.iter().zip(2..) {
+        report.line(&format!(
+            "Beside {} on the same ext4, in the same rounds:\n\n| | mounted, files/s | {0}, files/s | ratio | ratios of the rounds \
+             |\n|---|---:|---:|---:|---|",
+            rival.what
+        ));
+        for ((what, ..), rates) in steps.iter().zip(&rates) {
+            let (ours, theirs, ratios) = compared(rates, with);
+            report.line(&format!("| {what} | {ours:.0} | {theirs:.0} | {:.2} | {ratios} |", ours / theirs));
+        }
+        report.line("");
+    }
     Ok(())
+}
+
+/// File systems that pass on what they are asked to a directory below, if they are on the PATH: the program, its options, what it is called.
+const RIVALS: [(&str, &[&str], &str); 2] = [
+    ("passthrough_hp", &["-o", "default_permissions"], "libfuse's `passthrough_hp`"),
+    ("bindfs", &[], "`bindfs`"),
+];
+
+struct Rival {
+    what: &'static str,
+    mountpoint: PathBuf,
+}
+
+impl Rival {
+    fn start(
+        (program, options, what): &(&str, &[&str], &'static str),
+        bed: &Bed,
+    ) -> anyhow::Result<Option<Rival>> {
+        if Command::new(program).arg("--help").output().is_err_and(|why| why.kind() == ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        let (below, mountpoint) = (bed.path("ext4").join(program), bed.path(program));
+        fs::create_dir(&below)?;
+        fs::create_dir(&mountpoint)?;
+        // They return when they are mounted, and look for both names from the root directory.
+        let (below, mountpoint) = (below.canonicalize()?, mountpoint.canonicalize()?);
+        run(Command::new(program).args(*options).args([&below, &mountpoint]))?;
+        Ok(Some(Rival { what, mountpoint }))
+    }
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        let _ = run(Command::new("umount").arg(&self.mountpoint));
+    }
 }
 
 fn memory(report: &mut Report, bed: &Bed) -> anyhow::Result<()> {
