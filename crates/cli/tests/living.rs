@@ -605,8 +605,13 @@ fn a_plain_user_mounts_without_passthrough() {
     let may = |program: &str, args: &[&str]| {
         nobody(Path::new(program), args).is_ok_and(|output| output.status.success())
     };
-    if !may("unshare", &["--user", "--mount", "true"]) || !may("fusermount3", &["--version"]) {
-        println!("SKIPPED {test}: setpriv, a user namespace for nobody, or fusermount3 cannot be had");
+    if !may("unshare", &["--user", "--mount", "true"])
+        || !may("fusermount3", &["--version"])
+        || !may("test", &["-w", "/dev/fuse"])
+    {
+        println!(
+            "SKIPPED {test}: setpriv, a user namespace for nobody, fusermount3 or /dev/fuse cannot be had"
+        );
         return;
     }
     let backing = bed.backing();

@@ -84,7 +84,17 @@ pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
             session
         }
         // A plain user asks fusermount3.
-        None => fuser::Session::new(kernel, &options.mountpoint, &config)?,
+        None => {
+            // It would say less of what is wrong.
+            let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+            device.map_err(|why| {
+                io::Error::new(
+                    why.kind(),
+                    format!("opening /dev/fuse, which is for all (0666) where users may mount: {why}"),
+                )
+            })?;
+            fuser::Session::new(kernel, &options.mountpoint, &config)?
+        }
     };
     // Nobody else sets it.
     let _ = notifier.set(session.notifier());
