@@ -1,6 +1,7 @@
 //! Where a file's bytes are, and how they move while it is used.
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
+use rustix::io::{Errno, Result};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,14 @@ pub(crate) struct Place {
 impl Content {
     pub(crate) fn new(place: Place) -> Content {
         Content { place: RwLock::new(place), ..Content::default() }
+    }
+
+    /// The open file; where it lives in RAM, with what keeps it there meanwhile. A settled one does not move: who opens or closes it need not wait
+    /// for a slow device.
+    pub(crate) fn open(&self) -> Result<(Arc<File>, Option<RwLockReadGuard<'_, Place>>)> {
+        let place = self.place.read();
+        let file = place.file.clone().ok_or(Errno::BADF)?;
+        Ok((file, (!place.settled).then_some(place)))
     }
 
     /// What was changed is there to be seen. It is counted afterwards, with `place` still held: a copy that counted before

@@ -82,8 +82,7 @@ impl Fs {
     /// As many bytes as there are, up to the length of `bytes`.
     pub fn read(&self, ino: Ino, offset: u64, bytes: &mut [u8]) -> Result<usize> {
         let content = self.opened(ino)?;
-        let place = content.place.read();
-        let file = place.file.as_ref().ok_or(Errno::BADF)?;
+        let (file, _stays) = content.open()?;
         let mut read = 0;
         while read < bytes.len() {
             match file.read_at(&mut bytes[read..], offset + read as u64) {
@@ -129,20 +128,21 @@ impl Fs {
     ) -> Result<T> {
         loop {
             let gate = content.gate.read();
-            let place = content.place.read();
-            let file = place.file.as_ref().ok_or(Errno::BADF)?;
-            if !place.settled {
-                if end > self.backing.largest_file {
-                    return Err(Errno::FBIG);
-                }
-                self.room.take(bytes, std::os::fd::AsFd::as_fd(&self.backing.root), &self.store)?;
+            let (file, stays) = content.open()?;
+            let Some(stays) = stays else {
+                drop(gate);
+                return act(&file);
+            };
+            if end > self.backing.largest_file {
+                return Err(Errno::FBIG);
             }
-            let done = act(file);
+            self.room.take(bytes, std::os::fd::AsFd::as_fd(&self.backing.root), &self.store)?;
+            let done = act(&file);
             content.changed();
-            if place.settled || !matches!(done, Err(Errno::NOSPC)) {
+            if !matches!(done, Err(Errno::NOSPC)) {
                 return done;
             }
-            drop(place);
+            drop(stays);
             drop(gate);
             self.make_room(bytes)?;
         }
@@ -196,9 +196,8 @@ impl Fs {
     /// Where the next data or the next hole begins.
     pub fn seek(&self, ino: Ino, offset: u64, hole: bool) -> Result<u64> {
         let content = self.opened(ino)?;
-        let place = content.place.read();
-        let file = place.file.as_ref().ok_or(Errno::BADF)?;
-        rustix::fs::seek(file, if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) })
+        let (file, _stays) = content.open()?;
+        rustix::fs::seek(&file, if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) })
     }
 }
 

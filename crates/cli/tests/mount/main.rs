@@ -5,6 +5,7 @@ mod files;
 mod model;
 mod moving;
 mod random;
+mod waiting;
 
 use rustix::{
     fs::{Mode, OFlags, XattrFlags, inotify},

@@ -1,0 +1,92 @@
+//! Who waits for slow flash, and who does not. A frozen file system is one that is infinitely slow.
+
+use super::{LATE, Mounted, PATIENCE, create, run};
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+/// What changes BACKING waits until this ends.
+struct Frozen {
+    /// Dropped: it is to end.
+    over: mpsc::Sender<()>,
+    /// Whether it was ended since somebody waited too long.
+    thaw: JoinHandle<bool>,
+}
+
+impl Frozen {
+    fn new(mounted: &Mounted) -> Self {
+        let backing = mounted.ext4.backing();
+        run("fsfreeze", &["--freeze".as_ref(), &backing]);
+        let (over, ends) = mpsc::channel::<()>();
+        // Who hangs can neither end it nor be killed.
+        let thaw = thread::spawn(move || {
+            let late = ends.recv_timeout(PATIENCE / 10) == Err(mpsc::RecvTimeoutError::Timeout);
+            run("fsfreeze", &["--unfreeze".as_ref(), &backing]);
+            late
+        });
+        Self { over, thaw }
+    }
+
+    fn end(self) {
+        drop(self.over);
+        assert!(!self.thaw.join().unwrap(), "somebody waited for a device that takes nothing");
+    }
+}
+
+/// Until one of the daemon's threads waits for the device.
+fn until_it_waits(mounted: &Mounted) {
+    let tasks = format!("/proc/{}/task", mounted.pid().as_raw_pid());
+    let waits = |task: fs::DirEntry| {
+        // It may have ended since.
+        fs::read_to_string(task.path().join("stat")).is_ok_and(|stat| stat.contains(") D "))
+    };
+    while !fs::read_dir(&tasks).unwrap().any(|task| waits(task.unwrap())) {
+        thread::yield_now();
+    }
+}
+
+/// A write that waits for the device, through us, keeps its file open for others, and all others as well. Who opened it waited for the write,
+/// and everybody waited for him.
+#[test]
+fn a_slow_write_holds_nobody_else_up() {
+    let options = ["--settle-after", "1h", "--no-passthrough", "--settled", "*"];
+    let Some(mounted) = Mounted::new("a_slow_write_holds_nobody_else_up", &options) else { return };
+    let slow = create(&mounted.at("slow"), b"before");
+    create(&mounted.at("other"), b"other");
+    let frozen = Frozen::new(&mounted);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| slow.write_all_at(b"behind", 0));
+        until_it_waits(&mounted);
+        assert_eq!(fs::read(mounted.at("slow")).unwrap(), b"before");
+        assert_eq!(fs::read(mounted.at("other")).unwrap(), b"other");
+        frozen.end();
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(fs::read(mounted.at("slow")).unwrap(), b"behind");
+}
+
+/// What lives in RAM is made, written, read, renamed and deleted while flash takes nothing, and files before it wait to settle.
+#[test]
+fn who_lives_in_ram_does_not_wait_for_flash() {
+    let Some(mounted) = Mounted::new("who_lives_in_ram_does_not_wait_for_flash", &LATE) else { return };
+    fs::create_dir(mounted.at("dir")).unwrap();
+    create(&mounted.at("first"), b"first");
+    let frozen = Frozen::new(&mounted);
+    thread::scope(|scope| {
+        let settling = scope.spawn(|| mounted.try_settle());
+        until_it_waits(&mounted);
+        let file = create(&mounted.at("dir/new"), b"new");
+        file.write_all_at(b"more", 3).unwrap();
+        fs::rename(mounted.at("dir/new"), mounted.at("renamed")).unwrap();
+        assert_eq!(fs::read(mounted.at("renamed")).unwrap(), b"newmore");
+        assert_eq!(fs::read(mounted.at("first")).unwrap(), b"first");
+        fs::remove_file(mounted.at("renamed")).unwrap();
+        frozen.end();
+        settling.join().unwrap().unwrap();
+    });
+    assert_eq!(fs::read(mounted.below("first")).unwrap(), b"first");
+    assert_eq!(mounted.status()["never_written"], 1);
+}
