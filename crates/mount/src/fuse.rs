@@ -31,7 +31,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// [`Status`](crate::Status) as JSON, an extended attribute of the mounted directory.
 pub const STATUS: &str = "user.flashsift.status";
-/// Set on the mounted directory, everything settles.
+/// Set on the mounted directory, everything settles; also when root, or whose mount it is, asks for its value.
 pub const SETTLE: &str = "user.flashsift.settle";
 
 /// How it is mounted.
@@ -47,7 +47,7 @@ pub struct Options {
     pub allow_other: bool,
     /// That answer requests.
     pub threads: usize,
-    /// Options that the kernel knows: `nodev`, `nosuid`, `noexec`, `noatime`.
+    /// Options that the kernel knows: `ro`, `nodev`, `nosuid`, `noexec`, `noatime`.
     pub kernel: Vec<String>,
 }
 
@@ -784,7 +784,7 @@ impl Filesystem for Kernel {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -798,18 +798,20 @@ impl Filesystem for Kernel {
                 match (ino.0, name.to_str()) {
                     (ROOT, Some(SETTLE)) => self.fs.settle_all(),
                     (_, Some(STATUS | SETTLE)) => Err(rustix::io::Errno::PERM),
-                    _ => self.fs.set_xattr(ino.0, name, value, flags),
+                    _ => self.fs.set_xattr(&caller(request, 0), ino.0, name, value, flags),
                 },
             );
         });
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.answer("getxattr", || {
             let value = match (ino.0, name.to_str()) {
                 (ROOT, Some(STATUS)) => {
                     serde_json::to_vec(&self.fs.status()).map_err(|_| rustix::io::Errno::IO)
                 }
+                // Where it is mounted read-only, nothing can be set.
+                (ROOT, Some(SETTLE)) if is_ours(request) => self.fs.settle_all().map(|()| Vec::new()),
                 _ => self.fs.get_xattr(ino.0, name),
             };
             Kernel::xattr(reply, size, value);
@@ -864,6 +866,11 @@ impl Filesystem for Kernel {
             Err(error) => reply.error(number(error)),
         });
     }
+}
+
+/// Root, or whose mount it is.
+fn is_ours(request: &Request) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&request.uid())
 }
 
 /// Every access comes to us, and writers of one file need not wait for one another.
