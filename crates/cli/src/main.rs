@@ -96,17 +96,21 @@ fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
         eprintln!("{}", why.trim_end());
         ExitCode::from(USAGE)
     };
-    let words = match helper::translate(words) {
-        Ok(helper::Call::Mount(words)) => words,
-        Ok(helper::Call::Fake) => return ExitCode::SUCCESS,
+    let done = match helper::translate(words) {
+        Ok(helper::Call::Mount(words)) => {
+            let ours = [OsString::from("flashsift")].into_iter().chain(words.iter().cloned());
+            match Cli::try_parse_from(ours) {
+                Ok(cli) => run(cli.command, &words),
+                Err(why) => return usage(why.to_string()),
+            }
+        }
+        Ok(helper::Call::Remount { mountpoint, allows, stays }) => {
+            control::remount(&mountpoint, &allows, &stays)
+        }
+        Ok(helper::Call::Fake) => Ok(()),
         Err(why) => return usage(format!("flashsift: {why}")),
     };
-    let cli =
-        match Cli::try_parse_from([OsString::from("flashsift")].into_iter().chain(words.iter().cloned())) {
-            Ok(cli) => cli,
-            Err(why) => return usage(why.to_string()),
-        };
-    match run(cli.command, &words) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             failed(&error);

@@ -421,6 +421,91 @@ fn what_cannot_settle_is_kept_until_it_can() {
     }
 }
 
+/// Who unmounted and mounted again was refused: the one before still let its files settle behind a plain `umount`.
+#[test]
+fn who_mounts_again_waits_for_the_one_before() {
+    let Some(bed) = Bed::new("who_mounts_again_waits_for_the_one_before") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    for round in 0..8 {
+        for point in [&seen, &backing] {
+            bed.succeeds(&["mount", "--settle-after", "1h"], &[&backing, point]);
+            let names: Vec<_> = (0..10).map(|file| format!("{round} {file}")).collect();
+            for name in &names {
+                fs::write(point.join(name), vec![7; 400_000]).unwrap();
+            }
+            assert!(ok(Command::new("umount").arg(point)));
+            bed.succeeds(&["mount"], &[&backing, point]);
+            for name in &names {
+                assert_eq!(fs::read(point.join(name)).unwrap().len(), 400_000);
+                fs::remove_file(point.join(name)).unwrap();
+            }
+            bed.succeeds(&["unmount"], &[point]);
+        }
+    }
+}
+
+#[test]
+fn who_waits_says_for_what_and_can_be_told_to_end() {
+    let Some(bed) = Bed::small("who_waits_says_for_what_and_can_be_told_to_end") else { return };
+    let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
+    let mut before = bed.foreground(&backing, &seen, &["--settle-after", "1h"]);
+    fs::write(seen.join("kept"), vec![7; 2 << 20]).unwrap();
+    fill(&filler);
+    assert!(ok(Command::new("umount").arg(&seen)));
+    before.says("flashsift: CANNOT END: ");
+    let pid = before.child.id();
+    let next = |foreground: bool| {
+        let mut command = Command::new(FLASHSIFT);
+        command.arg("mount").args([&backing, &seen]).args(foreground.then_some("--foreground"));
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut next = Foreground { child, stderr };
+        let says = next.says("flashsift: waits: ");
+        assert!(says.contains(&format!("(pid {pid})")) && says.contains("No space left"), "{says}");
+        next
+    };
+    for signal in ["INT", "TERM"] {
+        let waits = next(true);
+        waits.signal(signal);
+        let (code, says) = waits.ends();
+        assert_eq!((code, says.as_str()), (Some(0), "flashsift: told to end before it was mounted\n"));
+        let waits = next(false);
+        waits.signal(signal);
+        // The words end when also the process in the background has ended.
+        let (code, says) = waits.ends();
+        assert_eq!((code, says.as_str()), (None, ""));
+        assert!(!is_mounted(&seen));
+    }
+    let mut waits = next(true);
+    fs::remove_file(&filler).unwrap();
+    waits.says("mounted ");
+    assert_eq!(before.ends().0, Some(0));
+    assert_eq!(fs::read(seen.join("kept")).unwrap().len(), 2 << 20);
+    waits.signal("TERM");
+    assert_eq!(waits.ends().0, Some(0));
+}
+
+/// A mount that another namespace has lives, and is not waited for.
+#[test]
+fn what_is_mounted_elsewhere_is_mounted() {
+    let Some(bed) = Bed::new("what_is_mounted_elsewhere_is_mounted") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let daemon = bed.foreground(&backing, &seen, &[]);
+    let mut elsewhere = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", "echo; read line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    BufReader::new(elsewhere.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    assert!(ok(Command::new("umount").arg(&seen)));
+    let says = bed.fails(&["mount"], &[&backing, &seen]);
+    assert!(says.contains(&format!("is mounted by flashsift already (pid {})", daemon.child.id())), "{says}");
+    drop(elsewhere.stdin.take());
+    elsewhere.wait().unwrap();
+    assert_eq!(daemon.ends().0, Some(0));
+}
+
 #[test]
 fn words_that_nobody_hears_do_not_end_it() {
     let Some(bed) = Bed::small("words_that_nobody_hears_do_not_end_it") else { return };
@@ -538,6 +623,90 @@ fn mount_and_fstab_take_it_for_a_file_system() {
     assert!(says.contains(&user.in_words(&seen)), "{says}");
 }
 
+fn is_read_only<T>(done: std::io::Result<T>) -> bool {
+    done.is_err_and(|why| why.kind() == std::io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// `mount -o remount,ro`, as scripts that shut a machine down say it, was refused.
+#[test]
+fn remounted_it_refuses_writes_and_settles_all_the_same() {
+    let test = "remounted_it_refuses_writes_and_settles_all_the_same";
+    let Some(bed) = Bed::new(test) else { return };
+    let Some(_helper) = Helper::new(test) else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let mount = |words: &[&str], places: &[&Path]| {
+        let said = File::create(bed.path("said")).unwrap();
+        let status = Command::new("mount").args(words).args(places).stderr(said).status().unwrap();
+        (status.code(), fs::read_to_string(bed.path("said")).unwrap())
+    };
+    let ours = |options: &str| {
+        let (code, says) = mount(&["-t", "fuse.flashsift", "-o", options], &[&backing, &seen]);
+        assert_eq!(code, Some(0), "{says}");
+    };
+    let remount = |options: &str| {
+        let (code, says) = mount(&["-o", &format!("remount,{options}")], &[&seen]);
+        assert_eq!(code, Some(0), "{says}");
+        says
+    };
+    let options = || {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = table.lines().find(|line| line.contains(&format!(" {} ", seen.display()))).unwrap();
+        line.split(' ').nth(5).unwrap().to_owned()
+    };
+    ours("settle_after=1h");
+    fs::write(seen.join("a"), "kept").unwrap();
+    let mut open = File::create(seen.join("open")).unwrap();
+    let (code, says) = mount(&["-o", "remount,ro"], &[&seen]);
+    assert!(code == Some(32) && says.contains("open for writing"), "{code:?}: {says}");
+    std::io::Write::write_all(&mut open, b"kept").unwrap();
+    drop(open);
+    assert_eq!(remount("ro"), "");
+    assert_eq!(options(), "ro,nosuid,nodev,relatime");
+    assert!(is_read_only(fs::write(seen.join("a"), "")) && is_read_only(fs::write(seen.join("b"), "")));
+    assert!(is_read_only(fs::remove_file(seen.join("a"))));
+    assert_eq!(fs::read_to_string(seen.join("a")).unwrap(), "kept");
+    assert_eq!(bed.status(&seen)["files_in_ram"], 2);
+    assert_eq!(bed.names(&backing), [".flashsift"]);
+    bed.succeeds(&["settle"], &[&seen]);
+    assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "kept");
+    assert_eq!(remount("rw,noexec"), "");
+    assert_eq!(options(), "rw,nosuid,nodev,noexec,relatime");
+    fs::write(seen.join("b"), "kept").unwrap();
+    let says = remount("ro,budget=7M,noatime");
+    assert!(says.contains("only by mounting anew: ") && says.contains("budget=7M"), "{says}");
+    assert!(says.contains("noatime") && options() == "ro,nosuid,nodev,noexec,relatime", "{says}");
+    bed.succeeds(&["unmount"], &[&seen]);
+    assert_eq!(bed.names(&backing), ["a", "b", "open"]);
+
+    // What was in RAM settles at its time.
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+    let moves = inotify::init(CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&moves, &backing, WatchFlags::MOVED_TO).unwrap();
+    ours("settle_after=2s");
+    fs::write(seen.join("c"), "kept").unwrap();
+    remount("ro");
+    while !backing.join("c").exists() {
+        rustix::io::read(&moves, &mut [0; 4096]).unwrap();
+    }
+    assert!(is_read_only(fs::write(seen.join("d"), "")));
+    assert!(ok(Command::new("umount").arg(&seen)));
+
+    let fstab = bed.path("fstab");
+    let line = format!("{} {} fuse.flashsift ro,settle_after=1h 0 0\n", backing.display(), seen.display());
+    fs::write(&fstab, line).unwrap();
+    let fstab = fstab.to_str().unwrap();
+    let (code, says) = mount(&["--fstab", fstab], &[&seen]);
+    assert_eq!(code, Some(0), "{says}");
+    assert_eq!(options(), "ro,nosuid,nodev,relatime");
+    assert!(is_read_only(fs::write(seen.join("d"), "")));
+    assert_eq!(fs::read_to_string(seen.join("c")).unwrap(), "kept");
+    let (code, says) = mount(&["--fstab", fstab, "-o", "remount,rw"], &[&seen]);
+    assert_eq!(code, Some(0), "{says}");
+    fs::write(seen.join("d"), "kept").unwrap();
+    bed.succeeds(&["unmount"], &[&seen]);
+    assert_eq!(bed.names(&backing), ["a", "b", "c", "d", "open"]);
+}
+
 /// As systemd is to a service of type `notify`.
 struct Manager {
     socket: UnixDatagram,
@@ -634,10 +803,16 @@ fn a_plain_user_mounts_without_passthrough() {
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(backing.join("b")).unwrap());
     assert_eq!(owner, 65534);
 
-    assert!(run(&["mount", place, place]).0);
-    assert!(may("sh", &["-c", "echo his > $0/c", place]));
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let times = fs::FileTimes::new().set_accessed(long_ago);
+    File::open(backing.join("a")).unwrap().set_times(times).unwrap();
+    let (done, _, says) = run(&["mount", place, place, "-o", "noatime"]);
+    assert!(done && says.contains("noatime holds for settled files that are your own"), "{says}");
+    assert!(may("sh", &["-c", "cat $0/a > $0/c", place]));
     bed.succeeds(&["unmount"], &[&backing]);
     assert_eq!(bed.names(&backing), ["a", "b", "c"], "root may take it away, and it settles");
+    let read = fs::metadata(backing.join("a")).unwrap().accessed().unwrap();
+    assert_eq!(read, long_ago);
 }
 
 #[test]

@@ -43,6 +43,10 @@ impl Detached {
         if options.allow_other {
             fsconfig_set_flag(&context, "allow_other")?;
         }
+        if options.kernel.iter().any(|option| option == "ro") {
+            // The file system's, beside this mount's: as mount(8) has it, which may change it again.
+            fsconfig_set_flag(&context, "ro")?;
+        }
         fsconfig_create(&context)?;
         let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(&options.kernel))?;
         Ok(Some(Detached { device, mount }))
@@ -65,6 +69,7 @@ fn attributes(options: &[String]) -> MountAttrFlags {
         match option.as_str() {
             "suid" => flags -= MountAttrFlags::MOUNT_ATTR_NOSUID,
             "dev" => flags -= MountAttrFlags::MOUNT_ATTR_NODEV,
+            "ro" => flags |= MountAttrFlags::MOUNT_ATTR_RDONLY,
             "noexec" => flags |= MountAttrFlags::MOUNT_ATTR_NOEXEC,
             "noatime" => flags |= MountAttrFlags::MOUNT_ATTR_NOATIME,
             _ => {}

@@ -25,6 +25,7 @@ pub(crate) struct Backing {
     temps_apart: bool,
     /// The most bytes that a file may have: RAM takes more.
     pub(crate) largest_file: u64,
+    noatime: bool,
 }
 
 /// A directory that is open, and what matters for those that are made in it.
@@ -76,7 +77,7 @@ fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> 
 }
 
 impl Backing {
-    pub(crate) fn new(root: OwnedFd) -> Result<Backing> {
+    pub(crate) fn new(root: OwnedFd, noatime: bool) -> Result<Backing> {
         let stat = rustix::fs::fstat(&root)?;
         if flags(&root).contains(IFlags::from_bits_retain(CASE_FOLDED)) {
             // Names that are one there would be two here.
@@ -109,6 +110,7 @@ impl Backing {
             next_temp: AtomicU64::new(0),
             temps_apart,
             largest_file: 0,
+            noatime,
         };
         backing.clear()?;
         backing.largest_file = backing.find_largest_file()?;
@@ -182,7 +184,12 @@ impl Backing {
 
     /// A regular file, for reading and writing where that can be had; for appending, where nothing else may be done.
     pub(crate) fn open_file(&self, dir: impl AsFd, name: &OsStr) -> Result<File> {
-        let open = |access| open_beneath(&dir, name, access | OFlags::NONBLOCK);
+        let quiet = if self.noatime { OFlags::NOATIME } else { OFlags::empty() };
+        let open = |access| match open_beneath(&dir, name, access | OFlags::NONBLOCK | quiet) {
+            // It is somebody else's.
+            Err(Errno::PERM) if self.noatime => open_beneath(&dir, name, access | OFlags::NONBLOCK),
+            opened => opened,
+        };
         let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY);
         let mut opened = open(OFlags::RDWR);
         for less in [OFlags::RDWR | OFlags::APPEND, OFlags::RDONLY] {

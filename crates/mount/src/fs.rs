@@ -47,7 +47,7 @@ impl Fs {
     /// Over this directory. The umask of the process is emptied: modes come as they are to be.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
-        let backing = Backing::new(backing)?;
+        let backing = Backing::new(backing, config.noatime)?;
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino)),
             born_settled: BornSettled::new(&config.settled),

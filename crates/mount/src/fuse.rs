@@ -34,7 +34,8 @@ use std::time::{Duration, SystemTime};
 
 /// [`Status`](crate::Status) as JSON, an extended attribute of the mounted directory.
 pub const STATUS: &str = "user.flashsift.status";
-/// Set on the mounted directory, everything settles.
+/// When root, or whose mount it is, asks for the value that the mounted directory has for this, everything settles first. (It is not set: that would
+/// keep its names from changing meanwhile, and could not be done where it is mounted read-only.)
 pub const SETTLE: &str = "user.flashsift.settle";
 
 /// How long the kernel may remember what it was told.
@@ -500,7 +501,7 @@ impl Filesystem for Kernel {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -511,21 +512,21 @@ impl Filesystem for Kernel {
         self.answer("setxattr", || {
             Kernel::empty(
                 reply,
-                match (ino.0, name.to_str()) {
-                    (ROOT, Some(SETTLE)) => self.fs.settle_all(),
-                    (_, Some(STATUS | SETTLE)) => Err(rustix::io::Errno::PERM),
-                    _ => self.fs.set_xattr(ino.0, name, value, flags),
+                match name.to_str() {
+                    Some(STATUS | SETTLE) => Err(rustix::io::Errno::PERM),
+                    _ => self.fs.set_xattr(&caller(request, 0), ino.0, name, value, flags),
                 },
             );
         });
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.answer("getxattr", || {
             let value = match (ino.0, name.to_str()) {
                 (ROOT, Some(STATUS)) => {
                     serde_json::to_vec(&self.fs.status()).map_err(|_| rustix::io::Errno::IO)
                 }
+                (ROOT, Some(SETTLE)) if is_ours(request) => self.fs.settle_all().map(|()| Vec::new()),
                 _ => self.fs.get_xattr(ino.0, name),
             };
             Kernel::xattr(reply, size, value);
@@ -580,6 +581,11 @@ impl Filesystem for Kernel {
             Err(error) => reply.error(number(error)),
         });
     }
+}
+
+/// Root, or whose mount it is.
+fn is_ours(request: &Request) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&request.uid())
 }
 
 /// Every access comes to us, and writers of one file need not wait for one another.

@@ -6,7 +6,7 @@
 //!
 //! CacheSifter ("CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime", FAST '22), §4, holds cache files in such a
 //! quasi in-memory file system. Here the verdict on each file is *keep*.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod attach;
 mod backing;
@@ -17,6 +17,7 @@ mod files;
 mod fs;
 pub mod fuse;
 mod names;
+pub mod noatime;
 mod observe;
 pub mod place;
 mod room;

@@ -1,6 +1,7 @@
 //! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
 
 pub use crate::names::HIDDEN;
+use crate::undo;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},
@@ -12,9 +13,13 @@ use rustix::{
 use std::{
     fmt::Write as _,
     fs::File,
-    io::{self, Read, Write},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt,
+    },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The type of our mounts.
@@ -42,6 +47,9 @@ pub enum Refused {
     /// Another flashsift has it.
     #[error("{} is mounted by flashsift already{}", .0.display(), .1.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Locked(PathBuf, Option<u32>),
+    /// Another flashsift had it, and is about to end.
+    #[error(transparent)]
+    Ending(Ending),
     /// The system said no.
     #[error("{}: {what}: {why}", path.display())]
     System {
@@ -52,6 +60,23 @@ pub enum Refused {
         /// What it said.
         why: io::Error,
     },
+}
+
+/// A flashsift that is mounted no longer, and still has files that settle.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "flashsift{} has unmounted {}, and its last files settle there{}",
+    .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(),
+    .backing.display(),
+    if .stuck.is_empty() { String::new() } else { format!("; they cannot: {}", .stuck) }
+)]
+pub struct Ending {
+    /// Where they settle.
+    pub backing: PathBuf,
+    /// Which process, if that is known.
+    pub pid: Option<u32>,
+    /// Why they cannot; empty where nothing is wrong.
+    pub stuck: String,
 }
 
 impl Refused {
@@ -114,7 +139,7 @@ impl Place {
             .map_err(|why| Refused::at(&backing, "opening", why))?;
         // It would be found to use it.
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
-            return Err(Refused::Locked(backing, holder(&file)));
+            return Err(held(backing, &file));
         }
         let places = if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
         for place in places {
@@ -127,7 +152,16 @@ impl Place {
                     place.display()
                 ));
             }
-            let found = used(place).map_err(|why| Refused::at(place, "who uses it", why))?;
+            let look = || used(place).map_err(|why| Refused::at(place, "who uses it", why));
+            let mut found = look()?;
+            if *place == backing && are_ours(&found) {
+                if flock(&root, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+                    let pid = found.users.first().map(|user| user.pid);
+                    return Err(Refused::Ending(Ending { backing, pid, stuck: String::new() }));
+                }
+                // It ended just now.
+                found = look()?;
+            }
             if !wanted.even_if_used && !found.users.is_empty() {
                 return Err(Refused::Used(place.clone(), found));
             }
@@ -147,6 +181,12 @@ fn used(place: &Path) -> io::Result<Found> {
         found.users.retain(|user| again.users.iter().any(|still| still.pid == user.pid));
     }
     Ok(found)
+}
+
+/// Whether only those use it who may have unlocked it and have it open for a moment more: the last to go is a lock on the directory.
+fn are_ours(found: &Found) -> bool {
+    let our_name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    !found.users.is_empty() && found.users.iter().all(|user| user.program == our_name.trim_end())
 }
 
 fn unfit<T>(why: String) -> Result<T, Refused> {
@@ -215,7 +255,34 @@ fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Ref
 pub struct Lock {
     hidden: OwnedFd,
     /// Locked for as long as it is open.
-    _file: File,
+    file: Arc<File>,
+}
+
+/// What those read in the lock who want the same BACKING: `PID`, and in the next line how far its holder is. Always as long, so that
+/// there is room for it on a file system that is full.
+#[derive(Clone, Debug)]
+pub struct Sign(Arc<File>);
+
+const SIGN_BYTES: usize = 4096;
+const MOUNTED: &str = "mounted ";
+const ENDING: &str = "ending ";
+
+impl Sign {
+    /// From now on it is mounted, as the file system with this (minor) number of a device.
+    pub fn mounted(&self, number: u32) -> io::Result<()> {
+        self.write(&format!("{MOUNTED}{number}"))
+    }
+
+    /// It is mounted no longer, and ends; why it cannot, if so.
+    pub fn ending(&self, stuck: &str) -> io::Result<()> {
+        self.write(&format!("{ENDING}{stuck}"))
+    }
+
+    fn write(&self, how_far: &str) -> io::Result<()> {
+        let mut page = format!("{}\n{}", std::process::id(), how_far.replace('\n', " ")).into_bytes();
+        page.resize(SIGN_BYTES, b'\n');
+        self.0.write_all_at(&page, 0)
+    }
 }
 
 impl Lock {
@@ -224,24 +291,30 @@ impl Lock {
             let hidden = hidden(root, backing)?;
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let at = |why: Errno| Refused::at(&backing.join(HIDDEN).join(LOCK), "locking", why);
-            let mut file = match rustix::fs::openat(&hidden, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+            let file = match rustix::fs::openat(&hidden, LOCK, flags, Mode::RUSR | Mode::WUSR) {
                 // Who had it took the directory away just now.
                 Err(Errno::NOENT) => continue,
                 file => File::from(file.map_err(at)?),
             };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(Refused::Locked(backing.to_owned(), holder(&file))),
+                Err(Errno::WOULDBLOCK) => return Err(held(backing.to_owned(), &file)),
                 Err(why) => return Err(at(why)),
             }
             // Who had it may have taken it away between our opening and our locking.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink == 0 {
                 continue;
             }
-            let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+            let lock = Self { hidden, file: Arc::new(file) };
+            let written = lock.sign().write("");
             written.map_err(|why| Refused::at(&backing.join(HIDDEN).join(LOCK), "writing", why))?;
-            return Ok(Self { hidden, _file: file });
+            return Ok(lock);
         }
+    }
+
+    /// By which others can be told.
+    pub fn sign(&self) -> Sign {
+        Sign(self.file.clone())
     }
 
     /// Where words can be left where there is no journal. It is gone after a clean end.
@@ -307,10 +380,23 @@ fn is_held(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
-fn holder(lock: &File) -> Option<u32> {
-    let mut pid = String::new();
-    lock.take(20).read_to_string(&mut pid).ok()?;
-    pid.trim().parse().ok()
+/// Why a BACKING is not to be had that another has.
+fn held(backing: PathBuf, lock: &File) -> Refused {
+    let mut sign = vec![0; SIGN_BYTES];
+    let len = lock.read_at(&mut sign, 0).unwrap_or(0);
+    let sign = String::from_utf8_lossy(&sign[..len]);
+    let mut lines = sign.lines();
+    let pid = lines.next().and_then(|pid| pid.parse().ok());
+    let how_far = lines.next().unwrap_or_default();
+    let stuck = match how_far.strip_prefix(MOUNTED).map(str::parse) {
+        // Not even where others are: it will notice in a moment.
+        Some(Ok(number)) if !undo::is_mounted(number) => Some(""),
+        _ => how_far.strip_prefix(ENDING),
+    };
+    match stuck {
+        Some(stuck) => Refused::Ending(Ending { backing, pid, stuck: stuck.to_owned() }),
+        None => Refused::Locked(backing, pid),
+    }
 }
 
 fn open_hidden(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {

@@ -24,18 +24,20 @@ pub struct Store {
 impl Store {
     /// A tmpfs of its own, of so many bytes. Needs the right to mount; it is gone with the process.
     pub fn detached_tmpfs(budget_bytes: u64) -> Result<Store> {
-        Store::new_tmpfs(budget_bytes).map(Store::on)
+        Store::new_tmpfs(budget_bytes, false).map(Store::on)
     }
 
     /// A tmpfs of so many bytes, without a place. Needs the right to mount, if only in a namespace; it lives as long as it is open.
-    pub fn new_tmpfs(budget_bytes: u64) -> Result<OwnedFd> {
+    /// With `noatime`, reading from it leaves no time.
+    pub fn new_tmpfs(budget_bytes: u64, noatime: bool) -> Result<OwnedFd> {
         let tmpfs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&tmpfs, "size", budget_bytes.to_string())?;
         fsconfig_set_string(&tmpfs, "mode", "0700")?;
         // Files are bounded by the budget alone.
         fsconfig_set_string(&tmpfs, "nr_inodes", "0")?;
         fsconfig_create(&tmpfs)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+        let mut attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+        attributes.set(MountAttrFlags::MOUNT_ATTR_NOATIME, noatime);
         fsmount(&tmpfs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
     }
 

@@ -16,11 +16,13 @@ pub struct Config {
     pub settle_after_us: u64,
     /// Files with these names are born settled; `*` stands for anything.
     pub settled: Vec<String>,
+    /// Reading a settled file leaves no time, where that can be had by opening it so: of files of our own.
+    pub noatime: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { settle_after_us: 60_000_000, settled: Vec::new() }
+        Config { settle_after_us: 60_000_000, settled: Vec::new(), noatime: false }
     }
 }
 

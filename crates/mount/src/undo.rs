@@ -1,4 +1,4 @@
-//! Taking a mount away: as root by the kernel's call, else by `fusermount3`, which may do it for who mounted it.
+//! Taking a mount away, or changing what it allows: as root by the kernel's calls; `fusermount3` takes away what its caller mounted.
 
 use crate::place::KIND;
 use flashsift_host::{
@@ -6,13 +6,17 @@ use flashsift_host::{
     users::{self, Found},
 };
 use rustix::{
-    fs::{Mode, OFlags, minor},
+    fs::{AtFlags, Mode, OFlags, StatVfsMountFlags, minor, statvfs},
     io::Errno,
-    mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen},
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount,
+        fsopen, mount_remount,
+    },
 };
 use std::{
     fs,
     io::{self, Write},
+    os::fd::OwnedFd,
     path::Path,
     process::{Command, Stdio},
 };
@@ -74,6 +78,35 @@ fn by_helper(point: &Path, lazily: bool) -> io::Result<Unmounted> {
     }
 }
 
+/// What a mount allows, as it is to be from now on; what is not named stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allows {
+    /// `rw`, not `ro`: the kernel refuses every change, and what is in RAM settles all the same.
+    pub writes: Option<bool>,
+    /// `suid`, not `nosuid`.
+    pub setuid: Option<bool>,
+    /// `dev`, not `nodev`.
+    pub devices: Option<bool>,
+    /// `exec`, not `noexec`.
+    pub programs: Option<bool>,
+}
+
+/// Changes what is mounted here, which is all in the kernel; somebody may have files open for writing (`EBUSY`). Takes root.
+pub fn remount(point: &Path, to: &Allows) -> io::Result<()> {
+    let has = statvfs(point)?.f_flag;
+    let mut flags = MountFlags::empty();
+    for (allowed, off, flag) in [
+        (to.writes, StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
+        (to.setuid, StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (to.devices, StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (to.programs, StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+    ] {
+        flags.set(flag, allowed.map_or(has.contains(off), |allowed| !allowed));
+    }
+    // Where nothing is said of times of access, the kernel leaves them as they are.
+    Ok(mount_remount(point, flags, c"")?)
+}
+
 /// Whether a mount is one of ours whose server is gone.
 pub fn is_dead(mount: &Mount) -> bool {
     mount.kind == KIND && fs::metadata(&mount.point).is_err_and(|why| mounts::is_dead(&why))
@@ -94,16 +127,37 @@ pub fn flush(point: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(rustix::fs::open(point, flags, Mode::empty())?)?)
 }
 
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// The directory of the kernel in which each mount of FUSE has another, as long as it is mounted anywhere.
+fn connections() -> io::Result<OwnedFd> {
+    let connections = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&connections)?;
+    Ok(fsmount(&connections, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
+
+/// Whether a FUSE file system with this (minor) number of a device is mounted anywhere. A plain user is told only of his own mount namespace
+/// where nobody has mounted fusectl.
+pub(crate) fn is_mounted(number: u32) -> bool {
+    let name = number.to_string();
+    if Path::new(CONNECTIONS).join(&name).exists() {
+        return true;
+    }
+    match connections() {
+        Ok(all) => rustix::fs::statat(all, name, AtFlags::SYMLINK_NOFOLLOW).is_ok(),
+        Err(_) => mounts::all()
+            .is_ok_and(|all| all.iter().any(|mount| mount.kind == KIND && minor(mount.dev) == number)),
+    }
+}
+
 /// From now on the kernel asks the server of this mount for nothing more: who still uses it gets errors, so that nobody is promised
 /// what nobody will keep. An error where that is not to be had: a plain user, and nobody has mounted fusectl.
 pub fn cut_off(mount: &Mount) -> io::Result<()> {
     let abort = format!("{}/abort", minor(mount.dev));
-    match fs::write(Path::new("/sys/fs/fuse/connections").join(&abort), "1") {
+    match fs::write(Path::new(CONNECTIONS).join(&abort), "1") {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            let connections = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
-            fsconfig_create(&connections)?;
-            let connections = fsmount(&connections, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
-            match rustix::fs::openat(connections, &abort, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+            match rustix::fs::openat(connections()?, &abort, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+            {
                 Ok(abort) => fs::File::from(abort).write_all(b"1"),
                 // There is nobody any more who could ask.
                 Err(Errno::NOENT) => Ok(()),

@@ -1,11 +1,12 @@
 //! Extended attributes, access control lists among them.
 
 use crate::backing::proc_path;
+use crate::caller::keeps_setgid;
 use crate::fs::Fs;
 use crate::settle::split_names;
 use crate::table::Is;
-use crate::types::Ino;
-use rustix::fs::XattrFlags;
+use crate::types::{Caller, Changes, Ino};
+use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CString, OsStr};
 use std::os::fd::OwnedFd;
@@ -88,8 +89,21 @@ impl Fs {
         }
     }
 
-    /// Gives it one.
-    pub fn set_xattr(&self, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+    /// Gives it one. With an access list, setgid goes, where who gives it could not have set it; the kernel above serialises this with
+    /// other changes of the mode.
+    pub fn set_xattr(&self, caller: &Caller, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+        self.set_any_xattr(ino, name, value, flags)?;
+        if name == "system.posix_acl_access" {
+            let attr = self.attr(ino)?;
+            if attr.permissions().contains(Mode::SGID) && !keeps_setgid(caller, attr.gid) {
+                let mode = (attr.permissions() - Mode::SGID).as_raw_mode();
+                self.set_attr(ino, &Changes { mode: Some(mode), ..Changes::default() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_any_xattr(&self, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let adds = BYTES_EACH + name.len() + value.len();
         self.change_xattr(ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))

@@ -140,7 +140,7 @@ fn open_fs(backing: &Path, store: &Path) -> Fs {
     let _ = std::fs::remove_dir_all(store);
     std::fs::create_dir(store).unwrap();
     let dir = OwnedFd::from(std::fs::File::open(backing).unwrap());
-    Fs::new(dir, Store::in_dir(store).unwrap(), Config { settle_after_us: 0, settled: Vec::new() }).unwrap()
+    Fs::new(dir, Store::in_dir(store).unwrap(), Config { settle_after_us: 0, ..Config::default() }).unwrap()
 }
 
 impl Both {
@@ -357,7 +357,7 @@ impl Both {
                 let Some(file) = self.file_at(at) else { return Ok(()) };
                 self.look_up(at)?;
                 let (name, value) = (format!("user.{name}"), vec![b'x'; len as usize]);
-                self.fs.set_xattr(self.model.files[file].ino, OsStr::new(&name), &value, 0)?;
+                self.fs.set_xattr(&caller(), self.model.files[file].ino, OsStr::new(&name), &value, 0)?;
                 self.model.files[file].xattrs.insert(name, value);
             }
             Step::RemoveXattr(at, name) => {

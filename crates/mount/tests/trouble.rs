@@ -158,7 +158,7 @@ fn a_file_without_a_name_takes_large_attributes_too() {
     bed.fs.write(attr.ino, 0, b"bytes", false).unwrap();
     bed.fs.unlink(ROOT, OsStr::new("a")).unwrap();
     let value = vec![b'x'; 900];
-    bed.fs.set_xattr(attr.ino, OsStr::new("user.large"), &value, 0).unwrap();
+    bed.fs.set_xattr(&caller(), attr.ino, OsStr::new("user.large"), &value, 0).unwrap();
     assert_eq!(bed.fs.get_xattr(attr.ino, OsStr::new("user.large")).unwrap(), value);
     let mut bytes = [0; 10];
     assert_eq!(bed.fs.read(attr.ino, 0, &mut bytes).unwrap(), 5);

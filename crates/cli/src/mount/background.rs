@@ -2,6 +2,7 @@
 //! A process that has threads, or ever had, cannot be forked safely; a fresh one has none.
 
 use flashsift_mount::place::Lock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     error::Error,
     ffi::OsString,
@@ -62,6 +63,14 @@ pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
     }
     let code = second.wait()?.code().and_then(|code| u8::try_from(code).ok());
     Err(Failed { code: code.unwrap_or(1) }.into())
+}
+
+/// Whether the first still waits for the second's word.
+pub(super) fn is_awaited() -> io::Result<bool> {
+    let stdout = io::stdout();
+    let mut word = [PollFd::new(&stdout, PollFlags::empty())];
+    poll(&mut word, Some(&Timespec::default()))?;
+    Ok(!word[0].revents().contains(PollFlags::ERR))
 }
 
 /// The second leaves the terminal.

@@ -7,9 +7,9 @@ use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
     Status, fuse,
     place::{self, KIND, Left},
-    undo,
+    undo::{self, Allows},
 };
-use rustix::{fs::XattrFlags, io::Errno};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::{
     io::{self, Write},
@@ -68,7 +68,25 @@ pub(super) fn status_of(point: &Path) -> io::Result<Status> {
 }
 
 fn settle_there(point: &Path) -> Result<(), Errno> {
-    rustix::fs::setxattr(point, fuse::SETTLE, b"", XattrFlags::empty())
+    rustix::fs::getxattr(point, fuse::SETTLE, &mut [0; 1]).map(drop)
+}
+
+/// As mount(8) asks for it: `-o remount`.
+pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow::Result<()> {
+    let mount = ours(point)?;
+    if let Err(why) = undo::remount(&mount.point, allows) {
+        let open = match why.kind() {
+            io::ErrorKind::ResourceBusy => "; files are open for writing",
+            _ => "",
+        };
+        return Err(why).with_context(|| format!("remounting {}{open}", point.display()));
+    }
+    // mount(8) repeats what fstab says: it may be so already.
+    if !stays.is_empty() {
+        let stays = stays.join(", ");
+        eprintln!("flashsift: not changed by a remount, only by mounting anew: {stays}");
+    }
+    Ok(())
 }
 
 /// These, or all of ours.

@@ -1,10 +1,12 @@
 //! As `mount -t fuse.flashsift` and /etc/fstab call us: `mount.fuse.flashsift BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]`, put into
 //! the words of our own command line.
 
+use flashsift_mount::undo::Allows;
 use std::{
+    borrow::Cow,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Under these names we are a helper of mount(8).
@@ -22,12 +24,11 @@ const VALUES: [(&str, &str); 6] = [
 /// Options without.
 const FLAGS: [(&str, &str); 2] = [("no_passthrough", "--no-passthrough"), ("even_if_used", "--even-if-used")];
 /// Those that the kernel knows.
-const KERNEL: [&str; 9] =
-    ["suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
+const KERNEL: [&str; 11] =
+    ["rw", "ro", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
 /// Those that are meant for mount(8) or systemd, or say what is so anyway.
-const OTHERS: [&str; 19] = [
+const OTHERS: [&str; 18] = [
     "defaults",
-    "rw",
     "auto",
     "noauto",
     "nofail",
@@ -47,6 +48,9 @@ const OTHERS: [&str; 19] = [
     "diratime",
 ];
 
+/// Those that mount(8) has from the kernel, of what is mounted already.
+const OF_MOUNTED: [&str; 4] = ["user_id", "group_id", "default_permissions", "remount"];
+
 /// Whether mount(8) calls us.
 pub(crate) fn is_called(argv0: &OsStr) -> bool {
     let name = Path::new(argv0).file_name();
@@ -58,6 +62,15 @@ pub(crate) fn is_called(argv0: &OsStr) -> bool {
 pub(crate) enum Call {
     /// In our words, without our own name.
     Mount(Vec<OsString>),
+    /// `-o remount`: what is mounted already is to allow something else.
+    Remount {
+        /// Where.
+        mountpoint: PathBuf,
+        /// What from now on.
+        allows: Allows,
+        /// What was asked for and cannot be changed.
+        stays: Vec<String>,
+    },
     /// `-f`: everything is done but the mounting, which is nothing.
     Fake,
 }
@@ -65,20 +78,14 @@ pub(crate) enum Call {
 /// In our words, or what is wrong. `args` are without our own name.
 pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, String> {
     let mut args = args.peekable();
-    let (mut places, mut words) = (Vec::new(), Vec::new());
+    let (mut places, mut options) = (Vec::new(), Vec::new());
     let (mut sloppy, mut fake) = (false, false);
-    let mut unknown = None;
     while let Some(arg) = args.next() {
         match arg.as_bytes() {
             b"-o" => {
-                let options = args.next().ok_or("-o takes options, separated by commas")?;
-                for option in
-                    options.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty())
-                {
-                    if let Err(option) = translated(option, &mut words) {
-                        unknown.get_or_insert(option);
-                    }
-                }
+                let more = args.next().ok_or("-o takes options, separated by commas")?;
+                let more = more.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty());
+                options.extend(more.map(<[u8]>::to_vec));
             }
             // The type, which our name tells.
             b"-t" => drop(args.next()),
@@ -91,7 +98,8 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
                         b's' => sloppy = true,
                         b'f' => fake = true,
                         b'n' | b'v' => {}
-                        b'r' => return Err("flashsift mounts nothing read-only".into()),
+                        b'r' => options.push(b"ro".to_vec()),
+                        b'w' => options.push(b"rw".to_vec()),
                         _ => return Err(format!("unknown flag -{}", char::from(*flag))),
                     }
                 }
@@ -99,23 +107,58 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
             _ => places.push(arg),
         }
     }
-    if let Some(option) = unknown.filter(|_| !sloppy) {
-        return Err(option);
+    let mut words = Vec::new();
+    let remount = options.iter().any(|option| option == b"remount");
+    let known = |option: &Vec<u8>| remount && OF_MOUNTED.contains(&&*named(option).0);
+    for option in options.iter().filter(|option| !known(option)) {
+        match translated(option, &mut words) {
+            Err(_) if sloppy => {}
+            translated => translated?,
+        }
     }
     let [backing, mountpoint] =
         places.try_into().map_err(|_| "BACKING and MOUNTPOINT are needed, and no more")?;
     if fake {
         return Ok(Call::Fake);
     }
+    if remount {
+        let (allows, stays) = remounted(&options);
+        return Ok(Call::Remount { mountpoint: mountpoint.into(), allows, stays });
+    }
     let verb = [OsString::from("mount")].into_iter();
     let places = [OsString::from("--"), backing, mountpoint];
     Ok(Call::Mount(verb.chain(words).chain(places).collect()))
 }
 
-fn translated(option: &[u8], words: &mut Vec<OsString>) -> Result<(), String> {
+/// `name=value` or `name`.
+fn named(option: &[u8]) -> (Cow<'_, str>, Option<&[u8]>) {
     let at = option.iter().position(|&byte| byte == b'=');
     let (name, value) = at.map_or((option, None), |at| (&option[..at], Some(&option[at + 1..])));
-    let name = String::from_utf8_lossy(name);
+    (String::from_utf8_lossy(name), value)
+}
+
+/// What the kernel sees to can be changed while it is mounted, the last word counting, and nothing of ours.
+fn remounted(options: &[Vec<u8>]) -> (Allows, Vec<String>) {
+    let (mut allows, mut stays) = (Allows::default(), Vec::new());
+    for option in options {
+        let (name, _) = named(option);
+        match &*name {
+            "rw" | "ro" => allows.writes = Some(name == "rw"),
+            "suid" | "nosuid" => allows.setuid = Some(name == "suid"),
+            "dev" | "nodev" => allows.devices = Some(name == "dev"),
+            "exec" | "noexec" => allows.programs = Some(name == "exec"),
+            "atime" | "noatime" => stays.push(name.into_owned()),
+            _ if VALUES.iter().chain(&FLAGS).any(|(ours, _)| *ours == name) => {
+                stays.push(String::from_utf8_lossy(option).into_owned());
+            }
+            _ => {}
+        }
+    }
+    (allows, stays)
+}
+
+fn translated(option: &[u8], words: &mut Vec<OsString>) -> Result<(), String> {
+    let (name, value) = named(option);
     let given = |word: &str, value: &[u8]| {
         let mut joined = OsString::from(word);
         joined.push("=");
@@ -136,10 +179,6 @@ fn translated(option: &[u8], words: &mut Vec<OsString>) -> Result<(), String> {
         || name == "comment")
     {
         return Err(match &*name {
-            "ro" => "flashsift mounts nothing read-only (ro)".into(),
-            "remount" => {
-                "what flashsift has mounted cannot be changed (remount): unmount it and mount it anew".into()
-            }
             _ if in_list(&VALUES).is_some() => format!("the option {name} takes a value: {name}=…"),
             _ => format!("unknown option {}", String::from_utf8_lossy(option)),
         });
@@ -213,10 +252,35 @@ mod tests {
         assert!(says(&["a", "b", "c"]).contains("and no more"));
         assert!(says(&["a", "b", "-o", "budgte=1M"]).contains("unknown option budgte=1M"));
         assert!(says(&["a", "b", "-o", "budget"]).contains("takes a value"));
-        assert!(says(&["a", "b", "-o", "ro"]).contains("read-only"));
         assert!(says(&["a", "b", "-o"]).contains("-o takes"));
         assert!(says(&["a", "b", "-z"]).contains("unknown flag -z"));
         assert_eq!(words(&["a", "b", "-s", "-o", "budgte=1M"]), ["mount", "--", "a", "b"], "sloppy");
         assert_eq!(call(&["a", "b", "-f"]), Ok(Call::Fake));
+        assert!(
+            says(&["a", "b", "-o", "user_id=0"]).contains("unknown option user_id=0"),
+            "only of what is mounted"
+        );
+    }
+
+    /// mount(8) puts what the kernel and fstab say before what it was asked for, and calls us with all of it.
+    #[test]
+    fn a_remount_changes_what_the_kernel_sees_to() {
+        let remount = |options: &str| match call(&["/srv/a", "/mnt/b", "-o", options]) {
+            Ok(Call::Remount { mountpoint, allows, stays }) => {
+                assert_eq!(mountpoint, Path::new("/mnt/b"));
+                (allows, stays)
+            }
+            other => panic!("{other:?}"),
+        };
+        let (allows, stays) =
+            remount("ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other");
+        let expected =
+            Allows { writes: Some(false), setuid: Some(false), devices: Some(false), programs: None };
+        assert_eq!((allows, stays), (expected, vec![]));
+        let (allows, stays) = remount("ro,noexec,remount,rw,noatime,settle_after=5m,no_passthrough,nofail");
+        assert_eq!(allows, Allows { writes: Some(true), programs: Some(false), ..Allows::default() });
+        assert_eq!(stays, ["noatime", "settle_after=5m", "no_passthrough"]);
+        assert!(call(&["a", "b", "-o", "remount,budgte=1M"]).is_err());
+        assert_eq!(words(&["a", "b", "-r"])[1], "--option=ro");
     }
 }

@@ -24,11 +24,15 @@ use std::{
 pub(crate) struct Args {
     /// Its size, bytes
     bytes: u64,
+
+    /// Reading from it leaves no time
+    #[arg(long)]
+    noatime: bool,
 }
 
 /// The other process: root in a user namespace, with a socket for standard output.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let tmpfs = Store::new_tmpfs(args.bytes).context("a tmpfs")?;
+    let tmpfs = Store::new_tmpfs(args.bytes, args.noatime).context("a tmpfs")?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = SendAncillaryBuffer::new(&mut space);
     let descriptors = [tmpfs.as_fd()];
@@ -39,12 +43,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A tmpfs of so many bytes.
-pub(super) fn tmpfs(bytes: u64) -> anyhow::Result<OwnedFd> {
+pub(super) fn tmpfs(bytes: u64, noatime: bool) -> anyhow::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut other = Command::new("unshare")
         .args(["--user", "--map-current-user", "--keep-caps", "--mount", "--"])
         .arg(std::env::current_exe()?)
         .args(["mount-tmpfs", &bytes.to_string()])
+        .args(noatime.then_some("--noatime"))
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(theirs))
         .spawn()

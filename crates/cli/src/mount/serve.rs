@@ -16,10 +16,11 @@ use flashsift_host::{
     users::Found,
 };
 use flashsift_mount::{
-    Config, Fs, Store, fuse,
-    place::{self, Place},
+    Config, Fs, Store, fuse, noatime,
+    place::{self, Place, Refused, Sign},
     say, undo,
 };
+use rustix::fs::minor;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use signal_hook::{
@@ -42,6 +43,8 @@ use std::{
 const TOGETHER: u32 = 16;
 /// First and longest pause before what failed is tried again.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// Who waits until another ends looks again after so long.
+const AGAIN: Duration = Duration::from_millis(100);
 /// A mount that was taken away is let go of by the kernel in no time, unless other namespaces have copies of it.
 const LET_GO: Duration = Duration::from_secs(10);
 
@@ -56,6 +59,7 @@ struct Daemon {
     fs: Arc<Fs>,
     mount: Mount,
     backing: PathBuf,
+    sign: Sign,
     wakes: Receiver<Wake>,
 }
 
@@ -73,12 +77,13 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
     );
     // A working directory is in use.
     std::env::set_current_dir("/")?;
-    let place = Place::take(&place::Wanted {
+    let wanted_place = place::Wanted {
         backing: &backing,
         mountpoint: &mountpoint,
         even_if_used: args.even_if_used,
         even_on: &args.even_on,
-    })?;
+    };
+    let Some(place) = taken(&wanted_place, &wakes, args.in_background)? else { return Ok(()) };
     let mounted = start(&place, &wanted, recording, wake, wakes);
     let (daemon, recording) = match mounted {
         Ok(started) => started,
@@ -130,6 +135,36 @@ pub(super) fn run(args: &Args, wanted: Wanted) -> anyhow::Result<()> {
     place.lock.remove(place.root).context(ordinary)
 }
 
+/// Its place; who had it before, and was unmounted by a plain `umount`, is waited for. `None`: somebody wants an end before.
+fn taken(
+    wanted: &place::Wanted<'_>,
+    wakes: &Receiver<Wake>,
+    in_background: bool,
+) -> anyhow::Result<Option<Place>> {
+    let mut said = None;
+    loop {
+        let ending = match Place::take(wanted) {
+            Err(Refused::Ending(ending)) => ending,
+            taken => return Ok(Some(taken?)),
+        };
+        if said.as_ref() != Some(&ending) {
+            say!("waits: {ending}");
+            notify::tell(&[NotifyState::Status(&format!("waits: {ending}"))]);
+        }
+        match wakes.recv_timeout(AGAIN) {
+            // The first would take a plain end for a mount.
+            Ok(_) if in_background => anyhow::bail!("told to end before it was mounted"),
+            Ok(_) => {
+                say!("told to end before it was mounted");
+                return Ok(None);
+            }
+            // Ctrl-C reached the first alone.
+            Err(_) if in_background && !background::is_awaited()? => return Ok(None),
+            Err(_) => said = Some(ending),
+        }
+    }
+}
+
 /// Mounted, with what else runs.
 fn start(
     place: &Place,
@@ -142,10 +177,19 @@ fn start(
     prefer_to_live(root);
     raise_descriptors(root);
     let recording = recording.map(|path| Recording::begin(&path, &place.mountpoint)).transpose()?;
-    let store = store(root, wanted.budget_bytes)?;
-    let config = Config { settle_after_us: micros(wanted.settle_after), settled: wanted.settled.clone() };
-    let fs = Fs::new(place.root.try_clone()?, store, config)
-        .with_context(|| place.backing.display().to_string())?;
+    let noatime = wanted.options.iter().any(|option| option == "noatime");
+    let store = store(root, wanted.budget_bytes, noatime)?;
+    let at = || place.backing.display().to_string();
+    // `place` keeps the directory open as it was found: its file system stays mounted.
+    let held = if noatime { noatime::held(&place.root).with_context(at)? } else { None };
+    let partly = noatime && held.is_none();
+    let config = Config {
+        settle_after_us: micros(wanted.settle_after),
+        settled: wanted.settled.clone(),
+        noatime: partly,
+    };
+    let backing = held.map_or_else(|| place.root.try_clone(), Ok)?;
+    let fs = Fs::new(backing, store, config).with_context(at)?;
     if let Some(recording) = &recording {
         fs.observe(recording.observer());
     }
@@ -163,7 +207,11 @@ fn start(
              users have files open here is not known"
         );
     }
-    Ok((Daemon { fs, mount, backing: place.backing.clone(), wakes }, recording))
+    if partly {
+        say!("not root: noatime holds for settled files that are your own, not for others' and directories");
+    }
+    let (backing, sign) = (place.backing.clone(), place.lock.sign());
+    Ok((Daemon { fs, mount, backing, sign, wakes }, recording))
 }
 
 /// What a killed flashsift left is taken away, and that is said.
@@ -178,11 +226,11 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn store(root: bool, budget_bytes: u64) -> anyhow::Result<Store> {
+fn store(root: bool, budget_bytes: u64, noatime: bool) -> anyhow::Result<Store> {
     let at = || format!("{} of RAM for new files", size::bytes(budget_bytes));
     match root {
-        true => Store::detached_tmpfs(budget_bytes).with_context(at),
-        false => namespace::tmpfs(budget_bytes).map(Store::on),
+        true => Store::new_tmpfs(budget_bytes, noatime).map(Store::on).with_context(at),
+        false => namespace::tmpfs(budget_bytes, noatime).map(Store::on),
     }
 }
 
@@ -237,11 +285,24 @@ fn mounted(fs: &Arc<Fs>, place: &Place, wanted: &Wanted, wake: Sender<Wake>) -> 
         };
         format!("mounting on {}{hint}", place.mountpoint.display())
     })?;
+    let (sign, ended) = (place.lock.sign(), place.lock.sign());
+    let mount =
+        mounts::at(&place.mountpoint)?.context("it is mounted and /proc/self/mountinfo does not have it")?;
+    tell_others(sign.mounted(minor(mount.dev)));
     thread::Builder::new().name("session".into()).spawn(move || {
+        let result = running.wait();
+        tell_others(ended.ending(""));
         // Whoever listened is gone.
-        let _ = wake.send(Wake::Ended(running.wait()));
+        let _ = wake.send(Wake::Ended(result));
     })?;
-    mounts::at(&place.mountpoint)?.context("it is mounted and /proc/self/mountinfo does not have it")
+    Ok(mount)
+}
+
+/// Only who wants the same BACKING misses it.
+fn tell_others(told: io::Result<()>) {
+    if let Err(why) = told {
+        say!("writing to the lock in BACKING: {why}");
+    }
 }
 
 fn in_words(place: &Place, wanted: &Wanted) -> String {
@@ -310,7 +371,7 @@ impl Daemon {
                     notify::tell(&[NotifyState::Stopping]);
                     return Ok(());
                 }
-                Err(why) => self.say_stuck(&why, pause),
+                Err(why) => self.say_stuck(&why, pause, mounted),
             }
             // What was sent before this was said does not mean it.
             while let Ok(wake) = self.wakes.try_recv() {
@@ -349,7 +410,10 @@ impl Daemon {
         format!("{} ({})", size::counted(status.files_in_ram, "file"), size::bytes(status.ram_bytes))
     }
 
-    fn say_stuck(&self, why: &anyhow::Error, pause: Duration) {
+    fn say_stuck(&self, why: &anyhow::Error, pause: Duration, mounted: bool) {
+        if !mounted {
+            tell_others(self.sign.ending(&format!("{} in RAM: {why:#}", self.in_ram())));
+        }
         say!(
             "CANNOT END: {} of {} in RAM: {why:#}. Nothing is lost while this process lives, and it tries again in {}: \
              if there is no room in {}, make some. Only a SIGTERM from now on gives up what is in RAM",

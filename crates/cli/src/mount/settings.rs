@@ -10,7 +10,8 @@ const BUDGET: &str = "256MiB";
 /// At least and at most, unless told: more do not answer faster.
 const THREADS: [usize; 2] = [4, 8];
 /// What the kernel knows of a FUSE mount; each takes back another.
-const OPTIONS: [(&str, &str); 5] = [
+const OPTIONS: [(&str, &str); 6] = [
+    ("rw", "ro"),
     ("suid", "nosuid"),
     ("dev", "nodev"),
     ("exec", "noexec"),
@@ -44,7 +45,7 @@ pub(super) struct Settings {
         help = "Threads that answer the kernel [default: one a processor, 4 to 8]")]
     threads: Option<u16>,
 
-    /// Of the mount: suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid, nodev; for root allow_other]
+    /// Of the mount: ro, suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid, nodev; for root allow_other]
     #[arg(short = 'o', long = "option", value_name = "OPTION", value_delimiter = ',')]
     #[serde(rename = "options")]
     options: Vec<String>,
@@ -103,7 +104,7 @@ impl Settings {
             }
             options.retain(|other| other != yes && other != no);
             // These are so unless the opposite is said.
-            if option != "exec" && option != "atime" {
+            if !["rw", "exec", "atime"].contains(&&*option) {
                 options.push(option);
             }
         }
@@ -182,7 +183,7 @@ mod tests {
         assert!(says("budget = \"lots\"").contains("a size reads 64MiB"));
         assert!(says("settle-after = \"soon\"").contains("a time reads 90s"));
         assert!(says("settle-after = 60").contains("expected a string"));
-        let unknown = Settings { options: vec!["ro".into()], ..Settings::default() };
-        assert!(unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"ro\""));
+        let unknown = Settings { options: vec!["roo".into()], ..Settings::default() };
+        assert!(unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"roo\""));
     }
 }

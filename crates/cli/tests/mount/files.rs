@@ -191,6 +191,123 @@ fn nobody_reads_anothers_file() {
     assert_eq!(fs::metadata(mounted.below(".flashsift")).unwrap().mode() & 0o777, 0o700);
 }
 
+/// What a program becomes before it does something.
+const OTHERS: [&[&str]; 5] = [
+    &["setpriv", "--reuid=12001", "--regid=12001", "--clear-groups"],
+    &["setpriv", "--reuid=12001", "--regid=12001", "--groups=7,12100"],
+    &["setpriv", "--reuid=12001", "--regid=12100", "--clear-groups"],
+    &["setpriv", "--reuid=12001", "--regid=12001", "--clear-groups", "unshare", "--user", "--map-root-user"],
+    &["setpriv", "--bounding-set=-fsetid", "--inh-caps=-fsetid"],
+];
+
+/// An owner who is not of his file's group gave it an access list, and the file kept setgid: the kernel leaves that to whoever holds
+/// the file, and we held it as root.
+#[test]
+fn setgid_goes_with_an_access_list_of_who_is_not_of_the_group() {
+    let test = "setgid_goes_with_an_access_list_of_who_is_not_of_the_group";
+    if Command::new("setfacl").arg("--version").output().is_err() {
+        println!("SKIPPED {test}: setfacl is not installed");
+        return;
+    }
+    let Some(mounted) = Mounted::new(test, &LATE) else { return };
+    let native = mounted.ext4.folder.path().join("backing/native");
+    fs::create_dir(&native).unwrap();
+    let mut modes = BTreeSet::new();
+    for who in OTHERS.iter().chain([&&["env"][..]]) {
+        for (name, mode) in [("runs", 0o2755), ("does not run", 0o2664), ("folder", 0o2775)] {
+            let after = |path: &Path, settles: bool| {
+                match name {
+                    "folder" => fs::create_dir(path).unwrap(),
+                    _ => drop(create(path, b"x")),
+                }
+                if settles {
+                    mounted.settle();
+                }
+                std::os::unix::fs::chown(path, Some(ANN), Some(TEAM)).unwrap();
+                fs::set_permissions(path, super::mode(mode)).unwrap();
+                let mut command = Command::new(who[0]);
+                command.args(&who[1..]).args(["setfacl", "-m", "o::r"]).arg(path);
+                let output = command.output().unwrap();
+                assert!(output.status.success(), "{who:?}: {}", text(output.stderr));
+                let plain = fs::metadata(path).unwrap().mode();
+                fs::set_permissions(path, super::mode(mode)).unwrap();
+                let mut command = Command::new(who[0]);
+                command.args(&who[1..]).args(["setfacl", "-m", "m::rwx"]).arg(path);
+                let output = command.output().unwrap();
+                assert!(output.status.success(), "{who:?}: {}", text(output.stderr));
+                let list = fs::metadata(path).unwrap().mode();
+                match name {
+                    "folder" => fs::remove_dir(path).unwrap(),
+                    _ => fs::remove_file(path).unwrap(),
+                }
+                (plain, list)
+            };
+            let expected = after(&native.join(name), false);
+            modes.extend([expected.0 & 0o2000, expected.1 & 0o2000]);
+            for settles in [false, true] {
+                let found = after(&mounted.at(name), settles);
+                assert_eq!(
+                    found, expected,
+                    "{who:?}, {name}, settled: {settles}: {:o} {:o}, not {:o} {:o}",
+                    found.0, found.1, expected.0, expected.1
+                );
+            }
+        }
+    }
+    assert_eq!(modes.len(), 2, "some keep it, some do not");
+}
+
+/// Who reads through the mount read BACKING by the mount that it is on: `noatime` said of ours kept no time from being written to flash.
+#[test]
+fn noatime_holds_for_backing_too() {
+    const LONG_AGO: std::time::Duration = std::time::Duration::from_secs(1_000_000_000);
+    let long_ago = fs::FileTimes::new().set_accessed(std::time::SystemTime::UNIX_EPOCH + LONG_AGO);
+    for options in
+        [&["-o", "noatime"][..], &["-o", "noatime", "--no-passthrough"], &[], &["--no-passthrough"]]
+    {
+        let Some(ext4) = super::Ext4::new("noatime_holds_for_backing_too") else { return };
+        run("mount", &[Path::new("-o"), Path::new("remount,strictatime"), &ext4.backing()]);
+        fs::create_dir(ext4.backing().join("folder")).unwrap();
+        create(&ext4.backing().join("folder/settled"), b"x");
+        for name in ["folder/settled", "folder"] {
+            File::open(ext4.backing().join(name)).unwrap().set_times(long_ago).unwrap();
+        }
+        let mut mounted = Mounted::over(ext4, &[options, &LATE].concat());
+        assert_eq!(fs::read_dir(mounted.at("folder")).unwrap().count(), 1);
+        assert_eq!(fs::read(mounted.at("folder/settled")).unwrap(), b"x");
+        create(&mounted.at("in RAM"), b"x").set_times(long_ago).unwrap();
+        assert_eq!(fs::read(mounted.at("in RAM")).unwrap(), b"x");
+        let read_since = |path: PathBuf| fs::metadata(path).unwrap().atime() != LONG_AGO.as_secs() as i64;
+        let noatime = options.contains(&"noatime");
+        for path in [mounted.below("folder/settled"), mounted.below("folder"), mounted.at("in RAM")] {
+            assert_eq!(read_since(path.clone()), !noatime, "{options:?}: {}", path.display());
+        }
+        let umount = Command::new("umount").arg(mounted.ext4.backing()).output().unwrap();
+        assert!(text(umount.stderr).contains("busy"), "BACKING's file system stays where it is");
+        mounted.ended();
+    }
+}
+
+/// In place, the copy of BACKING's mount that `noatime` needs must not show what is mounted on the original: ourselves.
+#[test]
+fn noatime_in_place_on_a_shared_mount() {
+    let Some(ext4) = super::Ext4::new("noatime_in_place_on_a_shared_mount") else { return };
+    run("mount", &[Path::new("--make-shared"), &ext4.backing()]);
+    let place = ext4.backing().join("profile");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("old"), "old").unwrap();
+    let mut command = Command::new(super::FLASHSIFT);
+    let said = File::create(ext4.folder.path().join("said")).unwrap();
+    let mount = command.arg("mount").args([&place, &place]).args(LATE).args(["-o", "noatime"]).stderr(said);
+    assert!(mount.status().unwrap().success());
+    assert_eq!(fs::read(place.join("old")).unwrap(), b"old");
+    fs::create_dir(place.join("folder")).unwrap();
+    create(&place.join("folder/new"), b"new");
+    run(super::FLASHSIFT, &[Path::new("unmount"), &place]);
+    assert_eq!(tree(&place).into_keys().collect::<Vec<_>>(), ["folder", "folder/new", "old"]);
+    run("umount", &[&ext4.backing()]);
+}
+
 /// Who changes another's program does not run it as the other.
 #[test]
 fn writing_takes_setuid_away() {

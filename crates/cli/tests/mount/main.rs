@@ -8,7 +8,7 @@ mod random;
 mod waiting;
 
 use rustix::{
-    fs::{Mode, OFlags, XattrFlags, inotify},
+    fs::{Mode, OFlags, inotify},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 use std::{
@@ -246,7 +246,7 @@ impl Mounted {
     }
 
     fn try_settle(&self) -> rustix::io::Result<()> {
-        rustix::fs::setxattr(self.ext4.mountpoint(), "user.flashsift.settle", b"", XattrFlags::empty())
+        rustix::fs::getxattr(self.ext4.mountpoint(), "user.flashsift.settle", &mut [0; 1]).map(drop)
     }
 
     /// Waits until a file has come to BACKING by itself.

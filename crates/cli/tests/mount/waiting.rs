@@ -68,7 +68,8 @@ fn a_slow_write_holds_nobody_else_up() {
     assert_eq!(fs::read(mounted.at("slow")).unwrap(), b"behind");
 }
 
-/// What lives in RAM is made, written, read, renamed and deleted while flash takes nothing, and files before it wait to settle.
+/// What lives in RAM is made, written, read, renamed and deleted while flash takes nothing, and files before it wait to settle. Names at the top
+/// waited for who had asked for that: the kernel keeps a directory's names from changing while an attribute of it is set.
 #[test]
 fn who_lives_in_ram_does_not_wait_for_flash() {
     let Some(mounted) = Mounted::new("who_lives_in_ram_does_not_wait_for_flash", &LATE) else { return };

@@ -23,7 +23,7 @@ pub struct Options {
     pub allow_other: bool,
     /// That answer requests.
     pub threads: usize,
-    /// Options that the kernel knows: `nodev`, `nosuid`, `noexec`, `noatime`.
+    /// Options that the kernel knows: `ro`, `nodev`, `nosuid`, `noexec`, `noatime`.
     pub kernel: Vec<String>,
 }
 

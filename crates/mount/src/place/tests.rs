@@ -1,7 +1,7 @@
 use super::*;
 use std::{
     fs::{self, Permissions},
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write as _},
     os::unix::fs::{PermissionsExt, symlink},
     process::{Command, Stdio},
 };
@@ -71,6 +71,36 @@ fn who_waits_is_told_how_it_ended() {
         assert_eq!(thread.join().unwrap(), left);
     }
     two.take(&backing, &seen).expect("what a killed one left is no hindrance");
+}
+
+#[test]
+fn who_ends_is_told_from_who_does_not() {
+    let two = Two::new();
+    let (backing, seen) = (two.path("backing"), two.path("seen"));
+    let place = two.take(&backing, &seen).unwrap();
+    let pid = Some(std::process::id());
+    let stuck = || match two.take(&backing, &seen) {
+        Err(Refused::Ending(ending)) => {
+            assert_eq!((&ending.backing, ending.pid), (&backing, pid));
+            Some(ending.stuck)
+        }
+        Err(Refused::Locked(_, holder)) => {
+            assert_eq!(holder, pid);
+            None
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stuck(), None, "it is about to mount");
+    let sign = place.lock.sign();
+    // No device has such a number.
+    sign.mounted(1 << 20).unwrap();
+    assert_eq!(stuck().unwrap(), "");
+    sign.ending(&"no room\n".repeat(1000)).unwrap();
+    assert!(stuck().unwrap().starts_with("no room no room"));
+    sign.ending("").unwrap();
+    assert_eq!(stuck().unwrap(), "");
+    drop((sign, place));
+    two.take(&backing, &seen).unwrap();
 }
 
 #[test]
