@@ -89,7 +89,8 @@ impl Ext4 {
         for place in [ext4.backing(), ext4.mountpoint()] {
             fs::create_dir(place).unwrap();
         }
-        let mkfs = if on_f2fs() { &["mkfs.f2fs", "-q"][..] } else { &["mkfs.ext4", "-q", "-F", "-b", "4096"] };
+        let mkfs =
+            if on_f2fs() { &["mkfs.f2fs", "-q"][..] } else { &["mkfs.ext4", "-q", "-F", "-b", "4096"] };
         let made = Command::new(mkfs[0]).args(&mkfs[1..]).arg(ext4.image()).output();
         if !made.is_ok_and(|output| output.status.success()) {
             return skip(&format!("{} is missing or failed", mkfs[0]));
