@@ -76,9 +76,9 @@ setup-build:
 setup: setup-build
 	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
 	@if (( EUID == 0 )) && [[ -c /dev/fuse && ! -e /run/udev ]]; then chmod 666 /dev/fuse; fi # as udev's rules do, where it runs
-	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/initrd -nt $(GUEST)/init ]]; then \
-	  echo "unpacking Debian's kernel into target/guest"; \
-	  $(GUEST)/kernel target/guest || echo "no kernel for a guest could be had; tests that need one are skipped, by name"; \
+	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/mount/initrd -nt $(GUEST)/init ]]; then \
+	  echo "unpacking kernels of Debian into target/guest"; \
+	  $(GUEST)/kernel target/guest || echo "not every kernel for a guest could be had; tests that need one are skipped, by name"; \
 	fi
 
 # $(1): PROGRAM:PACKAGE …

@@ -79,8 +79,7 @@ fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> 
 impl Backing {
     pub(crate) fn new(root: OwnedFd, noatime: bool) -> Result<Backing> {
         let stat = rustix::fs::fstat(&root)?;
-        if flags(&root).contains(IFlags::from_bits_retain(CASE_FOLDED)) {
-            // Names that are one there would be two here.
+        if folds_case(flags(&root)) {
             return Err(Errno::OPNOTSUPP);
         }
         match rustix::fs::mkdirat(&root, HIDDEN, Mode::RWXU) {
@@ -99,7 +98,7 @@ impl Backing {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let temps_apart = is_apart(&temps);
+        let temps_apart = is_apart(flags(&temps));
         let mut backing = Backing {
             root,
             root_ino: stat.st_ino,
@@ -173,7 +172,11 @@ impl Backing {
         let stat = rustix::fs::fstat(&fd)?;
         let gid = Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID).then_some(stat.st_gid);
         let default_acl = rustix::fs::getxattr_query(proc_path(&fd), c"system.posix_acl_default").is_ok();
-        let apart = !self.temps_apart && is_apart(&fd);
+        let flags = flags(&fd);
+        if folds_case(flags) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let apart = !self.temps_apart && is_apart(flags);
         Ok((OpenDir { fd, gid, default_acl, apart }, stat))
     }
 
@@ -241,16 +244,21 @@ const ENCRYPTED: u32 = 0x800;
 const CASE_FOLDED: u32 = 0x4000_0000;
 
 /// What `lsattr` shows of a directory, on file systems that have such.
-fn flags(dir: impl AsFd) -> IFlags {
+pub(crate) fn flags(dir: impl AsFd) -> IFlags {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(dir, ".", flags, Mode::empty())
         .and_then(rustix::fs::ioctl_getflags)
         .unwrap_or(IFlags::empty())
 }
 
+/// Names that are one there would be two here: of files in RAM, one would settle over the other.
+pub(crate) fn folds_case(flags: IFlags) -> bool {
+    flags.contains(IFlags::from_bits_retain(CASE_FOLDED))
+}
+
 /// Does a directory keep its files from others (ext4 and F2FS: encryption, projects)?
-fn is_apart(dir: impl AsFd) -> bool {
-    flags(dir).intersects(IFlags::PROJECT_INHERIT | IFlags::from_bits_retain(ENCRYPTED))
+fn is_apart(flags: IFlags) -> bool {
+    flags.intersects(IFlags::PROJECT_INHERIT | IFlags::from_bits_retain(ENCRYPTED))
 }
 
 /// Names in it, with numbers and kinds as BACKING has them.

@@ -99,7 +99,7 @@ impl Fs {
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         // An inherited access control list is BACKING's to make.
         if !sync && !dir.default_acl && !dir.apart && !self.born_settled.matches(name) {
-            self.room.take_file(table.queue.len() as u64, self.backing.root.as_fd())?;
+            self.room.take_file(table.queue.len() as u64, self.backing.root.as_fd(), &self.store)?;
             let ino = table.next_number();
             let gid = dir.gid.unwrap_or(caller.gid);
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

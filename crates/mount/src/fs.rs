@@ -51,11 +51,11 @@ impl Fs {
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino)),
             born_settled: BornSettled::new(&config.settled),
+            room: Room::new(backing.root.as_fd())?,
             backing,
             store,
             config,
             opened: RwLock::default(),
-            room: Room::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
             observer: Observer::default(),
@@ -145,7 +145,7 @@ impl Fs {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().queue.len() as u64;
         let bytes = if files == 0 { 0 } else { self.store.usage()?.0 };
-        let in_ram = bytes.div_ceil(all.f_frsize.max(1));
+        let in_ram = self.room.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
         all.f_bavail = all.f_bavail.saturating_sub(in_ram);
         all.f_ffree = all.f_ffree.saturating_sub(files);

@@ -1,5 +1,6 @@
 //! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
 
+use crate::backing;
 pub use crate::names::HIDDEN;
 use crate::undo;
 use flashsift_host::{
@@ -137,6 +138,13 @@ impl Place {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::open(&backing, flags, Mode::empty())
             .map_err(|why| Refused::at(&backing, "opening", why))?;
+        if backing::folds_case(backing::flags(&root)) {
+            return unfit(format!(
+                "{} folds case (lsattr shows F), and flashsift does not: two names here would be one file there. Give a directory \
+                 that does not",
+                backing.display()
+            ));
+        }
         // It would be found to use it.
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
             return Err(held(backing, &file));

@@ -12,6 +12,7 @@ use rustix::mount::{
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files in RAM, by number.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Store {
     dir: OwnedFd,
     /// By which a file can be named whose content may not be opened.
     path: PathBuf,
+    /// How many files it has.
+    files: AtomicU64,
 }
 
 impl Store {
@@ -50,13 +53,14 @@ impl Store {
     /// A directory that is open.
     pub fn on(dir: OwnedFd) -> Store {
         let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        Store { dir, path }
+        Store { dir, path, files: AtomicU64::new(0) }
     }
 
     /// A new file, its own user's. `None`s leave owner and group as they come.
     pub(crate) fn create(&self, ino: Ino, mode: Mode, uid: Option<u32>, gid: Option<u32>) -> Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, name(ino), flags, mode)?;
+        self.files.fetch_add(1, Ordering::Relaxed);
         let done = if uid.is_some() || gid.is_some() {
             // Then the mode again: a new owner takes setuid and setgid away.
             rustix::fs::fchown(&file, uid.map(Uid::from_raw), gid.map(Gid::from_raw)).and_then(
@@ -106,7 +110,9 @@ impl Store {
     }
 
     pub(crate) fn remove(&self, ino: Ino) -> Result<()> {
-        rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::empty())
+        rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::empty())?;
+        self.files.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
     }
 
     pub(crate) fn chmod(&self, ino: Ino, mode: Mode) -> Result<()> {
@@ -129,6 +135,11 @@ impl Store {
     /// Where its extended attributes can be had.
     pub(crate) fn path(&self, ino: Ino) -> PathBuf {
         self.path.join(name(ino))
+    }
+
+    /// How many files are in it, those without a name too.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
     }
 
     /// Bytes in use, and at most. A directory that is no tmpfs of ours has no limit of its own.

@@ -1,4 +1,5 @@
-//! flashsift under another kernel: Debian's, emulated, with F2FS on an SD card. `boot` says how the guest sees this machine.
+//! flashsift under another kernel: Debian's, emulated, with F2FS on an SD card. `boot` says how the guest sees this machine. And what is
+//! done to no machine for a test: power is cut, it sleeps, it is switched off.
 
 use flashsift_core::event::{About, Action, Event, FileId};
 use flashsift_traces::{
@@ -13,15 +14,21 @@ use std::{
     process::{Command, Stdio},
 };
 
+const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
+/// Debian's kernel, and one on which `flashsift mount` runs: where in target/guest they are.
+const DEBIAN: &str = "";
+const MOUNT: &str = "mount";
+
 /// What a guest takes: the programs, and the kernel that `make test` unpacks. `None`, and said by name, where it is absent.
-fn guest(test: &str) -> Option<PathBuf> {
+fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
     let found = |program: &&str| {
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
         path.split(':').any(|directory| Path::new(directory).join(program).exists())
     };
     let missing = ["qemu-system-x86_64", "mkfs.f2fs"].into_iter().find(|program| !found(program));
     let home = std::env::var_os("FLASHSIFT_GUEST")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"), PathBuf::from);
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"), PathBuf::from)
+        .join(kernel);
     match missing {
         Some(program) => println!("SKIPPED guest::{test}: {program} is not installed"),
         None if !home.join("initrd").exists() => {
@@ -32,26 +39,40 @@ fn guest(test: &str) -> Option<PathBuf> {
     None
 }
 
-/// Runs the bash script in a guest of its own whose card has that file system; the directory is its /out. False if no guest
+/// A file of this directory, as the guest has it, too.
+fn here(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest").join(name)
+}
+
+/// Runs the bash scripts in a guest whose card has that file system, each after a power cut; the directory is its /out. False if no guest
 /// stayed awake: qemu 7.2, emulating, now and then loses a wake-up, and the guest sleeps for good.
-fn run(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
+fn run(guest: &Path, file_system: &str, out: &Path, scripts: &[&str]) -> bool {
+    let tries = (0..2).map(|_| {
+        let _ = fs::remove_file(out.join("card"));
+        scripts.iter().all(|script| run_one(guest, file_system, out, script))
+    });
+    let ran = tries.into_iter().any(|awake| awake);
+    assert!(ran || !out.join("begun").exists(), "twice its command did not end");
+    ran
+}
+
+/// False if the guest had to be ended.
+fn run_one(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
     fs::write(out.join("command"), script).unwrap();
-    let boot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/boot");
     const TIMED_OUT: i32 = 124;
-    let once =
-        || Command::new(&boot).arg(guest).arg(file_system).arg(out).stdin(Stdio::null()).output().unwrap();
-    let Some(console) = (0..2).map(|_| once()).find(|console| console.status.code() != Some(TIMED_OUT))
-    else {
-        return false;
-    };
-    let status = fs::read_to_string(out.join("status")).unwrap_or_else(|_| "none".to_owned());
-    assert_eq!(
-        status.trim(),
-        "0",
+    let mut boot = Command::new(here("boot"));
+    let console = boot.arg(guest).arg(file_system).arg(out).stdin(Stdio::null()).output().unwrap();
+    let said = format!(
         "the guest says:\n{}{}",
         String::from_utf8_lossy(&console.stdout),
         String::from_utf8_lossy(&console.stderr)
     );
+    if console.status.code() == Some(TIMED_OUT) {
+        eprintln!("ended after its time: {said}");
+        return false;
+    }
+    let status = fs::read_to_string(out.join("status")).unwrap_or_else(|_| "none".to_owned());
+    assert_eq!(status.trim(), "0", "{said}");
     true
 }
 
@@ -159,17 +180,20 @@ fn contents_and_names(events: &[String]) -> (Vec<&str>, BTreeMap<&str, Vec<&str>
     (contents, names)
 }
 
+fn asleep<T>(test: &str) -> Option<T> {
+    println!("SKIPPED guest::{test}: the emulated guest fell asleep twice");
+    None
+}
+
 /// Records `accesses` in a guest: the events, what was left out or guessed, and what the recorder said.
 fn record(test: &str, guest: &Path, file_system: &str) -> Option<(Vec<String>, Vec<String>, String)> {
     let out = tempfile::tempdir().unwrap();
     let script = format!(
-        "{} record -o /out/t.parquet -- bash -e {} 2> /out/says",
-        env!("CARGO_BIN_EXE_flashsift"),
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/accesses").display()
+        "{FLASHSIFT} record -o /out/t.parquet -- bash -e {} 2> /out/says",
+        here("accesses").display()
     );
-    if !run(guest, file_system, out.path(), &script) {
-        println!("SKIPPED guest::{test}: the emulated guest fell asleep twice");
-        return None;
+    if !run(guest, file_system, out.path(), &[&script]) {
+        return asleep(test);
     }
     let (told, outcome) = recorded(&out.path().join("t.parquet"));
     let origin = outcome.origin.expect("a recording says where it comes from");
@@ -180,7 +204,7 @@ fn record(test: &str, guest: &Path, file_system: &str) -> Option<(Vec<String>, V
 /// Everything, also where the cache answers, at the end of a file and through a mapping.
 #[test]
 fn f2fs_is_recorded_exactly() {
-    let Some(guest) = guest("f2fs_is_recorded_exactly") else { return };
+    let Some(guest) = guest("f2fs_is_recorded_exactly", DEBIAN) else { return };
     let Some((told, skipped, _)) = record("f2fs_is_recorded_exactly", &guest, "f2fs") else { return };
     let done: Vec<_> = DONE.iter().map(|&event| event.to_owned()).collect();
     assert_eq!(contents_and_names(&told), contents_and_names(&done));
@@ -204,8 +228,8 @@ fn by_page(event: &str) -> Vec<String> {
 /// Before Linux 6.12 nothing tells that a file of ext4 is read: that is said, and all else is recorded.
 #[test]
 fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
-    let Some(guest) = guest("ext4_of_an_old_kernel_is_recorded_but_for_reads") else { return };
     const TEST: &str = "ext4_of_an_old_kernel_is_recorded_but_for_reads";
+    let Some(guest) = guest(TEST, DEBIAN) else { return };
     let Some((told, _, says)) = record(TEST, &guest, "ext4") else { return };
     if !says.contains("no tracepoint for buffered reads") {
         println!(
@@ -216,4 +240,85 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
     let visible = DONE.iter().filter(|event| !event.starts_with("read ")).flat_map(|event| by_page(event));
     let visible: Vec<_> = visible.collect();
     assert_eq!(contents_and_names(&told), contents_and_names(&visible));
+}
+
+/// What applications do on a mount over F2FS is there, the same as on the mount, without us, after a kill and after a power cut.
+#[test]
+fn f2fs_below_a_mount_has_what_settled() {
+    const TEST: &str = "f2fs_below_a_mount_has_what_settled";
+    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let out = tempfile::tempdir().unwrap();
+    let script = format!("python3 -BIS {} {FLASHSIFT} /out/found", here("mounting").display());
+    if !run(&guest, "f2fs", out.path(), &[&format!("rm -f /out/found; {script}"), &script]) {
+        asleep::<()>(TEST);
+    }
+}
+
+/// Files in RAM are there when the machine wakes, and their mount answers. Who waits for an answer while all is frozen keeps it awake, and
+/// loses nothing; who is frozen before does not.
+#[test]
+fn files_in_ram_live_through_suspend() {
+    const TEST: &str = "files_in_ram_live_through_suspend";
+    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let out = tempfile::tempdir().unwrap();
+    let script = format!("sh {} {FLASHSIFT}", here("sleeping").display());
+    if !run(&guest, "f2fs", out.path(), &[&script]) {
+        asleep::<()>(TEST);
+    }
+}
+
+/// systemd switches a machine off while files live in RAM and programs use them: all of it is in BACKING, and nothing of ours, and BACKING's
+/// file system was unmounted after that.
+#[test]
+fn a_machine_that_is_switched_off_has_everything_settled() {
+    const TEST: &str = "a_machine_that_is_switched_off_has_everything_settled";
+    let Some(guest) = guest(TEST, MOUNT) else { return };
+    for needed in ["/lib/systemd/systemd", "/usr/sbin/debugfs"] {
+        if !Path::new(needed).exists() {
+            println!("SKIPPED guest::{TEST}: there is no {needed}");
+            return;
+        }
+    }
+    let out = tempfile::tempdir().unwrap();
+    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+    let init = out.path().join("init");
+    let first = format!("#!/bin/bash\n. {} {FLASHSIFT} {}\n", here("shutdown").display(), dist.display());
+    fs::write(&init, first).unwrap();
+    fs::set_permissions(&init, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = format!(
+        "set -eu
+        until [[ -s app/first && -s app/held ]]; do :; done
+        echo before > app/slept
+        # What a sleeping machine starts first.
+        systemctl start flashsift-sleep
+        echo after > app/waiting
+        {FLASHSIFT} status --json > /out/said"
+    );
+    if !run(&guest, "ext4", out.path(), &[&script]) {
+        asleep::<()>(TEST);
+        return;
+    }
+    let said: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(out.path().join("said")).unwrap()).unwrap();
+    assert_eq!((&said["settled"], &said["files_in_ram"]), (&3.into(), &1.into()), "{said}");
+
+    let card = out.path().join("card");
+    let debugfs = |ask: &str| {
+        let output = Command::new("/usr/sbin/debugfs").args(["-R", ask]).arg(&card).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // ext4 is told so while it is mounted, and after a power cut.
+    assert!(!debugfs("features").contains("needs_recovery"), "it was not unmounted");
+    let mut found = BTreeMap::new();
+    for line in debugfs("ls -p /app").lines() {
+        // /inode/mode/owner/group/name/size/
+        let name = line.split('/').nth(5).unwrap_or_default();
+        if !["", ".", ".."].contains(&name) {
+            found.insert(name.to_owned(), debugfs(&format!("cat /app/{name}")));
+        }
+    }
+    let expected =
+        [("first", "first"), ("held", "held"), ("last", "last"), ("slept", "before"), ("waiting", "after")];
+    let expected = expected.map(|(name, content)| (name.to_owned(), format!("{content}\n")));
+    assert_eq!(found, BTreeMap::from(expected));
 }

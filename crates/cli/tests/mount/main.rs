@@ -63,7 +63,8 @@ impl Drop for Alone {
     }
 }
 
-/// An ext4 of its own on a loop device, and beside it a place to mount on; both are gone when dropped.
+/// An ext4 of its own on a loop device, and beside it a place to mount on; both are gone when dropped. Where the kernel has F2FS,
+/// `FLASHSIFT_ON=f2fs` makes it one of these.
 struct Ext4 {
     folder: TempDir,
     _alone: Alone,
@@ -89,14 +90,18 @@ impl Ext4 {
         for place in [ext4.backing(), ext4.mountpoint()] {
             fs::create_dir(place).unwrap();
         }
-        let made = Command::new("mkfs.ext4").args(["-q", "-F", "-b", "4096"]).arg(ext4.image()).output();
+        let mkfs =
+            if on_f2fs() { &["mkfs.f2fs", "-q"][..] } else { &["mkfs.ext4", "-q", "-F", "-b", "4096"] };
+        let made = Command::new(mkfs[0]).args(&mkfs[1..]).arg(ext4.image()).output();
         if !made.is_ok_and(|output| output.status.success()) {
-            return skip("mkfs.ext4 is missing or failed");
+            return skip(&format!("{} is missing or failed", mkfs[0]));
         }
         if let Err(why) = ext4.mount() {
             return skip(&why);
         }
-        fs::remove_dir(ext4.backing().join("lost+found")).unwrap();
+        if !on_f2fs() {
+            fs::remove_dir(ext4.backing().join("lost+found")).unwrap();
+        }
         Some(ext4)
     }
 
@@ -114,8 +119,9 @@ impl Ext4 {
 
     /// What a power cut leaves must not depend on how long the test took: the journal is not committed by the clock.
     fn mount(&self) -> Result<(), String> {
+        let (kind, options) = if on_f2fs() { ("f2fs", "loop") } else { ("ext4", "loop,commit=3600") };
         let output = Command::new("mount")
-            .args(["-t", "ext4", "-o", "loop,commit=3600"])
+            .args(["-t", kind, "-o", options])
             .args([self.image(), self.backing()])
             .output()
             .map_err(|error| error.to_string())?;
@@ -157,6 +163,10 @@ impl Drop for Ext4 {
             }
         }
     }
+}
+
+fn on_f2fs() -> bool {
+    std::env::var_os("FLASHSIFT_ON").is_some_and(|kind| kind == "f2fs")
 }
 
 /// `flashsift mount` in the foreground over an [`Ext4`].
