@@ -224,6 +224,7 @@ mod tests {
         ]);
         let expected = [
             "mount",
+            "--option=rw",
             "--option=nosuid",
             "--settle-after=60s",
             "--budget=256M",
