@@ -75,11 +75,17 @@ setup-build:
 
 setup: setup-build
 	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
-	@if (( EUID == 0 )) && [[ -c /dev/fuse && ! -e /run/udev ]]; then chmod 666 /dev/fuse; fi # as udev's rules do, where it runs
+	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels of Debian into target/guest"; \
 	  $(GUEST)/kernel target/guest || echo "not every kernel for a guest could be had; tests that need one are skipped, by name"; \
 	fi
+
+# Where neither it nor udev runs.
+define as-systemd-does
+[[ ! -c /dev/fuse ]] || chmod 666 /dev/fuse; \
+[[ ! -d /sys/kernel/tracing || -e /sys/kernel/tracing/instances ]] || mount -t tracefs tracefs /sys/kernel/tracing || true
+endef
 
 # $(1): PROGRAM:PACKAGE …
 define install
