@@ -187,7 +187,7 @@ impl Backing {
 
     /// A regular file, for reading and writing where that can be had; for appending, where nothing else may be done.
     pub(crate) fn open_file(&self, dir: impl AsFd, name: &OsStr) -> Result<File> {
-        let quiet = if self.noatime { OFlags::NOATIME } else { OFlags::empty() };
+        let quiet = self.without_atime();
         let open = |access| match open_beneath(&dir, name, access | OFlags::NONBLOCK | quiet) {
             // It is somebody else's.
             Err(Errno::PERM) if self.noatime => open_beneath(&dir, name, access | OFlags::NONBLOCK),
@@ -211,10 +211,15 @@ impl Backing {
         if stat.st_dev != self.device { Err(Errno::XDEV) } else { Ok(stat) }
     }
 
+    /// What a file of our own is opened with besides, where `noatime` is up to us.
+    pub(crate) fn without_atime(&self) -> OFlags {
+        if self.noatime { OFlags::NOATIME } else { OFlags::empty() }
+    }
+
     /// A file without a name that applications see.
     pub(crate) fn create_temp(&self) -> Result<(String, File)> {
         let name = format!("{:x}", self.next_temp.fetch_add(1, Ordering::Relaxed));
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
         let file = rustix::fs::openat(&self.temps, &name, flags, Mode::RUSR | Mode::WUSR)?;
         Ok((name, File::from(file)))
     }

@@ -119,7 +119,12 @@ impl Fs {
         }
         self.spare_file(table)?;
         let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::RDWR
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | self.backing.without_atime();
         let file = as_caller(caller, || rustix::fs::openat(&dir, name, flags, mode))?;
         let ino = table.settled(rustix::fs::fstat(&file)?.st_ino);
         table.name(ino, parent, &Name::from(name));

@@ -397,11 +397,12 @@ impl Filesystem for Kernel {
         reply: ReplyEmpty,
     ) {
         self.answer("release", || {
+            self.fs.saw(request.pid(), ino.0, |file| Action::Close { file });
+            self.fs.release(ino.0);
+            // Behind it: who opens the file in between gets it lent too, instead of finding that he is not the first.
             if handle == LENT {
                 self.lending.give_back(ino.0);
             }
-            self.fs.saw(request.pid(), ino.0, |file| Action::Close { file });
-            self.fs.release(ino.0);
             reply.ok();
         });
     }

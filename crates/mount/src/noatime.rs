@@ -17,7 +17,11 @@ pub fn held(dir: impl AsFd) -> Result<Option<OwnedFd>> {
         Err(Errno::PERM) => return Ok(None),
         copy => copy?,
     };
-    alone_without_atime(&copy)?;
+    match alone_without_atime(&copy) {
+        // In a user namespace the mounts of the one above keep what they are.
+        Err(Errno::PERM) => return Ok(None),
+        done => done?,
+    }
     // The mount has no place, and lives as long as something in it is open.
     rustix::fs::openat(&copy, ".", flags, Mode::empty()).map(Some)
 }

@@ -8,7 +8,10 @@ use flashsift_host::{
     users::{self, Found},
 };
 use rustix::{
-    fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, StatVfsMountFlags, flock, major},
+    fs::{
+        AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, Timespec, Timestamps,
+        UTIME_OMIT, flock, major,
+    },
     io::Errno,
 };
 use std::{
@@ -139,11 +142,7 @@ impl Place {
         let root = rustix::fs::open(&backing, flags, Mode::empty())
             .map_err(|why| Refused::at(&backing, "opening", why))?;
         if backing::folds_case(backing::flags(&root)) {
-            return unfit(format!(
-                "{} folds case (lsattr shows F), and flashsift does not: two names here would be one file there. Give a directory \
-                 that does not",
-                backing.display()
-            ));
+            return unfit(folded(&backing));
         }
         // It would be found to use it.
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
@@ -339,7 +338,7 @@ impl Lock {
                 Err(why) => return Err(why.into()),
             }
         }
-        let removed = rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR);
+        let removed = keeping_its_time(&root, || rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR));
         drop(self);
         // The last that is open.
         drop(root);
@@ -347,10 +346,38 @@ impl Lock {
     }
 }
 
+/// What we do in a directory for ourselves is no change that anybody asked for.
+fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    let before = rustix::fs::fstat(dir)?;
+    change()?;
+    let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+    let times = Timestamps {
+        last_access: time(0, UTIME_OMIT),
+        last_modification: time(before.st_mtime, before.st_mtime_nsec as i64),
+    };
+    // A directory of somebody else's has changed then.
+    let _ = rustix::fs::utimensat(dir, c"", &times, AtFlags::EMPTY_PATH);
+    Ok(())
+}
+
+/// Whether `.FLASHSIFT` is ours too. Not every file system that folds case has a flag that says so.
+fn folds_our_name(root: &OwnedFd, ours: &Stat) -> bool {
+    rustix::fs::statat(root, HIDDEN.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|other| (other.st_dev, other.st_ino) == (ours.st_dev, ours.st_ino))
+}
+
+fn folded(backing: &Path) -> String {
+    format!(
+        "{} folds case, and flashsift does not: two names here would be one file there. Give a directory that does not (where lsattr shows \
+         F, it does)",
+        backing.display()
+    )
+}
+
 /// Our directory in BACKING, made if there is none. Nobody but us may have put anything into it.
 fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     let path = backing.join(HIDDEN);
-    match rustix::fs::mkdirat(root, HIDDEN, Mode::RWXU) {
+    match keeping_its_time(root, || rustix::fs::mkdirat(root, HIDDEN, Mode::RWXU)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(why) => return Err(Refused::at(&path, "making it", why)),
     }
@@ -364,6 +391,11 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
         other => other.map_err(|why| Refused::at(&path, "opening", why))?,
     };
     let stat = rustix::fs::fstat(&hidden).map_err(|why| Refused::at(&path, "looking at it", why))?;
+    if folds_our_name(root, &stat) {
+        // Where it is not empty it was there before.
+        let _ = rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR);
+        return unfit(folded(backing));
+    }
     let us = rustix::process::geteuid().as_raw();
     let mode = stat.st_mode & 0o777;
     if (stat.st_uid, mode) != (us, 0o700) {

@@ -208,7 +208,9 @@ fn start(
         );
     }
     if partly {
-        say!("not root: noatime holds for settled files that are your own, not for others' and directories");
+        say!(
+            "the kernel lets us have no mount without access times: noatime holds for settled files that are your own, not for others' and directories"
+        );
     }
     let (backing, sign) = (place.backing.clone(), place.lock.sign());
     Ok((Daemon { fs, mount, backing, sign, wakes }, recording))

@@ -429,10 +429,11 @@ fn directories_keep_the_time_at_which_files_left_them() {
         create(&mounted.at(&format!("{dir}/next")), b"new");
         fs::remove_file(mounted.at(&format!("{dir}/next"))).unwrap();
     }
-    let before = shown(&mounted);
+    let (before, top) = (shown(&mounted), modified(mounted.at("")));
     assert_ne!(kept(&mounted), before);
     assert_eq!(mounted.end(super::End::Unmount).code(), Some(0));
     assert_eq!(kept(&mounted), before);
+    assert_eq!(modified(mounted.below("")), top, "what is ours came and went there");
 }
 
 /// What settles keeps owner, mode, times, attributes, holes; and all that names it.
