@@ -1,7 +1,10 @@
 //! BACKING: an ordinary directory, reached only by descriptors of its directories and single names in them.
 
 use crate::names::HIDDEN;
-use rustix::fs::{AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat};
+use crate::types::Time;
+use rustix::fs::{
+    AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -254,6 +257,15 @@ pub(crate) fn flags(dir: impl AsFd) -> IFlags {
     rustix::fs::openat(dir, ".", flags, Mode::empty())
         .and_then(rustix::fs::ioctl_getflags)
         .unwrap_or(IFlags::empty())
+}
+
+/// Nothing that anybody asked for has changed there since. Where the directory is another's, it shows that something did.
+pub(crate) fn keep_time(dir: impl AsFd, modified: Time) {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: modified.s, tv_nsec: i64::from(modified.ns) },
+    };
+    let _ = rustix::fs::utimensat(dir, c"", &times, AtFlags::EMPTY_PATH);
 }
 
 /// Names that are one there would be two here: of files in RAM, one would settle over the other.

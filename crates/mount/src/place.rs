@@ -2,16 +2,14 @@
 
 use crate::backing;
 pub use crate::names::HIDDEN;
+use crate::types::Time;
 use crate::undo;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},
 };
 use rustix::{
-    fs::{
-        AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, Timespec, Timestamps,
-        UTIME_OMIT, flock, major,
-    },
+    fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, flock, major},
     io::Errno,
 };
 use std::{
@@ -350,13 +348,7 @@ impl Lock {
 fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let before = rustix::fs::fstat(dir)?;
     change()?;
-    let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
-    let times = Timestamps {
-        last_access: time(0, UTIME_OMIT),
-        last_modification: time(before.st_mtime, before.st_mtime_nsec as i64),
-    };
-    // A directory of somebody else's has changed then.
-    let _ = rustix::fs::utimensat(dir, c"", &times, AtFlags::EMPTY_PATH);
+    backing::keep_time(dir, Time { s: before.st_mtime, ns: before.st_mtime_nsec as u32 });
     Ok(())
 }
 

@@ -4,19 +4,18 @@
 //! there before, never a part. A batch shares one `syncfs`. Who writes meanwhile is not held up; the copy is made anew then, and
 //! when that has failed [`TRIES`] times the file's writers wait for the last.
 
-use crate::backing::{OpenDir, proc_path};
+use crate::backing::{OpenDir, keep_time, proc_path};
 use crate::content::Content;
 use crate::files::errno;
 use crate::fs::Fs;
 use crate::table::{InRam, Is, Name, Table};
 use crate::types::{Attr, Ino, Time};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::num::NonZero;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -428,15 +427,6 @@ fn copy(source: &File, target: &File) -> Result<u64> {
         rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
     }
     Ok(copied)
-}
-
-/// Nothing that anybody asked for has changed there since. Where the directory is another's, it shows that something settled.
-fn keep_time(dir: &OpenDir, time: Time) {
-    let times = Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec { tv_sec: time.s, tv_nsec: i64::from(time.ns) },
-    };
-    let _ = rustix::fs::utimensat(dir.as_fd(), c"", &times, AtFlags::EMPTY_PATH);
 }
 
 /// The names in it are durable.
