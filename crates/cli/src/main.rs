@@ -1,7 +1,7 @@
 //! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
 
 use clap::{Parser, Subcommand};
-use mount::{control, helper, namespace};
+use mount::{control, helper};
 use std::{ffi::OsString, io, process::ExitCode};
 
 mod after_cache;
@@ -67,7 +67,7 @@ enum Command {
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
     #[command(hide = true)]
-    MountTmpfs(namespace::Args),
+    MountTmpfs(mount::TmpfsArgs),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
@@ -132,7 +132,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Status(args) => control::status(&args),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
-        Command::MountTmpfs(args) => namespace::run(&args),
+        Command::MountTmpfs(args) => mount::send_tmpfs(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
