@@ -80,7 +80,7 @@ pub type StartRecording = Box<dyn FnOnce(&Path) -> Result<Box<dyn Recording>, Re
 /// A recording of all events of a mount.
 pub trait Recording {
     /// Where events go, one after the other.
-    fn sink(&self) -> Box<dyn Fn(Event) + Send + Sync>;
+    fn sink(&self) -> Box<dyn Fn(Event<'static>) + Send + Sync>;
 
     /// Completes the recording; returns a sentence about it.
     fn finish(self: Box<Self>) -> Result<String, RecordingError>;

@@ -89,9 +89,9 @@ impl Adapter {
         let direct =
             rustix::fs::OFlags::from_bits_retain(flags.0 as u32).contains(rustix::fs::OFlags::DIRECT);
         self.fs.saw(request.pid(), ino, |file| match (direct, write) {
-            (true, _) => Action::Direct { file, offset, len, write },
-            (false, true) => Action::Write { file, offset, len, sync },
-            (false, false) => Action::Read { file, offset, len },
+            (true, _) => Action::Direct { open: None, file, offset, len, write },
+            (false, true) => Action::Write { open: None, file, offset, len, sync },
+            (false, false) => Action::Read { open: None, file, offset, len },
         });
     }
 
@@ -277,7 +277,7 @@ impl Filesystem for Adapter {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
-            self.fs.saw(request.pid(), ino.0, |file| Action::Open { file, created: false });
+            self.fs.saw(request.pid(), ino.0, |file| Action::Open { open: None, file, created: false });
             match self.passthrough.lend(&self.fs, ino.0, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
@@ -390,7 +390,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.answer("release", || {
-            self.fs.saw(request.pid(), ino.0, |file| Action::Close { file });
+            self.fs.saw(request.pid(), ino.0, |file| Action::Close { open: None, file });
             self.fs.release(ino.0);
             // Behind it: who opens the file in between gets it lent too, instead of finding that he is not the first.
             if handle == PASSTHROUGH {
