@@ -2,6 +2,7 @@
 
 use crate::{
     load,
+    logging::SUMMARY,
     replay::{Signals, fill},
     size, text,
 };
@@ -21,6 +22,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+use tracing::info;
 
 /// Measure a card or file, and write a profile that `compare --device` takes
 ///
@@ -99,7 +101,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         write!(out, "{}", words(&found, &fitted))?;
     }
     out.flush()?;
-    eprintln!("\n{}: for `flashsift compare TRACE --device {0}`", args.output.display());
+    info!(target: SUMMARY, "{}: for `flashsift compare TRACE --device {0}`", args.output.display());
     Ok(())
 }
 

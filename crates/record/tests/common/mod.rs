@@ -112,7 +112,7 @@ impl Stop for ToTheEnd {
 pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event<'static>>, Recorded) {
     let mut kept = Kept::default();
     let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 32 << 10 };
-    let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd, &mut |_| {}).unwrap();
+    let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd).unwrap();
     assert_eq!(recorded.lost.by_cpu, [], "records were lost");
     (kept.0, recorded)
 }
