@@ -101,7 +101,9 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
 }
 
 fn recorded_in(path: PathBuf) -> StartRecording {
-    Box::new(move |mountpoint| Ok(Box::new(recording::Recording::begin(&path, mountpoint)?)))
+    Box::new(move |mountpoint, epoch_us| {
+        Ok(Box::new(recording::Recording::begin(&path, mountpoint, epoch_us)?))
+    })
 }
 
 /// A mount of a killed process was taken away.

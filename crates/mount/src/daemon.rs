@@ -74,13 +74,14 @@ pub struct Options {
 /// Any error of a recording.
 pub type RecordingError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Starts a recording of the mount on this directory.
-pub type StartRecording = Box<dyn FnOnce(&Path) -> Result<Box<dyn Recording>, RecordingError>>;
+/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs since
+/// 1970).
+pub type StartRecording = Box<dyn FnOnce(&Path, u64) -> Result<Box<dyn Recording>, RecordingError>>;
 
 /// A recording of all events of a mount.
 pub trait Recording {
     /// Where events go, one after the other.
-    fn sink(&self) -> Box<dyn Fn(Event<'static>) + Send + Sync>;
+    fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send>;
 
     /// Completes the recording; returns a sentence about it.
     fn finish(self: Box<Self>) -> Result<String, RecordingError>;
@@ -161,6 +162,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     ended?;
     let ordinary = "leaving BACKING as an ordinary directory";
     daemon.fs.tidy().context(ordinary)?;
+    daemon.fs.deliver_events();
     drop(daemon);
     if let Some(recording) = recording {
         say!("{}", recording.finish().map_err(Error::Recording)?);
@@ -222,7 +224,6 @@ fn start(
     let root = rustix::process::geteuid().is_root();
     process::survive_out_of_memory(root);
     process::raise_descriptor_limit(root);
-    let recording = record.map(|start| start(&place.mountpoint)).transpose().map_err(Error::Recording)?;
     let noatime = options.kernel.iter().any(|option| option == "noatime");
     let store = store(root, options.budget_bytes, noatime)?;
     // `place` keeps the directory open as it was found: its file system stays mounted.
@@ -234,13 +235,18 @@ fn start(
         noatime: partly,
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
-    let fs = Fs::new(backing, store, config).at(&place.backing)?;
-    if let Some(recording) = &recording {
-        fs.observe(recording.sink());
-    }
-    let fs = Arc::new(fs);
-    let mount = match mount(&fs, place, options, wake) {
-        Ok(mount) => mount,
+    let fs = Arc::new(Fs::new(backing, store, config).at(&place.backing)?);
+    let started = record
+        .map(|start| start(&place.mountpoint, fs.epoch_us()).map_err(Error::Recording))
+        .transpose()
+        .and_then(|recording| {
+            if let Some(recording) = &recording {
+                fs.observe(recording.sink());
+            }
+            Ok((mount(&fs, place, options, wake)?, recording))
+        });
+    let (mount, recording) = match started {
+        Ok(started) => started,
         Err(why) => {
             let _ = fs.tidy();
             return Err(why);

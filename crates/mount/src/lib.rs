@@ -21,5 +21,5 @@ pub mod words;
 
 pub use fs::Fs;
 pub use fs::store::Store;
-pub use fs::types::{Attr, Caller, Changes, Config, Entry, Ino, Opened, ROOT, Status, Time};
+pub use fs::types::{Access, Attr, Caller, Changes, Config, Entry, Ino, Opened, ROOT, Status, Time};
 pub use rustix::io::Errno;

@@ -20,6 +20,7 @@ pub(super) fn start(fs: Arc<Fs>, after: Duration, stopped: Receiver<()>) -> io::
         let mut pause = RETRY[0];
         let mut wait = after;
         while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            fs.deliver_events();
             let (_, done) = fs.settle_due(fs.now_us());
             let failed = done.err();
             match failed {

@@ -1,6 +1,6 @@
 //! What goes in and out of the file system.
 
-use rustix::fs::{FileType, Mode, RawMode, Stat};
+use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
 
 /// The number of a file or directory: ours, the same for as long as the mount lives.
@@ -33,8 +33,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Process.
-    pub pid: u32,
+    /// The thread that asks, as the kernel numbers it; 0 if it lives where this process sees none.
+    pub tid: u32,
     /// Permissions that new files do not get.
     pub umask: u32,
 }
@@ -124,6 +124,21 @@ pub struct Changes {
     pub mtime: Option<Option<Time>>,
     /// Setuid and setgid go, since somebody without the right to keep them changes the content.
     pub strip: bool,
+}
+
+/// A read or a write: by whom, and through an open with these flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Access {
+    /// The thread that asks.
+    pub tid: u32,
+    /// The flags of `open`: `O_DIRECT`, `O_SYNC`, `O_DSYNC`.
+    pub flags: i32,
+}
+
+impl Access {
+    pub(crate) fn is_direct(self) -> bool {
+        OFlags::from_bits_retain(self.flags as u32).contains(OFlags::DIRECT)
+    }
 }
 
 /// How a file was opened.

@@ -149,10 +149,7 @@ impl Fs {
         }
         if found < wanted {
             // Files without a name take room too, while they are open.
-            let opened = self.opened.read();
-            files.extend(opened.keys().copied().filter(|ino| {
-                table.node(*ino).is_some_and(|node| matches!(node.is, Is::Ram) && node.names.is_empty())
-            }));
+            files.extend(table.nameless_in_ram());
         }
         drop(table);
         if files.is_empty() {
@@ -221,7 +218,7 @@ impl Fs {
 
     /// While whoever writes to it waits.
     fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome> {
-        let Ok(content) = self.content(ino) else { return Ok(Outcome::Nothing) };
+        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(Outcome::Nothing) };
         let _closed = content.gate.write();
         let Some(copy) = self.stage(ino)? else { return Ok(Outcome::Nothing) };
         if let Err(error) = self.make_durable(std::slice::from_ref(&copy)) {
@@ -268,7 +265,7 @@ impl Fs {
         if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
             return Ok(None);
         }
-        let Ok(content) = self.content(ino) else { return Ok(None) };
+        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(None) };
         let changes = content.changes();
         let source = match self.store.open_to_copy(ino) {
             Err(Errno::NOENT) => return Ok(None),
@@ -460,9 +457,10 @@ mod tests {
         let store = Store::in_dir(&folder.path().join("store")).unwrap();
         let fs = Fs::new(backing.into(), store, Config::default()).unwrap();
         let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let caller = Caller { uid: us.0, gid: us.1, pid: 1, umask: 0 };
-        let ino = fs.create(&caller, ROOT, OsStr::new("a"), 0o644, 0).unwrap().0.ino;
-        fs.release(ino);
+        let caller = Caller { uid: us.0, gid: us.1, tid: 1, umask: 0 };
+        let (attr, open, _) = fs.create(&caller, ROOT, OsStr::new("a"), 0o644, 0).unwrap();
+        let ino = attr.ino;
+        fs.release(0, open);
         fs.forget(ino, 1);
         assert!(fs.table().node(ino).is_some(), "it lives in RAM");
         fs.settle_all().unwrap();
