@@ -12,6 +12,7 @@ mod systemd;
 mod write_back;
 
 use self::background::Messages;
+pub use self::background::ToJournal;
 use self::error::Context;
 use self::systemd::{Watchdog, notify};
 use crate::attach::{
@@ -20,7 +21,6 @@ use crate::attach::{
     undo, user_tmpfs,
 };
 use crate::fs::{Fs, store::Store, types::Config};
-use crate::say;
 pub use error::Error;
 use flashsift_core::event::Event;
 use flashsift_core::show;
@@ -37,6 +37,7 @@ use std::{
     thread,
     time::Duration,
 };
+use tracing::{info, warn};
 
 /// First and longest pause before a failed write-back is tried again.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
@@ -67,6 +68,8 @@ pub struct Options {
     pub serving: session::Serving,
     /// Records every event.
     pub record: Option<StartRecording>,
+    /// Makes messages go to the journal; for a process in the background.
+    pub to_journal: ToJournal,
     /// This process was started to run in the background.
     pub in_background: bool,
 }
@@ -110,7 +113,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let (wake, wakes) = mpsc::channel();
     process::read_signals(&wake)?;
     if free_dead(&options.mountpoint)? {
-        say!(
+        info!(
             "{}: what was mounted here was dead, its process was killed; taken away",
             options.mountpoint.display()
         );
@@ -136,7 +139,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 
     let report = report(&place, &options);
     let reported = match options.in_background {
-        true => background::report_ready(&report, &place.lock),
+        true => background::report_ready(&report, &place.lock, options.to_journal),
         false => {
             let _ = io::stderr().write_all(report.as_bytes());
             Ok(Messages::Elsewhere)
@@ -148,7 +151,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         Ok(_) => daemon.wait(),
         // The process that started this one is gone: its user has interrupted it.
         Err(why) => {
-            say!("ends again: reporting that it is mounted: {why}");
+            warn!("ends again: reporting that it is mounted: {why}");
             true
         }
     };
@@ -165,7 +168,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     daemon.fs.deliver_events();
     drop(daemon);
     if let Some(recording) = recording {
-        say!("{}", recording.finish().map_err(Error::Recording)?);
+        info!("{}", recording.finish().map_err(Error::Recording)?);
     }
     if let Ok(Messages::InBacking) = reported {
         background::close_log()?;
@@ -194,7 +197,7 @@ fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Erro
             taken => return Ok(Some(taken?)),
         };
         if said.as_ref() != Some(&ending) {
-            say!("waits: {ending}");
+            info!("waits: {ending}");
             notify(&[NotifyState::Status(&format!("waits: {ending}"))]);
         }
         match wakes.recv_timeout(CHECK_AGAIN) {
@@ -203,7 +206,7 @@ fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Erro
                 return Err(Error::Words("told to end before it was mounted".to_owned()));
             }
             Ok(_) => {
-                say!("told to end before it was mounted");
+                info!("told to end before it was mounted");
                 return Ok(None);
             }
             // Ctrl-C ended only the process that started this one.
@@ -253,13 +256,13 @@ fn start(
         }
     };
     if !root {
-        say!(
+        info!(
             "not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
              users have files open here is not known"
         );
     }
     if partly {
-        say!(
+        warn!(
             "the kernel lets us have no mount without access times: noatime holds for settled files that are your \
              own, not for others' and directories"
         );
@@ -314,7 +317,7 @@ fn mount(fs: &Arc<Fs>, place: &Place, options: &Options, wake: Sender<Wake>) -> 
 /// Only another daemon that wants the same BACKING misses what could not be written.
 fn warn_unless_signed(written: io::Result<()>) {
     if let Err(why) = written {
-        say!("writing to the lock in BACKING: {why}");
+        warn!("writing to the lock in BACKING: {why}");
     }
 }
 
@@ -350,6 +353,6 @@ impl Daemon {
 
 fn warn_of_error(ended: io::Result<()>) {
     if let Err(why) = ended {
-        say!("the kernel's requests ended with an error: {why}");
+        warn!("the kernel's requests ended with an error: {why}");
     }
 }

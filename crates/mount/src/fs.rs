@@ -4,6 +4,7 @@ pub(crate) mod backing;
 mod caller;
 mod content;
 mod events;
+pub(crate) mod failures;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
@@ -19,6 +20,7 @@ mod xattrs;
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
 use self::content::{Content, Place};
 use self::events::{At, Events};
+use self::failures::Failing;
 use self::opens::Opens;
 use self::reservation::Reservation;
 use self::store::Store;
@@ -35,6 +37,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Failures that a status holds: it has to fit into 64 KiB.
+const FAILURES_SHOWN: usize = 100;
 
 /// New files live in RAM until they settle in BACKING.
 ///
@@ -54,6 +59,8 @@ pub struct Fs {
     /// Held by who makes room in RAM.
     pub(crate) making_room: Mutex<()>,
     pub(crate) events: Events,
+    /// Locked after the table.
+    pub(crate) failing: Mutex<Failing>,
     /// Batches of which the names are not yet durable.
     pub(crate) unsynced: AtomicU32,
 }
@@ -74,6 +81,7 @@ impl Fs {
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
             events: Events::new(),
+            failing: Mutex::default(),
             unsynced: AtomicU32::new(0),
         })
     }
@@ -170,7 +178,17 @@ impl Fs {
     /// How it fares.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
-        status.files_in_ram = self.table().queue.len() as u64;
+        let table = self.table();
+        status.files_in_ram = table.queue.len() as u64;
+        status.failures = self.failing_now(&table);
+        drop(table);
+        status.failing_files = status.failures.len() as u64;
+        status.failures.truncate(FAILURES_SHOWN);
+        status.failing = status
+            .failures
+            .first()
+            .map(|first| format!("{}: {}: {}", first.path, first.step, first.error))
+            .unwrap_or_default();
         if let Ok((used, budget)) = self.store.usage() {
             (status.ram_bytes, status.budget_bytes) = (used, budget);
         }

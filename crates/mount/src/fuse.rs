@@ -60,7 +60,7 @@ impl Adapter {
     fn answer(&self, what: &str, answer: impl FnOnce()) {
         if std::panic::catch_unwind(AssertUnwindSafe(answer)).is_err() {
             self.fs.count_fault();
-            crate::say!("{what} failed inside; it was answered with an input/output error");
+            tracing::error!("{what} failed inside; it was answered with an input/output error");
         }
     }
 
@@ -506,7 +506,9 @@ impl Filesystem for Adapter {
                 (ROOT, Some(STATUS)) => {
                     serde_json::to_vec(&self.fs.status()).map_err(|_| rustix::io::Errno::IO)
                 }
-                (ROOT, Some(SETTLE)) if is_ours(request) => self.fs.settle_all().map(|()| Vec::new()),
+                (ROOT, Some(SETTLE)) if is_ours(request) => {
+                    self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
+                }
                 _ => self.fs.get_xattr(ino.0, name),
             };
             Adapter::xattr(reply, size, value);

@@ -1,6 +1,6 @@
 //! What goes wrong half way, and what happens at the same moment.
 
-use flashsift_mount::{Access, Caller, Config, Errno, Fs, Ino, ROOT, Store};
+use flashsift_mount::{Access, Caller, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
@@ -70,7 +70,7 @@ fn a_name_that_settled_without_the_others_does_not_come_back() {
     if !forbid(&bed.backing().join("two"), "+i") {
         return;
     }
-    let failed = [(); 2].map(|()| bed.fs.settle_all());
+    let failed = [(); 2].map(|()| bed.fs.settle_all().map_err(|failed| failed.errno()));
     let left = std::fs::read_dir(bed.backing().join(".flashsift/tmp")).unwrap().count();
     assert!(forbid(&bed.backing().join("two"), "-i"));
     assert_eq!(failed, [Err(Errno::PERM); 2]);
@@ -86,6 +86,37 @@ fn a_name_that_settled_without_the_others_does_not_come_back() {
     bed.fs.check();
 }
 
+/// Two files in two directories that take none, and one that can be written back: each failure is
+/// reported with path, step and error, until the file is on flash. Only the last was.
+#[test]
+fn every_failure_is_reported_with_its_path_and_step() {
+    let bed = bed();
+    for name in ["one", "two"] {
+        let dir = bed.dir(name);
+        bed.file(dir, "stuck", b"content");
+    }
+    bed.file(ROOT, "free", b"content");
+    if !["one", "two"].into_iter().all(|dir| forbid(&bed.backing().join(dir), "+i")) {
+        return;
+    }
+    let failed = bed.fs.settle_all().unwrap_err();
+    let status = bed.fs.status();
+    for dir in ["one", "two"] {
+        assert!(forbid(&bed.backing().join(dir), "-i"));
+    }
+    let expected =
+        |path: &str| WriteBackError { path: path.to_owned(), step: Step::Rename, errno: Errno::PERM };
+    assert_eq!(failed.all(), ["/one/stuck", "/two/stuck"].map(expected));
+    assert_eq!((status.failing_files, status.files_in_ram), (2, 2));
+    let shown: Vec<_> = status.failures.iter().map(|failure| (&*failure.path, &*failure.step)).collect();
+    assert_eq!(shown, [("/one/stuck", "renaming the copy"), ("/two/stuck", "renaming the copy")]);
+    assert!(status.failing.contains("/one/stuck: renaming the copy: Operation not permitted"));
+    bed.fs.unlink(0, bed.fs.lookup(ROOT, OsStr::new("one")).unwrap().ino, OsStr::new("stuck")).unwrap();
+    assert_eq!(bed.fs.status().failing_files, 1, "a file that is gone fails no longer");
+    bed.fs.settle_all().unwrap();
+    assert_eq!((bed.fs.status().failing_files, bed.fs.status().failing), (0, String::new()));
+}
+
 /// A directory whose times are not ours to set, as that of another user who shares it: files settle in it all the same.
 #[test]
 fn a_directory_may_be_anothers() {
@@ -97,7 +128,7 @@ fn a_directory_may_be_anothers() {
     }
     let settled = bed.fs.settle_all();
     assert!(forbid(&bed.backing().join("shared"), "-a"));
-    assert_eq!(settled, Ok(()));
+    assert!(settled.is_ok(), "{settled:?}");
     bed.fs.check();
     assert_eq!(bed.fs.status().files_in_ram, 0);
 }

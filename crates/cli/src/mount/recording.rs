@@ -3,7 +3,7 @@
 use crate::size;
 use anyhow::Context;
 use flashsift_core::event::{About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space};
-use flashsift_mount::{daemon, daemon::RecordingError, say};
+use flashsift_mount::{daemon, daemon::RecordingError};
 use flashsift_traces::{
     events::{Events, Summary},
     store,
@@ -129,7 +129,7 @@ fn write(
         if written.is_ok() {
             written = into.push(event);
             if let Err(why) = &written {
-                say!("recording ends here: {why}");
+                tracing::error!("recording ends here: {why}");
             }
         }
     }

@@ -256,7 +256,7 @@ impl Fs {
 }
 
 /// From the mounted directory on; bytes that are not UTF-8 as `\xNN`.
-fn path(table: &Table, dir: Ino, name: &OsStr, into: &mut String) {
+pub(crate) fn path(table: &Table, dir: Ino, name: &OsStr, into: &mut String) {
     if dir != ROOT
         && let Some((parent, name)) = table.node(dir).and_then(|node| node.names.first())
     {

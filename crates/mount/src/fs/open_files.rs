@@ -289,7 +289,7 @@ impl Fs {
             len
         };
         let end = offset.saturating_add(len);
-        let size = |file: &File| Ok(rustix::fs::fstat(file)?.st_size as u64);
+        let size = |file: &File| -> Result<u64> { Ok(rustix::fs::fstat(file)?.st_size as u64) };
         let allocate = |file: &File| -> Result<[u64; 2]> {
             let before = size(file)?;
             rustix::fs::fallocate(file, flags, offset, len)?;

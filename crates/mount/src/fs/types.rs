@@ -164,6 +164,19 @@ pub struct Entry {
     pub name: std::ffi::OsString,
 }
 
+/// A file that could not be written back when it was last tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// From the mounted directory on.
+    pub path: String,
+    /// The step that failed, in words.
+    pub step: String,
+    /// The number of the error.
+    pub errno: i32,
+    /// The error, in words.
+    pub error: String,
+}
+
 /// How a mount fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -187,8 +200,15 @@ pub struct Status {
     pub never_written: u64,
     /// Copies that were made anew, since the file was written to meanwhile.
     pub restarts: u64,
-    /// The last time that settling failed, why; empty once it has worked again.
+    /// The first of `failures`, in one line; empty where nothing fails.
     pub failing: String,
+    /// Files that could not be written back when it was last tried, and directories whose names
+    /// could not be made durable.
+    #[serde(default)]
+    pub failing_files: u64,
+    /// The first hundred of them.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
     /// Files are handed to the kernel, which reads and writes without us.
     pub passthrough: bool,
     /// Requests that failed inside us (each is in the log).

@@ -73,7 +73,7 @@ impl Passthrough {
             }
             Err(error) => {
                 // Not for us, or not for this file system: then nothing is handed over.
-                crate::say!(
+                tracing::warn!(
                     "no passthrough: {error}; settled files are read and written through this process"
                 );
                 self.allowed.store(false, Ordering::Relaxed);

@@ -426,7 +426,7 @@ impl Both {
                 self.names_settled();
             }
             Step::Settle => {
-                self.fs.settle_due(self.fs.now_us()).1?;
+                self.fs.settle_due(self.fs.now_us()).1.map_err(|failed| failed.errno())?;
                 assert_eq!(self.fs.status().files_in_ram, 0);
                 for file in &mut self.model.files {
                     file.settled |= file.links > 0;
@@ -688,7 +688,7 @@ impl Both {
     }
 
     fn end(&mut self) -> Result<(), Errno> {
-        self.fs.settle_all()?;
+        self.fs.settle_all().map_err(|failed| failed.errno())?;
         for file in &mut self.model.files {
             file.settled = true;
         }
