@@ -77,7 +77,7 @@ impl Sink for Anonymize<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::testing::Kept;
+    use crate::events::Kept;
     use flashsift_core::event::FileId;
 
     fn hidden(paths: &[&str]) -> Vec<String> {
@@ -94,7 +94,7 @@ mod tests {
             Action::Bind { name, .. } => name.to_string(),
             _ => unreachable!("only names went in"),
         };
-        kept.0.iter().map(name).collect()
+        kept.events.iter().map(name).collect()
     }
 
     #[test]

@@ -141,29 +141,15 @@ fn text_lines(
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! What the readers' tests need: a sink that keeps everything.
+    //! What the readers' tests need.
 
     use super::Spec;
     use crate::{
         Error,
-        events::{Events, Sink, Summary},
+        events::{Events, Kept, Summary},
         input::Input,
     };
-    use flashsift_core::event::{About, Event};
-
-    /// Keeps all events.
-    #[derive(Default)]
-    pub(crate) struct Kept(pub(crate) Vec<Event>);
-
-    impl Sink for Kept {
-        fn about(&mut self, _: About) -> Result<(), Error> {
-            Ok(())
-        }
-        fn events(&mut self, events: &[Event]) -> Result<(), Error> {
-            self.0.extend_from_slice(events);
-            Ok(())
-        }
-    }
+    use flashsift_core::event::Event;
 
     /// Everything that `spec` makes of these bytes.
     pub(crate) fn read(spec: &Spec, mut bytes: &[u8]) -> Result<(Vec<Event>, Summary), Error> {
@@ -171,7 +157,7 @@ pub(crate) mod testing {
         let mut events = Events::new(&mut kept);
         (spec.read)(&mut Input::new(&mut bytes), &mut events)?;
         let summary = events.finish()?;
-        Ok((kept.0, summary))
+        Ok((kept.events, summary))
     }
 
     /// One of the traces recorded by others, decompressed; `None`, with a word, where they are absent.
