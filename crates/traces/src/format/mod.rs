@@ -118,6 +118,20 @@ fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty())
 }
 
+/// Whether a head has a line format: more than three lines in four have its shape. `has_shape` is
+/// given a line if it is UTF-8; lines for which it returns `None` count neither way.
+fn detected_by_lines(head: &[u8], has_shape: impl Fn(Option<&str>) -> Option<bool>) -> Confidence {
+    let (mut good, mut bad) = (0, 0);
+    for line in head_lines(head) {
+        match has_shape(std::str::from_utf8(line).ok()) {
+            Some(true) => good += 1,
+            Some(false) => bad += 1,
+            None => {}
+        }
+    }
+    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+}
+
 /// Hands over every line that is text and not empty; `read` says why one gives no event.
 fn text_lines(
     input: &mut Input<'_>,
