@@ -14,6 +14,7 @@ use crate::{
 #[cfg(any(test, feature = "naive"))]
 pub mod naive;
 
+mod adaptive;
 mod arc;
 mod belady;
 mod belady_cost;
