@@ -115,11 +115,11 @@ pub fn record(
     }
     say(match options.exact {
         true => {
-            "not seen: reads of pages that are mapped already; sync_file_range (SEMANTICS.md, \"What record sees\")"
+            "not seen: reads of pages that are mapped already; sync_file_range (SEMANTICS.md, \"Record\")"
         }
         false => {
             "reads on ext4 are exact to the page (--exact: to the byte); not seen: reads of pages that are mapped already; \
-             sync_file_range (SEMANTICS.md, \"What record sees\")"
+             sync_file_range (SEMANTICS.md, \"Record\")"
         }
     });
     let mut events = Events::new(sink);
