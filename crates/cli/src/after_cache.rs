@@ -54,12 +54,12 @@ impl<'a> Writers<'a> {
         }
         fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made a folder", dir.display()))?;
         let stem = stem(trace_name);
-        let knows = Knows { times, syncs: false, writes: true, removals: false };
+        let knows = Knows { times, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
         Ok(Self {
             dir,
             format,
             stem: stem.to_owned(),
-            about: About { side: Side::After, space: Space::Blocks, knows },
+            about: About { epoch_us: None, side: Side::After, space: Space::Blocks, knows },
         })
     }
 
@@ -138,7 +138,7 @@ pub(crate) struct Writer {
 }
 
 enum Log {
-    Parquet { writer: Box<store::Writer>, batch: Vec<Event> },
+    Parquet { writer: Box<store::Writer>, batch: Vec<Event<'static>> },
     Fio(FioLog<BufWriter<Replace>>),
 }
 
@@ -180,8 +180,8 @@ impl Log {
             Self::Parquet { writer, batch } => (writer, batch),
         };
         let action = match io.op {
-            IoOp::Read => Action::Read { file, offset, len },
-            IoOp::Write => Action::Write { file, offset, len, sync: io.sync },
+            IoOp::Read => Action::Read { open: None, file, offset, len },
+            IoOp::Write => Action::Write { open: None, file, offset, len, sync: io.sync },
         };
         batch.push(Event { at_us: io.at_us, pid: 0, tid: 0, action });
         if batch.len() == BATCH {

@@ -57,7 +57,7 @@ impl Sink for Describe {
         Ok(())
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         let describer = self.describer.as_mut().expect("a reader says what its trace is about first");
         describer.extend(events).map_err(|error| Error::Sink(error.to_string()))
     }

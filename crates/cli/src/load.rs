@@ -82,7 +82,7 @@ struct Timed<'a> {
     sink: &'a mut dyn Sink,
     rate: f64,
     requests: u64,
-    events: Vec<Event>,
+    events: Vec<Event<'static>>,
 }
 
 impl Sink for Timed<'_> {
@@ -94,7 +94,7 @@ impl Sink for Timed<'_> {
         self.sink.about(about)
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.events.clear();
         for event in events {
             let at_us = (self.requests as f64 * 1e6 / self.rate) as u64;
@@ -128,7 +128,7 @@ impl Sink for Watched<'_> {
         self.sink.about(about)
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.bar.set_position(self.progress.done_bytes());
         self.sink.events(events)
     }
@@ -160,7 +160,7 @@ impl Sink for Densify {
         Ok(())
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         let builder = self.builder.as_mut().expect("a reader says what its trace is about first");
         builder.extend(events).map_err(|error| Error::Sink(error.to_string()))
     }

@@ -92,7 +92,7 @@ impl Sink for Counted {
     fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
         self.writer.about(about)
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), flashsift_traces::Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {
         self.writer.events(events)?;
         self.bytes.store(self.writer.bytes_so_far(ROW_BYTES), Relaxed);
         Ok(())

@@ -124,8 +124,8 @@ const BATCH: usize = 4096;
 /// Calls `each` with the events, a batch at a time, and shows how far it is.
 fn batches(
     args: &Args,
-    mut events: impl Iterator<Item = Event>,
-    mut each: impl FnMut(&[Event]) -> anyhow::Result<()>,
+    mut events: impl Iterator<Item = Event<'static>>,
+    mut each: impl FnMut(&[Event<'static>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let bar = load::progress("requests", "{spinner} {msg} {bar:30} {human_pos}/{human_len}");
     bar.set_length(args.requests);
@@ -142,7 +142,7 @@ fn batches(
     }
 }
 
-fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> anyhow::Result<u64> {
+fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event<'static>>) -> anyhow::Result<u64> {
     let mut writer = store::Writer::create(&args.output, "synth")?;
     writer.about(recipe.about())?;
     batches(args, events, |batch| Ok(writer.events(batch)?))?;
@@ -150,7 +150,11 @@ fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> 
 }
 
 /// Twice over the same events: once for what comes next, once to write.
-fn oracle_general(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> anyhow::Result<u64> {
+fn oracle_general(
+    args: &Args,
+    recipe: Recipe,
+    events: impl Iterator<Item = Event<'static>>,
+) -> anyhow::Result<u64> {
     let mut builder = TraceBuilder::new(recipe.about(), Unit::Request, u64::MAX);
     batches(args, events, |batch| Ok(builder.extend(batch)?))?;
     let future = builder.finish()?.future()?;

@@ -15,6 +15,7 @@ pub mod page;
 pub mod params;
 pub mod policy;
 pub mod settle;
+pub mod sift;
 pub mod structure;
 pub mod synth;
 pub mod system;

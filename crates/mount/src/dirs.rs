@@ -67,7 +67,7 @@ impl Fs {
                 let content = self.content(ino)?;
                 self.resize(&content, ino, 0)?;
             }
-            self.saw(caller.pid, ino, |file| Action::Open { file, created: false });
+            self.saw(caller.pid, ino, |file| Action::Open { open: None, file, created: false });
             return Ok((self.attr(ino)?, opened));
         }
         let (ino, file) = self.make_file(&mut table, caller, parent, name, mode, asks_for_sync(flags))?;
@@ -81,7 +81,7 @@ impl Fs {
         self.opened.write().insert(ino, content);
         let attr = self.looked_up(&mut table, ino)?;
         drop(table);
-        self.saw(caller.pid, ino, |file| Action::Open { file, created: true });
+        self.saw(caller.pid, ino, |file| Action::Open { open: None, file, created: true });
         Ok((attr, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
     }
 
@@ -277,7 +277,7 @@ impl Fs {
         let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
         let ino = removed.ino;
         if let Some(name) = path {
-            self.saw_name(ino, |file| Action::Unbind { file, name });
+            self.saw_name(ino, |file| Action::Unbind { file, name: name.into() });
         }
         table.unname(ino, parent, name);
         let Some(node) = table.node(ino) else { return Ok(()) };
@@ -312,7 +312,7 @@ impl Fs {
             matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
         if known {
             if let Some(name) = self.name_of(table, parent, name) {
-                self.saw_name(ino, |file| Action::Unbind { file, name });
+                self.saw_name(ino, |file| Action::Unbind { file, name: name.into() });
             }
             table.unname(ino, parent, name);
             if last {
@@ -474,7 +474,10 @@ impl Fs {
     fn saw_renamed(&self, table: &Table, ino: Ino, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
         if let (Some(from), Some(to)) = (self.name_of(table, from.0, from.1), self.name_of(table, to.0, to.1))
         {
-            self.saw_name(ino, |file| Action::Rename { file, names: Box::new(Renamed { from, to }) });
+            self.saw_name(ino, |file| Action::Rename {
+                file,
+                names: Box::new(Renamed { from: from.into(), to: to.into() }).into(),
+            });
         }
     }
 

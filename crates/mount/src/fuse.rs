@@ -94,9 +94,9 @@ impl Kernel {
         let direct =
             rustix::fs::OFlags::from_bits_retain(flags.0 as u32).contains(rustix::fs::OFlags::DIRECT);
         self.fs.saw(request.pid(), ino, |file| match (direct, write) {
-            (true, _) => Action::Direct { file, offset, len, write },
-            (false, true) => Action::Write { file, offset, len, sync },
-            (false, false) => Action::Read { file, offset, len },
+            (true, _) => Action::Direct { open: None, file, offset, len, write },
+            (false, true) => Action::Write { open: None, file, offset, len, sync },
+            (false, false) => Action::Read { open: None, file, offset, len },
         });
     }
 
@@ -282,7 +282,7 @@ impl Filesystem for Kernel {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
-            self.fs.saw(request.pid(), ino.0, |file| Action::Open { file, created: false });
+            self.fs.saw(request.pid(), ino.0, |file| Action::Open { open: None, file, created: false });
             match self.lending.lend(&self.fs, ino.0, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
@@ -397,7 +397,7 @@ impl Filesystem for Kernel {
         reply: ReplyEmpty,
     ) {
         self.answer("release", || {
-            self.fs.saw(request.pid(), ino.0, |file| Action::Close { file });
+            self.fs.saw(request.pid(), ino.0, |file| Action::Close { open: None, file });
             self.fs.release(ino.0);
             // Behind it: who opens the file in between gets it lent too, instead of finding that he is not the first.
             if handle == LENT {

@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-type Sink = Box<dyn Fn(Event) + Send + Sync>;
+type Sink = Box<dyn Fn(Event<'static>) + Send + Sync>;
 
 /// Where events go, if anywhere.
 #[derive(Default)]
@@ -65,13 +65,13 @@ fn text(path: &[u8]) -> Box<str> {
 
 impl Fs {
     /// From now on each access is told. To be called once, before the file system is used.
-    pub fn observe(&self, sink: impl Fn(Event) + Send + Sync + 'static) {
+    pub fn observe(&self, sink: impl Fn(Event<'static>) + Send + Sync + 'static) {
         // A second sink would be a mistake of the caller's; the first stays.
         let _ = self.observer.sink.set(Box::new(sink));
     }
 
     /// Somebody did this with the file.
-    pub(crate) fn saw(&self, tid: u32, ino: Ino, action: impl FnOnce(FileId) -> Action) {
+    pub(crate) fn saw(&self, tid: u32, ino: Ino, action: impl FnOnce(FileId) -> Action<'static>) {
         if self.observer.is_off() {
             return;
         }
@@ -86,7 +86,7 @@ impl Fs {
     }
 
     /// A name event, of no process in particular.
-    pub(crate) fn saw_name(&self, ino: Ino, action: impl FnOnce(FileId) -> Action) {
+    pub(crate) fn saw_name(&self, ino: Ino, action: impl FnOnce(FileId) -> Action<'static>) {
         if self.observer.is_off() {
             return;
         }
@@ -107,7 +107,7 @@ impl Fs {
         }
     }
 
-    fn tell(&self, pid: u32, tid: u32, action: Action) {
+    fn tell(&self, pid: u32, tid: u32, action: Action<'static>) {
         if let Some(sink) = self.observer.sink.get() {
             sink(Event { at_us: self.now_us(), pid, tid, action });
         }
@@ -131,7 +131,7 @@ impl Fs {
         known.files.insert(ino, file);
         drop(known);
         if let Some(name) = name {
-            self.tell(0, 0, Action::Bind { file, name });
+            self.tell(0, 0, Action::Bind { file, name: name.into() });
         }
         file
     }
@@ -147,7 +147,7 @@ impl Fs {
         }
         known.processes.insert(tid, pid);
         drop(known);
-        self.tell(pid, tid, Action::Process { name });
+        self.tell(pid, tid, Action::Process { name: name.into() });
         pid
     }
 }

@@ -124,9 +124,10 @@ pub fn record(
     });
     let mut events = Events::new(sink);
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Files,
-        knows: Knows { times: true, syncs: true, writes: true, removals: true },
+        knows: Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
     })?;
     let child = recorder.begin(what, options)?;
     stop.begun();

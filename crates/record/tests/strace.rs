@@ -22,7 +22,7 @@ struct Done {
     bytes: BTreeMap<String, [u64; 2]>,
 }
 
-fn done(events: &[Event], folder: &Path) -> Done {
+fn done(events: &[Event<'static>], folder: &Path) -> Done {
     let mut done = Done::default();
     let mut names: BTreeMap<FileId, String> = BTreeMap::new();
     let prefix = format!("{}/", folder.display());
@@ -44,7 +44,7 @@ fn done(events: &[Event], folder: &Path) -> Done {
             Action::Unbind { name, .. } => {
                 done.unlinked.extend(name.strip_prefix(&prefix).map(str::to_owned));
             }
-            Action::Read { file, offset, len } if names.contains_key(file) && *len > 0 => {
+            Action::Read { file, offset, len, .. } if names.contains_key(file) && *len > 0 => {
                 let name = names[file].clone();
                 done.bytes.entry(name.clone()).or_default()[0] += len;
                 done.read.entry(name).or_default().extend(pages(*offset, *len));

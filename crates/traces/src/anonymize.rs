@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 pub struct Anonymize<'a> {
     sink: &'a mut dyn Sink,
     key: RandomState,
-    events: Vec<Event>,
+    events: Vec<Event<'static>>,
 }
 
 impl<'a> Anonymize<'a> {
@@ -57,14 +57,16 @@ impl Sink for Anonymize<'_> {
         self.sink.about(about)
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.events.clear();
         for event in events {
             let mut event = event.clone();
             match &mut event.action {
-                Action::Bind { name, .. } | Action::Unbind { name, .. } => *name = self.path(name),
+                Action::Bind { name, .. } | Action::Unbind { name, .. } => {
+                    *name = self.path(name).into();
+                }
                 Action::Rename { names, .. } => {
-                    **names = Renamed { from: self.path(&names.from), to: self.path(&names.to) };
+                    *names = Renamed::owned(&self.path(&names.from), &self.path(&names.to));
                 }
                 _ => {}
             }
@@ -78,7 +80,7 @@ impl Sink for Anonymize<'_> {
 mod tests {
     use super::*;
     use crate::format::testing::Kept;
-    use flashsift_core::event::FileId;
+    use flashsift_core::event::{FileId, MaybeOwned};
 
     fn hidden(paths: &[&str]) -> Vec<String> {
         let mut kept = Kept::default();
@@ -86,7 +88,7 @@ mod tests {
             at_us: 0,
             pid: 0,
             tid: 0,
-            action: Action::Bind { file: FileId(0), name: (*name).into() },
+            action: Action::Bind { file: FileId(0), name: MaybeOwned::owned_str(name) },
         };
         let events: Vec<_> = paths.iter().map(event).collect();
         Anonymize::new(&mut kept).events(&events).unwrap();

@@ -23,7 +23,7 @@ use crate::{
     events::{Events, Origin, Reason, Sink, Skipped},
     replace::Replace,
 };
-use flashsift_core::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
+use flashsift_core::event::{About, Action, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
 use parquet::{
     basic::{Compression, Encoding, ZstdLevel},
     column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader},
@@ -99,7 +99,7 @@ struct MetaVersion {
 
 impl Meta {
     fn new(about: About, trace: &str, skipped: &Skipped) -> Self {
-        let Knows { times, syncs, writes, removals } = about.knows;
+        let Knows { times, syncs, writes, removals, .. } = about.knows;
         let skip = |(reason, r): (&str, Reason)| {
             let Reason { count, first, damage, note } = r;
             MetaSkip { reason: reason.to_owned(), count, first, damage, note }
@@ -154,7 +154,12 @@ impl Meta {
             "objects" => Space::Objects,
             other => return Err(format!("unknown space \"{other}\"")),
         };
-        Ok(About { side, space, knows: Knows { times, syncs, writes, removals } })
+        Ok(About {
+            epoch_us: None,
+            side,
+            space,
+            knows: Knows { times, syncs, writes, removals, ..Knows::NOTHING },
+        })
     }
 
     fn origin(self) -> Origin {
@@ -200,7 +205,7 @@ impl Sink for Writer {
     fn about(&mut self, about: About) -> Result<(), Error> {
         self.encoder.about(about)
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.encoder.events(events).map_err(|e| self.named(e))
     }
 }
@@ -239,7 +244,7 @@ impl<W: Write + Send> Sink for Encoder<W> {
         self.about = Some(about);
         Ok(())
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         for event in events {
             self.rows.push(event);
             if self.rows.full() {
@@ -302,19 +307,19 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(action: &'a Action) -> Self {
+    fn new(action: &'a Action<'_>) -> Self {
         let row = Self::default();
         match *action {
-            Action::Read { file, offset, len } => Self { action: 0, file: file.0, offset, len, ..row },
-            Action::Write { file, offset, len, sync } => {
+            Action::Read { file, offset, len, .. } => Self { action: 0, file: file.0, offset, len, ..row },
+            Action::Write { file, offset, len, sync, .. } => {
                 Self { action: 1, file: file.0, offset, len, flag: sync, ..row }
             }
             Action::Sync { file, offset, len } => Self { action: 2, file: file.0, offset, len, ..row },
             Action::SyncAll => Self { action: 3, ..row },
             Action::Truncate { file, size } => Self { action: 4, file: file.0, offset: size, ..row },
             Action::Punch { file, offset, len } => Self { action: 5, file: file.0, offset, len, ..row },
-            Action::Open { file, created } => Self { action: 6, file: file.0, flag: created, ..row },
-            Action::Close { file } => Self { action: 7, file: file.0, ..row },
+            Action::Open { file, created, .. } => Self { action: 6, file: file.0, flag: created, ..row },
+            Action::Close { file, .. } => Self { action: 7, file: file.0, ..row },
             Action::Bind { file, ref name } => {
                 Self { action: 8, file: file.0, names: [Some(name), None], ..row }
             }
@@ -326,31 +331,37 @@ impl<'a> Row<'a> {
             }
             Action::Gone { file } => Self { action: 11, file: file.0, ..row },
             Action::Process { ref name } => Self { action: 12, names: [Some(name), None], ..row },
-            Action::Direct { file, offset, len, write } => {
+            Action::Direct { file, offset, len, write, .. } => {
                 Self { action: 13, file: file.0, offset, len, flag: write, ..row }
             }
+            Action::Create(_)
+            | Action::Size { .. }
+            | Action::Link { .. }
+            | Action::RenameDirectory { .. }
+            | Action::MemoryPressure { .. }
+            | Action::Foreground { .. } => unimplemented!("schema 3"),
         }
     }
 
-    fn action(&self) -> Result<Action, &'static str> {
+    fn action(&self) -> Result<Action<'static>, &'static str> {
         let &Self { action, offset, len, flag, .. } = self;
         let file = FileId(self.file);
-        let name = |n: usize| self.names[n].map(Box::from).ok_or("a name is missing");
+        let name = |n: usize| self.names[n].map(MaybeOwned::owned_str).ok_or("a name is missing");
         Ok(match action {
-            0 => Action::Read { file, offset, len },
-            1 => Action::Write { file, offset, len, sync: flag },
+            0 => Action::Read { open: None, file, offset, len },
+            1 => Action::Write { open: None, file, offset, len, sync: flag },
             2 => Action::Sync { file, offset, len },
             3 => Action::SyncAll,
             4 => Action::Truncate { file, size: offset },
             5 => Action::Punch { file, offset, len },
-            6 => Action::Open { file, created: flag },
-            7 => Action::Close { file },
+            6 => Action::Open { open: None, file, created: flag },
+            7 => Action::Close { open: None, file },
             8 => Action::Bind { file, name: name(0)? },
-            9 => Action::Rename { file, names: Box::new(Renamed { from: name(0)?, to: name(1)? }) },
+            9 => Action::Rename { file, names: Box::new(Renamed { from: name(0)?, to: name(1)? }).into() },
             10 => Action::Unbind { file, name: name(0)? },
             11 => Action::Gone { file },
             12 => Action::Process { name: name(0)? },
-            13 => Action::Direct { file, offset, len, write: flag },
+            13 => Action::Direct { open: None, file, offset, len, write: flag },
             _ => return Err("there is no such action"),
         })
     }
@@ -561,30 +572,32 @@ impl<T: DataType> Column<T> {
 /// A store that holds each kind of event, for the tests, the fuzzers and the docs.
 pub(crate) fn sample() -> Vec<u8> {
     let mut encoder = Encoder::new(Vec::new(), "sample").expect("memory takes anything");
-    let knows = Knows { times: true, syncs: true, writes: true, removals: true };
+    let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
     let file = FileId(0);
-    let name = || Box::from("/data/a");
-    let names = || Box::new(Renamed { from: name(), to: "/data/b".into() });
+    let name = || MaybeOwned::from("/data/a");
+    let names = || Box::new(Renamed { from: name(), to: "/data/b".into() }).into();
     let actions = [
         Action::Process { name: "app".into() },
         Action::Bind { file, name: name() },
-        Action::Open { file, created: true },
-        Action::Write { file, offset: 0, len: 8192, sync: false },
-        Action::Write { file, offset: 4096, len: 100, sync: true },
+        Action::Open { open: None, file, created: true },
+        Action::Write { open: None, file, offset: 0, len: 8192, sync: false },
+        Action::Write { open: None, file, offset: 4096, len: 100, sync: true },
         Action::Sync { file, offset: 0, len: u64::MAX },
-        Action::Read { file, offset: 0, len: 4096 },
+        Action::Read { open: None, file, offset: 0, len: 4096 },
         Action::Truncate { file, size: 4096 },
         Action::Punch { file, offset: 0, len: 4096 },
-        Action::Direct { file, offset: 4096, len: 512, write: true },
+        Action::Direct { open: None, file, offset: 4096, len: 512, write: true },
         Action::SyncAll,
-        Action::Close { file },
+        Action::Close { open: None, file },
         Action::Rename { file, names: names() },
         Action::Unbind { file, name: "/data/b".into() },
         Action::Gone { file },
     ];
-    let event = |(n, action): (u64, Action)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
+    let event = |(n, action): (u64, Action<'static>)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
     let events: Vec<_> = (0..).zip(actions).map(event).collect();
-    encoder.about(About { side: Side::Before, space: Space::Files, knows }).expect("memory takes anything");
+    encoder
+        .about(About { epoch_us: None, side: Side::Before, space: Space::Files, knows })
+        .expect("memory takes anything");
     encoder.events(&events).expect("memory takes anything");
     encoder.finish(&Skipped::default()).expect("memory takes anything")
 }

@@ -49,7 +49,7 @@ fn fio_writes_we_read() {
 }
 
 fn our_log(target: &str) -> Vec<u8> {
-    let knows = Knows { times: true, syncs: true, writes: true, removals: false };
+    let knows = Knows { times: true, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
     let mut log = FioLog::new(Vec::new(), target, knows).unwrap();
     let io = |at_us, op, lba, pages, sync| Io { at_us, op, lba, pages, sync, awaited: sync };
     for io in [
@@ -103,7 +103,7 @@ fn our_own_log_reads_back() {
 
 #[test]
 fn what_fio_cannot_replay_is_refused() {
-    let knows = Knows { times: false, syncs: false, writes: true, removals: false };
+    let knows = Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
     let error = FioLog::new(Vec::new(), "a", knows).unwrap_err().to_string();
     assert!(error.contains("--rate"), "{error}");
     let knows = Knows { times: true, ..knows };

@@ -108,8 +108,8 @@ fn told(text: &[u8]) -> Vec<String> {
     };
     let line = |event: &flashsift_core::event::Event| {
         Some(match event.action {
-            Action::Open { file, created } => format!("open {} {created}", letter(file)),
-            Action::Read { file, offset, len } => format!("read {} {offset} {len}", letter(file)),
+            Action::Open { file, created, .. } => format!("open {} {created}", letter(file)),
+            Action::Read { file, offset, len, .. } => format!("read {} {offset} {len}", letter(file)),
             Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", letter(file)),
             Action::Sync { file, .. } => format!("sync {}", letter(file)),
             Action::Truncate { file, size } => format!("truncate {} {size}", letter(file)),

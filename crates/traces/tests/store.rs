@@ -2,7 +2,7 @@
 
 mod kept;
 
-use flashsift_core::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
+use flashsift_core::event::{About, Action, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
 use flashsift_traces::{
     Error,
     events::{Sink, Skip, Skipped},
@@ -14,13 +14,14 @@ use proptest::prelude::*;
 use std::fs;
 
 const ABOUT: About = About {
+    epoch_us: None,
     side: Side::Before,
     space: Space::Objects,
-    knows: Knows { times: true, syncs: false, writes: true, removals: false },
+    knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
 };
 
-fn name() -> impl Strategy<Value = Box<str>> {
-    prop_oneof![".*", "/data/[a-c]/[0-9]{1,3}"].prop_map(Into::into)
+fn name() -> impl Strategy<Value = MaybeOwned<'static, str>> {
+    prop_oneof![".*", "/data/[a-c]/[0-9]{1,3}"].prop_map(MaybeOwned::from)
 }
 
 /// A range that a system can have carried out.
@@ -29,12 +30,16 @@ fn range() -> impl Strategy<Value = (u64, u64)> {
     offset.prop_flat_map(|offset| (Just(offset), prop_oneof![0..=4096u64, 0..=i64::MAX as u64 - offset]))
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn action() -> impl Strategy<Value = Action<'static>> {
     let file = || prop_oneof![0..20u64, any::<u64>()].prop_map(FileId);
     let access = (file(), range(), any::<(bool, bool)>()).prop_map(|(file, (offset, len), (write, sync))| {
-        if write { Action::Write { file, offset, len, sync } } else { Action::Read { file, offset, len } }
+        if write {
+            Action::Write { open: None, file, offset, len, sync }
+        } else {
+            Action::Read { open: None, file, offset, len }
+        }
     });
-    let range_of = |make: fn(FileId, u64, u64) -> Action| {
+    let range_of = |make: fn(FileId, u64, u64) -> Action<'static>| {
         (file(), range()).prop_map(move |(file, (offset, len))| make(file, offset, len))
     };
     let size = 0..=i64::MAX as u64;
@@ -45,18 +50,18 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::SyncAll),
         1 => (file(), size).prop_map(|(file, size)| Action::Truncate { file, size }),
         1 => range_of(|file, offset, len| Action::Punch { file, offset, len }),
-        1 => (file(), any::<bool>()).prop_map(|(file, created)| Action::Open { file, created }),
-        1 => file().prop_map(|file| Action::Close { file }),
+        1 => (file(), any::<bool>()).prop_map(|(file, created)| Action::Open { open: None, file, created }),
+        1 => file().prop_map(|file| Action::Close { open: None, file }),
         1 => (file(), name()).prop_map(|(file, name)| Action::Bind { file, name }),
         1 => (file(), name(), name())
-            .prop_map(|(file, from, to)| Action::Rename { file, names: Box::new(Renamed { from, to }) }),
+            .prop_map(|(file, from, to)| Action::Rename { file, names: Box::new(Renamed { from, to }).into() }),
         1 => (file(), name()).prop_map(|(file, name)| Action::Unbind { file, name }),
         1 => file().prop_map(|file| Action::Gone { file }),
         1 => name().prop_map(|name| Action::Process { name }),
     ]
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
     let step = prop_oneof![Just(0), 0..1_000_000u64, 0..1u64 << 50];
     prop::collection::vec((step, any::<(u32, u32)>(), action()), 0..200).prop_map(|parts| {
         let mut at_us = 0;
@@ -68,26 +73,26 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-fn stored(events: &[Event], skipped: &Skipped) -> Vec<u8> {
+fn stored(events: &[Event<'static>], skipped: &Skipped) -> Vec<u8> {
     let mut encoder = Encoder::new(Vec::new(), "somewhere/trace.csv").unwrap();
     encoder.about(ABOUT).unwrap();
     encoder.events(events).unwrap();
     encoder.finish(skipped).unwrap()
 }
 
-fn loaded(bytes: &[u8]) -> Result<(Vec<Event>, open::Outcome), Error> {
+fn loaded(bytes: &[u8]) -> Result<(Vec<Event<'static>>, open::Outcome), Error> {
     let mut kept = Kept::default();
     let outcome = open::read_stream(bytes, None, None, &mut kept, &Limits::default())?;
     Ok((kept.0, outcome))
 }
 
 /// At the end of time, beyond which nothing can be asked.
-fn read_once() -> Event {
+fn read_once() -> Event<'static> {
     Event {
         at_us: u64::MAX,
         pid: 0,
         tid: 0,
-        action: Action::Read { file: FileId(u64::MAX), offset: 0, len: 1 },
+        action: Action::Read { open: None, file: FileId(u64::MAX), offset: 0, len: 1 },
     }
 }
 
@@ -110,8 +115,14 @@ proptest! {
     }
 }
 
-fn many(count: u64) -> Vec<Event> {
-    let access = |n| Action::Write { file: FileId(n % 100), offset: n * 4096, len: 4096, sync: n % 9 == 0 };
+fn many(count: u64) -> Vec<Event<'static>> {
+    let access = |n| Action::Write {
+        open: None,
+        file: FileId(n % 100),
+        offset: n * 4096,
+        len: 4096,
+        sync: n % 9 == 0,
+    };
     (0..count).map(|n| Event { at_us: n * 17, pid: 5, tid: n as u32 % 3, action: access(n) }).collect()
 }
 

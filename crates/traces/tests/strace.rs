@@ -13,20 +13,20 @@ use std::{
     process::{Command, Stdio},
 };
 
-struct Kept(Vec<Event>);
+struct Kept(Vec<Event<'static>>);
 
 impl Sink for Kept {
     fn about(&mut self, about: flashsift_core::event::About) -> Result<(), Error> {
         assert!(about.knows.syncs && about.knows.writes && about.knows.removals);
         Ok(())
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.0.extend_from_slice(events);
         Ok(())
     }
 }
 
-fn read(mut text: &[u8]) -> (Vec<Event>, Summary) {
+fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
     let spec = format::named("strace").expect("it is one of the formats");
     assert_eq!(format::detected(&text[..text.len().min(format::HEAD_BYTES)]).expect("known").name, "strace");
     let mut kept = Kept(Vec::new());
@@ -37,7 +37,7 @@ fn read(mut text: &[u8]) -> (Vec<Event>, Summary) {
 }
 
 /// The events of files that ever had a name below `directory`, with letters for files and relative names.
-fn told(events: &[Event], directory: &str) -> Vec<String> {
+fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()
         .filter_map(|event| match &event.action {
@@ -58,8 +58,10 @@ fn told(events: &[Event], directory: &str) -> Vec<String> {
                 .replace('\n', "\\n")
         };
         let line = match &event.action {
-            Action::Read { file, offset, len } => letter(file).map(|f| format!("read {f} {offset} {len}")),
-            Action::Write { file, offset, len, sync } => {
+            Action::Read { file, offset, len, .. } => {
+                letter(file).map(|f| format!("read {f} {offset} {len}"))
+            }
+            Action::Write { file, offset, len, sync, .. } => {
                 letter(file).map(|f| format!("write{} {f} {offset} {len}", if *sync { "sync" } else { "" }))
             }
             Action::Sync { file, offset, len: u64::MAX } => {
@@ -69,19 +71,20 @@ fn told(events: &[Event], directory: &str) -> Vec<String> {
             Action::SyncAll => Some("syncall".to_owned()),
             Action::Truncate { file, size } => letter(file).map(|f| format!("truncate {f} {size}")),
             Action::Punch { file, offset, len } => letter(file).map(|f| format!("punch {f} {offset} {len}")),
-            Action::Open { file, created } => {
+            Action::Open { file, created, .. } => {
                 letter(file).map(|f| format!("open {f}{}", if *created { " created" } else { "" }))
             }
-            Action::Close { file } => letter(file).map(|f| format!("close {f}")),
+            Action::Close { file, .. } => letter(file).map(|f| format!("close {f}")),
             Action::Bind { file, name } => letter(file).map(|f| format!("bind {f} {}", short(name))),
             Action::Rename { file, names } => {
                 letter(file).map(|f| format!("rename {f} {} {}", short(&names.from), short(&names.to)))
             }
             Action::Unbind { file, name } => letter(file).map(|f| format!("unbind {f} {}", short(name))),
             Action::Gone { file } => letter(file).map(|f| format!("gone {f}")),
-            Action::Direct { file, offset, len, write } => letter(file)
+            Action::Direct { file, offset, len, write, .. } => letter(file)
                 .map(|f| format!("direct {} {f} {offset} {len}", if *write { "write" } else { "read" })),
             Action::Process { .. } => None,
+            other => panic!("strace gives no {other:?}"),
         };
         told.extend(line);
     }

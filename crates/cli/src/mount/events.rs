@@ -2,7 +2,7 @@
 
 use crate::size;
 use anyhow::Context;
-use flashsift_core::event::{About, Action, Event, Knows, Side, Space};
+use flashsift_core::event::{About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space};
 use flashsift_mount::say;
 use flashsift_traces::{
     events::{Events, Summary},
@@ -21,9 +21,10 @@ use std::{
 const WAITING_MAX: usize = 1 << 16;
 
 const ABOUT: About = About {
+    epoch_us: None,
     side: Side::Before,
     space: Space::Files,
-    knows: Knows { times: true, syncs: true, writes: true, removals: true },
+    knows: Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
 };
 
 /// A trace that is being written.
@@ -32,7 +33,7 @@ pub(super) struct Recording {
     /// What names begin with: the mount tells them from itself on.
     mountpoint: Arc<str>,
     /// `None` ends it.
-    events: SyncSender<Option<Event>>,
+    events: SyncSender<Option<Event<'static>>>,
     thread: JoinHandle<anyhow::Result<(Summary, u64)>>,
 }
 
@@ -55,7 +56,7 @@ impl Recording {
     }
 
     /// Takes an event; waits if too many wait already.
-    pub(super) fn observer(&self) -> impl Fn(Event) + Send + Sync + 'static {
+    pub(super) fn observer(&self) -> impl Fn(Event<'static>) + Send + Sync + 'static {
         let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
         move |mut event| {
             name_absolutely(&mut event.action, &mountpoint);
@@ -80,19 +81,28 @@ impl Recording {
 }
 
 /// `/a` is `/mnt/cache/a`.
-fn name_absolutely(action: &mut Action, mountpoint: &str) {
-    let absolute = |name: &mut Box<str>| *name = [mountpoint, name].concat().into();
+fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
+    let absolute = |name: &str| MaybeOwned::from([mountpoint, name].concat());
+    let moved = |names: &Renamed<'_>| Renamed { from: absolute(&names.from), to: absolute(&names.to) };
     match action {
-        Action::Bind { name, .. } | Action::Unbind { name, .. } => absolute(name),
-        Action::Rename { names, .. } => {
-            absolute(&mut names.from);
-            absolute(&mut names.to);
+        Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
+            *name = absolute(name);
+        }
+        Action::Create(create) => {
+            let named = Create { name: absolute(&create.name), ..create.to_static() };
+            *create = MaybeOwned::owned(named);
+        }
+        Action::Rename { names, .. } | Action::RenameDirectory { names } => {
+            *names = MaybeOwned::owned(moved(names));
         }
         _ => {}
     }
 }
 
-fn write(mut writer: store::Writer, arriving: &Receiver<Option<Event>>) -> anyhow::Result<(Summary, u64)> {
+fn write(
+    mut writer: store::Writer,
+    arriving: &Receiver<Option<Event<'static>>>,
+) -> anyhow::Result<(Summary, u64)> {
     let mut into = Events::new(&mut writer);
     let mut written = into.about(ABOUT);
     while let Ok(Some(event)) = arriving.recv() {
@@ -112,7 +122,7 @@ fn write(mut writer: store::Writer, arriving: &Receiver<Option<Event>>) -> anyho
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::event::{FileId, Renamed};
+    use flashsift_core::event::FileId;
 
     #[test]
     fn more_events_than_may_wait_arrive_in_order() {
@@ -122,7 +132,8 @@ mod tests {
         let observe = recording.observer();
         let many = 3 * WAITING_MAX as u64;
         for n in 0..many {
-            let action = Action::Write { file: FileId(n % 7), offset: n * 10, len: 10, sync: false };
+            let action =
+                Action::Write { open: None, file: FileId(n % 7), offset: n * 10, len: 10, sync: false };
             observe(Event { at_us: n, pid: 1, tid: 1, action });
         }
         let says = recording.finish().unwrap();
@@ -138,10 +149,10 @@ mod tests {
     #[test]
     fn names_are_absolute() {
         let file = FileId(0);
-        let names = Box::new(Renamed { from: "/a".into(), to: "/d/b".into() });
+        let names = Box::new(Renamed { from: "/a".into(), to: "/d/b".into() }).into();
         let mut action = Action::Rename { file, names };
         name_absolutely(&mut action, "/mnt");
-        let names = Box::new(Renamed { from: "/mnt/a".into(), to: "/mnt/d/b".into() });
+        let names = Box::new(Renamed { from: "/mnt/a".into(), to: "/mnt/d/b".into() }).into();
         assert_eq!(action, Action::Rename { file, names });
         let mut action = Action::Unbind { file, name: "/a".into() };
         name_absolutely(&mut action, "/mnt");
@@ -156,7 +167,7 @@ mod tests {
             assert_eq!(about, ABOUT);
             Ok(())
         }
-        fn events(&mut self, events: &[Event]) -> Result<(), flashsift_traces::Error> {
+        fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {
             self.0.extend(events.iter().map(|event| match event.action {
                 Action::Write { offset, .. } => (event.at_us, offset),
                 ref other => panic!("{other:?}"),

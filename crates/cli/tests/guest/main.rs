@@ -78,13 +78,13 @@ fn run_one(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
 
 /// Events of a trace that say what was asked for, in order; a file goes by the first name it was known by, below /flash.
 fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
-    struct Kept(Vec<Event>);
+    struct Kept(Vec<Event<'static>>);
     impl Sink for Kept {
         fn about(&mut self, about: About) -> Result<(), Error> {
             assert!(about.knows.times && about.knows.writes && about.knows.syncs && about.knows.removals);
             Ok(())
         }
-        fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
             self.0.extend_from_slice(events);
             Ok(())
         }
@@ -101,12 +101,12 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
         }
         let of = |file: &FileId| first_names.get(file).cloned().unwrap_or_else(|| "?".to_owned());
         told.push(match &event.action {
-            Action::Read { file, offset, len } => format!("read {} {offset} {len}", of(file)),
+            Action::Read { file, offset, len, .. } => format!("read {} {offset} {len}", of(file)),
             Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", of(file)),
-            Action::Direct { file, offset, len, write: false } => {
+            Action::Direct { file, offset, len, write: false, .. } => {
                 format!("direct read {} {offset} {len}", of(file))
             }
-            Action::Direct { file, offset, len, write: true } => {
+            Action::Direct { file, offset, len, write: true, .. } => {
                 format!("direct write {} {offset} {len}", of(file))
             }
             Action::Sync { file, .. } => format!("sync {}", of(file)),
@@ -117,6 +117,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             Action::Unbind { file, name } => format!("unbind {} {}", of(file), short(name)),
             Action::Gone { file } => format!("gone {}", of(file)),
             Action::SyncAll | Action::Open { .. } | Action::Close { .. } | Action::Process { .. } => continue,
+            other => panic!("a recording has no {other:?}"),
         });
     }
     (told, outcome)

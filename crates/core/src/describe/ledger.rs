@@ -46,7 +46,7 @@ impl Ledger {
         touched.clear();
         self.end_us = self.end_us.max(event.at_us);
         let access = match event.action {
-            Action::Read { file, offset, len } => Some((file, offset, len, false)),
+            Action::Read { file, offset, len, .. } => Some((file, offset, len, false)),
             Action::Write { file, offset, len, .. } => Some((file, offset, len, true)),
             _ => None,
         };
@@ -64,7 +64,7 @@ impl Ledger {
     }
 
     /// Fetches what these events will need into the near caches, and gives the pages that they most likely begin with.
-    pub(super) fn prefetch(&self, events: &[Event], likely: &mut Vec<u32>) {
+    pub(super) fn prefetch(&self, events: &[Event<'static>], likely: &mut Vec<u32>) {
         let Pages { pages, slots } = &self.pages;
         likely.clear();
         for event in events {
@@ -286,7 +286,7 @@ impl Files {
         | &Action::Truncate { file, .. }
         | &Action::Punch { file, .. }
         | &Action::Open { file, .. }
-        | &Action::Close { file }
+        | &Action::Close { file, .. }
         | &Action::Bind { file, .. }
         | &Action::Rename { file, .. }
         | &Action::Unbind { file, .. }

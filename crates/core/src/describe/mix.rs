@@ -140,7 +140,7 @@ mod tests {
             at(0, write(1, 4000, 200)),
             at(0, write_sync(1, 0, 100)),
             at(0, read(1, 0, 0)),
-            at(0, Action::Direct { file: FileId(1), offset: 0, len: 8192, write: true }),
+            at(0, Action::Direct { open: None, file: FileId(1), offset: 0, len: 8192, write: true }),
             at(0, sync(1)),
             at(0, sync(1)),
             at(0, Action::SyncAll),

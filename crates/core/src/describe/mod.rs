@@ -151,7 +151,7 @@ impl Describer {
     }
 
     /// Takes some events, in order.
-    pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
+    pub fn extend(&mut self, events: &[Event<'static>]) -> Result<(), TraceError> {
         for events in events.chunks(AHEAD) {
             self.ledger.prefetch(events, &mut self.touched);
             self.watching.iter().for_each(|machine| machine.prefetch(&self.touched));

@@ -12,20 +12,20 @@ fn abouts() -> Vec<About> {
     for space in [Space::Files, Space::Blocks, Space::Objects] {
         for bits in 0..16 {
             let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
-            let knows = Knows { times, syncs, writes, removals };
-            all.push(About { side: Side::Before, space, knows });
+            let knows = Knows { times, syncs, writes, removals, ..Knows::NOTHING };
+            all.push(About { epoch_us: None, side: Side::Before, space, knows });
         }
     }
     all
 }
 
-fn described(about: About, events: &[Event]) -> Description {
+fn described(about: About, events: &[Event<'static>]) -> Description {
     let mut describer = Describer::new(about, u64::MAX);
     describer.extend(events).unwrap();
     describer.finish(3)
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn action() -> impl Strategy<Value = Action<'static>> {
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
@@ -41,7 +41,7 @@ fn action() -> impl Strategy<Value = Action> {
         10 => create(file),
         11 => bind(file, name),
         12 => rename(file, "/z", name),
-        13 => Action::Direct { file: FileId(file), offset, len, write: offset % 2 == 0 },
+        13 => Action::Direct { open: None, file: FileId(file), offset, len, write: offset % 2 == 0 },
         _ => process(name),
     })
 }
@@ -54,11 +54,11 @@ fn extreme() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
     let step = (action(), 0..3u32, prop_oneof![Just(0), 0..40_000_000u64]);
     prop::collection::vec(step, 1..80).prop_map(|steps| {
         let mut at_us = 0;
-        let mut events: Vec<Event> = Vec::new();
+        let mut events: Vec<Event<'static>> = Vec::new();
         for (action, pid, pause_us) in steps {
             at_us += pause_us;
             events.push(Event { at_us, pid, tid: pid, action });

@@ -9,12 +9,14 @@ use proptest::prelude::*;
 use std::collections::BTreeMap as Model;
 
 fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
-    let knows = Knows { times: false, syncs: true, writes: true, removals: true };
-    let mut builder = TraceBuilder::new(About { side: Side::Before, space, knows }, Unit::Page, u64::MAX);
+    let knows = Knows { times: false, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    let mut builder =
+        TraceBuilder::new(About { epoch_us: None, side: Side::Before, space, knows }, Unit::Page, u64::MAX);
     for (n, (created, ranges)) in files.iter().enumerate() {
         let file = FileId(n as u64);
-        let mut actions = vec![Action::Open { file, created: *created }];
+        let mut actions = vec![Action::Open { open: None, file, created: *created }];
         actions.extend(ranges.iter().map(|(page, pages)| Action::Read {
+            open: None,
             file,
             offset: page * 4096,
             len: pages * 4096,

@@ -71,7 +71,7 @@ impl TraceBuilder {
     }
 
     /// Takes some events, in order.
-    pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
+    pub fn extend(&mut self, events: &[Event<'_>]) -> Result<(), TraceError> {
         // Counting capacities once a batch is near enough; a vector that grows holds its old content for a moment.
         let held = self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
@@ -90,10 +90,10 @@ impl TraceBuilder {
     #[inline]
     fn push(&mut self, event: &Event) -> Result<(), TraceError> {
         match event.action {
-            Action::Read { file, offset, len } => {
+            Action::Read { file, offset, len, .. } => {
                 self.access(event.at_us, StepKind::Read, file, offset, len)?;
             }
-            Action::Write { file, offset, len, sync } => {
+            Action::Write { file, offset, len, sync, .. } => {
                 let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
                 self.access(event.at_us, kind, file, offset, len)?;
             }
@@ -116,17 +116,23 @@ impl TraceBuilder {
                 }
             }
             Action::Gone { file } => self.range(event.at_us, StepKind::Drop, file, 0, u64::MAX),
-            Action::Open { file, created } => {
+            Action::Open { file, created, .. } => {
                 if created {
                     self.created.push(file);
                 }
             }
             Action::Direct { .. } => self.totals.direct_requests += 1,
+            Action::Create(ref create) => self.created.push(create.file),
             Action::Close { .. }
+            | Action::Size { .. }
             | Action::Bind { .. }
+            | Action::Link { .. }
             | Action::Rename { .. }
+            | Action::RenameDirectory { .. }
             | Action::Unbind { .. }
-            | Action::Process { .. } => {}
+            | Action::Process { .. }
+            | Action::MemoryPressure { .. }
+            | Action::Foreground { .. } => {}
         }
         self.totals.duration_us = self.totals.duration_us.max(event.at_us);
         Ok(())

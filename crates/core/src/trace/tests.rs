@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn about(times: bool) -> About {
-    let knows = Knows { times, syncs: true, writes: true, removals: true };
-    About { side: Side::Before, space: Space::Files, knows }
+    let knows = Knows { times, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    About { epoch_us: None, side: Side::Before, space: Space::Files, knows }
 }
 
 fn build(actions: &[Action]) -> Trace {
@@ -23,14 +23,14 @@ fn build(actions: &[Action]) -> Trace {
     builder.finish().unwrap()
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn action() -> impl Strategy<Value = Action<'static>> {
     let file = (0..4u64).prop_map(FileId);
     // Around page and leaf borders, and far out.
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     (0..7u8, file, offset, len).prop_map(|(kind, file, offset, len)| match kind {
-        0 | 1 => Action::Read { file, offset, len },
-        2 | 3 => Action::Write { file, offset, len, sync: kind == 3 },
+        0 | 1 => Action::Read { open: None, file, offset, len },
+        2 | 3 => Action::Write { open: None, file, offset, len, sync: kind == 3 },
         4 => Action::Truncate { file, size: offset },
         5 => Action::Punch { file, offset, len },
         _ => Action::Sync { file, offset, len },
@@ -44,7 +44,7 @@ fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
         _ => (offset / 4096..=(offset + len - 1) / 4096).map(|page| (file.0, page)).collect(),
     };
     match *action {
-        Action::Read { file, offset, len }
+        Action::Read { file, offset, len, .. }
         | Action::Write { file, offset, len, .. }
         | Action::Sync { file, offset, len } => touched(file, offset, len),
         // Pages wholly inside the hole.
@@ -131,7 +131,7 @@ fn times_are_exact() {
     let times = [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 7, 1 << 50, u64::MAX];
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
     for at_us in times {
-        let action = Action::Read { file: FileId(0), offset: 0, len: 1 };
+        let action = Action::Read { open: None, file: FileId(0), offset: 0, len: 1 };
         builder.extend(&[Event { at_us, pid: 0, tid: 0, action }]).unwrap();
     }
     let trace = builder.finish().unwrap();
@@ -141,7 +141,7 @@ fn times_are_exact() {
 /// A request for a part of a page says so; one for the whole does not.
 #[test]
 fn partial_pages_are_marked() {
-    let write = |offset, len| Action::Write { file: FileId(0), offset, len, sync: false };
+    let write = |offset, len| Action::Write { open: None, file: FileId(0), offset, len, sync: false };
     for (offset, len, partial) in [
         (0, 4096, vec![]),
         (0, 100, vec![0]),
@@ -162,7 +162,7 @@ fn partial_pages_are_marked() {
 /// A request of no bytes touches nothing and is counted; memory and numbers have limits that are said.
 #[test]
 fn limits_are_said() {
-    let read = |len| Action::Read { file: FileId(0), offset: 0, len };
+    let read = |len| Action::Read { open: None, file: FileId(0), offset: 0, len };
     let trace = build(&[read(0), read(1)]);
     assert_eq!((trace.totals().empty_requests, trace.totals().requests, trace.pages()), (1, 1, 1));
 
@@ -178,7 +178,7 @@ fn long_ranges_are_split() {
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
     let mut push = |action| builder.extend(&[Event { at_us: 0, pid: 0, tid: 0, action }]).unwrap();
     for part in 0..5 {
-        push(Action::Read { file: FileId(0), offset: part << 31, len: 1 << 31 });
+        push(Action::Read { open: None, file: FileId(0), offset: part << 31, len: 1 << 31 });
     }
     push(Action::Sync { file: FileId(0), offset: 0, len: u64::MAX });
     let trace = builder.finish().unwrap();
@@ -192,7 +192,7 @@ fn long_ranges_are_split() {
 #[test]
 fn every_sync_is_a_step() {
     let sync = |file, offset, len| Action::Sync { file: FileId(file), offset, len };
-    let write = Action::Write { file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
+    let write = Action::Write { open: None, file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
     let syncs = [sync(1, 4096, 4097), sync(1, 0, 0), sync(7, 0, u64::MAX), Action::SyncAll];
     let trace = build(&[&[write][..], &syncs].concat());
     let steps: Vec<_> = trace.steps()[1..].iter().map(|step| (step.kind(), step.range())).collect();

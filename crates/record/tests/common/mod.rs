@@ -87,13 +87,13 @@ pub(crate) fn built(name: &str, folder: &Path) -> PathBuf {
 
 /// Keeps all events.
 #[derive(Default)]
-pub(crate) struct Kept(pub(crate) Vec<Event>);
+pub(crate) struct Kept(pub(crate) Vec<Event<'static>>);
 
 impl Sink for Kept {
     fn about(&mut self, _: About) -> Result<(), Error> {
         Ok(())
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.0.extend_from_slice(events);
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Stop for ToTheEnd {
 }
 
 /// Records what a program does below a directory.
-pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event>, Recorded) {
+pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event<'static>>, Recorded) {
     let mut kept = Kept::default();
     let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 32 << 10 };
     let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd, &mut |_| {}).unwrap();
@@ -121,7 +121,7 @@ pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Even
 pub(crate) type Lives = BTreeMap<String, Vec<String>>;
 
 /// The lives of all files that ever had a name below `folder`.
-pub(crate) fn lives(events: &[Event], folder: &Path) -> Lives {
+pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
     let prefix = format!("{}/", folder.display());
     let mut names: BTreeMap<FileId, String> = BTreeMap::new();
     let mut lives = Lives::new();
@@ -137,14 +137,16 @@ pub(crate) fn lives(events: &[Event], folder: &Path) -> Lives {
                     continue;
                 }
             },
-            Action::Open { file, created: true } => (file, "created".to_owned()),
-            Action::Read { file, offset, len } => (file, format!("read {offset} {len}")),
-            Action::Write { file, offset, len, sync: false } => (file, format!("write {offset} {len}")),
-            Action::Write { file, offset, len, sync: true } => (file, format!("write {offset} {len} sync")),
-            Action::Direct { file, offset, len, write: true } => {
+            Action::Open { file, created: true, .. } => (file, "created".to_owned()),
+            Action::Read { file, offset, len, .. } => (file, format!("read {offset} {len}")),
+            Action::Write { file, offset, len, sync: false, .. } => (file, format!("write {offset} {len}")),
+            Action::Write { file, offset, len, sync: true, .. } => {
+                (file, format!("write {offset} {len} sync"))
+            }
+            Action::Direct { file, offset, len, write: true, .. } => {
                 (file, format!("direct write {offset} {len}"))
             }
-            Action::Direct { file, offset, len, write: false } => {
+            Action::Direct { file, offset, len, write: false, .. } => {
                 (file, format!("direct read {offset} {len}"))
             }
             Action::Sync { file, .. } => (file, "sync".to_owned()),
@@ -160,6 +162,7 @@ pub(crate) fn lives(events: &[Event], folder: &Path) -> Lives {
             },
             Action::Gone { file } => (file, "gone".to_owned()),
             Action::Open { .. } | Action::Close { .. } | Action::SyncAll | Action::Process { .. } => continue,
+            other => panic!("a recording has no {other:?}"),
         };
         if let Some(name) = names.get(file) {
             lives.get_mut(name).expect("it was named").push(line);

@@ -96,9 +96,10 @@ fn detect(head: &[u8]) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::After,
         space: Space::Blocks,
-        knows: Knows { times: true, syncs: false, writes: true, removals: false },
+        knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     let mut reader = Reader::default();
     text_lines(input, events, |text, events| reader.line(text, events))?;
@@ -340,8 +341,10 @@ mod tests {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| {
             let what = match &e.action {
-                Action::Read { file, offset, len } => format!("{} r {offset} {len}", file.0),
-                Action::Write { file, offset, len, sync: false } => format!("{} w {offset} {len}", file.0),
+                Action::Read { file, offset, len, .. } => format!("{} r {offset} {len}", file.0),
+                Action::Write { file, offset, len, sync: false, .. } => {
+                    format!("{} w {offset} {len}", file.0)
+                }
                 Action::Write { file, offset, len, .. } => format!("{} ws {offset} {len}", file.0),
                 Action::Sync { file, offset: 0, len: u64::MAX } => format!("{} sync", file.0),
                 Action::Punch { file, offset, len } => format!("{} punch {offset} {len}", file.0),

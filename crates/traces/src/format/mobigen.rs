@@ -127,9 +127,10 @@ fn detect(head: &[u8]) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Files,
-        knows: Knows { times: true, syncs: true, writes: true, removals: true },
+        knows: Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
     })?;
     let (mut text, mut lines) = (Vec::new(), Vec::new());
     while let Some(line) = input.line()? {
@@ -235,7 +236,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    fn lines(text: &str) -> (Vec<Event>, String) {
+    fn lines(text: &str) -> (Vec<Event<'static>>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("no error but of I/O");
         (events, testing::skipped(&summary))
     }

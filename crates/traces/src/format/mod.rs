@@ -153,20 +153,20 @@ pub(crate) mod testing {
 
     /// Keeps all events.
     #[derive(Default)]
-    pub(crate) struct Kept(pub(crate) Vec<Event>);
+    pub(crate) struct Kept(pub(crate) Vec<Event<'static>>);
 
     impl Sink for Kept {
         fn about(&mut self, _: About) -> Result<(), Error> {
             Ok(())
         }
-        fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+        fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
             self.0.extend_from_slice(events);
             Ok(())
         }
     }
 
     /// Everything that `spec` makes of these bytes.
-    pub(crate) fn read(spec: &Spec, mut bytes: &[u8]) -> Result<(Vec<Event>, Summary), Error> {
+    pub(crate) fn read(spec: &Spec, mut bytes: &[u8]) -> Result<(Vec<Event<'static>>, Summary), Error> {
         let mut kept = Kept::default();
         let mut events = Events::new(&mut kept);
         (spec.read)(&mut Input::new(&mut bytes), &mut events)?;

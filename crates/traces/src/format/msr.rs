@@ -59,9 +59,10 @@ fn detect(head: &[u8]) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::After,
         space: Space::Blocks,
-        knows: Knows { times: true, syncs: false, writes: true, removals: false },
+        knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     let mut devices = Devices::default();
     let mut first = None;
@@ -74,8 +75,8 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         // As the files of the set are named.
         let file = devices.file(disk, || disk.replacen(',', "_", 1).into(), at_us, events)?;
         let action = match write {
-            true => Action::Write { file, offset, len, sync: false },
-            false => Action::Read { file, offset, len },
+            true => Action::Write { open: None, file, offset, len, sync: false },
+            false => Action::Read { open: None, file, offset, len },
         };
         events.push(Event { at_us, pid: 0, tid: 0, action }).map(Ok)
     })
@@ -119,7 +120,7 @@ mod tests {
     fn told(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| match &e.action {
-            Action::Read { file, offset, len } => format!("{} {} r {offset} {len}", e.at_us, file.0),
+            Action::Read { file, offset, len, .. } => format!("{} {} r {offset} {len}", e.at_us, file.0),
             Action::Write { file, offset, len, .. } => format!("{} {} w {offset} {len}", e.at_us, file.0),
             Action::Bind { file, name } => format!("{} is {name}", file.0),
             other => panic!("{other:?}"),

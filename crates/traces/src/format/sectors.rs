@@ -34,9 +34,10 @@ fn detect(head: &[u8]) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Blocks,
-        knows: Knows { times: false, syncs: false, writes: true, removals: false },
+        knows: Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     text_lines(input, events, |line, events| {
         let (write, sector) = match parse(line) {
@@ -45,8 +46,8 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         };
         let (file, offset, len) = (FileId(0), sector.saturating_mul(SECTOR_BYTES), SECTOR_BYTES);
         let action = match write {
-            true => Action::Write { file, offset, len, sync: false },
-            false => Action::Read { file, offset, len },
+            true => Action::Write { open: None, file, offset, len, sync: false },
+            false => Action::Read { open: None, file, offset, len },
         };
         events.push(Event { at_us: 0, pid: 0, tid: 0, action }).map(Ok)
     })
@@ -82,7 +83,10 @@ mod tests {
         let (file, len) = (FileId(0), 512);
         assert_eq!(
             actions,
-            [Action::Read { file, offset: 512, len }, Action::Write { file, offset: 1024, len, sync: false }]
+            [
+                Action::Read { open: None, file, offset: 512, len },
+                Action::Write { open: None, file, offset: 1024, len, sync: false }
+            ]
         );
         assert_eq!(
             testing::skipped(&summary),

@@ -66,7 +66,7 @@ impl Machine {
 
     fn open_file(&mut self, file: u32, node: Node, flags: Flags, created: bool, out: &mut Out) -> u32 {
         let open = self.files.describe(Of::File(file), node, Some(0), flags);
-        out.push(Action::Open { file: id(file), created });
+        out.push(Action::Open { open: None, file: id(file), created });
         if flags.has(Flags::TRUNCATE | Flags::WRITABLE) && !created {
             self.truncate(file, 0, out);
         }
@@ -109,7 +109,7 @@ impl Machine {
     pub(super) fn bind(&mut self, node: Node, file: u32, out: &mut Out) {
         self.names.set(node, What::File(file));
         self.files.file(file).links += 1;
-        out.push(Action::Bind { file: id(file), name: self.names.name(node) });
+        out.push(Action::Bind { file: id(file), name: self.names.name(node).into() });
     }
 
     /// `node` names nothing any more, as far as is known.
@@ -168,7 +168,7 @@ impl Machine {
                 None if deleted => self.files.add(0, None),
                 None => self.add(node, None, out),
             };
-            out.push(Action::Open { file: id(file), created: false });
+            out.push(Action::Open { open: None, file: id(file), created: false });
             Of::File(file)
         };
         let open = self.files.describe(of, node, None, Flags::default());
@@ -353,10 +353,10 @@ impl Machine {
         let (file, sync) = (id(file), flags.has(Flags::SYNC));
         out.push(match write {
             _ if flags.has(Flags::DIRECT) => {
-                Action::Direct { file, offset: start, len, write: write.is_some() }
+                Action::Direct { open: None, file, offset: start, len, write: write.is_some() }
             }
-            Some(_) => Action::Write { file, offset: start, len, sync },
-            None => Action::Read { file, offset: start, len },
+            Some(_) => Action::Write { open: None, file, offset: start, len, sync },
+            None => Action::Read { open: None, file, offset: start, len },
         });
         Ok(())
     }
@@ -404,7 +404,7 @@ impl Machine {
             self.names.rename(a, b);
         }
         for (&(node, file), from) in moved.iter().zip(before) {
-            let names = Box::new(Renamed { from, to: self.names.name(node) });
+            let names = Renamed::owned(&from, &self.names.name(node));
             out.push(Action::Rename { file: id(file), names });
         }
         if moved.is_empty() && matches!(self.names.what(a), What::Unknown) {

@@ -75,7 +75,7 @@ impl Files {
             return;
         }
         if let Of::File(file) = self.open.remove(open).of {
-            out.push(Action::Close { file: id(file) });
+            out.push(Action::Close { open: None, file: id(file) });
             self.unuse(file, out);
         }
     }
@@ -88,7 +88,7 @@ impl Files {
 
     /// One name less.
     pub(super) fn unlink(&mut self, file: u32, name: Box<str>, out: &mut Out) {
-        out.push(Action::Unbind { file: id(file), name });
+        out.push(Action::Unbind { file: id(file), name: name.into() });
         self.file(file).links -= 1;
         self.end(file, out);
     }

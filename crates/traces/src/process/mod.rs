@@ -63,7 +63,7 @@ pub type Done = Result<(), Skip>;
 #[derive(Debug, Default)]
 pub struct Out {
     /// In order.
-    pub events: Vec<Event>,
+    pub events: Vec<Event<'static>>,
     /// Things that were used although something about them is a guess.
     pub notes: Vec<&'static str>,
     at_us: u64,
@@ -72,12 +72,17 @@ pub struct Out {
 }
 
 impl Out {
-    fn push(&mut self, action: Action) {
+    fn push(&mut self, action: Action<'static>) {
         self.events.push(Event { at_us: self.at_us, pid: self.pid, tid: self.tid, action });
     }
 
     fn process(&mut self, pid: u32, tid: u32, name: Box<str>) {
-        self.events.push(Event { at_us: self.at_us, pid, tid, action: Action::Process { name } });
+        self.events.push(Event {
+            at_us: self.at_us,
+            pid,
+            tid,
+            action: Action::Process { name: name.into() },
+        });
     }
 
     pub(crate) fn note(&mut self, note: &'static str) {
@@ -150,7 +155,7 @@ impl Machine {
                 let file = self.files.add(1, created.then_some(0));
                 let node = self.names.nameless();
                 let open = self.files.describe(Of::File(file), node, Some(0), flags);
-                out.push(Action::Open { file: id(file), created });
+                out.push(Action::Open { open: None, file: id(file), created });
                 self.install(task, fd, open, flags.has(Flags::CLOEXEC), out);
                 Ok(())
             }

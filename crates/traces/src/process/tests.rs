@@ -145,11 +145,11 @@ fn told(event: &Event, inodes: &HashMap<u64, usize>) -> Said {
     let n = |file: &flashsift_core::event::FileId| inodes[&file.0];
     let none = String::new;
     match &event.action {
-        Action::Read { file, offset, len } => ("read", n(file), *offset, *len, none()),
+        Action::Read { file, offset, len, .. } => ("read", n(file), *offset, *len, none()),
         Action::Write { file, offset, len, .. } => ("write", n(file), *offset, *len, none()),
         Action::Truncate { file, size } => ("truncate", n(file), *size, 0, none()),
-        Action::Open { file, created } => ("open", n(file), (*created).into(), 0, none()),
-        Action::Close { file } => ("close", n(file), 0, 0, none()),
+        Action::Open { file, created, .. } => ("open", n(file), (*created).into(), 0, none()),
+        Action::Close { file, .. } => ("close", n(file), 0, 0, none()),
         Action::Bind { file, name } => ("bind", n(file), 0, 0, name.to_string()),
         Action::Unbind { file, name } => ("unbind", n(file), 0, 0, name.to_string()),
         Action::Rename { file, names } => ("rename", n(file), 0, 0, format!("{} {}", names.from, names.to)),
@@ -542,7 +542,7 @@ fn a_name_that_was_given_up_is_known_to_be_free() {
         machine.call(0, 1, call, &mut out).unwrap();
     }
     let created = out.events.iter().filter_map(|event| match event.action {
-        Action::Open { file, created } => Some((file.0, created)),
+        Action::Open { file, created, .. } => Some((file.0, created)),
         _ => None,
     });
     // The first may have existed before the trace.

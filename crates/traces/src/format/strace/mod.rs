@@ -196,8 +196,8 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 impl Reader<'_, '_> {
     fn tell(&mut self, times: bool) -> Result<(), Error> {
         self.told = true;
-        let knows = Knows { times, syncs: true, writes: true, removals: true };
-        self.events.about(About { side: Side::Before, space: Space::Files, knows })
+        let knows = Knows { times, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+        self.events.about(About { epoch_us: None, side: Side::Before, space: Space::Files, knows })
     }
 
     fn line(&mut self, bytes: &[u8], line: u64) -> Result<(), Error> {

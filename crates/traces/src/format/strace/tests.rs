@@ -6,7 +6,7 @@ use super::{
 use flashsift_core::event::{Action, Event, FileId};
 use proptest::prelude::*;
 
-fn read_text(text: &str) -> (Vec<Event>, String) {
+fn read_text(text: &str) -> (Vec<Event<'static>>, String) {
     let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("no error but of I/O");
     (events, testing::skipped(&summary))
 }
@@ -14,7 +14,7 @@ fn read_text(text: &str) -> (Vec<Event>, String) {
 /// Reads and writes, as `(write, file, offset, length)`.
 fn accesses(text: &str) -> Vec<(bool, u64, u64, u64)> {
     let access = |event: Event| match event.action {
-        Action::Read { file, offset, len } => Some((false, file.0, offset, len)),
+        Action::Read { file, offset, len, .. } => Some((false, file.0, offset, len)),
         Action::Write { file, offset, len, .. } => Some((true, file.0, offset, len)),
         _ => None,
     };
@@ -98,8 +98,11 @@ fn an_event_stands_where_its_call_ends() {
     let (events, _) = read_text(text);
     let file = FileId(0);
     assert_eq!(events[2].at_us, 30);
-    assert_eq!(events[2].action, Action::Write { file, offset: 0, len: 5, sync: false });
-    assert_eq!((events[3].at_us, &events[3].action), (60, &Action::Read { file, offset: 5, len: 4 }));
+    assert_eq!(events[2].action, Action::Write { open: None, file, offset: 0, len: 5, sync: false });
+    assert_eq!(
+        (events[3].at_us, &events[3].action),
+        (60, &Action::Read { open: None, file, offset: 5, len: 4 })
+    );
 }
 
 #[test]
