@@ -5,6 +5,7 @@ use crate::{
     devices::{self, Chosen, OnDevice},
     json::{Record, Shape, VerdictLine},
     load::{self, Input, Loaded},
+    logging::DETAIL,
     size,
     table::{self, Row},
     text,
@@ -26,6 +27,7 @@ use flashsift_core::{
 };
 use rayon::prelude::*;
 use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};
+use tracing::info;
 
 mod page;
 
@@ -173,7 +175,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.writeback
         .suit(&loaded.trace)
         .map_err(|unsuited| Usage(format!("--writeback {}: {unsuited}", args.writeback)))?;
-    args.writeback.caveats(&loaded.trace).iter().for_each(|caveat| eprintln!("  note: {caveat}"));
+    args.writeback.caveats(&loaded.trace).iter().for_each(|caveat| info!(target: DETAIL, "note: {caveat}"));
     let sizes = sizes(args, &loaded.trace);
     let future = future(args, &loaded, &mut policies)?;
     let after = match &args.after_cache {
@@ -320,7 +322,7 @@ fn future(
         let specs = policy::ALL.iter().filter(|spec| which(spec));
         let names: Vec<_> = specs.map(|spec| spec.name).collect();
         policies.retain(|policy| !which(policy.spec) || named(policy));
-        eprintln!("  note: left out of all: {} ({why}); ask for it by name", names.join(", "));
+        info!(target: DETAIL, "note: left out of all: {} ({why}); ask for it by name", names.join(", "));
     };
     if asks_for_all && !policies.iter().any(|policy| policy.spec.slow) {
         leave_out(policies, "its cost grows with the cache", |spec| spec.slow);

@@ -1,6 +1,7 @@
 //! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
 
 use clap::{Parser, Subcommand};
+use logging::Verbosity;
 use mount::{control, helper, namespace};
 use std::{ffi::OsString, io, process::ExitCode};
 
@@ -13,6 +14,7 @@ mod diff;
 mod import;
 mod json;
 mod load;
+mod logging;
 mod mount;
 mod policies;
 mod profile;
@@ -49,6 +51,8 @@ mod verdict;
 Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line makes no sense."
 )]
 struct Cli {
+    #[command(flatten)]
+    verbosity: Verbosity,
     #[command(subcommand)]
     command: Command,
 }
@@ -80,7 +84,9 @@ fn main() -> ExitCode {
         return mount_helper(words);
     }
     let words: Vec<_> = words.collect();
-    match run(Cli::parse().command, &words) {
+    let cli = Cli::parse();
+    logging::start(cli.verbosity);
+    match run(cli.command, &words) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough (`| head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -100,7 +106,10 @@ fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(helper::Call::Mount(words)) => {
             let ours = [OsString::from("flashsift")].into_iter().chain(words.iter().cloned());
             match Cli::try_parse_from(ours) {
-                Ok(cli) => run(cli.command, &words),
+                Ok(cli) => {
+                    logging::start(cli.verbosity);
+                    run(cli.command, &words)
+                }
                 Err(why) => return usage(why.to_string()),
             }
         }
@@ -144,7 +153,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     if let Some(failed) = error.downcast_ref::<mount::background::Failed>() {
         return ExitCode::from(failed.code);
     }
-    eprintln!("flashsift: {error:#}");
+    tracing::error!("{error:#}");
     ExitCode::from(match error.downcast_ref::<replay::Interrupted>() {
         Some(interrupted) => interrupted.exit_code(),
         None if error.is::<Usage>() => 2,

@@ -1,6 +1,6 @@
 //! `flashsift replay`: what a cache sends to storage, performed on a real device or file.
 
-use crate::{Usage, devices, load, load::Input, size};
+use crate::{Usage, devices, load, load::Input, logging::DETAIL, size};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_player::{
@@ -24,6 +24,7 @@ use std::{
         mpsc::{Receiver, sync_channel},
     },
 };
+use tracing::info;
 
 mod report;
 
@@ -246,8 +247,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => false,
     };
     if place.as_ref().is_some_and(|place| place.holes) && !filled {
-        eprintln!(
-            "  note: parts of the file were never written; reading them reaches no device (--fill yes writes them)"
+        info!(
+            target: DETAIL,
+            "note: parts of the file were never written; reading them reaches no device (--fill yes writes them)"
         );
     }
     say(&args.at, source);
@@ -291,16 +293,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn say(at: &At, source: &Source) {
     if source.long > 0 {
-        eprintln!(
-            "  note: {} requests are longer than 1 MiB and are done in pieces of that",
+        info!(
+            target: DETAIL,
+            "note: {} requests are longer than 1 MiB and are done in pieces of that",
             size::count(source.long)
         );
     }
     if !std::io::stderr().is_terminal() {
         let target =
             at.target.as_ref().map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string());
-        eprintln!(
-            "flashsift: replaying {} requests to {target}; Ctrl-C or SIGTERM ends it with a report",
+        info!(
+            "replaying {} requests to {target}; Ctrl-C or SIGTERM ends it with a report",
             size::count(source.count())
         );
     }

@@ -1,6 +1,6 @@
 //! `flashsift synth`: seeded traces for tests and benchmarks.
 
-use crate::{Usage, load, size};
+use crate::{Usage, load, logging::SUMMARY, size};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
@@ -19,6 +19,7 @@ use std::{
     io::{BufWriter, Write},
     path::PathBuf,
 };
+use tracing::info;
 
 /// Make a synthetic trace: the same seed gives the same trace
 #[derive(clap::Args)]
@@ -109,7 +110,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Format::Parquet => parquet(args, recipe, events)?,
         Format::OracleGeneral => oracle_general(args, recipe, events)?,
     };
-    eprintln!(
+    info!(
+        target: SUMMARY,
         "{}: {}, {}, seed {}",
         args.output.display(),
         size::counted(args.requests, "request"),

@@ -8,6 +8,7 @@ pub mod back;
 pub mod cache;
 pub mod describe;
 pub mod device;
+pub mod duration;
 pub mod event;
 pub mod front;
 pub mod layout;

@@ -22,6 +22,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command},
 };
+use tracing::{info, warn};
 
 /// What is recorded.
 #[derive(Debug)]
@@ -95,33 +96,31 @@ impl Host for System<'_> {
     }
 }
 
-/// Records `what` into `sink`. `say` is told, once before it begins, what this kernel will not show.
+/// Records `what` into `sink`. Before it begins it logs which accesses this kernel will not show.
 pub fn record(
     what: What,
     options: &Options,
     sink: &mut dyn Sink,
     stop: &mut dyn Stop,
-    say: &mut dyn FnMut(&str),
 ) -> Result<Recorded, Error> {
     let tracefs = Tracefs::open()?;
     let mounts = listened(&what, options)?;
     let mut recorder = Recorder::new(&tracefs, &mounts, &what, options)?;
     let kinds: Vec<&str> = mounts.iter().map(|mount| &*mount.kind).collect();
     for blind in tracefs::blind_spots(&tracefs, &kinds, options.exact) {
-        say(&blind);
+        warn!("{blind}");
     }
     if recorder.maps.is_empty() {
-        say("perf events are not allowed: stores through mappings are known to the folio only");
+        warn!("perf events are not allowed: stores through mappings are known to the folio only");
     }
-    say(match options.exact {
-        true => {
-            "not seen: reads of pages that are mapped already; sync_file_range (SEMANTICS.md, \"Record\")"
-        }
-        false => {
-            "reads on ext4 are exact to the page (--exact: to the byte); not seen: reads of pages that are mapped already; \
-             sync_file_range (SEMANTICS.md, \"Record\")"
-        }
-    });
+    let exact = match options.exact {
+        true => "",
+        false => "reads on ext4 are exact to the page (--exact: to the byte); ",
+    };
+    info!(
+        "{exact}not seen: reads of pages that are mapped already; sync_file_range \
+         (SEMANTICS.md, \"Record\")"
+    );
     let mut events = Events::new(sink);
     events.about(About {
         epoch_us: None,

@@ -284,10 +284,7 @@ impl Drop for Instance {
         if let Err(error) = std::fs::remove_dir(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            eprintln!(
-                "flashsift: {} is left behind ({error}); the next recording removes it",
-                self.path.display()
-            );
+            tracing::warn!("{} is left behind ({error}); the next recording removes it", self.path.display());
         }
     }
 }

@@ -129,6 +129,7 @@ impl Ext4 {
     }
 
     /// As if power were cut now: nothing more reaches the device. Then the device comes back.
+    #[allow(unsafe_code, reason = "rustix has no function for FS_IOC_SHUTDOWN")]
     fn lose_power(&self) {
         const SHUTDOWN: rustix::ioctl::Opcode = 0x8004_587d;
         const NO_LOG_FLUSH: u32 = 2;

@@ -5,7 +5,7 @@
 use crate::{
     event::Space,
     page::Page,
-    params::{self, Param, Params},
+    params::{self, Listed, Param, Params},
     trace::{Run, Trace},
 };
 use std::sync::Arc;
@@ -46,26 +46,24 @@ pub struct Spec {
 /// Every layout.
 pub const ALL: &[Spec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
 
-/// A layout and its parameters, as a person asked for it.
-#[derive(Clone)]
-pub struct Selection {
-    /// Which.
-    pub spec: &'static Spec,
-    /// How.
-    pub params: Params,
+/// A layout with its parameters.
+pub type Selection = params::Selection<Spec>;
+
+impl Listed for Spec {
+    const KIND: &'static str = "layout";
+    const ALL: &'static [Self] = ALL;
+
+    fn declared(&self) -> (&'static str, &'static [Param]) {
+        (self.name, self.params)
+    }
 }
 
 impl Selection {
-    /// `name` or `name:key=value,…`.
-    pub fn parse(text: &str) -> Result<Self, params::Error> {
-        let (spec, params) = params::select(text, "layout", ALL, |spec| (spec.name, spec.params))?;
-        Ok(Self { spec, params })
-    }
-
-    /// What suits a trace where nothing is asked: files lie as on ext4, blocks and objects where they say.
+    /// The layout of a trace for which none is asked: files lie as on ext4, blocks and objects where
+    /// they say.
     pub fn default_for(space: Space) -> Self {
-        let name = if space == Space::Files { ext4::SPEC.name } else { identity::SPEC.name };
-        Self::parse(name).expect("both are in the list")
+        let spec = if space == Space::Files { &ext4::SPEC } else { &identity::SPEC };
+        Self::default_of(spec)
     }
 }
 

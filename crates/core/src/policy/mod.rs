@@ -6,7 +6,7 @@
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
-    params::{self, Param, Params},
+    params::{self, Listed, Param, Params},
     system,
     trace::Run,
 };
@@ -14,6 +14,7 @@ use crate::{
 #[cfg(any(test, feature = "naive"))]
 pub mod naive;
 
+mod adaptive;
 mod arc;
 mod belady;
 mod belady_cost;
@@ -181,30 +182,22 @@ pub struct Spec {
     pub cache: fn(&Setup<'_>) -> Box<dyn naive::Stepped>,
 }
 
-/// A policy and its parameters, as a person asked for it.
-#[derive(Clone)]
-pub struct Selection {
-    /// Which.
-    pub spec: &'static Spec,
-    /// How.
-    pub params: Params,
+/// A policy with its parameters.
+pub type Selection = params::Selection<Spec>;
+
+impl Listed for Spec {
+    const KIND: &'static str = "policy";
+    const ALL: &'static [Self] = ALL;
+
+    fn declared(&self) -> (&'static str, &'static [Param]) {
+        (self.name, self.params)
+    }
 }
 
 impl Selection {
-    /// `name` or `name:key=value,…`.
-    pub fn parse(text: &str) -> Result<Self, params::Error> {
-        let (spec, params) = params::select(text, "policy", ALL, |spec| (spec.name, spec.params))?;
-        Ok(Self { spec, params })
-    }
-
     /// Every policy that is fast at any size, with its defaults.
     pub fn all() -> Vec<Self> {
-        ALL.iter().filter(|spec| !spec.slow).map(|spec| Self { spec, params: Params::default() }).collect()
-    }
-
-    /// The name with the parameters that were given.
-    pub fn label(&self) -> String {
-        self.params.label(self.spec.name)
+        ALL.iter().filter(|spec| !spec.slow).map(Self::default_of).collect()
     }
 }
 
