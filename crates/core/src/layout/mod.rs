@@ -1,4 +1,4 @@
-//! Where a page lies on the device: the LBA of a request is given when the request is emitted (spec §1).
+//! Where a page lies on the device: the LBA of a request is given when the request is emitted.
 //!
 //! A layout is one file and one line in [`ALL`].
 

@@ -1,10 +1,11 @@
 //! Belady with prices: clean pages first, as far as their next use is far. It sees the future and bounds nothing.
 //!
-//! An offline heuristic (spec §3), for want of a bound: whom to evict so that reads and writes together cost least is
-//! NP-complete (Beckmann et al., "Writeback-Aware Caching", APOCS 2020). Each page has a price, what its absence costs:
-//! `read`, and `write` with it if it is dirty. The page whose next use is farthest for its price leaves: greatest (next
-//! use − now) / price, of equals the clean one, then the lowest page. A page never used again is infinitely far, a clean
-//! one before a dirty one. Every next use is priced as a read: of the future a policy is told when and not what.
+//! An offline heuristic, for want of a bound: whom to evict so that reads and writes together cost
+//! least is NP-complete (Beckmann et al., "Writeback-Aware Caching", APOCS 2020). Each page has a
+//! price, what its absence costs: `read`, and `write` with it if it is dirty. The page whose next
+//! use is farthest for its price leaves: greatest (next use − now) / price, of equals the clean
+//! one, then the lowest page. A page never used again is infinitely far, a clean one before a dirty
+//! one. Every next use is priced as a read: of the future a policy is told when and not what.
 //!
 //! A truncated or deleted page counts as never used again, though what it would have saved is a write. A page that is
 //! written back turns clean. Drain: as ever; nothing is used again, so clean pages go, then dirty ones, ascending.

@@ -1,8 +1,8 @@
 //! FOR+: FOR's weights, looked at in two places only.
 //!
 //! Lv et al., "Operation-aware buffer management in flash-based systems", SIGMOD '11, whose abstract promises "an efficient
-//! implementation FOR+ with the time complexity of O(1) for each operation". The form here is ours (spec §3: two
-//! cost-weighted lists); it keeps the idea and is not meant to repeat that paper's victims:
+//! implementation FOR+ with the time complexity of O(1) for each operation". The form here is ours
+//! (two cost-weighted lists); it keeps the idea and is not meant to repeat that paper's victims:
 //!
 //! - Two LRU lists: pages that were only read since they came in, and pages that were written, too. Any access makes a
 //!   page the most recent of its list; the first write moves it to the other.

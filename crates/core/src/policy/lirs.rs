@@ -7,10 +7,10 @@
 //! pruned until an LIR page is at its bottom. The front of Q leaves; if it is in S it stays there, non-resident. Open
 //! points and choices:
 //!
-//! - Resident HIR pages are max(2, ⌊1 %⌋) (spec §3), or the whole cache where that is larger. With no room for LIR
-//!   pages S is always empty and Q is an LRU list.
-//! - Non-resident pages in S are at most twice the cache (spec §3): beyond, the one that left first is forgotten, when
-//!   the page that comes in has taken its place.
+//! - Resident HIR pages are max(2, ⌊1 %⌋), 1 % as in the paper, or the whole cache where that is larger.
+//!   With no room for LIR pages S is always empty and Q is an LRU list.
+//! - Non-resident pages in S are at most twice the cache, our choice: beyond, the one that left
+//!   first is forgotten, when the page that comes in has taken its place.
 //! - Pages become LIR at once while there are fewer LIR pages than there may be: at first, as in the paper, and again
 //!   after LIR pages were removed. A resident HIR page becomes LIR only by an access while in S.
 //! - A removed page leaves S and Q; a non-resident page that is removed leaves S.

@@ -1,11 +1,12 @@
 //! LRU-WSR: LRU that gives a dirty page a second chance unless it is known to be cold.
 //!
 //! Jung et al., "LRU-WSR: Integration of LRU and Writes Sequence Reordering for Flash Memory", IEEE Transactions on
-//! Consumer Electronics 2008; SpatialClock §2; spec §3: the flag is clear at insertion and a write clears it; a dirty
-//! LRU page with a clear flag gets the flag and moves to the MRU end; a clean LRU page, or a dirty one with the flag,
-//! leaves. Left open: a read hit makes a page the most recent and leaves its flag alone; so does a write-back that keeps
-//! the page, which then leaves as a clean one; a removal concerns nobody else. A drain is evictions: dirty pages whose
-//! flag is clear go around once.
+//! Consumer Electronics 2008; SpatialClock §2. The flag is clear at insertion and a write clears
+//! it; a dirty LRU page with a clear flag gets the flag and moves to the MRU end; a clean LRU page,
+//! or a dirty one with the flag, leaves. Left open: a read hit makes a page the most recent and
+//! leaves its flag alone; so does a write-back that keeps the page, which then leaves as a clean
+//! one; a removal concerns nobody else. A drain is evictions: dirty pages whose flag is clear go
+//! around once.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{

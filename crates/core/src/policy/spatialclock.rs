@@ -5,7 +5,7 @@
 //! over pages and the sweep skips 64 pages with set reference bits at a time. As in Figure 2, the pointer is a *node*,
 //! the successor of the last victim when that was chosen: a page that comes in between the two waits a lap. Past the
 //! last node the pointer is null and the next sweep begins at whatever is first then. Left open by the paper: if the
-//! pointer's node is removed, its successor takes its place; a page comes in with a clear bit (spec §3).
+//! pointer's node is removed, its successor takes its place; a page comes in with a clear bit.
 
 use super::{Build, Kind, Policy, Setup, Spec, clock};
 use crate::{

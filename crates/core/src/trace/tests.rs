@@ -37,7 +37,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     })
 }
 
-/// The pages an action reaches, by the definition of spec §1.
+/// The pages an action reaches, as SEMANTICS.md, "Counting", defines them.
 fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
     let touched = |file: FileId, offset: u64, len: u64| match len {
         0 => BTreeSet::new(),

@@ -1,4 +1,5 @@
-//! When dirty pages leave the cache other than by eviction: the modes of `--writeback` (spec §4), as a machine without I/O.
+//! When dirty pages leave the cache other than by eviction: the modes of `--writeback`, as a
+//! machine without I/O. SEMANTICS.md, "Write-back", defines them.
 //!
 //! Modes are combined. Eviction writes what is dirty in all of them, and with none of them nothing else does. They are:
 //!
