@@ -23,7 +23,6 @@
 use crate::{event::Space, trace::Trace};
 use std::{fmt, str::FromStr};
 
-mod files;
 mod machine;
 
 #[cfg(test)]
