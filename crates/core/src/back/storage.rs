@@ -112,13 +112,21 @@ impl<S: Sink> Storage<S> {
     }
 
     /// The layout has just been asked about `page`.
+    #[inline(always)]
     fn note_moved(&mut self, page: Page) {
-        if let (Some(layout), Some(Addresses { goals, moved })) = (&self.layout, &mut self.addresses) {
-            let pages = layout.moved();
-            if let Some(lba) = layout.place(page).filter(|_| !pages.is_empty()) {
-                goals.placed(page, lba);
-                moved.push(pages);
-            }
+        if let (Some(addresses), Some(layout)) = (&mut self.addresses, &self.layout) {
+            addresses.note_moved(page, &**layout);
+        }
+    }
+}
+
+impl Addresses {
+    #[cold]
+    fn note_moved(&mut self, page: Page, layout: &dyn Layout) {
+        let pages = layout.moved();
+        if let Some(lba) = layout.place(page).filter(|_| !pages.is_empty()) {
+            self.goals.placed(page, lba);
+            self.moved.push(pages);
         }
     }
 }

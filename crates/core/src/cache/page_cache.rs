@@ -161,8 +161,9 @@ impl<P: Policy> PageCache<P> {
         }
     }
 
+    /// `reads`: the page is read first. Not all of [`Details`], which would be laid out for each call.
     #[inline(never)]
-    fn miss<B: Back>(&mut self, access: &Access, details: Details, back: &mut B) {
+    fn miss<B: Back>(&mut self, access: &Access, reads: bool, owner: &Owner, back: &mut B) {
         let frame = match self.free.pop() {
             Some(frame) => frame,
             None => {
@@ -172,8 +173,8 @@ impl<P: Policy> PageCache<P> {
         };
         self.frames.page[frame.0 as usize] = access.page.0;
         self.frames.table[access.page.0 as usize] = frame.0;
-        if access.op == Op::Read || (details.partial && self.write_miss_reads) {
-            back.read(access.page, details.owner);
+        if reads {
+            back.read(access.page, *owner);
         }
         self.belongings.entered(frame, access.page, back);
         if B::WANTS_DIRTIED && access.op == Op::Write {
@@ -186,7 +187,7 @@ impl<P: Policy> PageCache<P> {
         }
         self.deliver_moves(back);
         if access.op == Op::Write {
-            self.belongings.written::<B>(frame, details.owner);
+            self.belongings.written::<B>(frame, *owner);
             self.frames.table[access.page.0 as usize] |= DIRTY;
         }
     }
@@ -234,7 +235,9 @@ impl<P: Policy> Cache for PageCache<P> {
     fn access<B: Back>(&mut self, mut access: Access, details: Details, back: &mut B) -> bool {
         let entry = self.frames.table[access.page.0 as usize];
         if entry == NONE {
-            self.miss(&access, details, back);
+            let reads = access.op == Op::Read || (details.partial && self.write_miss_reads);
+            let owner = if B::WANTS_OWNERS { &details.owner } else { &Owner::UNKNOWN };
+            self.miss(&access, reads, owner, back);
             return false;
         }
         access.was_dirty = entry & DIRTY != 0;
