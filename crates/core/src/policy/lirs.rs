@@ -350,7 +350,7 @@ mod model {
 mod tests {
     use super::*;
     use crate::{
-        cache::{Cache, PageCache},
+        cache::{Cache, Details, PageCache},
         page::{NEVER, Op},
         policy::naive::Effect,
     };
@@ -366,11 +366,11 @@ mod tests {
     /// The pages that accesses push out of a cache of so many frames, so many of them for HIR pages.
     fn pushed_out(frames: u32, hir_max: u32, accesses: &[u32]) -> Vec<u32> {
         let pages = 12;
-        let mut cache = PageCache::new(Lirs::new(frames, hir_max, pages), pages, frames, false);
+        let mut cache = PageCache::new::<Effect>(Lirs::new(frames, hir_max, pages), pages, frames, false);
         let (mut gone, mut before) = (vec![], vec![]);
         for page in accesses {
             let access = Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
-            cache.access(access, false, &mut Effect::default());
+            cache.access(access, Details::WHOLE, &mut Effect::default());
             cache.check();
             let after: Vec<u32> = (0..pages).filter(|page| cache.holds(Page(*page))).collect();
             gone.extend(before.iter().filter(|page| !after.contains(page)));

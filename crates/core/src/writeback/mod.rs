@@ -28,7 +28,6 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-mod files;
 mod machine;
 
 #[cfg(test)]
