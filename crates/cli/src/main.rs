@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
-use mount::{control, helper, namespace};
+use mount::{control, helper};
 use std::{ffi::OsString, io, process::ExitCode};
 
 mod after_cache;
@@ -71,7 +71,7 @@ enum Command {
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
     #[command(hide = true)]
-    MountTmpfs(namespace::Args),
+    MountTmpfs(mount::TmpfsArgs),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
@@ -141,7 +141,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Status(args) => control::status(&args),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
-        Command::MountTmpfs(args) => namespace::run(&args),
+        Command::MountTmpfs(args) => mount::send_tmpfs(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),

@@ -16,6 +16,7 @@ pub mod page;
 pub mod params;
 pub mod policy;
 pub mod settle;
+pub mod show;
 pub mod sift;
 pub mod structure;
 pub mod synth;

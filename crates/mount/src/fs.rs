@@ -1,13 +1,27 @@
 //! The file system's logic: what each request means for the table of names, BACKING and the store.
 
-use crate::backing::{Backing, OpenDir, proc_path};
-use crate::content::{Content, Place};
-use crate::names::{BornSettled, HIDDEN};
-use crate::observe::Observer;
-use crate::room::Room;
-use crate::store::Store;
-use crate::table::{Is, Name, Table};
-use crate::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+pub(crate) mod backing;
+mod caller;
+mod content;
+mod events;
+mod namespace;
+pub(crate) mod open_files;
+mod reservation;
+pub(crate) mod store;
+mod table;
+pub(crate) mod types;
+mod write_back;
+mod write_through;
+mod xattrs;
+
+use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
+use self::content::{Content, Place};
+use self::events::Observer;
+use self::reservation::Reservation;
+use self::store::Store;
+use self::table::{Is, Name, Table};
+use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+use self::write_through::WriteThrough;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
@@ -29,11 +43,11 @@ pub struct Fs {
     pub(crate) backing: Backing,
     pub(crate) store: Store,
     pub(crate) config: Config,
-    pub(crate) born_settled: BornSettled,
+    pub(crate) write_through: WriteThrough,
     table: Mutex<Table>,
     /// What is open: reads and writes need nothing of the table.
     pub(crate) opened: RwLock<HashMap<Ino, Arc<Content>>>,
-    pub(crate) room: Room,
+    pub(crate) reservation: Reservation,
     pub(crate) counters: Mutex<Status>,
     /// Held by who makes room in RAM.
     pub(crate) making_room: Mutex<()>,
@@ -50,8 +64,8 @@ impl Fs {
         let backing = Backing::new(backing, config.noatime)?;
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino)),
-            born_settled: BornSettled::new(&config.settled),
-            room: Room::new(backing.root.as_fd())?,
+            write_through: WriteThrough::new(&config.settled),
+            reservation: Reservation::new(backing.root.as_fd())?,
             backing,
             store,
             config,
@@ -145,7 +159,7 @@ impl Fs {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().queue.len() as u64;
         let bytes = if files == 0 { 0 } else { self.store.usage()?.0 };
-        let in_ram = self.room.needed(files, bytes).div_ceil(all.f_frsize.max(1));
+        let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
         all.f_bavail = all.f_bavail.saturating_sub(in_ram);
         all.f_ffree = all.f_ffree.saturating_sub(files);

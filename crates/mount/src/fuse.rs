@@ -4,17 +4,17 @@
 //! keeps a file open for as long as it is mapped. A settled file that nothing else has open is handed to the kernel, which reads and writes it
 //! without us. Names and attributes may be remembered by the kernel for long: nothing changes but through it.
 
+pub mod control;
 mod convert;
-mod lending;
 mod listings;
-mod mounted;
+mod passthrough;
 
+use self::control::{SETTLE, STATUS};
 use self::convert::{caller, file_attr, kind, nothing, number, time};
-use self::lending::Lending;
 use self::listings::Listings;
-pub use self::mounted::{Options, Running, start};
-use crate::Fs;
-use crate::types::{Attr, Changes, Ino, ROOT};
+use self::passthrough::Passthrough;
+use crate::fs::types::{Attr, Changes, Ino, ROOT};
+use crate::fs::{Fs, open_files::asks_for_sync};
 use flashsift_core::event::Action;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
@@ -32,24 +32,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// [`Status`](crate::Status) as JSON, an extended attribute of the mounted directory.
-pub const STATUS: &str = "user.flashsift.status";
-/// When root, or whose mount it is, asks for the value that the mounted directory has for this, everything settles first. (It is not set: that would
-/// keep its names from changing meanwhile, and could not be done where it is mounted read-only.)
-pub const SETTLE: &str = "user.flashsift.settle";
-
 /// How long the kernel may remember what it was told.
 const REMEMBER: Duration = Duration::from_secs(3600);
 /// The largest write, bytes.
 const WRITE_BYTES: u32 = 1 << 20;
-/// What tells a file that the kernel reads and writes itself.
-const LENT: FileHandle = FileHandle(1);
+/// Handle of a file in passthrough: the kernel reads and writes it itself.
+const PASSTHROUGH: FileHandle = FileHandle(1);
 const OURS: FileHandle = FileHandle(0);
 
-struct Kernel {
+/// Answers the requests of the kernel.
+pub(crate) struct Adapter {
     fs: Arc<Fs>,
-    wants_passthrough: bool,
-    lending: Lending,
+    passthrough_wanted: bool,
+    pub(crate) passthrough: Passthrough,
     listings: Listings,
 }
 
@@ -58,9 +53,9 @@ thread_local! {
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Kernel {
-    fn new(fs: Arc<Fs>, wants_passthrough: bool) -> Kernel {
-        Kernel { fs, wants_passthrough, lending: Lending::default(), listings: Listings::default() }
+impl Adapter {
+    pub(crate) fn new(fs: Arc<Fs>, passthrough_wanted: bool) -> Adapter {
+        Adapter { fs, passthrough_wanted, passthrough: Passthrough::default(), listings: Listings::default() }
     }
 
     /// Answers a request. A panic in it is our mistake: this request fails (its reply, dropped, says `EIO`), no other does.
@@ -74,7 +69,7 @@ impl Kernel {
     fn entry(&self, reply: ReplyEntry, found: Result<Attr>) {
         match found {
             Ok(attr) => {
-                let attr_for = self.lending.remember(attr.ino);
+                let attr_for = self.passthrough.remember(attr.ino);
                 reply.entry_with_ttls(&attr_for, &REMEMBER, &file_attr(&attr), Generation(0));
             }
             Err(error) => reply.error(number(error)),
@@ -90,7 +85,7 @@ impl Kernel {
 
     /// Bytes went in or out.
     fn accessed(&self, request: &Request, ino: Ino, offset: u64, len: usize, flags: OpenFlags, write: bool) {
-        let (len, sync) = (len as u64, crate::files::asks_for_sync(flags.0));
+        let (len, sync) = (len as u64, asks_for_sync(flags.0));
         let direct =
             rustix::fs::OFlags::from_bits_retain(flags.0 as u32).contains(rustix::fs::OFlags::DIRECT);
         self.fs.saw(request.pid(), ino, |file| match (direct, write) {
@@ -110,7 +105,7 @@ impl Kernel {
     }
 }
 
-impl Filesystem for Kernel {
+impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let has = config.capabilities();
         for wanted in [
@@ -130,11 +125,11 @@ impl Filesystem for Kernel {
         config.add_capabilities(needed).map_err(|lacking| {
             io::Error::other(format!("this kernel's FUSE lacks {lacking:?}; Linux 6.6 or later is needed"))
         })?;
-        if self.wants_passthrough
+        if self.passthrough_wanted
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
             && config.set_max_stack_depth(1).is_ok()
         {
-            self.lending.allow(&self.fs);
+            self.passthrough.allow(&self.fs);
         }
         let _ = config.set_max_write(WRITE_BYTES);
         Ok(())
@@ -151,14 +146,14 @@ impl Filesystem for Kernel {
         self.answer("forget", || {
             self.fs.forget(ino.0, lookups);
             if !self.fs.knows(ino.0) {
-                self.lending.forget(ino.0);
+                self.passthrough.forget(ino.0);
             }
         });
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer("getattr", || match self.fs.attr(ino.0) {
-            Ok(attr) => reply.attr(&self.lending.remember(attr.ino), &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.passthrough.remember(attr.ino), &file_attr(&attr)),
             Err(error) => reply.error(number(error)),
         });
     }
@@ -200,7 +195,7 @@ impl Filesystem for Kernel {
                 self.fs.saw(request.pid(), ino.0, |file| Action::Truncate { file, size });
             }
             match done {
-                Ok(attr) => reply.attr(&self.lending.remember(attr.ino), &file_attr(&attr)),
+                Ok(attr) => reply.attr(&self.passthrough.remember(attr.ino), &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
             }
         });
@@ -243,11 +238,11 @@ impl Filesystem for Kernel {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("unlink", || Kernel::empty(reply, self.fs.unlink(parent.0, name)));
+        self.answer("unlink", || Adapter::empty(reply, self.fs.unlink(parent.0, name)));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("rmdir", || Kernel::empty(reply, self.fs.rmdir(parent.0, name)));
+        self.answer("rmdir", || Adapter::empty(reply, self.fs.rmdir(parent.0, name)));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
@@ -268,7 +263,7 @@ impl Filesystem for Kernel {
     ) {
         self.answer("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-            Kernel::empty(reply, self.fs.rename((parent.0, name), (new_parent.0, new_name), flags));
+            Adapter::empty(reply, self.fs.rename((parent.0, name), (new_parent.0, new_name), flags));
         });
     }
 
@@ -283,12 +278,12 @@ impl Filesystem for Kernel {
                 Err(error) => return reply.error(number(error)),
             };
             self.fs.saw(request.pid(), ino.0, |file| Action::Open { open: None, file, created: false });
-            match self.lending.lend(&self.fs, ino.0, opened, |file| reply.open_backing(file)) {
+            match self.passthrough.lend(&self.fs, ino.0, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
-                        self.lending.writes_past_us(ino.0);
+                        self.passthrough.writes_past_us(ino.0);
                     }
-                    reply.opened_passthrough(LENT, FopenFlags::empty(), &backing);
+                    reply.opened_passthrough(PASSTHROUGH, FopenFlags::empty(), &backing);
                 }
                 None => reply.opened(OURS, direct()),
             }
@@ -311,14 +306,14 @@ impl Filesystem for Kernel {
                 Err(error) => return reply.error(number(error)),
             };
             let shown = file_attr(&attr);
-            match self.lending.lend(&self.fs, attr.ino, opened, |file| reply.open_backing(file)) {
+            match self.passthrough.lend(&self.fs, attr.ino, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
-                    self.lending.writes_past_us(attr.ino);
+                    self.passthrough.writes_past_us(attr.ino);
                     reply.created_passthrough(
                         &Duration::ZERO,
                         &shown,
                         Generation(0),
-                        LENT,
+                        PASSTHROUGH,
                         FopenFlags::empty(),
                         &backing,
                     );
@@ -368,14 +363,12 @@ impl Filesystem for Kernel {
         reply: ReplyWrite,
     ) {
         self.answer("write", || {
-            let written = self.fs.write(ino.0, offset, data, crate::files::asks_for_sync(flags.0)).and_then(
-                |written| {
-                    if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                        self.fs.set_attr(ino.0, &Changes { strip: true, ..Changes::default() })?;
-                    }
-                    Ok(written)
-                },
-            );
+            let written = self.fs.write(ino.0, offset, data, asks_for_sync(flags.0)).and_then(|written| {
+                if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                    self.fs.set_attr(ino.0, &Changes { strip: true, ..Changes::default() })?;
+                }
+                Ok(written)
+            });
             match written {
                 Ok(written) => {
                     self.accessed(request, ino.0, offset, written, flags, true);
@@ -400,8 +393,8 @@ impl Filesystem for Kernel {
             self.fs.saw(request.pid(), ino.0, |file| Action::Close { open: None, file });
             self.fs.release(ino.0);
             // Behind it: who opens the file in between gets it lent too, instead of finding that he is not the first.
-            if handle == LENT {
-                self.lending.give_back(ino.0);
+            if handle == PASSTHROUGH {
+                self.passthrough.give_back(ino.0);
             }
             reply.ok();
         });
@@ -419,7 +412,7 @@ impl Filesystem for Kernel {
     fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         self.answer("fsync", || {
             self.fs.saw(request.pid(), ino.0, |file| Action::Sync { file, offset: 0, len: u64::MAX });
-            Kernel::empty(reply, self.fs.fsync(ino.0, data_only));
+            Adapter::empty(reply, self.fs.fsync(ino.0, data_only));
         });
     }
 
@@ -459,7 +452,7 @@ impl Filesystem for Kernel {
                     INodeNo(attr.ino),
                     next,
                     &entry.name,
-                    &self.lending.remember(attr.ino),
+                    &self.passthrough.remember(attr.ino),
                     &file_attr(&attr),
                     Generation(0),
                 );
@@ -481,7 +474,7 @@ impl Filesystem for Kernel {
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.answer("fsyncdir", || Kernel::empty(reply, self.fs.fsync_dir(ino.0)));
+        self.answer("fsyncdir", || Adapter::empty(reply, self.fs.fsync_dir(ino.0)));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -511,7 +504,7 @@ impl Filesystem for Kernel {
         reply: ReplyEmpty,
     ) {
         self.answer("setxattr", || {
-            Kernel::empty(
+            Adapter::empty(
                 reply,
                 match name.to_str() {
                     Some(STATUS | SETTLE) => Err(rustix::io::Errno::PERM),
@@ -530,7 +523,7 @@ impl Filesystem for Kernel {
                 (ROOT, Some(SETTLE)) if is_ours(request) => self.fs.settle_all().map(|()| Vec::new()),
                 _ => self.fs.get_xattr(ino.0, name),
             };
-            Kernel::xattr(reply, size, value);
+            Adapter::xattr(reply, size, value);
         });
     }
 
@@ -545,12 +538,12 @@ impl Filesystem for Kernel {
                     list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
                 *list = shown.flatten().copied().collect();
             }
-            Kernel::xattr(reply, size, list);
+            Adapter::xattr(reply, size, list);
         });
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("removexattr", || Kernel::empty(reply, self.fs.remove_xattr(ino.0, name)));
+        self.answer("removexattr", || Adapter::empty(reply, self.fs.remove_xattr(ino.0, name)));
     }
 
     fn fallocate(
@@ -570,7 +563,7 @@ impl Filesystem for Kernel {
             if done.is_ok() && mode & PUNCH_HOLE != 0 {
                 self.fs.saw(request.pid(), ino.0, |file| Action::Punch { file, offset, len: length });
             }
-            Kernel::empty(reply, done);
+            Adapter::empty(reply, done);
         });
     }
 

@@ -3,9 +3,9 @@
 mod crash;
 mod files;
 mod model;
-mod moving;
-mod random;
-mod waiting;
+mod random_crashes;
+mod slow_flash;
+mod write_back;
 
 use rustix::{
     fs::{Mode, OFlags, inotify},

@@ -1,6 +1,6 @@
 //! What the library calls things, and what we call them.
 
-use crate::types::{Attr, Caller, Time};
+use crate::fs::types::{Attr, Caller, Time};
 use fuser::{Errno, FileAttr, FileType, INodeNo, Request};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,24 +1,21 @@
-//! Names with a meaning.
+//! Names of files that are written through: created on flash, never held in RAM.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use wildmatch::WildMatch;
 
-/// What is ours in BACKING; the mount does not show it.
-pub const HIDDEN: &str = ".flashsift";
-
-/// Databases that SQLite keeps, and what it keeps beside them. They are synced with every transaction, and their
-/// shared memory is mapped: both are better in place from the start.
+/// SQLite's databases, journals and shared memory. They are synced with every transaction, and the
+/// shared memory is mapped: both are better on flash from the start.
 const SQLITE: [&str; 8] =
     ["*-journal", "*-wal", "*-shm", "*.sqlite", "*.sqlite3", "*.db", "*.db3", "*.sqlite-*"];
 
-/// Which names are born settled.
+/// Patterns of names that are created on flash.
 #[derive(Debug)]
-pub(crate) struct BornSettled(Vec<WildMatch>);
+pub(crate) struct WriteThrough(Vec<WildMatch>);
 
-impl BornSettled {
-    pub(crate) fn new(patterns: &[String]) -> BornSettled {
-        BornSettled(
+impl WriteThrough {
+    pub(crate) fn new(patterns: &[String]) -> WriteThrough {
+        WriteThrough(
             SQLITE.into_iter().chain(patterns.iter().map(String::as_str)).map(WildMatch::new).collect(),
         )
     }
@@ -35,7 +32,7 @@ mod tests {
 
     #[test]
     fn databases_and_what_was_asked_for() {
-        let settled = BornSettled::new(&["*.log".to_owned(), "LOCK".to_owned()]);
+        let settled = WriteThrough::new(&["*.log".to_owned(), "LOCK".to_owned()]);
         for name in ["Cookies-journal", "a.db", "places.sqlite", "places.sqlite-wal", "x.log", "LOCK"] {
             assert!(settled.matches(OsStr::new(name)), "{name}");
         }

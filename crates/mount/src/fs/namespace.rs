@@ -3,15 +3,14 @@
 //! A file in RAM is renamed and removed in the table alone, and may hide what BACKING has under its name. Everything else is done by BACKING,
 //! at once. Where both would have to change together, the file settles first.
 
-use crate::backing::{self, proc_path};
-use crate::caller::as_caller;
-use crate::content::{Content, Place};
-use crate::files::asks_for_sync;
-use crate::fs::Fs;
-use crate::names::HIDDEN;
-use crate::room::spare_files;
-use crate::table::{InRam, Is, Name, Table};
-use crate::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
+use super::Fs;
+use super::backing::{self, HIDDEN, proc_path};
+use super::caller::as_caller;
+use super::content::{Content, Place};
+use super::open_files::asks_for_sync;
+use super::reservation::spare_files;
+use super::table::{InRam, Is, Name, Table};
+use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
 use flashsift_core::event::{Action, Renamed};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
@@ -98,8 +97,8 @@ impl Fs {
         let dir = self.dir(table, parent)?;
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         // An inherited access control list is BACKING's to make.
-        if !sync && !dir.default_acl && !dir.apart && !self.born_settled.matches(name) {
-            self.room.take_file(table.queue.len() as u64, self.backing.root.as_fd(), &self.store)?;
+        if !sync && !dir.default_acl && !dir.apart && !self.write_through.matches(name) {
+            self.reservation.take_file(table.queue.len() as u64, self.backing.root.as_fd(), &self.store)?;
             let ino = table.next_number();
             let gid = dir.gid.unwrap_or(caller.gid);
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -1,6 +1,6 @@
 //! Doing what somebody else asked for, as that user.
 
-use crate::Caller;
+use super::types::Caller;
 use rustix::io::Result;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{capabilities, set_capabilities, set_thread_res_gid, set_thread_res_uid};

@@ -2,9 +2,9 @@
 //!
 //! Of files that the kernel reads and writes itself only openings and closings are seen.
 
-use crate::fs::Fs;
-use crate::table::Table;
-use crate::types::{Ino, ROOT};
+use super::Fs;
+use super::table::Table;
+use super::types::{Ino, ROOT};
 use flashsift_core::event::{Action, Event, FileId};
 use parking_lot::Mutex;
 use std::collections::HashMap;

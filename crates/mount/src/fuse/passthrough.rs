@@ -1,8 +1,8 @@
 //! Settled files that the kernel reads and writes itself (passthrough), and what it may remember of them.
 
 use super::REMEMBER;
-use crate::Fs;
-use crate::types::{Ino, Opened};
+use crate::fs::Fs;
+use crate::fs::types::{Ino, Opened};
 use fuser::{BackingId, INodeNo};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -12,17 +12,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 #[derive(Default)]
-pub(super) struct Lending {
+pub(crate) struct Passthrough {
     allowed: AtomicBool,
     /// And how often each is open.
     lent: Mutex<HashMap<Ino, (Arc<BackingId>, u32)>>,
     /// Those that somebody may write to without us, if only through a mapping that outlives the descriptor: the kernel may not remember
     /// their times.
     written_past_us: Mutex<HashSet<Ino>>,
-    pub(super) notifier: Arc<OnceLock<fuser::Notifier>>,
+    pub(crate) notifier: Arc<OnceLock<fuser::Notifier>>,
 }
 
-impl Lending {
+impl Passthrough {
     /// The kernel can.
     pub(super) fn allow(&self, fs: &Fs) {
         self.allowed.store(true, Ordering::Relaxed);

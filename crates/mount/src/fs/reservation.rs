@@ -3,7 +3,7 @@
 //! A write that RAM takes and flash has no room for would be lost later. So space is asked for before it is promised: in
 //! portions, since asking costs a system call.
 
-use crate::store::Store;
+use super::store::Store;
 use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
 use std::os::fd::BorrowedFd;
@@ -23,13 +23,13 @@ const F2FS_DIRECTORIES_BYTES: u64 = 1 << 20;
 
 /// What may be written to RAM before flash is asked again.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct Reservation {
     bytes: Mutex<u64>,
     files: Mutex<u64>,
     f2fs: bool,
 }
 
-impl Room {
+impl Reservation {
     /// On the file system of this directory.
     pub(crate) fn new(backing: BorrowedFd<'_>) -> Result<Self> {
         const F2FS: u32 = 0xf2f5_2010;

@@ -3,7 +3,7 @@
 use crate::size;
 use anyhow::Context;
 use flashsift_core::event::{About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space};
-use flashsift_mount::say;
+use flashsift_mount::{daemon, daemon::RecordingError, say};
 use flashsift_traces::{
     events::{Events, Summary},
     store,
@@ -55,18 +55,8 @@ impl Recording {
         Ok(Self { path, mountpoint, events, thread })
     }
 
-    /// Takes an event; waits if too many wait already.
-    pub(super) fn observer(&self) -> impl Fn(Event<'static>) + Send + Sync + 'static {
-        let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
-        move |mut event| {
-            name_absolutely(&mut event.action, &mountpoint);
-            // Without whoever writes them there is nobody to be told.
-            let _ = events.send(Some(event));
-        }
-    }
-
     /// The trace gets its name. What it holds, in words.
-    pub(super) fn finish(self) -> anyhow::Result<String> {
+    fn end(self) -> anyhow::Result<String> {
         let _ = self.events.send(None);
         let done = self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;
         let (summary, bytes) = done?;
@@ -77,6 +67,22 @@ impl Recording {
             size::count(summary.accesses),
             size::bytes(bytes)
         ))
+    }
+}
+
+impl daemon::Recording for Recording {
+    /// Takes an event; waits if too many wait already.
+    fn sink(&self) -> Box<dyn Fn(Event<'static>) + Send + Sync> {
+        let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
+        Box::new(move |mut event| {
+            name_absolutely(&mut event.action, &mountpoint);
+            // The thread that writes has ended with an error, which `finish` returns.
+            let _ = events.send(Some(event));
+        })
+    }
+
+    fn finish(self: Box<Self>) -> Result<String, RecordingError> {
+        self.end().map_err(Into::into)
     }
 }
 
@@ -129,14 +135,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
         let recording = Recording::begin(&path, Path::new("/nowhere")).unwrap();
-        let observe = recording.observer();
+        let observe = daemon::Recording::sink(&recording);
         let many = 3 * WAITING_MAX as u64;
         for n in 0..many {
             let action =
                 Action::Write { open: None, file: FileId(n % 7), offset: n * 10, len: 10, sync: false };
             observe(Event { at_us: n, pid: 1, tid: 1, action });
         }
-        let says = recording.finish().unwrap();
+        let says = recording.end().unwrap();
         assert!(says.contains(&size::counted(many, "event")), "{says}");
         observe(Event { at_us: many, pid: 1, tid: 1, action: Action::SyncAll });
 

@@ -4,12 +4,12 @@
 //! there before, never a part. A batch shares one `syncfs`. Who writes meanwhile is not held up; the copy is made anew then, and
 //! when that has failed [`TRIES`] times the file's writers wait for the last.
 
-use crate::backing::{OpenDir, keep_time, proc_path};
-use crate::content::Content;
-use crate::files::errno;
-use crate::fs::Fs;
-use crate::table::{InRam, Is, Name, Table};
-use crate::types::{Attr, Ino, Time};
+use super::Fs;
+use super::backing::{OpenDir, keep_time, proc_path};
+use super::content::Content;
+use super::open_files::errno;
+use super::table::{InRam, Is, Name, Table};
+use super::types::{Attr, Ino, Time};
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
@@ -422,8 +422,8 @@ fn copy(source: &File, target: &File) -> Result<u64> {
     rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
     // By the descriptor: its name may go meanwhile.
     let path = proc_path(source);
-    for name in crate::xattrs::names(&path)? {
-        let value = crate::xattrs::value(&path, &name)?;
+    for name in super::xattrs::names(&path)? {
+        let value = super::xattrs::value(&path, &name)?;
         rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
     }
     Ok(copied)

@@ -1,9 +1,9 @@
 //! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
 
-use crate::backing;
-pub use crate::names::HIDDEN;
-use crate::types::Time;
-use crate::undo;
+use super::undo;
+use crate::fs::backing;
+pub use crate::fs::backing::HIDDEN;
+use crate::fs::types::Time;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},

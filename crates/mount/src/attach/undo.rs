@@ -1,6 +1,6 @@
 //! Taking a mount away, or changing what it allows: as root by the kernel's calls; `fusermount3` takes away what its caller mounted.
 
-use crate::place::KIND;
+use super::place::KIND;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},

@@ -3,7 +3,7 @@
 //! A file's name there is our number. The tmpfs file carries owner, mode, times and extended attributes, so there is one truth
 //! about each, and the kernel enforces the budget.
 
-use crate::Ino;
+use super::types::Ino;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use rustix::mount::{

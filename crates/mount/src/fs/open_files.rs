@@ -1,9 +1,9 @@
 //! Open files: reading, writing, syncing.
 
-use crate::content::Content;
-use crate::fs::Fs;
-use crate::table::Is;
-use crate::types::{Ino, Opened};
+use super::Fs;
+use super::content::Content;
+use super::table::Is;
+use super::types::{Ino, Opened};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
@@ -136,7 +136,7 @@ impl Fs {
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
-            self.room.take(bytes, std::os::fd::AsFd::as_fd(&self.backing.root), &self.store)?;
+            self.reservation.take(bytes, std::os::fd::AsFd::as_fd(&self.backing.root), &self.store)?;
             let done = act(&file);
             content.changed();
             if !matches!(done, Err(Errno::NOSPC)) {

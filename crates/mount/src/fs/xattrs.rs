@@ -1,11 +1,11 @@
 //! Extended attributes, access control lists among them.
 
-use crate::backing::proc_path;
-use crate::caller::keeps_setgid;
-use crate::fs::Fs;
-use crate::settle::split_names;
-use crate::table::Is;
-use crate::types::{Caller, Changes, Ino};
+use super::Fs;
+use super::backing::proc_path;
+use super::caller::keeps_setgid;
+use super::table::Is;
+use super::types::{Caller, Changes, Ino};
+use super::write_back::split_names;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CString, OsStr};
@@ -55,9 +55,11 @@ impl Fs {
             return Ok(Where { path: self.store.path(ino), _open: None, in_ram: true });
         }
         let path = match open {
-            Some(file) => {
-                file.as_ref().try_clone().map(OwnedFd::from).map_err(|error| crate::files::errno(&error))?
-            }
+            Some(file) => file
+                .as_ref()
+                .try_clone()
+                .map(OwnedFd::from)
+                .map_err(|error| super::open_files::errno(&error))?,
             None => self.path_of(&mut table, ino)?,
         };
         Ok(Where { path: proc_path(&path), _open: Some(path), in_ram: false })

@@ -9,9 +9,9 @@
 //! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM, while nodes in it are here, or while BACKING does
 //!   not know its time.
 
-use crate::backing::OpenDir;
-use crate::content::Content;
-use crate::types::{Attr, Ino, ROOT, Time};
+use super::backing::OpenDir;
+use super::content::Content;
+use super::types::{Attr, Ino, ROOT, Time};
 use flashsift_core::settle::Queue;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};

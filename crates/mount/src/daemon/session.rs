@@ -1,31 +1,14 @@
-//! Putting it to its place, and waiting for its end.
+//! A session with the kernel: mounts, serves requests, and waits for the end of the mount.
 
-use super::Kernel;
-use crate::Fs;
-use crate::attach::Detached;
-use crate::undo::{self, Unmounted};
+use crate::attach::undo::{self, Unmounted};
+use crate::attach::{Detached, Options};
+use crate::fs::Fs;
+use crate::fuse::Adapter;
 use fuser::{MountOption, SessionACL};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// How it is mounted.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where.
-    pub mountpoint: PathBuf,
-    /// What `mount` says that is mounted.
-    pub name: String,
-    /// Settled files are handed to the kernel. Takes root.
-    pub passthrough: bool,
-    /// Other users may use it too. Takes root.
-    pub allow_other: bool,
-    /// That answer requests.
-    pub threads: usize,
-    /// Options that the kernel knows: `ro`, `nodev`, `nosuid`, `noexec`, `noatime`.
-    pub kernel: Vec<String>,
-}
 
 /// A file system that is mounted.
 #[derive(Debug)]
@@ -35,7 +18,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Takes it away from its place; `wait` returns when the last request is answered. Not while somebody uses it.
+    /// Unmounts it; `wait` returns when the last request is answered. `EBUSY` while it is in use.
     pub fn unmount(&mut self) -> io::Result<()> {
         match undo::unmount(&self.mountpoint, false)? {
             Unmounted::Gone => Ok(()),
@@ -43,14 +26,23 @@ impl Running {
         }
     }
 
-    /// Until it is mounted no longer.
+    /// Waits until it is unmounted.
     pub fn wait(self) -> io::Result<()> {
         self.session.join().map_err(|_| io::Error::other("the thread that answers the kernel panicked"))?
     }
 }
 
-/// Mounts it. What is in RAM when it has been unmounted the caller has to settle.
-pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
+/// How requests are served.
+#[derive(Clone, Copy, Debug)]
+pub struct Serving {
+    /// The kernel reads and writes files on flash itself. Takes root.
+    pub passthrough: bool,
+    /// Threads that answer requests.
+    pub threads: usize,
+}
+
+/// Mounts it. After the unmount the caller has to write back the files that are still in RAM.
+pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Running> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         // As fusermount3 reads it.
@@ -72,14 +64,14 @@ pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
     if options.allow_other {
         config.acl = SessionACL::All;
     }
-    config.n_threads = Some(options.threads.max(1));
+    config.n_threads = Some(serving.threads.max(1));
     config.clone_fd = false;
-    let kernel = Kernel::new(fs, options.passthrough);
-    let notifier = kernel.lending.notifier.clone();
+    let adapter = Adapter::new(fs, serving.passthrough);
+    let notifier = adapter.passthrough.notifier.clone();
     let session = match Detached::new(options)? {
         Some(detached) => {
             let (device, mount) = detached.split();
-            let session = fuser::Session::from_fd(kernel, device, config.acl, config)?;
+            let session = fuser::Session::from_fd(adapter, device, config.acl, config)?;
             Detached::attach(mount, &options.mountpoint)?;
             session
         }
@@ -93,7 +85,7 @@ pub fn start(fs: Arc<Fs>, options: &Options) -> io::Result<Running> {
                     format!("opening /dev/fuse, which is for all (0666) where users may mount: {why}"),
                 )
             })?;
-            fuser::Session::new(kernel, &options.mountpoint, &config)?
+            fuser::Session::new(adapter, &options.mountpoint, &config)?
         }
     };
     // Nobody else sets it.

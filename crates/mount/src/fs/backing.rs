@@ -1,7 +1,6 @@
 //! BACKING: an ordinary directory, reached only by descriptors of its directories and single names in them.
 
-use crate::names::HIDDEN;
-use crate::types::Time;
+use super::types::Time;
 use rustix::fs::{
     AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
 };
@@ -12,6 +11,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The directory in BACKING that belongs to flashsift; the mount does not show it.
+pub const HIDDEN: &str = ".flashsift";
 
 #[derive(Debug)]
 pub(crate) struct Backing {
