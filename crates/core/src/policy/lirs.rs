@@ -34,7 +34,7 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Jiang & Zhang, \"LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to \
         Improve Buffer Cache Performance\", SIGMETRICS '02",
     what: "pages that come back soon stay, the rest pass through a short queue",
-    goal: "hits, by distance between uses",
+    goal: "hits, by the distance between uses",
     time: "amortised O(1): a hit moves a list node, and what is pruned was pushed once",
     memory: "12 bytes a page of the trace, 4 bytes a frame, 4 bytes a page in its queues",
     when: "where loops and scans are longer than the cache",
