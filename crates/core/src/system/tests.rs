@@ -28,8 +28,8 @@ fn sizes_lie_below_what_is_touched() {
 
 /// A trace of files with all step tables; event `n` happens after `n` seconds in process `n`.
 fn trace(actions: &[Action]) -> Trace {
-    let knows = Knows { times: true, syncs: true, writes: true, removals: true };
-    let about = About { side: Side::Before, space: Space::Files, knows };
+    let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
     let tables = Tables { bytes: true, owners: true, untouched_within_pages: 0 };
     let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {
@@ -39,21 +39,21 @@ fn trace(actions: &[Action]) -> Trace {
     builder.finish().unwrap()
 }
 
-fn read(file: u64, page: u64, pages: u64) -> Action {
-    Action::Read { file: FileId(file), offset: page * PAGE_BYTES, len: pages * PAGE_BYTES }
+fn read(file: u64, page: u64, pages: u64) -> Action<'static> {
+    Action::Read { open: None, file: FileId(file), offset: page * PAGE_BYTES, len: pages * PAGE_BYTES }
 }
 
-fn write(file: u64, page: u64, pages: u64) -> Action {
+fn write(file: u64, page: u64, pages: u64) -> Action<'static> {
     let (offset, len) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-    Action::Write { file: FileId(file), offset, len, sync: false }
+    Action::Write { open: None, file: FileId(file), offset, len, sync: false }
 }
 
-fn fsync(file: u64) -> Action {
+fn fsync(file: u64) -> Action<'static> {
     Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
 }
 
-fn created(file: u64) -> Action {
-    Action::Open { file: FileId(file), created: true }
+fn created(file: u64) -> Action<'static> {
+    Action::Open { open: None, file: FileId(file), created: true }
 }
 
 /// A cell of so many frames under LRU on the default layout of files.
@@ -102,7 +102,7 @@ impl Policy for Lru {
 }
 
 /// A seeded history over three small files: reads, writes, fsyncs, truncations.
-fn history(rng: &mut Pcg64, steps: usize) -> Vec<Action> {
+fn history(rng: &mut Pcg64, steps: usize) -> Vec<Action<'static>> {
     let mut next = || {
         let (file, page, pages) = (rng.random_range(0..3), rng.random_range(0..8), rng.random_range(1..4));
         match rng.random_range(0..12) {

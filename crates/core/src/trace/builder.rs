@@ -351,7 +351,7 @@ impl TraceBuilder {
 /// The size that a file has at least after an action, in bytes: reads and writes end inside it.
 fn size_after(action: &Action) -> Option<(FileId, u64)> {
     match *action {
-        Action::Read { file, offset, len }
+        Action::Read { file, offset, len, .. }
         | Action::Write { file, offset, len, .. }
         | Action::Direct { file, offset, len, .. } => (len > 0).then(|| (file, offset.saturating_add(len))),
         Action::Truncate { file, size } => Some((file, size)),

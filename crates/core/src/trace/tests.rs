@@ -126,7 +126,7 @@ proptest! {
             let event = trace.at_us(n);
             prop_assert_eq!(event, plain.at_us(n));
             let (file, covered) = match actions[event as usize] {
-                Action::Read { file, offset, len } | Action::Write { file, offset, len, .. } => {
+                Action::Read { file, offset, len, .. } | Action::Write { file, offset, len, .. } => {
                     (file, offset..offset + len)
                 }
                 Action::Sync { file, .. } | Action::Truncate { file, .. } | Action::Punch { file, .. } => {
@@ -160,7 +160,7 @@ proptest! {
         let mut touched: BTreeSet<(u64, u64)> = BTreeSet::new();
         for action in &actions {
             let (file, size) = match *action {
-                Action::Read { file, offset, len } | Action::Write { file, offset, len, .. } if len > 0 => {
+                Action::Read { file, offset, len, .. } | Action::Write { file, offset, len, .. } if len > 0 => {
                     touched.extend(pages_of(action));
                     (file, offset + len)
                 }
@@ -222,14 +222,14 @@ proptest! {
 fn owners_of_other_steps() {
     let tables = Tables { owners: true, ..Tables::default() };
     let mut builder = TraceBuilder::new(about(false), Unit::Request, u64::MAX).with_tables(tables);
-    let read = Action::Read { file: FileId(77), offset: 0, len: 10 };
+    let read = Action::Read { open: None, file: FileId(77), offset: 0, len: 10 };
     for (pid, action) in [(5, read), (6, Action::SyncAll)] {
         builder.extend(&[Event { at_us: 0, pid, tid: 0, action }]).unwrap();
     }
     let trace = builder.finish().unwrap();
     assert_eq!(trace.owner(0), Owner { process: 5, file: Some(FileId(77)) });
     assert_eq!(trace.owner(1), Owner { process: 6, file: None });
-    let read = [Action::Read { file: FileId(0), offset: 0, len: 5 * PAGE_BYTES }];
+    let read = [Action::Read { open: None, file: FileId(0), offset: 0, len: 5 * PAGE_BYTES }];
     let (plain, with) = (build(&read), build_with_tables(&read, 1));
     assert_eq!(with.held_bytes() - plain.held_bytes(), 4 + 12);
 }
