@@ -1,4 +1,5 @@
 //! How much memory the program has asked for: the system's allocator, counting.
+#![allow(unsafe_code, reason = "an allocator is unsafe to implement")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -48,11 +48,14 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<Chosen>> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for text in text::joined(texts) {
         let found = match text.as_str() {
-            "all" => Selection::all(),
+            "all" => Selection::all().iter().map(labelled).collect(),
             file if file.ends_with(".toml") => vec![from_file(Path::new(file))?],
-            name => vec![Selection::parse(name).map_err(|error| Usage(format!("{error}; or a FILE.toml")))?],
+            name => {
+                let found = Selection::parse(name);
+                vec![labelled(&found.map_err(|error| Usage(format!("{error}; or a FILE.toml")))?)]
+            }
         };
-        for Selection { label, profile } in found {
+        for (label, profile) in found {
             if chosen.iter().all(|other| other.label != label) {
                 let prepared = Prepared::new(&profile).with_context(|| format!("--device {label}"))?;
                 chosen.push(Chosen { label, profile, prepared });
@@ -62,14 +65,18 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<Chosen>> {
     Ok(chosen)
 }
 
-/// A profile that is not of the list. It is called as its file is.
-fn from_file(path: &Path) -> anyhow::Result<Selection> {
+fn labelled(selection: &Selection) -> (String, Profile) {
+    (selection.label(), selection.profile())
+}
+
+/// A profile that is not of the list, labelled with the stem of its file's name.
+fn from_file(path: &Path) -> anyhow::Result<(String, Profile)> {
     let at = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(at)?;
     let profile: Profile = toml::from_str(&text).with_context(at)?;
     profile.check().with_context(at)?;
     let label = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Selection { label, profile })
+    Ok((label, profile))
 }
 
 /// Hands the requests of a cell to every device, some at a time: so the tables of each stay in the near caches for a while, and its CPU

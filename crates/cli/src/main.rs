@@ -114,6 +114,7 @@ fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
             }
         }
         Ok(helper::Call::Remount { mountpoint, allows, stays }) => {
+            logging::start(Verbosity::default());
             control::remount(&mountpoint, &allows, &stays)
         }
         Ok(helper::Call::Fake) => Ok(()),

@@ -15,12 +15,12 @@ use flashsift_player::{
     target::Ring,
 };
 use flashsift_traces::replace::Replace;
+use jiff::Zoned;
 use serde::Serialize;
 use std::{
     fmt::Write as _,
     io::Write as _,
     path::{Path, PathBuf},
-    process::Command,
 };
 use tracing::info;
 
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         "measured by flashsift profile on {} of {}, {}",
         size::bytes(span),
         args.target.display(),
-        today()?
+        Zoned::now().date()
     );
     let fitted = profile::fit(&found, place.bytes, &measured)?;
     save(&args.output, &fitted)?;
@@ -103,11 +103,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     out.flush()?;
     info!(target: SUMMARY, "{}: for `flashsift compare TRACE --device {0}`", args.output.display());
     Ok(())
-}
-
-fn today() -> anyhow::Result<String> {
-    let output = Command::new("date").arg("+%F").output().context("date")?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// The profile, with what it does not say, as comments.

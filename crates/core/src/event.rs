@@ -12,9 +12,10 @@ pub type Micros = u64;
 /// Which file (or block device, or cached object) an event is about.
 ///
 /// One `FileId` stands for one *identity* (device, inode, epoch): the epoch rises when the last link and the last
-/// descriptor are gone, because file systems reuse inode numbers at once (spec §1). A `FileId` is unique within a
-/// trace and never reused. Readers of file traces number files from 0 in order of first appearance; a block trace
-/// has one pseudo-file a device; in an object trace it is the object's own identifier.
+/// descriptor are gone, because file systems reuse inode numbers at once. A `FileId` is unique
+/// within a trace and never reused. Readers of file traces number files from 0 in order of first
+/// appearance; a block trace has one pseudo-file a device; in an object trace it is the object's
+/// own identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
@@ -415,7 +416,7 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for MaybeOwned<'_, T> {
     }
 }
 
-/// On which side of the page cache a trace was taken (spec §1).
+/// On which side of the page cache a trace was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// What applications ask of the page cache.

@@ -1,15 +1,15 @@
 //! The science of flashsift, sans I/O: no file, socket, clock or thread is reachable from here.
 //!
-//! [`event::Event`]s come in, are made dense by [`trace::TraceBuilder`], and run through a system of
-//! [`front`] → [`cache`] → [`back`] as one [`system::Cell`]; what reaches the device comes out as [`back::Io`].
+//! A [`trace::TraceBuilder`] turns [`event::Event`]s into a dense trace. A [`system::Cell`] runs it
+//! through a [`cache`] and a [`back`], which sends its requests to the device as [`back::Io`].
 #![forbid(unsafe_code)]
 
 pub mod back;
 pub mod cache;
 pub mod describe;
 pub mod device;
+pub mod duration;
 pub mod event;
-pub mod front;
 pub mod layout;
 pub mod page;
 pub mod params;

@@ -139,19 +139,62 @@ pub enum Error {
     },
 }
 
-/// Finds `name:key=value,…` in a list and checks the parameters.
-pub fn select<T>(
-    text: &str,
-    kind: &'static str,
-    all: &'static [T],
-    about: fn(&'static T) -> (&'static str, &'static [Param]),
-) -> Result<(&'static T, Params), Error> {
+/// A description that stands in a list, from which it is selected by its name: a policy, a layout or
+/// a device.
+pub trait Listed: Sized + 'static {
+    /// What the list holds, for messages.
+    const KIND: &'static str;
+    /// The list.
+    const ALL: &'static [Self];
+
+    /// Name in the list, and the parameters that `name:key=value` takes.
+    fn declared(&self) -> (&'static str, &'static [Param]);
+}
+
+/// An entry of a list with the parameters that were given for it.
+pub struct Selection<T: 'static> {
+    /// Entry of the list.
+    pub spec: &'static T,
+    /// Parameters that were given; others have their defaults.
+    pub params: Params,
+}
+
+impl<T> Clone for Selection<T> {
+    fn clone(&self) -> Self {
+        Self { spec: self.spec, params: self.params.clone() }
+    }
+}
+
+impl<T: Listed> Selection<T> {
+    /// An entry with its defaults.
+    pub fn default_of(spec: &'static T) -> Self {
+        Self { spec, params: Params::default() }
+    }
+
+    /// Reads `name` or `name:key=value,…`.
+    ///
+    /// # Errors
+    ///
+    /// The list has no such name, the entry has no such parameter, or the parameter no such value.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let (spec, params) = select(text)?;
+        Ok(Self { spec, params })
+    }
+
+    /// The name with the parameters that were given.
+    pub fn label(&self) -> String {
+        self.params.label(self.spec.declared().0)
+    }
+}
+
+fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
+    let kind = T::KIND;
     let (wanted, rest) = text.split_once(':').unwrap_or((text, ""));
-    let Some(found) = all.iter().find(|spec| about(spec).0 == wanted) else {
-        let known = all.iter().map(|spec| about(spec).0).collect::<Vec<_>>().join(", ");
+    let Some(found) = T::ALL.iter().find(|spec| spec.declared().0 == wanted) else {
+        let known = T::ALL.iter().map(|spec| spec.declared().0).collect::<Vec<_>>().join(", ");
         return Err(Error::Name { kind, name: wanted.to_owned(), known });
     };
-    let (name, declared) = about(found);
+    let (name, declared) = found.declared();
     let mut params = Params::default();
     for given in rest.split(',').filter(|given| !given.is_empty()) {
         let pair = given.split_once('=');
@@ -182,7 +225,7 @@ mod tests {
     use super::*;
 
     struct Thing(&'static str, &'static [Param]);
-    static THINGS: &[Thing] = &[
+    const THINGS: &[Thing] = &[
         Thing("plain", &[]),
         Thing(
             "rich",
@@ -197,8 +240,17 @@ mod tests {
         ),
     ];
 
+    impl Listed for Thing {
+        const KIND: &'static str = "thing";
+        const ALL: &'static [Self] = THINGS;
+
+        fn declared(&self) -> (&'static str, &'static [Param]) {
+            (self.0, self.1)
+        }
+    }
+
     fn choose(text: &str) -> Result<(&'static Thing, Params), Error> {
-        select(text, "thing", THINGS, |thing| (thing.0, thing.1))
+        Selection::parse(text).map(|selection| (selection.spec, selection.params))
     }
 
     #[test]
@@ -207,7 +259,7 @@ mod tests {
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (3.0, "one"));
         let (thing, params) = choose("rich:w=two,n=4").unwrap();
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (4.0, "two"));
-        assert_eq!(params.label("rich"), "rich:w=two,n=4");
+        assert_eq!(Selection { spec: thing, params }.label(), "rich:w=two,n=4");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! not depend on the depth. A sync waits for everything before it, and everything after waits for it.
 
 use crate::{Op, Request};
+use slab::Slab;
 
 /// When a request is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,6 @@ pub enum Decision {
 /// What was started and is not done.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
-    slot: u32,
     begun_ns: u64,
     request: Request,
 }
@@ -45,15 +45,16 @@ pub struct Schedule {
     timing: Timing,
     /// Discards have the device to themselves, as a sync does.
     discards_alone: bool,
-    free: Vec<u32>,
-    in_flight: Vec<InFlight>,
+    depth: usize,
+    /// By slot.
+    in_flight: Slab<InFlight>,
 }
 
 impl Schedule {
     /// With nothing in flight.
     pub fn new(timing: Timing, depth: u32, discards_alone: bool) -> Self {
-        let in_flight = Vec::with_capacity(depth as usize);
-        Self { timing, discards_alone, free: (0..depth).rev().collect(), in_flight }
+        let depth = depth as usize;
+        Self { timing, discards_alone, depth, in_flight: Slab::with_capacity(depth) }
     }
 
     /// How many are in flight.
@@ -70,20 +71,21 @@ impl Schedule {
         if due_ns > now_ns {
             return Decision::At(due_ns);
         }
-        if self.in_flight.iter().any(|other| self.conflict(&other.request, request)) {
+        if self.in_flight.iter().any(|(_, other)| self.conflict(&other.request, request)) {
             return Decision::AfterAnother;
         }
-        let Some(slot) = self.free.pop() else { return Decision::AfterAnother };
-        self.in_flight.push(InFlight { slot, begun_ns: now_ns, request: *request });
+        if self.in_flight.len() == self.depth {
+            return Decision::AfterAnother;
+        }
+        // Keys are below the greatest number of entries there ever were.
+        let slot = self.in_flight.insert(InFlight { begun_ns: now_ns, request: *request }) as u32;
         Decision::Start { slot, late_ns: now_ns - due_ns }
     }
 
     /// The request in this slot is done. Which it was, and how long it took.
     pub fn done(&mut self, slot: u32, now_ns: u64) -> (Request, u64) {
-        let at = self.in_flight.iter().position(|other| other.slot == slot);
-        let InFlight { begun_ns, request, .. } =
-            self.in_flight.swap_remove(at.expect("only what was started is done"));
-        self.free.push(slot);
+        let done = self.in_flight.try_remove(slot as usize);
+        let InFlight { begun_ns, request } = done.expect("only what was started is done");
         (request, now_ns.saturating_sub(begun_ns))
     }
 

@@ -1,6 +1,6 @@
 //! Names: what fanotify tells of creations, renames, links and deletions, with the handle of what they are about.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "rustix has neither fanotify nor file handles")]
 
 use crate::{Error, system::Mounted};
 use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};

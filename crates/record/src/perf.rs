@@ -1,6 +1,6 @@
 //! What processes map, from perf's side-band events: no other interface of the kernel tells it as it happens.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "no crate maps perf's ring buffer")]
 
 use flashsift_traces::tracepoint::{Dev, Inode, Mapping, Point, What};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -119,7 +119,7 @@ pub fn record(
     };
     info!(
         "{exact}not seen: reads of pages that are mapped already; sync_file_range \
-         (SEMANTICS.md, \"What record sees\")"
+         (SEMANTICS.md, \"Record\")"
     );
     let mut events = Events::new(sink);
     events.about(About {

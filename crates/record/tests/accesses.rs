@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Ext4, Kept, Lives, ToTheEnd, built, lives, pages, recorded};
+use common::{Ext4, Lives, ToTheEnd, built, lives, pages, recorded};
 use flashsift_record::{Options, What, record};
+use flashsift_traces::events::Kept;
 use std::{collections::BTreeMap, process::Command};
 
 /// What `accesses` says it did, by file, under the name it had first. `exact`: what only system calls show.
@@ -106,5 +107,5 @@ fn a_recorder_on_the_programs_processor_does_not_record_itself() {
     let options = Options { under: Some(folder.clone()), exact: true, buffer_kib: 256 };
     let recorded = record(What::Command(cat), &options, &mut kept, &mut ToTheEnd).unwrap();
     assert_eq!((recorded.lost.by_cpu, recorded.lost.faults_by_cpu), (vec![], vec![]));
-    assert_eq!(pages(&lives(&kept.0, &folder))["file"], [0, 1, 2]);
+    assert_eq!(pages(&lives(&kept.events, &folder))["file"], [0, 1, 2]);
 }

@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::{Ext4, Kept, has, recorded, run};
+use common::{Ext4, has, recorded, run};
 use flashsift_core::event::{Action, Event, FileId};
-use flashsift_traces::open::{self, Limits};
+use flashsift_traces::{
+    events::Kept,
+    open::{self, Limits},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -93,7 +96,7 @@ fn both(test: &str, exact: bool) -> Option<(Done, Done)> {
     let mut kept = Kept::default();
     open::read(&lines, Some("strace"), &mut kept, &Limits::default()).unwrap();
     run(Command::new("sync").arg("-f").arg(ext4.path()));
-    Some((done(&events, &folder), done(&kept.0, &folder)))
+    Some((done(&events, &folder), done(&kept.events, &folder)))
 }
 
 /// What strace cannot see: SQLite's index of its log is shared memory.

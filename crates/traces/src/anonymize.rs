@@ -79,7 +79,7 @@ impl Sink for Anonymize<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::testing::Kept;
+    use crate::events::Kept;
     use flashsift_core::event::{FileId, MaybeOwned};
 
     fn hidden(paths: &[&str]) -> Vec<String> {
@@ -96,7 +96,7 @@ mod tests {
             Action::Bind { name, .. } => name.to_string(),
             _ => unreachable!("only names went in"),
         };
-        kept.0.iter().map(name).collect()
+        kept.events.iter().map(name).collect()
     }
 
     #[test]

@@ -12,6 +12,27 @@ pub trait Sink {
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error>;
 }
 
+/// A sink that keeps all events in memory: for small traces and for tests.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Description of the trace, once a reader has given it.
+    pub about: Option<About>,
+    /// All events, in order.
+    pub events: Vec<Event<'static>>,
+}
+
+impl Sink for Kept {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.about = Some(about);
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        self.events.extend_from_slice(events);
+        Ok(())
+    }
+}
+
 /// Why a line or record did not become an event. The phrase is a short constant such as "unmapped sector (-1)", shown
 /// to people as `24507 unmapped sector (-1) (first at 1234)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,13 @@
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part.
 
-mod kept;
-
 use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
-    Error, format,
+    Error,
+    events::Kept,
+    format,
     open::{self, Outcome},
 };
-use kept::Kept;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::{
@@ -48,7 +47,7 @@ fn read(text: &[u8]) -> Result<(Vec<(u32, Action<'static>)>, Outcome), Error> {
     let mut kept = Kept::default();
     let outcome = open::read_stream(text, None, None, &mut kept, &open::Limits::default())?;
     assert_eq!(outcome.format, "blkparse");
-    Ok((kept.0.into_iter().map(|event| (event.pid, event.action)).collect(), outcome))
+    Ok((kept.events.into_iter().map(|event| (event.pid, event.action)).collect(), outcome))
 }
 
 /// `struct blk_io_trace` and its constants, of Linux's `blktrace_api.h`.

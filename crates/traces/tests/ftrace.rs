@@ -1,14 +1,12 @@
 //! What this kernel prints of accesses that are known we read. As root, on a file system of its own in a loop device, in a
 //! tracing instance of its own; skipped, by name, where one of these cannot be had.
 
-mod kept;
-
 use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
+    events::Kept,
     open::{self, Limits},
     tracepoint::{self, Need},
 };
-use kept::Kept;
 use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
@@ -118,7 +116,7 @@ fn told(text: &[u8]) -> Vec<String> {
             ref other => format!("{other:?}"),
         })
     };
-    kept.0.iter().filter_map(line).collect()
+    kept.events.iter().filter_map(line).collect()
 }
 
 #[test]

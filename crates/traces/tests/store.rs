@@ -1,15 +1,12 @@
 //! What is stored comes back, and damage is said.
 
-mod kept;
-
 use flashsift_core::event::{About, Action, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
 use flashsift_traces::{
     Error,
-    events::{Sink, Skip, Skipped},
+    events::{Kept, Sink, Skip, Skipped},
     open::{self, Limits},
     store::{Encoder, Writer},
 };
-use kept::Kept;
 use proptest::prelude::*;
 use std::fs;
 
@@ -83,7 +80,7 @@ fn stored(events: &[Event<'static>], skipped: &Skipped) -> Vec<u8> {
 fn loaded(bytes: &[u8]) -> Result<(Vec<Event<'static>>, open::Outcome), Error> {
     let mut kept = Kept::default();
     let outcome = open::read_stream(bytes, None, None, &mut kept, &Limits::default())?;
-    Ok((kept.0, outcome))
+    Ok((kept.events, outcome))
 }
 
 /// At the end of time, beyond which nothing can be asked.
@@ -154,7 +151,7 @@ fn a_file_appears_when_it_is_finished() {
     let limits = Limits::default();
     let mut kept = Kept::default();
     let outcome = open::read(&path, None, &mut kept, &limits).unwrap();
-    assert!(kept.0 == many(10));
+    assert!(kept.events == many(10));
     assert_eq!((outcome.format, outcome.bytes), ("parquet", bytes));
     assert_eq!(limits.progress.total_bytes(), bytes);
     assert!(limits.progress.done_bytes() > 0);

@@ -2,8 +2,7 @@
 
 use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
-    Error,
-    events::{Events, Sink, Summary},
+    events::{Events, Kept, Summary},
     format,
     input::Input,
 };
@@ -13,27 +12,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-struct Kept(Vec<Event<'static>>);
-
-impl Sink for Kept {
-    fn about(&mut self, about: flashsift_core::event::About) -> Result<(), Error> {
-        assert!(about.knows.syncs && about.knows.writes && about.knows.removals);
-        Ok(())
-    }
-    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
-        self.0.extend_from_slice(events);
-        Ok(())
-    }
-}
-
 fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
     let spec = format::named("strace").expect("it is one of the formats");
     assert_eq!(format::detected(&text[..text.len().min(format::HEAD_BYTES)]).expect("known").name, "strace");
-    let mut kept = Kept(Vec::new());
+    let mut kept = Kept::default();
     let mut events = Events::new(&mut kept);
     (spec.read)(&mut Input::new(&mut text), &mut events).expect("readable");
     let summary = events.finish().expect("the sink takes all");
-    (kept.0, summary)
+    let knows = kept.about.expect("a reader describes its trace").knows;
+    assert!(knows.syncs && knows.writes && knows.removals);
+    (kept.events, summary)
 }
 
 /// The events of files that ever had a name below `directory`, with letters for files and relative names.

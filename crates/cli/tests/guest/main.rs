@@ -1,10 +1,9 @@
 //! flashsift under another kernel: Debian's, emulated, with F2FS on an SD card. `boot` says how the guest sees this machine. And what is
 //! done to no machine for a test: power is cut, it sleeps, it is switched off.
 
-use flashsift_core::event::{About, Action, Event, FileId};
+use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
-    Error,
-    events::Sink,
+    events::Kept,
     open::{self, Limits, Outcome},
 };
 use std::{
@@ -78,24 +77,15 @@ fn run_one(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
 
 /// Events of a trace that say what was asked for, in order; a file goes by the first name it was known by, below /flash.
 fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
-    struct Kept(Vec<Event<'static>>);
-    impl Sink for Kept {
-        fn about(&mut self, about: About) -> Result<(), Error> {
-            assert!(about.knows.times && about.knows.writes && about.knows.syncs && about.knows.removals);
-            Ok(())
-        }
-        fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
-            self.0.extend_from_slice(events);
-            Ok(())
-        }
-    }
-    let mut kept = Kept(Vec::new());
+    let mut kept = Kept::default();
     let outcome = open::read(trace, None, &mut kept, &Limits::default()).unwrap();
+    let knows = kept.about.unwrap().knows;
+    assert!(knows.times && knows.writes && knows.syncs && knows.removals);
 
     let short = |name: &str| name.trim_start_matches("/flash/").to_owned();
     let mut first_names: HashMap<FileId, String> = HashMap::new();
     let mut told = Vec::new();
-    for event in kept.0 {
+    for event in kept.events {
         if let Action::Bind { file, name } = &event.action {
             first_names.entry(*file).or_insert_with(|| short(name));
         }

@@ -16,6 +16,7 @@ struct Mapping {
     len: usize,
 }
 
+#[allow(unsafe_code, reason = "a shared mapping is what the test is about")]
 impl Mapping {
     fn new(file: &File, len: usize) -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -44,6 +45,7 @@ impl Mapping {
     }
 }
 
+#[allow(unsafe_code, reason = "unmaps what `Mapping::new` mapped")]
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: nobody has a reference into it.

@@ -1,4 +1,4 @@
-//! How much goes to files that applications can fetch again: CS Fig. 1.
+//! How much goes to files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
 //!
 //! A cache file is one in or below a directory whose name holds `cache`, in any case: `/data/data/APP/cache`, `code_cache`,
 //! `.cache`, `Caches`, Chromium's `Cache`, `Code Cache`, `GPUCache`. The file's own name says nothing. What counts is its

@@ -1,4 +1,5 @@
-//! Which files are used when, and how much: CS Fig. 2, whose circles are the accesses to a file within 100 s.
+//! Which files are used when, and how much: CacheSifter (FAST '22), Fig. 2, whose circles are the
+//! accesses to a file within 100 s.
 //!
 //! Time is cut into windows, [`WINDOWS`] at most, of equal length: a 64th of a second, or that doubled often enough. In each, a
 //! file's requests that touch a page are counted, and the bytes that they read and write. `file_windows` has those of the

@@ -1,7 +1,7 @@
 //! What is touched at all: pages and files, and how many of them are only read, only written, or both.
 //!
-//! "Memory footprint" of FS Table I. A file counts once a request of it touches a page. A page is a place in a file: cut off
-//! and written anew it is the same.
+//! "Memory footprint" of FSLRU (IEEE TCE 2016), Table I. A file counts once a request of it touches
+//! a page. A page is a place in a file: cut off and written anew it is the same.
 
 use super::{Characterisation, Found, Ledger, Spec, Table, Value};
 use crate::{event::Space, page::PAGE_BYTES};

@@ -1,4 +1,5 @@
-//! How long files live and how long they are used: CS Fig. 6, with the classes of spec §9.
+//! How long files live and how long they are used: CacheSifter (FAST '22), Figure 6, with its
+//! classes.
 //!
 //! A file's active period is the time from its first to its last request; of one that is used once, 0. Burn-after-reading is
 //! less than 30 s, transient 30 to 90 s, long-living more than 90 s. Classes are given to files that the trace makes and

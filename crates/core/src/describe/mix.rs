@@ -1,4 +1,4 @@
-//! How much is read and how much written: HF Table 1 and Fig. 5.
+//! How much is read and how much written: Lim & Bahn (IEEE Access 2021), Table 1 and Fig. 5.
 //!
 //! The paper counts block accesses; here are requests, bytes and page accesses, since one request may touch many pages.
 

@@ -1,4 +1,5 @@
-//! Which pages are accessed when, and which of them all the time: HF Fig. 2.
+//! Which pages are accessed when, and which of them all the time: Lim & Bahn (IEEE Access 2021),
+//! Fig. 2.
 //!
 //! Time is logical, as in the paper: one for each page access. Pages stand in order of their first access, which is how the
 //! paper's picture reads ("low block numbers are accessed from the launch time") though it does not say how it numbers blocks.

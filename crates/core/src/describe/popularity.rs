@@ -1,4 +1,5 @@
-//! How often the pages are accessed, from the most popular down: HF Fig. 3, which tells SQLite's from others.
+//! How often the pages are accessed, from the most popular down: Lim & Bahn (IEEE Access 2021),
+//! Fig. 3, which tells SQLite's from others.
 //!
 //! Pages that are accessed equally often stand together: a row of `ranking` is one number of accesses, with how many pages
 //! have it. Numbers of accesses whose first ranks fall into one bin ([`logarithmic`]) are one row. Sums are exact. What is

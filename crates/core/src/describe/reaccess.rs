@@ -1,4 +1,5 @@
-//! What is accessed again: is it what was used last, or what was used most? HF Fig. 6.
+//! What is accessed again: is it what was used last, or what was used most? Lim & Bahn (IEEE Access
+//! 2021), Fig. 6.
 //!
 //! Pages stand in two orders: by last use, and by number of uses so far. At each re-access the page's rank in both, before
 //! the access, is counted; rank 1 is the page used last, or most. So "by recency" up to rank n is how often an LRU cache of

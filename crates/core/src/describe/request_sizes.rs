@@ -1,4 +1,4 @@
-//! How large requests are: RA Fig. 3, by powers of two.
+//! How large requests are: Liang et al. (read-ahead tuning), Fig. 3, by powers of two.
 //!
 //! A request of 4096 bytes stands at 4 KiB, one of 4097 at 8 KiB. (The paper measures at the block layer, where most reads
 //! of mobile devices stay under 64 KiB; a trace of file accesses shows what the applications asked for.)

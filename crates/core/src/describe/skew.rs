@@ -1,4 +1,4 @@
-//! How unevenly accesses fall on pages: HF Fig. 4.
+//! How unevenly accesses fall on pages: Lim & Bahn (IEEE Access 2021), Fig. 4.
 //!
 //! The population of each row is the pages that are accessed in its way at least once: reads are set against pages that
 //! are read, not against all. The top 20 % of n pages are the ⌈n/5⌉ accessed most often; a page is a place in a file, cut

@@ -1,4 +1,4 @@
-//! How much is SQLite's: HF Fig. 3.
+//! How much is SQLite's: Lim & Bahn (IEEE Access 2021), Fig. 3.
 //!
 //! SQLite keeps what it does in names: beside a database `X` stand `X-journal`, `X-wal` and `X-shm`. A file whose name ends
 //! so is SQLite's. `X` is a database if any of these three is named anywhere in the trace, or if it ends in `.db`, `.db3`,

@@ -1,4 +1,4 @@
-//! How many writes lie between syncs: FS Table II, the "distance" of `fsync`.
+//! How many writes lie between syncs: FSLRU (IEEE TCE 2016), Table II, the "distance" of `fsync`.
 //!
 //! The paper says "the number of write requests between two consecutive fsync() system calls". Its averages are not its
 //! Table I's writes over syncs (SNS: 11198 / 2339 = 4.8, Table II says 1.89; messenger: 1.07, Table II says 1.59) and its

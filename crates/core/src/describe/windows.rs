@@ -1,4 +1,5 @@
-//! How much is written in 60 s: CS Fig. 8, from which the paper takes how much memory for transient files is enough.
+//! How much is written in 60 s: CacheSifter (FAST '22), Fig. 8, from which the paper takes how much
+//! memory for transient files is enough.
 //!
 //! The trace is cut into windows of 60 s from its beginning; the last may be shorter. The paper shows cache files; what is
 //! written to files that the trace makes, and to all, stands beside them. The series leaves out windows in which nothing is

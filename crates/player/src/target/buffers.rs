@@ -1,5 +1,5 @@
 //! What is written: bytes that no device can compress, and in each sector who wrote it.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "direct I/O needs buffers that are aligned and stay in place")]
 
 use crate::{Error, Request};
 use rand::{Rng, SeedableRng};

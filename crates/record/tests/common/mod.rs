@@ -2,9 +2,9 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
-use flashsift_core::event::{About, Action, Event, FileId};
+use flashsift_core::event::{Action, Event, FileId};
 use flashsift_record::{Options, Recorded, Stop, What, record};
-use flashsift_traces::{Error, events::Sink};
+use flashsift_traces::events::Kept;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -85,20 +85,6 @@ pub(crate) fn built(name: &str, folder: &Path) -> PathBuf {
     program
 }
 
-/// Keeps all events.
-#[derive(Default)]
-pub(crate) struct Kept(pub(crate) Vec<Event<'static>>);
-
-impl Sink for Kept {
-    fn about(&mut self, _: About) -> Result<(), Error> {
-        Ok(())
-    }
-    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
-        self.0.extend_from_slice(events);
-        Ok(())
-    }
-}
-
 /// Until what is recorded ends of itself.
 pub(crate) struct ToTheEnd;
 
@@ -114,7 +100,7 @@ pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Even
     let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 32 << 10 };
     let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd).unwrap();
     assert_eq!(recorded.lost.by_cpu, [], "records were lost");
-    (kept.0, recorded)
+    (kept.events, recorded)
 }
 
 /// What happened to one file, in words, in order; under the name it had first.

@@ -29,7 +29,7 @@
 use super::{
     Confidence, Knows, Side, Space, Spec,
     block::{Devices, Rwbs, device_name},
-    head_lines,
+    detected_by_lines,
     held::Held,
     processes::Processes,
     text_lines,
@@ -83,15 +83,11 @@ const STACKED: Skip =
 const PROGRAM_BYTES_MAX: usize = 64;
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line) {
-            Ok(line) if Line::parse(line).is_some() => good += 1,
-            Ok(line) if is_summary(line) => {}
-            _ => bad += 1,
-        }
-    }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| match line {
+        Some(line) if Line::parse(line).is_some() => Some(true),
+        Some(line) if is_summary(line) => None,
+        _ => Some(false),
+    })
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {

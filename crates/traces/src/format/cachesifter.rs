@@ -42,7 +42,8 @@
 //! from its end, and the thread's name is the shortest that leaves five numbers before it.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec, head_lines, held::Held, processes::Processes, text_lines,
+    Confidence, FileId, Knows, Side, Space, Spec, detected_by_lines, held::Held, processes::Processes,
+    text_lines,
 };
 use crate::{
     Error,
@@ -88,15 +89,11 @@ const REPLACED: &str = "path with another inode: taken for another file";
 const SHRUNK: &str = "file smaller than it was left: taken for a truncation";
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line).map(Line::parse) {
-            Ok(Ok(_)) => good += 1,
-            Ok(Err(skip)) if skip == CUT => bad += 1,
-            _ => {}
-        }
-    }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| match line.map(Line::parse) {
+        Some(Ok(_)) => Some(true),
+        Some(Err(skip)) if skip == CUT => Some(false),
+        _ => None,
+    })
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {

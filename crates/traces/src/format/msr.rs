@@ -13,7 +13,9 @@
 //! Lines stand by and large in order of time; the few that do not are lifted to the one before and counted. The
 //! response time is what one array of disks needed in 2007, and is not kept.
 
-use super::{Confidence, Knows, Side, Space, Spec, block::Devices, head_lines, text_lines};
+use super::{
+    Confidence, Knows, Side, Space, Spec, block::Devices, detected_by_lines, head_lines, text_lines,
+};
 use crate::{
     Error,
     events::{Events, Skip},
@@ -46,15 +48,10 @@ fn is_header(line: &str) -> bool {
 }
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line) {
-            Ok(line) if is_header(line) => return Confidence::Certain,
-            Ok(line) if Request::new(line).is_some() => good += 1,
-            _ => bad += 1,
-        }
+    if head_lines(head).any(|line| std::str::from_utf8(line).is_ok_and(is_header)) {
+        return Confidence::Certain;
     }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| Some(line.is_some_and(|line| Request::new(line).is_some())))
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {

@@ -4,7 +4,9 @@
 //! page cache and their files mapped to sectors afterwards, which is why a sector can be -1: the file had no place on
 //! the device yet, or never got one. Such a line names no page and is left out. `#` begins a comment.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, head_lines, text_lines};
+use super::{
+    Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, detected_by_lines, text_lines,
+};
 use crate::{
     Error,
     events::{Events, Skip},
@@ -21,15 +23,11 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line).map(parse) {
-            Ok(Err(Skip::Benign("comment"))) => {}
-            Ok(Ok(_) | Err(Skip::Benign(_))) => good += 1,
-            _ => bad += 1,
-        }
-    }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| match line.map(parse) {
+        Some(Err(Skip::Benign("comment"))) => None,
+        Some(Ok(_) | Err(Skip::Benign(_))) => Some(true),
+        _ => Some(false),
+    })
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {

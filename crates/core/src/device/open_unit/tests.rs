@@ -170,7 +170,7 @@ proptest! {
 }
 
 fn profiled(name: &str) -> Params {
-    match profile::Selection::parse(name).unwrap().profile.model {
+    match profile::Selection::parse(name).unwrap().profile().model {
         Model::OpenUnit(params) => params,
         other => panic!("{name} has open units, not {other:?}"),
     }

@@ -6,7 +6,7 @@
 use super::{Fill, latency, open_unit, page_mapped};
 use crate::{
     page::PAGE_BYTES,
-    params::{self, Kind as ParamKind, Param, Params},
+    params::{self, Kind as ParamKind, Listed, Param},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -223,39 +223,37 @@ const PARAMS: &[Param] = &[
     },
 ];
 
-/// A profile as a person asked for it.
-#[derive(Clone)]
-pub struct Selection {
-    /// The name with the parameters that were given, or whatever a file is called.
-    pub label: String,
-    /// What it says.
-    pub profile: Profile,
+/// A profile of the list with its parameters.
+pub type Selection = params::Selection<Spec>;
+
+impl Listed for Spec {
+    const KIND: &'static str = "device";
+    const ALL: &'static [Self] = ALL;
+
+    fn declared(&self) -> (&'static str, &'static [Param]) {
+        (self.name, self.params)
+    }
 }
 
 impl Selection {
-    /// `name` or `name:key=value,…`.
-    pub fn parse(text: &str) -> Result<Self, params::Error> {
-        let (spec, given) = params::select(text, "device", ALL, |spec| (spec.name, spec.params))?;
-        Ok(Self::with(spec, &given))
-    }
-
-    /// Every profile of the list.
+    /// Every profile of the list, with its defaults.
     pub fn all() -> Vec<Self> {
-        ALL.iter().map(|spec| Self::with(spec, &Params::default())).collect()
+        ALL.iter().map(Self::default_of).collect()
     }
 
-    fn with(spec: &Spec, given: &Params) -> Self {
-        let mut profile = (spec.profile)();
-        if !spec.params.is_empty() {
-            let fill = match given.word(PARAMS, "fill") {
+    /// The profile, changed as the parameters say.
+    pub fn profile(&self) -> Profile {
+        let mut profile = (self.spec.profile)();
+        if !self.spec.params.is_empty() {
+            let fill = match self.params.word(PARAMS, "fill") {
                 "empty" => Fill::Empty,
                 "random" => Fill::Random,
                 _ => Fill::InOrder,
             };
-            let gib = given.number(PARAMS, "gib");
+            let gib = self.params.number(PARAMS, "gib");
             profile.model.change(Some(fill), (gib > 0.0).then_some((gib * f64::from(1 << 30)) as u64));
         }
-        Self { label: given.label(spec.name), profile }
+        profile
     }
 }
 
