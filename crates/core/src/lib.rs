@@ -12,6 +12,7 @@ pub mod duration;
 pub mod event;
 pub mod front;
 pub mod layout;
+pub mod names;
 pub mod page;
 pub mod params;
 pub mod policy;

@@ -39,7 +39,7 @@ mod twoq;
 mod wtinylfu;
 
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 
 /// Every policy.
 pub const ALL: &[Spec] = &[
