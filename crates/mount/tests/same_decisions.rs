@@ -36,7 +36,7 @@ impl Random {
 
 /// An input of the sifter that is no event.
 #[derive(Clone, Copy)]
-enum Told {
+enum Input {
     Tick(Micros),
     /// The mount moved the file for a reason of its own.
     OnFlash(FileId),
@@ -48,8 +48,8 @@ struct History {
     opens: Vec<OpenId>,
     events: Arc<Mutex<Vec<Event<'static>>>>,
     decisions: Arc<Mutex<Vec<Decision>>>,
-    /// What the sifter was told beside events, behind so many of them.
-    told: Arc<Mutex<Vec<(usize, Told)>>>,
+    /// Inputs of the sifter beside events, each behind so many of them.
+    inputs: Arc<Mutex<Vec<(usize, Input)>>>,
     _folder: tempfile::TempDir,
 }
 
@@ -82,16 +82,16 @@ impl History {
         let (events, decisions) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let into = events.clone();
         fs.observe(move |event| into.lock().unwrap().push(event.clone().into_owned()));
-        let told: Arc<Mutex<Vec<(usize, Told)>>> = Arc::default();
-        let (into, also, behind) = (decisions.clone(), told.clone(), events.clone());
+        let inputs: Arc<Mutex<Vec<(usize, Input)>>> = Arc::default();
+        let (into, also, behind) = (decisions.clone(), inputs.clone(), events.clone());
         fs.observe_decisions(move |sifted| match sifted {
             Sifted::Decided(decision) => into.lock().unwrap().push(decision),
             Sifted::OnFlash(file) => {
                 let behind = behind.lock().unwrap().len();
-                also.lock().unwrap().push((behind, Told::OnFlash(file)));
+                also.lock().unwrap().push((behind, Input::OnFlash(file)));
             }
         });
-        Some(History { fs, clock, opens: Vec::new(), events, decisions, told, _folder: folder })
+        Some(History { fs, clock, opens: Vec::new(), events, decisions, inputs, _folder: folder })
     }
 
     /// Lets time pass; deadlines are met on the way.
@@ -111,7 +111,7 @@ impl History {
     fn tick(&mut self, at_us: Micros) {
         self.fs.deliver_events();
         let behind = self.events.lock().unwrap().len();
-        self.told.lock().unwrap().push((behind, Told::Tick(at_us)));
+        self.inputs.lock().unwrap().push((behind, Input::Tick(at_us)));
         self.clock.store(at_us, Ordering::SeqCst);
         self.fs.settle_due(at_us).1.unwrap();
     }
@@ -184,13 +184,13 @@ impl Simulation {
         self.sift.check();
     }
 
-    fn told(&mut self, told: Told) {
-        match told {
-            Told::Tick(now) => {
+    fn input(&mut self, input: Input) {
+        match input {
+            Input::Tick(now) => {
                 self.now = now;
                 self.sift.handle_deadline(now);
             }
-            Told::OnFlash(file) => {
+            Input::OnFlash(file) => {
                 self.ram.remove(&file);
                 self.sift.done(self.now, file, Ok(()));
             }
@@ -248,15 +248,15 @@ fn a_history_has_the_same_decisions_in_simulation() {
         history.fs.deliver_events();
         let mut simulation =
             Simulation { sift: Keep::new(keep()), ram: HashMap::new(), decisions: Vec::new(), now: 0 };
-        let told = history.told.lock().unwrap();
-        let mut told = told.iter().peekable();
+        let inputs = history.inputs.lock().unwrap();
+        let mut inputs = inputs.iter().peekable();
         for (at, event) in history.events.lock().unwrap().iter().enumerate() {
-            while let Some((_, told)) = told.next_if(|(behind, _)| *behind <= at) {
-                simulation.told(*told);
+            while let Some((_, input)) = inputs.next_if(|(behind, _)| *behind <= at) {
+                simulation.input(*input);
             }
             simulation.event(event);
         }
-        told.for_each(|(_, told)| simulation.told(*told));
+        inputs.for_each(|(_, input)| simulation.input(*input));
         let decisions = history.decisions.lock().unwrap();
         for (at, (one, other)) in decisions.iter().zip(&simulation.decisions).enumerate() {
             assert_eq!(one, other, "seed {seed}, decision {at}");

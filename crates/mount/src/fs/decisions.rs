@@ -13,7 +13,7 @@ use flashsift_core::event::{FileId, Micros};
 use flashsift_core::sift::{Blocked, Decision, Sift, Why};
 use parking_lot::{Condvar, MutexGuard};
 use rustix::io::Errno;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Without a deadline the daemon looks again after this time, and after a suspend at the latest.
@@ -112,41 +112,30 @@ impl Fs {
     }
 
     fn perform_these(&self, decisions: &[Decision]) -> Result<(), WriteBackFailures> {
+        let mut performing = Performing { fs: self, decisions, results: HashMap::new() };
         let mut files = Vec::new();
         for decision in decisions {
             match *decision {
                 Decision::WriteBack { file, .. } => files.push(table::number(file)),
-                Decision::Drop { file, .. } => self.drop_file(table::number(file)),
+                Decision::Drop { file, .. } => {
+                    self.drop_file(table::number(file));
+                    performing.results.insert(file, Ok(()));
+                }
                 // Each batch is durable when it is done.
                 Decision::CloseEpoch => {}
             }
         }
         // Two decisions on one file are performed as one.
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         files.retain(|ino| seen.insert(*ino));
         let done = self.settle(&files);
-        let blocked: HashMap<Ino, Blocked> = match &done {
-            Ok(()) => HashMap::new(),
-            Err(failures) => {
-                failures.by_file().map(|(ino, error)| (ino, blocked(error.step, error.errno))).collect()
+        performing.results.extend(files.iter().map(|ino| (table::file_id(*ino), Ok(()))));
+        for (ino, error) in done.as_ref().err().into_iter().flat_map(WriteBackFailures::by_file) {
+            // A directory that fails is no file that the sifter knows.
+            if seen.contains(&ino) {
+                performing.results.insert(table::file_id(ino), Err(blocked(error.step, error.errno)));
             }
-        };
-        self.events.with_stream(|decisions_of, now| {
-            for file in decisions.iter().filter_map(Decision::file) {
-                if let Some(why) = blocked.get(&table::number(file)) {
-                    decisions_of.call(|sift| sift.done(now, file, Err(*why)));
-                } else {
-                    decisions_of.call(|sift| sift.done(now, file, Ok(())));
-                }
-                if let Some(out) = decisions_of.out.get_mut(&file) {
-                    *out -= 1;
-                    if *out == 0 {
-                        decisions_of.out.remove(&file);
-                    }
-                }
-            }
-        });
-        self.events.waits.performed.notify_all();
+        }
         done
     }
 
@@ -241,6 +230,37 @@ impl Fs {
     pub fn end_decisions(&self) {
         self.events.with_stream(|decisions, _| decisions.ended = true);
         self.events.waits.decided.notify_all();
+    }
+}
+
+/// Decisions that are being performed: each gets its result, also where performing panics, or the
+/// threads that wait would wait for ever.
+struct Performing<'a> {
+    fs: &'a Fs,
+    decisions: &'a [Decision],
+    results: HashMap<FileId, Result<(), Blocked>>,
+}
+
+impl Drop for Performing<'_> {
+    fn drop(&mut self) {
+        self.fs.events.with_stream(|known, now| {
+            for decision in self.decisions {
+                let Some(file) = decision.file() else { continue };
+                let result = self.results.get(&file).copied().unwrap_or(Err(Blocked::Failed));
+                known.call(|sift| sift.done(now, file, result));
+                if let Some(out) = known.out.get_mut(&file) {
+                    *out -= 1;
+                    if *out == 0 {
+                        known.out.remove(&file);
+                    }
+                }
+                // The mount keeps no second copy in RAM.
+                if result.is_ok() && matches!(decision, Decision::WriteBack { keep_in_ram: true, .. }) {
+                    known.call(|sift| sift.done(now, file, Ok(())));
+                }
+            }
+        });
+        self.fs.events.waits.performed.notify_all();
     }
 }
 
