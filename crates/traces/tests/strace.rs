@@ -17,7 +17,8 @@ struct Kept(Vec<Event<'static>>);
 
 impl Sink for Kept {
     fn about(&mut self, about: flashsift_core::event::About) -> Result<(), Error> {
-        assert!(about.knows.syncs && about.knows.writes && about.knows.removals);
+        let knows = about.knows;
+        assert!(knows.syncs && knows.writes && knows.removals && knows.opens && knows.names);
         Ok(())
     }
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
@@ -41,7 +42,10 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()
         .filter_map(|event| match &event.action {
-            Action::Bind { file, name } if name.starts_with(directory) => Some(*file),
+            Action::Bind { file, name } | Action::Link { file, name } if name.starts_with(directory) => {
+                Some(*file)
+            }
+            Action::Create(create) if create.name.starts_with(directory) => Some(create.file),
             _ => None,
         })
         .collect();
@@ -75,7 +79,16 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
                 letter(file).map(|f| format!("open {f}{}", if *created { " created" } else { "" }))
             }
             Action::Close { file, .. } => letter(file).map(|f| format!("close {f}")),
+            Action::Create(create) => letter(&create.file).map(|f| {
+                let mode = create.mode.map_or("?".to_owned(), |mode| format!("{mode:o}"));
+                let sync = if create.sync { " sync" } else { "" };
+                format!("create {f} {mode}{sync} {}", short(&create.name)).trim_end().to_owned()
+            }),
             Action::Bind { file, name } => letter(file).map(|f| format!("bind {f} {}", short(name))),
+            Action::Link { file, name } => letter(file).map(|f| format!("link {f} {}", short(name))),
+            Action::RenameDirectory { names } => {
+                Some(format!("rename directory {} {}", short(&names.from), short(&names.to)))
+            }
             Action::Rename { file, names } => {
                 letter(file).map(|f| format!("rename {f} {} {}", short(&names.from), short(&names.to)))
             }
