@@ -2,6 +2,7 @@
 
 use crate::{Usage, text};
 use flashsift_core::{
+    duration::Exact,
     params::{self, Param},
     policy::{self, Kind, Selection, Spec},
 };
@@ -146,6 +147,7 @@ struct Parameter<'a> {
 enum Values<'a> {
     Number { default: f64, min: f64, max: f64 },
     Word { default: &'a str, words: &'a [&'a str] },
+    Duration { default: String, min: String, max: String },
 }
 
 impl<'a> From<&'a Param> for Parameter<'a> {
@@ -153,6 +155,11 @@ impl<'a> From<&'a Param> for Parameter<'a> {
         let values = match param.kind {
             params::Kind::Number { default, min, max } => Values::Number { default, min, max },
             params::Kind::Word(words) => Values::Word { default: words[0], words },
+            params::Kind::Duration { default_us, min_us, max_us } => Values::Duration {
+                default: Exact(default_us).to_string(),
+                min: Exact(min_us).to_string(),
+                max: Exact(max_us).to_string(),
+            },
         };
         Self { name: param.name, what: param.what, values }
     }

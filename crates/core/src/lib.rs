@@ -11,6 +11,7 @@ pub mod device;
 pub mod duration;
 pub mod event;
 pub mod layout;
+pub mod names;
 pub mod page;
 pub mod params;
 pub mod policy;

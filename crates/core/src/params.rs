@@ -1,5 +1,6 @@
 //! `name:key=value,…`: how policies and layouts are asked for, checked against what each declares.
 
+use crate::duration::{self, Exact};
 use std::fmt;
 
 /// One parameter that something takes.
@@ -26,6 +27,15 @@ pub enum Kind {
     },
     /// One of some words; the first is the default.
     Word(&'static [&'static str]),
+    /// A duration between two bounds, both allowed, in microseconds.
+    Duration {
+        /// Without the parameter.
+        default_us: u64,
+        /// Least.
+        min_us: u64,
+        /// Greatest.
+        max_us: u64,
+    },
 }
 
 impl Param {
@@ -34,6 +44,7 @@ impl Param {
         match self.kind {
             Kind::Number { default, .. } => format!("{}={default}", self.name),
             Kind::Word(words) => format!("{}={}", self.name, words[0]),
+            Kind::Duration { default_us, .. } => format!("{}={}", self.name, Exact(default_us)),
         }
     }
 }
@@ -44,6 +55,7 @@ impl fmt::Display for Param {
         let others = match self.kind {
             Kind::Number { min, max, .. } => format!("{min} to {max}"),
             Kind::Word(words) => format!("or {}", words[1..].join(", ")),
+            Kind::Duration { min_us, max_us, .. } => format!("{} to {}", Exact(min_us), Exact(max_us)),
         };
         write!(f, "{} ({others}): {}", self.default(), self.what)
     }
@@ -57,6 +69,7 @@ pub struct Params(Vec<(&'static str, Value)>);
 enum Value {
     Number(f64),
     Word(&'static str),
+    DurationUs(u64),
 }
 
 impl Params {
@@ -65,7 +78,7 @@ impl Params {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Number(number)), _) => number,
             (None, Kind::Number { default, .. }) => default,
-            _ => panic!("`{name}` is declared as a word"),
+            _ => panic!("`{name}` is not declared as a number"),
         }
     }
 
@@ -74,7 +87,17 @@ impl Params {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Word(word)), _) => word,
             (None, Kind::Word(words)) => words[0],
-            _ => panic!("`{name}` is declared as a number"),
+            _ => panic!("`{name}` is not declared as a word"),
+        }
+    }
+
+    /// A duration in microseconds: the given one or `params`' default. `name` must be declared in
+    /// `params`.
+    pub fn duration_us(&self, params: &[Param], name: &str) -> u64 {
+        match (self.get(name), find(params, name).kind) {
+            (Some(Value::DurationUs(us)), _) => us,
+            (None, Kind::Duration { default_us, .. }) => default_us,
+            _ => panic!("`{name}` is not declared as a duration"),
         }
     }
 
@@ -92,6 +115,7 @@ impl Params {
             match value {
                 Value::Number(number) => label.push_str(&number.to_string()),
                 Value::Word(word) => label.push_str(word),
+                Value::DurationUs(us) => label.push_str(&Exact(*us).to_string()),
             }
         }
         label
@@ -212,6 +236,10 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
                 value.parse::<f64>().ok().filter(|n| (min..=max).contains(n)).map(Value::Number)
             }
             Kind::Word(words) => words.iter().find(|word| **word == value).map(|word| Value::Word(word)),
+            Kind::Duration { min_us, max_us, .. } => {
+                let us = duration::parse_us(value).ok();
+                us.filter(|us| (min_us..=max_us).contains(us)).map(Value::DurationUs)
+            }
         }
         .ok_or_else(|| Error::Value { name, param: param.to_string(), value: value.to_owned() })?;
         params.0.retain(|(key, _)| *key != param.name);
@@ -236,6 +264,11 @@ mod tests {
                     kind: Kind::Number { default: 3.0, min: 0.0, max: 9.0 },
                 },
                 Param { name: "w", what: "a word", kind: Kind::Word(&["one", "two"]) },
+                Param {
+                    name: "t",
+                    what: "a time",
+                    kind: Kind::Duration { default_us: 2_500_000, min_us: 1000, max_us: 60_000_000 },
+                },
             ],
         ),
     ];
@@ -259,7 +292,11 @@ mod tests {
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (3.0, "one"));
         let (thing, params) = choose("rich:w=two,n=4").unwrap();
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (4.0, "two"));
+        assert_eq!(params.duration_us(thing.1, "t"), 2_500_000);
         assert_eq!(Selection { spec: thing, params }.label(), "rich:w=two,n=4");
+        let (thing, params) = choose("rich:t=1min").unwrap();
+        assert_eq!(params.duration_us(thing.1, "t"), 60_000_000);
+        assert_eq!(Selection { spec: thing, params }.label(), "rich:t=60s");
     }
 
     #[test]
@@ -271,6 +308,9 @@ mod tests {
             ("rich:n", "thing `rich` takes no `n`"),
             ("rich:n=10", "`10` is no value for rich's n=3 (0 to 9)"),
             ("rich:n=NaN", "`NaN` is no value"),
+            ("rich:x=1", "t=2500ms (1ms to 60s): a time"),
+            ("rich:t=60", "`60` is no value for rich's t=2500ms"),
+            ("rich:t=61s", "`61s` is no value"),
             ("rich:w=three", "`three` is no value for rich's w=one (or two)"),
         ] {
             let error = choose(text).err().unwrap().to_string();

@@ -40,7 +40,7 @@ mod twoq;
 mod wtinylfu;
 
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 
 /// Every policy.
 pub const ALL: &[Spec] = &[
