@@ -4,14 +4,12 @@ use clap::{Parser, Subcommand};
 use mount::{control, helper, namespace};
 use std::{ffi::OsString, io, process::ExitCode};
 
-mod after_cache;
 mod card;
 mod compare;
 mod describe;
 mod devices;
 mod diff;
 mod import;
-mod json;
 mod load;
 mod mount;
 mod policies;
@@ -22,7 +20,6 @@ mod size;
 mod synth;
 mod table;
 mod text;
-mod verdict;
 
 /// Decides what reaches flash: how would each page cache treat my storage?
 #[derive(Parser)]

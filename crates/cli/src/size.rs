@@ -3,10 +3,11 @@
 use flashsift_core::{
     page::PAGE_BYTES,
     system::{self, FRAMES_MAX},
+    trace::Unit,
 };
 use std::time::Duration;
 
-pub(crate) use flashsift_report::show::{bytes, count, counted, duration, share};
+pub(crate) use flashsift_core::show::{bytes, count, counted, duration, share};
 
 /// `64MiB`, `64M`, `65536`: bytes, at least one page.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -39,6 +40,14 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(number * seconds) {
         Ok(time) if !time.is_zero() => Ok(time),
         _ => Err("a time is more than nothing".to_owned()),
+    }
+}
+
+/// A cache size as people read it: memory, or a number of objects.
+pub(crate) fn of_cache(frames: u32, unit: Unit) -> String {
+    match unit {
+        Unit::Page => bytes(u64::from(frames) * PAGE_BYTES),
+        Unit::Request => counted(frames.into(), "object"),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`event::Event`]s come in, are made dense by [`trace::TraceBuilder`], and run through a system of
 //! [`front`] → [`cache`] → [`back`] as one [`system::Cell`]; what reaches the device comes out as [`back::Io`].
+//! A [`study::Study`] compares many cells.
 #![forbid(unsafe_code)]
 
 pub mod back;
@@ -15,9 +16,10 @@ pub mod page;
 pub mod params;
 pub mod policy;
 pub mod settle;
+pub mod show;
 pub mod structure;
+pub mod study;
 pub mod synth;
 pub mod system;
 pub mod trace;
-pub mod verdict;
 pub mod writeback;

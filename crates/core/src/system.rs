@@ -101,12 +101,6 @@ pub fn frames_in(memory_bytes: u64) -> Option<u32> {
     u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
 }
 
-/// The sizes that tell caches apart where nobody asks for others: the five powers of two below what a trace touches.
-pub fn telling_frames(pages: u32) -> Vec<u32> {
-    let largest = (1 << (pages.max(2) - 1).ilog2()).min(FRAMES_MAX);
-    (0..5).rev().map(|halvings| largest >> halvings).filter(|frames| *frames > 0).collect()
-}
-
 /// Memory that a cell takes beside its trace, by estimate: the page table, a layout's places and a policy's ghosts by page;
 /// lists and bits by frame.
 pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
@@ -310,22 +304,5 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
         if let Some(machine) = self.back.writeback.machine() {
             machine.check(dirty_pages, |page| self.cache.is_dirty(page));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_lie_below_what_is_touched() {
-        assert_eq!(telling_frames(1000), [32, 64, 128, 256, 512]);
-        assert_eq!(telling_frames(1024), [32, 64, 128, 256, 512]);
-        assert_eq!(telling_frames(1025), [64, 128, 256, 512, 1024]);
-        assert_eq!(
-            [0, 1, 2, 3, 5].map(telling_frames),
-            [vec![1], vec![1], vec![1], vec![1, 2], vec![1, 2, 4]]
-        );
-        assert_eq!(telling_frames(u32::MAX).last(), Some(&FRAMES_MAX));
     }
 }

@@ -12,7 +12,8 @@ mod chart;
 mod draw;
 mod grid;
 mod page;
-pub mod show;
+
+pub use flashsift_core::show;
 
 pub use chart::{Axis, Bar, Chart, Ink, Layer, Line, Marks, Patch, Point, Scale, Unit};
 pub use grid::Grid;
