@@ -146,7 +146,7 @@ pub enum FutureProblem {
         crate::show::bytes(*.limit_bytes)
     )]
     Memory {
-        /// For the trace and its future.
+        /// For the trace, its future and one cell.
         needed_bytes: u64,
         /// The limit of the request.
         limit_bytes: u64,

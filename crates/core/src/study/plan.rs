@@ -40,10 +40,17 @@ pub struct Wave {
 
 impl<'a> Plan<'a> {
     pub(super) fn new(study: &'a Study<'a>) -> Result<Self, StudyError> {
-        let request = &study.request;
+        let (trace, request) = (study.trace, &study.request);
+        let limit_bytes = request.memory_limit_bytes;
+        let cell_bytes = study.frames.iter().map(|frames| cell_bytes(study, *frames)).max();
+        let cell_bytes = cell_bytes.unwrap_or(0);
+        let free_bytes = limit_bytes.saturating_sub(trace.held_bytes() as u64);
+        if cell_bytes > free_bytes {
+            return Err(StudyError::Memory { pages: trace.pages(), cell_bytes, free_bytes });
+        }
         let is_offline = |policy: &policy::Selection| policy.spec.kind.is_offline();
         let needs_future = request.policies.iter().any(is_offline);
-        let future = needs_future.then(|| future(study.trace, request.memory_limit_bytes));
+        let future = needs_future.then(|| future(trace, cell_bytes, limit_bytes));
         let (future, left_out) = match future.transpose() {
             Ok(future) => (future, None),
             Err(problem) if request.policies.offline_is_optional() => {
@@ -54,18 +61,13 @@ impl<'a> Plan<'a> {
         };
         let is_kept = |policy: &&policy::Selection| left_out.is_none() || !is_offline(policy);
         let at_size = |frames: u32| {
-            let memory_bytes = cell_bytes(study, frames);
+            let memory_bytes = self::cell_bytes(study, frames);
             let policies = request.policies.iter().filter(is_kept);
             policies.map(move |policy| PlannedCell { policy, frames, memory_bytes })
         };
         let cells: Vec<_> = study.frames.iter().flat_map(|frames| at_size(*frames)).collect();
-        let free_bytes = request.memory_limit_bytes.saturating_sub(study.trace.held_bytes() as u64);
-        let workers = request.workers.max(1);
-        let waves = waves(&cells, free_bytes, workers).map_err(|cell_bytes| StudyError::Memory {
-            pages: study.trace.pages(),
-            cell_bytes,
-            free_bytes,
-        })?;
+        let free_bytes = free_bytes - if future.is_some() { future_bytes(trace) } else { 0 };
+        let waves = waves(&cells, free_bytes, request.workers.max(1));
         Ok(Self { study, future, left_out, cells, waves })
     }
 
@@ -85,11 +87,15 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The future of a trace, if both fit into memory.
-fn future(trace: &Trace, limit_bytes: u64) -> Result<Future, FutureProblem> {
+/// Memory that the future of a trace takes: a number for each access.
+fn future_bytes(trace: &Trace) -> u64 {
     let totals = trace.totals();
-    let accesses = totals.read_accesses + totals.write_accesses;
-    let needed_bytes = trace.held_bytes() as u64 + size_of::<u32>() as u64 * accesses;
+    size_of::<u32>() as u64 * (totals.read_accesses + totals.write_accesses)
+}
+
+/// The future of a trace, if the trace, its future and one cell fit into memory.
+fn future(trace: &Trace, cell_bytes: u64, limit_bytes: u64) -> Result<Future, FutureProblem> {
+    let needed_bytes = trace.held_bytes() as u64 + future_bytes(trace) + cell_bytes;
     if needed_bytes > limit_bytes {
         return Err(FutureProblem::Memory { needed_bytes, limit_bytes });
     }
@@ -97,7 +103,7 @@ fn future(trace: &Trace, limit_bytes: u64) -> Result<Future, FutureProblem> {
 }
 
 /// Estimate of the memory that a cell of this size takes beside the trace.
-fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
+pub(super) fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
     let request = &study.request;
     let pages = study.trace.pages();
     // A listener gets its requests from the system that also writes back.
@@ -108,13 +114,8 @@ fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
     system::cell_bytes(pages, frames) + writeback + devices + observer
 }
 
-/// Groups consecutive cells of which equally many fit. Fails with the estimate of the largest cell
-/// if that does not fit alone.
-fn waves(cells: &[PlannedCell<'_>], free_bytes: u64, workers: usize) -> Result<Vec<Wave>, u64> {
-    let largest_bytes = cells.iter().map(|cell| cell.memory_bytes).max().unwrap_or(0);
-    if largest_bytes > free_bytes {
-        return Err(largest_bytes);
-    }
+/// Groups consecutive cells of which equally many fit. Each fits alone.
+fn waves(cells: &[PlannedCell<'_>], free_bytes: u64, workers: usize) -> Vec<Wave> {
     let mut waves: Vec<Wave> = Vec::new();
     for (cell, planned) in cells.iter().enumerate() {
         let fitting = free_bytes / planned.memory_bytes.max(1);
@@ -124,5 +125,5 @@ fn waves(cells: &[PlannedCell<'_>], free_bytes: u64, workers: usize) -> Result<V
             _ => waves.push(Wave { cells: cell..cell + 1, at_once }),
         }
     }
-    Ok(waves)
+    waves
 }
