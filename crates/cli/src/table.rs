@@ -2,7 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Rows under a header; these columns hold words, to the left, the rest stands to the right. With a newline at its end.
+/// Rows under a header, with a newline at the end. The columns listed in `words` are aligned to the
+/// left, the others to the right.
 pub(crate) fn plain(rows: &[Vec<String>], words: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).force_no_tty();

@@ -1,5 +1,5 @@
-//! Where cells write on the device, for the page: counted while a cell runs, kept for two policies a
-//! size.
+//! Where cells write on the device, for the page: counted while a cell runs, kept for two policies
+//! at each size.
 
 use flashsift_core::{
     back::{Io, IoOp},

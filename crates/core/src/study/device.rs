@@ -1,12 +1,7 @@
 //! Modelled devices of a study: what a cell comes to on each of them.
 
-use super::ResultRow;
 use crate::{
-    device::{
-        Clocks, Prepared, Profile, ProfileError, Selection, Times,
-        profile::Kind,
-        wear::{Endurance, lifetime_gain},
-    },
+    device::{Clocks, Prepared, Profile, ProfileError, Selection, Times, profile::Kind, wear::Endurance},
     page::PAGE_BYTES,
     system::Outcome,
     trace::Trace,
@@ -80,7 +75,7 @@ pub struct Lifetime {
 }
 
 impl DeviceResult {
-    /// Without a lifetime gain, which takes another row: [`compare`].
+    /// Without a lifetime gain, which takes the reference's result, too.
     pub(super) fn new(device: &PreparedDevice, trace: &Trace, outcome: &Outcome, times: &Times) -> Self {
         let write_amplification = times.wear.write_amplification();
         Self {
@@ -91,20 +86,6 @@ impl DeviceResult {
             flash_pages: write_amplification.map(|wear| wear * outcome.writes_due() as f64),
             lifetime_gain: None,
             lifetime: lifetime(device.profile(), trace, outcome, times),
-        }
-    }
-}
-
-/// Gives rows of one size their lifetime gain over the reference row among them.
-pub(super) fn compare(rows: &mut [ResultRow], devices: &[PreparedDevice], reference: &str) {
-    let Some(reference) = rows.iter().find(|row| row.policy == reference) else { return };
-    let before: Vec<Option<f64>> = reference.devices.iter().map(|result| result.flash_pages).collect();
-    for row in rows {
-        for ((result, before), device) in row.devices.iter_mut().zip(&before).zip(devices) {
-            let pages = before.zip(result.flash_pages);
-            let gain = pages.and_then(|(before, after)| lifetime_gain(before, after));
-            // A device of constant times is no flash.
-            result.lifetime_gain = gain.filter(|_| device.profile.cycles.is_some());
         }
     }
 }

@@ -1,9 +1,8 @@
 //! What a reader of the figures has to know.
 
-use super::{FutureProblem, Results};
+use super::error::FutureProblem;
 use crate::{
     device::Fill,
-    event::Side,
     policy,
     writeback::{Caveat, Modes},
 };
@@ -131,45 +130,5 @@ impl fmt::Display for Note {
                 write!(f, "Before the first request, {}: {fill}.", devices.join(", "))
             }
         }
-    }
-}
-
-impl Results<'_> {
-    /// What to know of the rows. The first note is [`Note::Units`].
-    pub fn notes(&self) -> Vec<Note> {
-        let (trace, request) = (self.study.trace, &self.study.request);
-        let mut notes = vec![Note::Units];
-        if trace.totals().write_accesses > 0 {
-            notes.extend([Note::Costs, Note::Layout(self.study.layout.spec.what)]);
-            let dropped = self.rows().any(|row| row.outcome.device.dropped_dirty > 0);
-            notes.extend(dropped.then_some(Note::DroppedDirty));
-            notes.push(Note::WhenWritten(request.writeback));
-        }
-        if trace.about().side == Side::After {
-            notes.push(Note::AfterCache);
-        }
-        if !request.devices.is_empty() {
-            notes.push(Note::Devices);
-            notes.push(if trace.about().knows.times { Note::Stall } else { Note::StallUnknown });
-        }
-        if request.devices.iter().any(|device| device.profile().cycles.is_some()) {
-            notes.push(Note::LifetimeGain { reference: self.reference.clone() });
-        }
-        notes.extend(self.fills());
-        notes
-    }
-
-    /// What devices hold before the first request, those that hold the same together.
-    fn fills(&self) -> Vec<Note> {
-        let mut by_fill: Vec<(Fill, Vec<String>)> = Vec::new();
-        for device in &self.study.request.devices {
-            let Some(fill) = device.profile().model.fill() else { continue };
-            let label = device.label().to_owned();
-            match by_fill.iter_mut().find(|(other, _)| *other == fill) {
-                Some((_, labels)) => labels.push(label),
-                None => by_fill.push((fill, vec![label])),
-            }
-        }
-        by_fill.into_iter().map(|(fill, devices)| Note::Filled { devices, fill }).collect()
     }
 }

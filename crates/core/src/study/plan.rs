@@ -1,13 +1,28 @@
-//! The cells of a study, their memory, and how many of them may run at once.
+//! A request checked against its trace; its cells, their memory, and how many may run at once.
 
-use super::{FutureProblem, Note, OmissionReason, Study, StudyError};
+use super::{
+    error::{FutureProblem, StudyError},
+    note::{Note, OmissionReason},
+    request::Request,
+    sizes,
+};
 use crate::{
     device::Clocks,
-    policy, system,
-    trace::{Future, Trace},
+    event::Space,
+    layout, policy, system,
+    trace::{Future, Trace, Unit},
     writeback,
 };
 use std::ops::Range;
+
+/// A request that its trace can answer.
+pub struct Study<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) request: Request,
+    pub(super) layout: layout::Selection,
+    /// Ascending, each once.
+    frames: Vec<u32>,
+}
 
 /// The cells of a study: sizes ascending, at each size every policy in the order of the request.
 pub struct Plan<'a> {
@@ -36,6 +51,65 @@ pub struct Wave {
     pub cells: Range<usize>,
     /// Cells that may run at once, at least 1 and at most [`super::Request::workers`].
     pub at_once: usize,
+}
+
+impl<'a> Study<'a> {
+    /// Checks a request against its trace, and fills in the layout and sizes that it leaves open.
+    ///
+    /// # Errors
+    /// The request makes no sense for this trace: [`StudyError::NoPolicies`],
+    /// [`StudyError::Frames`], [`StudyError::Layout`], [`StudyError::WriteBack`] or
+    /// [`StudyError::ObjectsOnDevices`].
+    pub fn new(trace: &'a Trace, request: Request) -> Result<Self, StudyError> {
+        let layout = suitable_layout(request.layout.clone(), trace.about().space)?;
+        request.writeback.suit(trace).map_err(|unsuited| {
+            let modes = request.writeback.to_string();
+            StudyError::WriteBack { modes, unsuited }
+        })?;
+        if request.policies.is_empty() {
+            return Err(StudyError::NoPolicies);
+        }
+        if request.unit == Unit::Request && !request.devices.is_empty() {
+            return Err(StudyError::ObjectsOnDevices);
+        }
+        let frames = sizes::chosen(&request.frames, trace.pages())?;
+        Ok(Self { trace, request, layout, frames })
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
+    /// The request, as it was given.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The cache sizes in frames, ascending.
+    pub fn frames(&self) -> &[u32] {
+        &self.frames
+    }
+
+    /// What to know of the request before it is planned.
+    pub fn notes(&self) -> Vec<Note> {
+        let caveats = self.request.writeback.caveats(self.trace).into_iter().map(Note::WriteBack);
+        caveats.chain(self.request.policies.left_out_as_slow()).collect()
+    }
+
+    /// Lists the cells in the order of sizes and policies, and how many may run at once.
+    ///
+    /// # Errors
+    /// [`StudyError::Future`] if an offline policy was asked for by name and does not fit;
+    /// [`StudyError::Memory`] if a cell does not fit even alone.
+    pub fn plan(&self) -> Result<Plan<'_>, StudyError> {
+        Plan::new(self)
+    }
+
+    /// Whether each request of a cell is handed on, to devices or to an observer.
+    fn hands_requests_on(&self) -> bool {
+        self.request.observer_bytes.is_some() || !self.request.devices.is_empty()
+    }
 }
 
 impl<'a> Plan<'a> {
@@ -85,6 +159,16 @@ impl<'a> Plan<'a> {
     pub fn notes(&self) -> Vec<Note> {
         self.left_out.iter().cloned().collect()
     }
+}
+
+fn suitable_layout(asked: Option<layout::Selection>, space: Space) -> Result<layout::Selection, StudyError> {
+    let layout = asked.unwrap_or_else(|| layout::Selection::default_for(space));
+    if (layout.spec.suits)(space) {
+        return Ok(layout);
+    }
+    let suitable = layout::ALL.iter().filter(|spec| (spec.suits)(space));
+    let takes = suitable.map(|spec| spec.name).collect::<Vec<_>>().join(" or ");
+    Err(StudyError::Layout { layout: layout.spec.name, space, takes })
 }
 
 /// Memory that the future of a trace takes: a number for each access.

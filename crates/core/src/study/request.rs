@@ -1,6 +1,9 @@
 //! What a study compares, and under which conditions.
 
-use super::{Note, OmissionReason, PreparedDevice};
+use super::{
+    device::PreparedDevice,
+    note::{Note, OmissionReason},
+};
 use crate::{layout, params, policy, trace::Unit, writeback::Modes};
 
 /// What to compare over a trace. The default: every fast policy at the default sizes, dirty pages

@@ -1,13 +1,26 @@
 //! What a study comes to: a row for each cell, grouped by cache size.
 
-use super::{CellResult, DeviceResult, Plan, REFERENCE, Study, device};
-use crate::{policy::Kind, system::Outcome};
+use super::{
+    device::{DeviceResult, PreparedDevice},
+    note::Note,
+    plan::{Plan, Study},
+    run::CellResult,
+};
+use crate::{
+    device::{Fill, wear::lifetime_gain},
+    event::Side,
+    policy::Kind,
+    system::Outcome,
+};
+
+/// The policy that others are compared with, if it takes part.
+pub const REFERENCE: &str = "lru";
 
 /// Every cell of a study that has run.
 pub struct Results<'a> {
     pub(super) study: &'a Study<'a>,
     /// The policy that the others are compared with.
-    pub(super) reference: String,
+    reference: String,
     sizes: Vec<SizeResults>,
 }
 
@@ -70,7 +83,7 @@ impl<'a> Plan<'a> {
         let reference = policies().find(|policy| policy == REFERENCE).or_else(|| policies().next());
         let reference = reference.unwrap_or_default();
         for size in &mut sizes {
-            device::compare(&mut size.rows, &study.request.devices, &reference);
+            set_lifetime_gains(&mut size.rows, &study.request.devices, &reference);
         }
         Results { study, reference, sizes }
     }
@@ -97,6 +110,44 @@ impl<'a> Results<'a> {
         let policies = self.sizes.first().map_or(0, |size| size.rows.len());
         (0..policies).map(|policy| self.sizes.iter().map(|size| &size.rows[policy]).collect())
     }
+
+    /// What to know of the rows. The first note is [`Note::Units`].
+    pub fn notes(&self) -> Vec<Note> {
+        let (trace, request) = (self.study.trace, &self.study.request);
+        let mut notes = vec![Note::Units];
+        if trace.totals().write_accesses > 0 {
+            notes.extend([Note::Costs, Note::Layout(self.study.layout.spec.what)]);
+            let dropped = self.rows().any(|row| row.outcome.device.dropped_dirty > 0);
+            notes.extend(dropped.then_some(Note::DroppedDirty));
+            notes.push(Note::WhenWritten(request.writeback));
+        }
+        if trace.about().side == Side::After {
+            notes.push(Note::AfterCache);
+        }
+        if !request.devices.is_empty() {
+            notes.push(Note::Devices);
+            notes.push(if trace.about().knows.times { Note::Stall } else { Note::StallUnknown });
+        }
+        if request.devices.iter().any(|device| device.profile().cycles.is_some()) {
+            notes.push(Note::LifetimeGain { reference: self.reference.clone() });
+        }
+        notes.extend(self.fills());
+        notes
+    }
+
+    /// What devices hold before the first request, those that hold the same together.
+    fn fills(&self) -> Vec<Note> {
+        let mut by_fill: Vec<(Fill, Vec<String>)> = Vec::new();
+        for device in &self.study.request.devices {
+            let Some(fill) = device.profile().model.fill() else { continue };
+            let label = device.label().to_owned();
+            match by_fill.iter_mut().find(|(other, _)| *other == fill) {
+                Some((_, labels)) => labels.push(label),
+                None => by_fill.push((fill, vec![label])),
+            }
+        }
+        by_fill.into_iter().map(|(fill, devices)| Note::Filled { devices, fill }).collect()
+    }
 }
 
 impl SizeResults {
@@ -108,5 +159,19 @@ impl SizeResults {
     /// The rows of policies that could run in a kernel.
     pub fn online(&self) -> impl Iterator<Item = &ResultRow> {
         self.rows.iter().filter(|row| row.kind == Kind::Online)
+    }
+}
+
+/// Sets the lifetime gains of one size's rows over the reference row among them.
+fn set_lifetime_gains(rows: &mut [ResultRow], devices: &[PreparedDevice], reference: &str) {
+    let Some(reference) = rows.iter().find(|row| row.policy == reference) else { return };
+    let before: Vec<Option<f64>> = reference.devices.iter().map(|result| result.flash_pages).collect();
+    for row in rows {
+        for ((result, before), device) in row.devices.iter_mut().zip(&before).zip(devices) {
+            let pages = before.zip(result.flash_pages);
+            let gain = pages.and_then(|(before, after)| lifetime_gain(before, after));
+            // A device of constant times is no flash.
+            result.lifetime_gain = gain.filter(|_| device.profile().cycles.is_some());
+        }
     }
 }

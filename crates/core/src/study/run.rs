@@ -1,6 +1,6 @@
 //! One cell, simulated once: its requests go to every device and to the caller's observer.
 
-use super::{Plan, PreparedDevice};
+use super::{device::PreparedDevice, plan::Plan};
 use crate::{
     back::Io,
     device::{Clocks, Times},

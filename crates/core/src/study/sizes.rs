@@ -1,6 +1,6 @@
 //! Which cache sizes a study compares.
 
-use super::StudyError;
+use super::error::StudyError;
 use crate::system::FRAMES_MAX;
 
 /// The sizes of a study that names none: the five powers of two below the number of pages that the

@@ -5,10 +5,11 @@ use super::*;
 use crate::{
     back::{Io, IoOp},
     device::{self, Fill},
+    layout,
     page::PAGE_BYTES,
     synth::{Pattern, Recipe},
     system::FRAMES_MAX,
-    trace::TraceBuilder,
+    trace::{Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
 

@@ -6,11 +6,12 @@
 //! The policy with the fewest non-sequential writes is therefore left open if it has more writes
 //! due than made; a drain decides it.
 
-use super::{DeviceResult, PreparedDevice, ResultRow, Results, SizeResults, pareto};
+use super::{
+    device::{DeviceResult, PreparedDevice},
+    pareto,
+    results::{REFERENCE, ResultRow, Results, SizeResults},
+};
 use crate::{policy::Kind, system::Outcome, trace::Unit};
-
-/// The policy that others are compared with, if it takes part.
-pub const REFERENCE: &str = "lru";
 
 /// A policy and its result at one size.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +83,7 @@ impl<'a> Verdict<'a> {
         let writes = online.iter().any(|one| one.outcome.write_accesses > 0).then(|| Writes {
             fewest: best(&online, |outcome| outcome.writes_due(), u64::min),
             fewest_nonsequential: fewest_nonsequential(&online),
-            pareto_front: pareto::front(&online),
+            pareto_front: pareto_front(&online),
         });
         let bound = contenders.iter().filter(|one| one.kind == Kind::Bound);
         Some(Self {
@@ -128,6 +129,11 @@ fn fewest_nonsequential<'a>(online: &[Contender<'a>]) -> Option<Best<'a>> {
     let best = best(online, |outcome| outcome.device.nonsequential_writes, u64::min);
     let mut winners = online.iter().filter(|one| best.policies.contains(&one.policy));
     winners.all(|one| one.outcome.dirty_left <= one.outcome.device.writes).then_some(best)
+}
+
+fn pareto_front<'a>(online: &[Contender<'a>]) -> Vec<&'a str> {
+    let points = online.iter().map(|one| (one.outcome.hits(), one.outcome.writes_due(), one.policy));
+    pareto::front(points.collect())
 }
 
 /// Costs within this factor of the least count as equal: CPU times vary from run to run.
