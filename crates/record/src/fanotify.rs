@@ -162,7 +162,11 @@ impl Names {
     }
 
     /// Hands over all that is there.
-    pub(crate) fn drain(&mut self, now_ns: fn() -> u64, mut take: impl FnMut(Name)) -> Result<(), Error> {
+    pub(crate) fn drain(
+        &mut self,
+        now_ns: impl Fn() -> u64,
+        mut take: impl FnMut(Name),
+    ) -> Result<(), Error> {
         // Deletions are read first and told last: what they delete was made before, and is told before.
         let [came, went] = [0, 1];
         let deletions = self.read(went)?;
@@ -294,14 +298,14 @@ impl Names {
         }
     }
 
-    /// How big a file is now.
-    pub(crate) fn size(&self, handle: Handle) -> Option<u64> {
+    /// What the file system says of a file now.
+    pub(crate) fn stat(&self, handle: Handle) -> Option<rustix::fs::Stat> {
         let watched = self.watched.iter().find(|w| w.mounted.dev == handle.inode.dev)?;
         let mut raw = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
         raw.data[..4].copy_from_slice(&u32::try_from(handle.inode.ino).ok()?.to_ne_bytes());
         raw.data[4..8].copy_from_slice(&handle.generation.to_ne_bytes());
         let fd = watched.open(&raw)?;
-        rustix::fs::fstat(&fd).ok().map(|stat| stat.st_size.cast_unsigned())
+        rustix::fs::fstat(&fd).ok()
     }
 }
 
