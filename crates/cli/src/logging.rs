@@ -34,7 +34,7 @@ pub(crate) const SUMMARY: &str = "flashsift::summary";
 pub(crate) const DETAIL: &str = "flashsift::detail";
 
 /// How much is logged: `-v` adds debugging messages, `-q` leaves warnings and errors.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Verbosity {
     /// Log more to standard error: -v debugging messages, -vv all
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]

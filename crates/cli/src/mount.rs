@@ -15,7 +15,6 @@ use anyhow::Context;
 use flashsift_mount::{
     attach::user_tmpfs,
     daemon::{self, StartRecording, session::Serving},
-    say,
 };
 
 /// Hold new files in RAM before they settle in a directory
@@ -96,17 +95,23 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         kernel: wanted.options,
         serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
         record,
+        to_journal: crate::logging::to_journal,
         in_background: args.in_background,
     })?)
 }
 
 fn recorded_in(path: PathBuf) -> StartRecording {
-    Box::new(move |mountpoint| Ok(Box::new(recording::Recording::begin(&path, mountpoint)?)))
+    Box::new(move |mountpoint, epoch_us| {
+        Ok(Box::new(recording::Recording::begin(&path, mountpoint, epoch_us)?))
+    })
 }
 
 /// A mount of a killed process was taken away.
 fn say_freed(mountpoint: &Path) {
-    say!("{}: what was mounted here was dead, its process was killed; taken away", mountpoint.display());
+    tracing::info!(
+        "{}: what was mounted here was dead, its process was killed; taken away",
+        mountpoint.display()
+    );
 }
 
 /// For ourselves: send a tmpfs to the process that started this one

@@ -86,12 +86,12 @@ fn markdown(specs: &[&Spec]) -> String {
     let mut out = "\
 # Policies
 
-<!-- Made by `flashsift policies --markdown > docs/policies.md`. What it says stands in each policy's file. -->
+<!-- Made by `flashsift policies --markdown > docs/policies.md`, from each policy's file. -->
 
-What `--policy` takes, as `name` or `name:parameter=value`. Parameters stand here with their defaults and what else they \
-may be. Costs are those of this implementation: memory is what a policy holds beside the cache's own table. How each \
-paper was read, and what was decided where it is silent, stands at the head of the policy's file in \
-[crates/core/src/policy](../crates/core/src/policy).
+Replacement policies for `--policy`, as `name` or `name:parameter=value`. Each parameter is listed \
+with its default and its other values. Time and memory are those of this implementation; memory is \
+in addition to the cache's own table. The head of each policy's file in \
+[crates/core/src/policy](../crates/core/src/policy) explains how its paper was read.
 
 | policy | what it does |
 |---|---|

@@ -1,90 +1,60 @@
 //! Living with `flashsift mount`: how it begins, what it refuses, what it says of itself, and how it ends.
 
+mod places;
+
+use places::{Places, is_mounted, make_image, mount_image, output, skip};
 use serde_json::Value;
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, File},
     io::{BufRead, BufReader, Read},
-    os::unix::{
-        fs::{PermissionsExt, symlink},
-        net::UnixDatagram,
-    },
+    os::unix::{fs::symlink, net::UnixDatagram},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     time::Duration,
 };
-use tempfile::TempDir;
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 
-/// Two directories on a file system of storage; what is mounted on them is taken away when dropped.
+/// [`Places`] on a file system of storage.
 struct Bed {
-    folder: TempDir,
-    /// It is an ext4 by itself, of 32 MiB.
-    own: bool,
+    places: Places,
 }
 
 impl Bed {
-    /// `None`, with a word, where nothing can be mounted.
+    /// `None`, with the reason printed, where nothing can be mounted.
     fn new(test: &str) -> Option<Self> {
-        let skip = |why: &str| {
-            println!("SKIPPED {test}: {why}");
-            None
-        };
-        if !rustix::process::geteuid().is_root() {
-            return skip("mounting needs root");
-        }
-        if !Path::new("/dev/fuse").exists() {
-            return skip("/dev/fuse is not there");
-        }
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-        let bed = Self { folder, own: false };
-        let kind =
-            Command::new("stat").args(["-f", "-c", "%T"]).arg(bed.folder.path()).output().unwrap().stdout;
+        let places = Places::new(test)?;
+        let kind = output(Command::new("stat").args(["-f", "-c", "%T"]).arg(places.folder())).unwrap();
         if !kind.starts_with(b"ext") && !kind.starts_with(b"f2fs") {
-            return skip("the temporary directory is neither on ext4 nor on F2FS");
+            return skip(test, "the temporary directory is neither on ext4 nor on F2FS");
         }
-        bed.folders();
-        Some(bed)
+        places.create_directories();
+        Some(Self { places })
     }
 
-    /// On a file system that can be filled.
+    /// On an ext4 of 32 MiB by itself, which can be filled.
     fn small(test: &str) -> Option<Self> {
-        let mut bed = Self::new(test)?;
+        let bed = Self::new(test)?;
         let image = bed.path("image");
-        File::create(&image).unwrap().set_len(32 << 20).unwrap();
-        let made = ok(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image));
-        if !made
-            || !ok(Command::new("mount")
-                .args(["-t", "ext4", "-o", "loop"])
-                .arg(&image)
-                .arg(bed.folder.path()))
-        {
-            println!("SKIPPED {test}: no ext4 on a loop device can be had");
-            return None;
+        let made = make_image(&image, 32 << 20, &["mkfs.ext4", "-q", "-F", "-m", "0"]);
+        if let Err(why) = made.and_then(|()| mount_image(&image, "ext4", "loop", bed.places.folder())) {
+            return skip(test, &why);
         }
-        bed.own = true;
-        fs::set_permissions(bed.folder.path(), Permissions::from_mode(0o755)).unwrap();
-        bed.folders();
+        bed.places.admit_others();
+        bed.places.create_directories();
         Some(bed)
-    }
-
-    fn folders(&self) {
-        for place in [self.backing(), self.seen()] {
-            fs::create_dir(place).unwrap();
-        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.places.path(name)
     }
 
     fn backing(&self) -> PathBuf {
-        self.path("backing")
+        self.places.backing()
     }
 
     fn seen(&self) -> PathBuf {
-        self.path("seen")
+        self.places.mountpoint()
     }
 
     /// `flashsift VERB PLACE…`
@@ -148,17 +118,6 @@ impl Bed {
             .collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        for place in [self.seen(), self.backing()] {
-            while is_mounted(&place) && ok(Command::new("umount").arg("--lazy").arg(&place)) {}
-        }
-        if self.own {
-            ok(Command::new("umount").arg("--lazy").arg(self.folder.path()));
-        }
     }
 }
 
@@ -229,11 +188,6 @@ fn ok(command: &mut Command) -> bool {
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
-}
-
-fn is_mounted(place: &Path) -> bool {
-    let place = format!(" {} ", place.display());
-    fs::read_to_string("/proc/self/mountinfo").unwrap().lines().any(|line| line.contains(&place))
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod systemd;
 mod write_back;
 
 use self::background::Messages;
+pub use self::background::ToJournal;
 use self::error::Context;
 use self::systemd::{Watchdog, notify};
 use crate::attach::{
@@ -20,7 +21,6 @@ use crate::attach::{
     undo, user_tmpfs,
 };
 use crate::fs::{Fs, store::Store, types::Config};
-use crate::say;
 pub use error::Error;
 use flashsift_core::event::Event;
 use flashsift_core::show;
@@ -37,6 +37,7 @@ use std::{
     thread,
     time::Duration,
 };
+use tracing::{info, warn};
 
 /// First and longest pause before a failed write-back is tried again.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
@@ -67,6 +68,8 @@ pub struct Options {
     pub serving: session::Serving,
     /// Records every event.
     pub record: Option<StartRecording>,
+    /// Makes messages go to the journal; for a process in the background.
+    pub to_journal: ToJournal,
     /// This process was started to run in the background.
     pub in_background: bool,
 }
@@ -74,13 +77,14 @@ pub struct Options {
 /// Any error of a recording.
 pub type RecordingError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Starts a recording of the mount on this directory.
-pub type StartRecording = Box<dyn FnOnce(&Path) -> Result<Box<dyn Recording>, RecordingError>>;
+/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs since
+/// 1970).
+pub type StartRecording = Box<dyn FnOnce(&Path, u64) -> Result<Box<dyn Recording>, RecordingError>>;
 
 /// A recording of all events of a mount.
 pub trait Recording {
     /// Where events go, one after the other.
-    fn sink(&self) -> Box<dyn Fn(Event<'static>) + Send + Sync>;
+    fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send>;
 
     /// Completes the recording; returns a sentence about it.
     fn finish(self: Box<Self>) -> Result<String, RecordingError>;
@@ -109,7 +113,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let (wake, wakes) = mpsc::channel();
     process::read_signals(&wake)?;
     if free_dead(&options.mountpoint)? {
-        say!(
+        info!(
             "{}: what was mounted here was dead, its process was killed; taken away",
             options.mountpoint.display()
         );
@@ -135,7 +139,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 
     let report = report(&place, &options);
     let reported = match options.in_background {
-        true => background::report_ready(&report, &place.lock),
+        true => background::report_ready(&report, &place.lock, options.to_journal),
         false => {
             let _ = io::stderr().write_all(report.as_bytes());
             Ok(Messages::Elsewhere)
@@ -147,7 +151,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         Ok(_) => daemon.wait(),
         // The process that started this one is gone: its user has interrupted it.
         Err(why) => {
-            say!("ends again: reporting that it is mounted: {why}");
+            warn!("ends again: reporting that it is mounted: {why}");
             true
         }
     };
@@ -161,9 +165,10 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     ended?;
     let ordinary = "leaving BACKING as an ordinary directory";
     daemon.fs.tidy().context(ordinary)?;
+    daemon.fs.deliver_events();
     drop(daemon);
     if let Some(recording) = recording {
-        say!("{}", recording.finish().map_err(Error::Recording)?);
+        info!("{}", recording.finish().map_err(Error::Recording)?);
     }
     if let Ok(Messages::InBacking) = reported {
         background::close_log()?;
@@ -192,7 +197,7 @@ fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Erro
             taken => return Ok(Some(taken?)),
         };
         if said.as_ref() != Some(&ending) {
-            say!("waits: {ending}");
+            info!("waits: {ending}");
             notify(&[NotifyState::Status(&format!("waits: {ending}"))]);
         }
         match wakes.recv_timeout(CHECK_AGAIN) {
@@ -201,7 +206,7 @@ fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Erro
                 return Err(Error::Words("told to end before it was mounted".to_owned()));
             }
             Ok(_) => {
-                say!("told to end before it was mounted");
+                info!("told to end before it was mounted");
                 return Ok(None);
             }
             // Ctrl-C ended only the process that started this one.
@@ -222,7 +227,6 @@ fn start(
     let root = rustix::process::geteuid().is_root();
     process::survive_out_of_memory(root);
     process::raise_descriptor_limit(root);
-    let recording = record.map(|start| start(&place.mountpoint)).transpose().map_err(Error::Recording)?;
     let noatime = options.kernel.iter().any(|option| option == "noatime");
     let store = store(root, options.budget_bytes, noatime)?;
     // `place` keeps the directory open as it was found: its file system stays mounted.
@@ -234,26 +238,31 @@ fn start(
         noatime: partly,
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
-    let fs = Fs::new(backing, store, config).at(&place.backing)?;
-    if let Some(recording) = &recording {
-        fs.observe(recording.sink());
-    }
-    let fs = Arc::new(fs);
-    let mount = match mount(&fs, place, options, wake) {
-        Ok(mount) => mount,
+    let fs = Arc::new(Fs::new(backing, store, config).at(&place.backing)?);
+    let started = record
+        .map(|start| start(&place.mountpoint, fs.epoch_us()).map_err(Error::Recording))
+        .transpose()
+        .and_then(|recording| {
+            if let Some(recording) = &recording {
+                fs.observe(recording.sink());
+            }
+            Ok((mount(&fs, place, options, wake)?, recording))
+        });
+    let (mount, recording) = match started {
+        Ok(started) => started,
         Err(why) => {
             let _ = fs.tidy();
             return Err(why);
         }
     };
     if !root {
-        say!(
+        info!(
             "not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
              users have files open here is not known"
         );
     }
     if partly {
-        say!(
+        warn!(
             "the kernel lets us have no mount without access times: noatime holds for settled files that are your \
              own, not for others' and directories"
         );
@@ -308,7 +317,7 @@ fn mount(fs: &Arc<Fs>, place: &Place, options: &Options, wake: Sender<Wake>) -> 
 /// Only another daemon that wants the same BACKING misses what could not be written.
 fn warn_unless_signed(written: io::Result<()>) {
     if let Err(why) = written {
-        say!("writing to the lock in BACKING: {why}");
+        warn!("writing to the lock in BACKING: {why}");
     }
 }
 
@@ -344,6 +353,6 @@ impl Daemon {
 
 fn warn_of_error(ended: io::Result<()>) {
     if let Err(why) = ended {
-        say!("the kernel's requests ended with an error: {why}");
+        warn!("the kernel's requests ended with an error: {why}");
     }
 }

@@ -13,9 +13,9 @@ use self::control::{SETTLE, STATUS};
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::fs::types::{Attr, Changes, Ino, ROOT};
-use crate::fs::{Fs, open_files::asks_for_sync};
-use flashsift_core::event::Action;
+use crate::fs::Fs;
+use crate::fs::types::{Access, Attr, Changes, ROOT};
+use flashsift_core::event::OpenId;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
@@ -26,6 +26,7 @@ use rustix::io::Result;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -36,9 +37,6 @@ use std::time::{Duration, SystemTime};
 const REMEMBER: Duration = Duration::from_secs(3600);
 /// The largest write, bytes.
 const WRITE_BYTES: u32 = 1 << 20;
-/// Handle of a file in passthrough: the kernel reads and writes it itself.
-const PASSTHROUGH: FileHandle = FileHandle(1);
-const OURS: FileHandle = FileHandle(0);
 
 /// Answers the requests of the kernel.
 pub(crate) struct Adapter {
@@ -62,7 +60,7 @@ impl Adapter {
     fn answer(&self, what: &str, answer: impl FnOnce()) {
         if std::panic::catch_unwind(AssertUnwindSafe(answer)).is_err() {
             self.fs.count_fault();
-            crate::say!("{what} failed inside; it was answered with an input/output error");
+            tracing::error!("{what} failed inside; it was answered with an input/output error");
         }
     }
 
@@ -81,18 +79,6 @@ impl Adapter {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(number(error)),
         }
-    }
-
-    /// Bytes went in or out.
-    fn accessed(&self, request: &Request, ino: Ino, offset: u64, len: usize, flags: OpenFlags, write: bool) {
-        let (len, sync) = (len as u64, asks_for_sync(flags.0));
-        let direct =
-            rustix::fs::OFlags::from_bits_retain(flags.0 as u32).contains(rustix::fs::OFlags::DIRECT);
-        self.fs.saw(request.pid(), ino, |file| match (direct, write) {
-            (true, _) => Action::Direct { open: None, file, offset, len, write },
-            (false, true) => Action::Write { open: None, file, offset, len, sync },
-            (false, false) => Action::Read { open: None, file, offset, len },
-        });
     }
 
     fn xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>>) {
@@ -190,11 +176,7 @@ impl Filesystem for Adapter {
                 None => !asks,
             };
             let changes = Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
-            let done = self.fs.set_attr(ino.0, &changes);
-            if let (Some(size), Ok(_)) = (size, &done) {
-                self.fs.saw(request.pid(), ino.0, |file| Action::Truncate { file, size });
-            }
-            match done {
+            match self.fs.set_attr(request.pid(), ino.0, &changes) {
                 Ok(attr) => reply.attr(&self.passthrough.remember(attr.ino), &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
             }
@@ -237,8 +219,8 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("unlink", || Adapter::empty(reply, self.fs.unlink(parent.0, name)));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer("unlink", || Adapter::empty(reply, self.fs.unlink(request.pid(), parent.0, name)));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -253,7 +235,7 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -263,29 +245,32 @@ impl Filesystem for Adapter {
     ) {
         self.answer("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-            Adapter::empty(reply, self.fs.rename((parent.0, name), (new_parent.0, new_name), flags));
+            Adapter::empty(
+                reply,
+                self.fs.rename(request.pid(), (parent.0, name), (new_parent.0, new_name), flags),
+            );
         });
     }
 
-    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer("link", || self.entry(reply, self.fs.link(ino.0, parent.0, name)));
+    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.answer("link", || self.entry(reply, self.fs.link(request.pid(), ino.0, parent.0, name)));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.answer("open", || {
-            let opened = match self.fs.open(ino.0) {
+            let (open, opened) = match self.fs.open(request.pid(), ino.0) {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
-            self.fs.saw(request.pid(), ino.0, |file| Action::Open { open: None, file, created: false });
-            match self.passthrough.lend(&self.fs, ino.0, opened, |file| reply.open_backing(file)) {
+            match self.passthrough.lend(&self.fs, ino.0, open, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
                         self.passthrough.writes_past_us(ino.0);
                     }
-                    reply.opened_passthrough(PASSTHROUGH, FopenFlags::empty(), &backing);
+                    self.fs.set_passed_through(open);
+                    reply.opened_passthrough(handle(open), FopenFlags::empty(), &backing);
                 }
-                None => reply.opened(OURS, direct()),
+                None => reply.opened(handle(open), direct()),
             }
         });
     }
@@ -301,24 +286,26 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         self.answer("create", || {
-            let (attr, opened) = match self.fs.create(&caller(request, umask), parent.0, name, mode, flags) {
-                Ok(created) => created,
-                Err(error) => return reply.error(number(error)),
-            };
+            let (attr, open, opened) =
+                match self.fs.create(&caller(request, umask), parent.0, name, mode, flags) {
+                    Ok(created) => created,
+                    Err(error) => return reply.error(number(error)),
+                };
             let shown = file_attr(&attr);
-            match self.passthrough.lend(&self.fs, attr.ino, opened, |file| reply.open_backing(file)) {
+            match self.passthrough.lend(&self.fs, attr.ino, open, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
                     self.passthrough.writes_past_us(attr.ino);
+                    self.fs.set_passed_through(open);
                     reply.created_passthrough(
                         &Duration::ZERO,
                         &shown,
                         Generation(0),
-                        PASSTHROUGH,
+                        handle(open),
                         FopenFlags::empty(),
                         &backing,
                     );
                 }
-                None => reply.created(&REMEMBER, &shown, Generation(0), OURS, direct()),
+                None => reply.created(&REMEMBER, &shown, Generation(0), handle(open), direct()),
             }
         });
     }
@@ -326,8 +313,8 @@ impl Filesystem for Adapter {
     fn read(
         &self,
         request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         flags: OpenFlags,
@@ -339,11 +326,11 @@ impl Filesystem for Adapter {
                 if bytes.len() < size as usize {
                     bytes.resize(size as usize, 0);
                 }
-                match self.fs.read(ino.0, offset, &mut bytes[..size as usize]) {
-                    Ok(read) => {
-                        self.accessed(request, ino.0, offset, read, flags, false);
-                        reply.data(&bytes[..read]);
-                    }
+                let read = opened(handle).and_then(|open| {
+                    self.fs.read(access(request, flags), open, offset, &mut bytes[..size as usize])
+                });
+                match read {
+                    Ok(read) => reply.data(&bytes[..read]),
                     Err(error) => reply.error(number(error)),
                 }
             });
@@ -354,7 +341,7 @@ impl Filesystem for Adapter {
         &self,
         request: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
@@ -363,17 +350,16 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         self.answer("write", || {
-            let written = self.fs.write(ino.0, offset, data, asks_for_sync(flags.0)).and_then(|written| {
+            let written = opened(handle).and_then(|open| {
+                let written = self.fs.write(access(request, flags), open, offset, data)?;
                 if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                    self.fs.set_attr(ino.0, &Changes { strip: true, ..Changes::default() })?;
+                    let strip = Changes { strip: true, ..Changes::default() };
+                    self.fs.set_attr(request.pid(), ino.0, &strip)?;
                 }
                 Ok(written)
             });
             match written {
-                Ok(written) => {
-                    self.accessed(request, ino.0, offset, written, flags, true);
-                    reply.written(written as u32);
-                }
+                Ok(written) => reply.written(written as u32),
                 Err(error) => reply.error(number(error)),
             }
         });
@@ -390,10 +376,10 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.answer("release", || {
-            self.fs.saw(request.pid(), ino.0, |file| Action::Close { open: None, file });
-            self.fs.release(ino.0);
-            // Behind it: who opens the file in between gets it lent too, instead of finding that he is not the first.
-            if handle == PASSTHROUGH {
+            let passed_through = opened(handle).is_ok_and(|open| self.fs.release(request.pid(), open));
+            // Last: an open of the file in between gets passthrough too, instead of being refused it
+            // because it is not the first.
+            if passed_through {
                 self.passthrough.give_back(ino.0);
             }
             reply.ok();
@@ -409,10 +395,10 @@ impl Filesystem for Adapter {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
         self.answer("fsync", || {
-            self.fs.saw(request.pid(), ino.0, |file| Action::Sync { file, offset: 0, len: u64::MAX });
-            Adapter::empty(reply, self.fs.fsync(ino.0, data_only));
+            let done = opened(handle).and_then(|open| self.fs.fsync(request.pid(), open, data_only));
+            Adapter::empty(reply, done);
         });
     }
 
@@ -473,8 +459,8 @@ impl Filesystem for Adapter {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.answer("fsyncdir", || Adapter::empty(reply, self.fs.fsync_dir(ino.0)));
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.answer("fsyncdir", || Adapter::empty(reply, self.fs.fsync_dir(request.pid(), ino.0)));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -520,7 +506,9 @@ impl Filesystem for Adapter {
                 (ROOT, Some(STATUS)) => {
                     serde_json::to_vec(&self.fs.status()).map_err(|_| rustix::io::Errno::IO)
                 }
-                (ROOT, Some(SETTLE)) if is_ours(request) => self.fs.settle_all().map(|()| Vec::new()),
+                (ROOT, Some(SETTLE)) if is_ours(request) => {
+                    self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
+                }
                 _ => self.fs.get_xattr(ino.0, name),
             };
             Adapter::xattr(reply, size, value);
@@ -549,32 +537,53 @@ impl Filesystem for Adapter {
     fn fallocate(
         &self,
         request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        /// What `fallocate` calls a hole to be punched.
-        const PUNCH_HOLE: i32 = 2;
         self.answer("fallocate", || {
-            let done = self.fs.fallocate(ino.0, offset, length, mode as u32);
-            if done.is_ok() && mode & PUNCH_HOLE != 0 {
-                self.fs.saw(request.pid(), ino.0, |file| Action::Punch { file, offset, len: length });
-            }
+            let done = opened(handle)
+                .and_then(|open| self.fs.fallocate(request.pid(), open, offset, length, mode as u32));
             Adapter::empty(reply, done);
         });
     }
 
-    fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         /// What `lseek` calls the search for a hole.
         const SEEK_HOLE: i32 = 4;
-        self.answer("lseek", || match self.fs.seek(ino.0, offset as u64, whence == SEEK_HOLE) {
-            Ok(at) => reply.offset(at as i64),
-            Err(error) => reply.error(number(error)),
+        self.answer("lseek", || {
+            let found =
+                opened(handle).and_then(|open| self.fs.seek(open, offset as u64, whence == SEEK_HOLE));
+            match found {
+                Ok(at) => reply.offset(at as i64),
+                Err(error) => reply.error(number(error)),
+            }
         });
     }
+}
+
+fn access(request: &Request, flags: OpenFlags) -> Access {
+    Access { tid: request.pid(), flags: flags.0 }
+}
+
+fn handle(open: OpenId) -> FileHandle {
+    FileHandle(u64::from(open.0.get()))
+}
+
+fn opened(handle: FileHandle) -> Result<OpenId> {
+    let number = u32::try_from(handle.0).ok().and_then(NonZeroU32::new);
+    number.map(OpenId).ok_or(rustix::io::Errno::BADF)
 }
 
 /// Root, or whose mount it is.

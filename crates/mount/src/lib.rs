@@ -17,9 +17,9 @@ pub mod attach;
 pub mod daemon;
 mod fs;
 pub mod fuse;
-pub mod words;
 
 pub use fs::Fs;
+pub use fs::failures::{Step, WriteBackError, WriteBackFailures};
 pub use fs::store::Store;
-pub use fs::types::{Attr, Caller, Changes, Config, Entry, Ino, Opened, ROOT, Status, Time};
+pub use fs::types::{Access, Attr, Caller, Changes, Config, Entry, Failure, Ino, Opened, ROOT, Status, Time};
 pub use rustix::io::Errno;

@@ -4,7 +4,7 @@ use crate::size;
 use anyhow::{Context, bail};
 use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
-    Status,
+    Failure, Status,
     attach::{
         place::{self, KIND, Left},
         undo::{self, Allows},
@@ -161,7 +161,14 @@ fn in_words(mount: &Mount, status: &Status) -> String {
         );
     }
     if !status.failing.is_empty() {
-        line("FAILING", format!("files cannot settle: {}", status.failing));
+        line("FAILING", format!("{} cannot be written back", files(status.failing_files)));
+        for Failure { path, step, error, .. } in &status.failures {
+            line("", format!("{path}: {step}: {error}"));
+        }
+        let more = status.failing_files.saturating_sub(status.failures.len() as u64);
+        if more > 0 {
+            line("", format!("and {}", size::counted(more, "more file")));
+        }
     }
     text
 }

@@ -3,7 +3,7 @@
 use crate::size;
 use anyhow::Context;
 use flashsift_core::event::{About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space};
-use flashsift_mount::{daemon, daemon::RecordingError, say};
+use flashsift_mount::{daemon, daemon::RecordingError};
 use flashsift_traces::{
     events::{Events, Summary},
     store,
@@ -20,11 +20,22 @@ use std::{
 /// So many events may wait to be written; then those who make them wait. A few megabytes.
 const WAITING_MAX: usize = 1 << 16;
 
+/// What a recording knows but for when it began.
 const ABOUT: About = About {
     epoch_us: None,
     side: Side::Before,
     space: Space::Files,
-    knows: Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
+    knows: Knows {
+        times: true,
+        syncs: true,
+        writes: true,
+        removals: true,
+        opens: true,
+        creations: true,
+        sizes: true,
+        names: true,
+        ..Knows::NOTHING
+    },
 };
 
 /// A trace that is being written.
@@ -39,7 +50,7 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Will become `path`, which nothing that is recorded may reach.
-    pub(super) fn begin(path: &Path, mountpoint: &Path) -> anyhow::Result<Self> {
+    pub(super) fn begin(path: &Path, mountpoint: &Path, epoch_us: u64) -> anyhow::Result<Self> {
         let path = std::path::absolute(path)?;
         let at = || path.display().to_string();
         let folder = path.parent().context("a file name is needed").with_context(at)?;
@@ -49,8 +60,9 @@ impl Recording {
         }
         let writer = store::Writer::create(&path, &format!("a mount on {}", mountpoint.display()))?;
         let (events, arriving) = mpsc::sync_channel(WAITING_MAX);
-        let thread =
-            std::thread::Builder::new().name("record".into()).spawn(move || write(writer, &arriving))?;
+        let thread = std::thread::Builder::new()
+            .name("record".into())
+            .spawn(move || write(writer, epoch_us, &arriving))?;
         let mountpoint = mountpoint.to_string_lossy().into();
         Ok(Self { path, mountpoint, events, thread })
     }
@@ -72,9 +84,10 @@ impl Recording {
 
 impl daemon::Recording for Recording {
     /// Takes an event; waits if too many wait already.
-    fn sink(&self) -> Box<dyn Fn(Event<'static>) + Send + Sync> {
+    fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send> {
         let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
-        Box::new(move |mut event| {
+        Box::new(move |event| {
+            let mut event = event.clone().into_owned();
             name_absolutely(&mut event.action, &mountpoint);
             // The thread that writes has ended with an error, which `finish` returns.
             let _ = events.send(Some(event));
@@ -107,15 +120,16 @@ fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
 
 fn write(
     mut writer: store::Writer,
+    epoch_us: u64,
     arriving: &Receiver<Option<Event<'static>>>,
 ) -> anyhow::Result<(Summary, u64)> {
     let mut into = Events::new(&mut writer);
-    let mut written = into.about(ABOUT);
+    let mut written = into.about(About { epoch_us: Some(epoch_us), ..ABOUT });
     while let Ok(Some(event)) = arriving.recv() {
         if written.is_ok() {
             written = into.push(event);
             if let Err(why) = &written {
-                say!("recording ends here: {why}");
+                tracing::error!("recording ends here: {why}");
             }
         }
     }
@@ -134,17 +148,17 @@ mod tests {
     fn more_events_than_may_wait_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let recording = Recording::begin(&path, Path::new("/nowhere")).unwrap();
-        let observe = daemon::Recording::sink(&recording);
+        let recording = Recording::begin(&path, Path::new("/nowhere"), 1_700_000_000_000_000).unwrap();
+        let mut observe = daemon::Recording::sink(&recording);
         let many = 3 * WAITING_MAX as u64;
         for n in 0..many {
             let action =
                 Action::Write { open: None, file: FileId(n % 7), offset: n * 10, len: 10, sync: false };
-            observe(Event { at_us: n, pid: 1, tid: 1, action });
+            observe(&Event { at_us: n, pid: 1, tid: 1, action });
         }
         let says = recording.end().unwrap();
         assert!(says.contains(&size::counted(many, "event")), "{says}");
-        observe(Event { at_us: many, pid: 1, tid: 1, action: Action::SyncAll });
+        observe(&Event { at_us: many, pid: 1, tid: 1, action: Action::SyncAll });
 
         let mut seen = Seen::default();
         let limits = flashsift_traces::open::Limits::default();
@@ -170,7 +184,7 @@ mod tests {
 
     impl flashsift_traces::events::Sink for Seen {
         fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
-            assert_eq!(about, ABOUT);
+            assert_eq!(about, About { epoch_us: Some(1_700_000_000_000_000), ..ABOUT });
             Ok(())
         }
         fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {
@@ -186,7 +200,7 @@ mod tests {
     fn a_recording_does_not_record_itself() {
         let folder = tempfile::tempdir().unwrap();
         let mountpoint = folder.path().canonicalize().unwrap();
-        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint).err().unwrap().to_string();
+        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint, 0).err().unwrap().to_string();
         assert!(says.contains("cannot lie on what it records"), "{says}");
     }
 }

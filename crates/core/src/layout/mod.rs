@@ -1,4 +1,9 @@
-//! Where a page lies on the device: the LBA of a request is given when the request is emitted.
+//! Where a page lies on the device.
+//!
+//! A layout that allocates late gives a page its place when the page is written back; one that
+//! allocates early ([`Layout::is_early`]) when the page first becomes dirty in the cache. The LBA of a
+//! request is fixed when the request is emitted. Policies that order frames by address see
+//! an [`Address`].
 //!
 //! A layout is one file and one line in [`ALL`].
 
@@ -10,9 +15,13 @@ use crate::{
 };
 use std::sync::Arc;
 
+mod address;
 mod ext4;
 mod f2fs;
 mod identity;
+
+pub use address::Address;
+pub(crate) use address::Goals;
 
 /// Place on the device, in 4 KiB units.
 pub type Lba = u64;
@@ -23,6 +32,17 @@ pub trait Layout {
     fn write(&mut self, page: Page) -> Lba;
     /// The page is read: where from. A page that never was written lies where it would be written.
     fn read(&mut self, page: Page) -> Lba;
+    /// The page's present place; `None` before it gets one.
+    fn place(&self, page: Page) -> Option<Lba>;
+    /// A page gets its place when it first becomes dirty in the cache ([`Layout::dirtied`]), not at
+    /// write-back.
+    fn is_early(&self) -> bool {
+        false
+    }
+    /// A cached page became dirty. Called only for layouts that allocate early.
+    fn dirtied(&mut self, _: Page) {}
+    /// The pages that the last call of `write`, `read` or `dirtied` gave a place, or another one.
+    fn moved(&self) -> std::ops::Range<u32>;
     /// These ranks are truncated or deleted: their places are free.
     fn free(&mut self, pages: std::ops::Range<u32>);
     /// Panics unless no two pages share a place.

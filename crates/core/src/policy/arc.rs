@@ -27,8 +27,8 @@ use crate::{
 pub(super) const SPEC: Spec = Spec {
     name: "arc",
     paper: "Megiddo & Modha, \"ARC: A Self-Tuning, Low Overhead Replacement Cache\", FAST '03",
-    what: "recency and frequency, balanced by what left too early",
-    goal: "hits: recency against frequency, balanced as the load asks",
+    what: "recency and frequency, balanced by hits on evicted pages",
+    goal: "hits: adapts the balance of recency and frequency to the load",
     time: "O(1); a hit moves a list node",
     memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
     when: "where the load changes between recency and frequency",

@@ -25,11 +25,12 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 pub(super) const SPEC: Spec = Spec {
     name: "belady-cost",
     paper: "a heuristic after Belady 1966",
-    what: "the page used farthest in the future for its price leaves: no bound",
+    what: "the page with the farthest next use for its cost leaves; a heuristic, not a bound",
     goal: "the cost of reads and writes, knowing the future",
     time: "O(log frames)",
     memory: "76 bytes a frame, 4 bytes an access of the trace",
-    when: "to see what knowing the future could save in writes; something else may save more",
+    when: "to see how many writes could be saved with the future known; another policy may save \
+        more",
     params: PARAMS,
     kind: Kind::Heuristic,
     slow: false,

@@ -22,7 +22,7 @@ pub(super) const SPEC: Spec = Spec {
     goal: "hits, by recency, with next to no work at a hit",
     time: "amortised O(1): a hit sets a bit, an eviction walks one lap of the clock at most",
     memory: "9 bytes a frame",
-    when: "where a hit may not move anything: the practical stand-in for lru",
+    when: "where a hit must not move anything: the practical substitute for lru",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

@@ -30,7 +30,7 @@ pub(super) const SPEC: Spec = Spec {
     name: "fab",
     paper: "Jo, Kang, Park, Kim & Lee, \"FAB: flash-aware buffer management policy for portable media \
         players\", IEEE Transactions on Consumer Electronics 52(2), 2006",
-    what: "the block of which most pages are cached leaves, whole",
+    what: "the block with most cached pages leaves, whole",
     goal: "sequential writes: whole erase blocks leave at once",
     time: "two or three steps of a tournament over blocks on average, O(log blocks) at most; an eviction \
         takes a block's pages",

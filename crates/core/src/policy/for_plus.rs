@@ -30,11 +30,12 @@ pub(super) const SPEC: Spec = Spec {
     name: "for-plus",
     paper: "after Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", \
         SIGMOD '11",
-    what: "FOR in constant time: only read or also written, the lighter of the two least recent leaves",
-    goal: "the cost of reads and writes, as for does, looking at two pages only",
+    what: "FOR in constant time: of the least recent read-only and written pages, the cheaper one \
+        leaves",
+    goal: "the cost of reads and writes, like `for`, but by looking at two pages only",
     time: "O(1); a hit moves a list node",
     memory: "40 bytes a frame",
-    when: "where read and write costs are known: `read` and `write` take them",
+    when: "where the costs of a read and a write are known (`read`, `write`)",
     params: &[ALPHA, READ, WRITE],
     kind: Kind::Online,
     slow: false,

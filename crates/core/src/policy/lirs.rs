@@ -34,7 +34,7 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Jiang & Zhang, \"LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to \
         Improve Buffer Cache Performance\", SIGMETRICS '02",
     what: "pages that come back soon stay, the rest pass through a short queue",
-    goal: "hits, by distance between uses",
+    goal: "hits, by the distance between uses",
     time: "amortised O(1): a hit moves a list node, and what is pruned was pushed once",
     memory: "12 bytes a page of the trace, 4 bytes a frame, 4 bytes a page in its queues",
     when: "where loops and scans are longer than the cache",
@@ -350,7 +350,7 @@ mod model {
 mod tests {
     use super::*;
     use crate::{
-        cache::{Cache, PageCache},
+        cache::{Cache, Details, PageCache},
         page::{NEVER, Op},
         policy::naive::Effect,
     };
@@ -366,11 +366,11 @@ mod tests {
     /// The pages that accesses push out of a cache of so many frames, so many of them for HIR pages.
     fn pushed_out(frames: u32, hir_max: u32, accesses: &[u32]) -> Vec<u32> {
         let pages = 12;
-        let mut cache = PageCache::new(Lirs::new(frames, hir_max, pages), pages, frames, false);
+        let mut cache = PageCache::new::<Effect>(Lirs::new(frames, hir_max, pages), pages, frames, false);
         let (mut gone, mut before) = (vec![], vec![]);
         for page in accesses {
             let access = Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
-            cache.access(access, false, &mut Effect::default());
+            cache.access(access, Details::WHOLE, &mut Effect::default());
             cache.check();
             let after: Vec<u32> = (0..pages).filter(|page| cache.holds(Page(*page))).collect();
             gone.extend(before.iter().filter(|page| !after.contains(page)));

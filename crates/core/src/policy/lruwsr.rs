@@ -21,10 +21,10 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Jung, Shim, Park, Kang & Cha, \"LRU-WSR: integration of LRU and writes sequence reordering \
         for flash memory\", IEEE Transactions on Consumer Electronics 54(3), 2008",
     what: "LRU; a dirty page gets a second chance unless it is cold",
-    goal: "fewer writes: a dirty page has to be cold to leave",
+    goal: "fewer writes: a dirty page leaves only when it is cold",
     time: "amortised O(1): a page is passed over once a write",
     memory: "9 bytes a frame",
-    when: "as cflru, without a parameter to choose",
+    when: "like cflru, without a parameter to choose",
     params: &[],
     kind: Kind::Online,
     slow: false,

@@ -38,12 +38,12 @@ use prefetch_index::prefetch_index;
 pub(super) const SPEC: Spec = Spec {
     name: "mglru",
     paper: "Linux kernel, Documentation/mm/multigen_lru.rst",
-    what: "generations, and tiers by number of accesses, protected by what refaults",
-    goal: "hits at little cost; clean pages leave first, so writes are few, too",
+    what: "generations, and tiers by number of accesses, protected according to refaults",
+    goal: "hits at little cost; clean pages leave first, so writes are also few",
     time: "amortised O(1): a hit counts, an eviction meets a page once a generation",
     memory: "10 bytes a frame, 4 bytes a page of the trace",
-    when: "as the baseline of today: current Android kernels run it; here only for pages accessed through \
-        descriptors",
+    when: "as today's baseline: current Android kernels use it; only its part for pages accessed \
+        through descriptors is modelled",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

@@ -5,6 +5,7 @@
 
 use crate::{
     cache::{Frames, Victims},
+    layout::Address,
     page::{Access, Frame, Page},
     params::{self, Listed, Param, Params},
     system,
@@ -71,6 +72,8 @@ pub const ALL: &[Spec] = &[
 pub trait Policy {
     /// Whether [`Access::next_use`] has to be filled in: the policy sees the future.
     const OFFLINE: bool;
+    /// The policy orders frames by [`Frames::address`], and [`Policy::moved`] is called.
+    const WANTS_ADDRESSES: bool = false;
 
     /// A page that was not resident now is, in this frame.
     fn insert(&mut self, frame: Frame, access: &Access);
@@ -90,6 +93,10 @@ pub trait Policy {
 
     /// A dirty page was written back and stays.
     fn cleaned(&mut self, _: Frame) {}
+
+    /// The page in this frame got an address, which [`Frames::address`] shows. `from` is the address
+    /// that it had before; a page that was inserted just now had none.
+    fn moved(&mut self, _frame: Frame, _from: Option<Address>, _: &Frames) {}
 
     /// This page will be accessed soon, hit or miss. Changes nothing.
     #[inline(always)]

@@ -26,8 +26,8 @@ use crate::{
 pub(super) const SPEC: Spec = Spec {
     name: "s3fifo",
     paper: "Yang, Zhang, Qiu, Yue & Rashmi, \"FIFO Queues are All You Need for Cache Eviction\", SOSP '23",
-    what: "a small queue filters what enters the main one",
-    goal: "hits: what is used once leaves soon",
+    what: "a small queue filters the pages that enter the main queue",
+    goal: "hits: pages used once leave soon",
     time: "amortised O(1): a hit counts, an eviction walks four laps of the main queue at most",
     memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
     when: "where many pages are used once and few are popular, as in web caches",

@@ -20,13 +20,13 @@ pub(super) const SPEC: Spec = Spec {
     name: "spatialclock",
     paper: "Kim, Ryu & Ramachandran, \"What is a good buffer cache replacement scheme for mobile flash \
         storage?\", SIGMETRICS '12",
-    what: "second chance in order of address: scattered writes become neighbours",
-    goal: "sequential writes, at the hits of clock",
+    what: "second chance in order of address, so that victims are neighbours",
+    goal: "sequential writes, with about the hits of clock",
     time: "a hit sets a bit; a miss O(log pages) to base 64; the hand passes 64 pages a step, one lap at \
         most, amortised O(1)",
     memory: "2 bits a page of the trace",
-    when: "on SD cards and simple eMMC, which write scattered pages slowly, under a file system that \
-        updates in place",
+    when: "on SD cards and simple eMMC, where non-sequential writes are slow, under a file system \
+        that updates in place",
     params: clock::PARAMS,
     kind: Kind::Online,
     slow: false,

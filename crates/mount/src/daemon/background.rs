@@ -5,8 +5,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     fs::File,
     io::{self, Write},
-    os::unix::net::UnixStream,
-    path::Path,
 };
 
 /// Whether the process that started this one still waits for its report.
@@ -23,6 +21,9 @@ pub(super) fn leave_terminal() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes messages go to the journal from now on; an error where there is none.
+pub type ToJournal = fn() -> io::Result<()>;
+
 /// Where the messages of a background process go.
 pub(super) enum Messages {
     /// To a file in BACKING.
@@ -33,13 +34,13 @@ pub(super) enum Messages {
 
 /// Reports that the mount is ready, and closes what this process was started with. From now on its
 /// messages go to the journal; where there is none, to a file beside the lock.
-pub(super) fn report_ready(report: &str, lock: &Lock) -> io::Result<Messages> {
+pub(super) fn report_ready(report: &str, lock: &Lock, to_journal: ToJournal) -> io::Result<Messages> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(report.as_bytes())?;
     stdout.flush()?;
-    let messages = match journal() {
-        Ok(journal) => {
-            rustix::stdio::dup2_stderr(journal)?;
+    let messages = match to_journal() {
+        Ok(()) => {
+            rustix::stdio::dup2_stderr(nowhere()?)?;
             Messages::Elsewhere
         }
         Err(_) => {
@@ -58,12 +59,4 @@ pub(super) fn close_log() -> io::Result<()> {
 
 fn nowhere() -> io::Result<File> {
     File::options().write(true).open("/dev/null")
-}
-
-/// The journal takes a stream of lines, after some about itself: who speaks, for which unit, how grave it is (a warning), whether lines say
-/// that themselves, and whether to pass them on to syslog, the kernel's log and the console.
-fn journal() -> io::Result<UnixStream> {
-    let mut journal = UnixStream::connect(Path::new("/run/systemd/journal/stdout"))?;
-    journal.write_all(b"flashsift\n\n4\n0\n0\n0\n0\n")?;
-    Ok(journal)
 }

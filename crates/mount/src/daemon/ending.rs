@@ -3,12 +3,12 @@
 use super::warn_unless_signed;
 use super::{Daemon, RETRY, Wake, error::Context, error::Error, micros, systemd::notify, warn_of_error};
 use crate::attach::{place, undo};
-use crate::say;
 use flashsift_core::show;
 use flashsift_host::{mounts, users::Found};
 use sd_notify::NotifyState;
 use signal_hook::consts::SIGTERM;
 use std::{io, time::Duration};
+use tracing::{error, warn};
 
 /// The kernel releases a mount at once after the unmount, unless other namespaces have copies of it.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl Daemon {
         if !mounted {
             warn_unless_signed(self.sign.ending(&format!("{} in RAM: {}", self.in_ram(), why.chain())));
         }
-        say!(
+        error!(
             "CANNOT END: {} of {} in RAM: {}. Nothing is lost while this process lives, and it tries again in {}: \
              if there is no room in {}, make some. Only a SIGTERM from now on gives up what is in RAM",
             self.in_ram(),
@@ -99,7 +99,7 @@ impl Daemon {
         if let Some(found) = used {
             // Stores through mappings have to arrive before the connection is cut.
             if here {
-                say!(
+                warn!(
                     "{} is in use, and is taken away all the same; who uses it will get errors:\n{}",
                     point.display(),
                     place::listed(&found).trim_end()
@@ -108,7 +108,7 @@ impl Daemon {
                 self.fs.settle_all().context(&*at)?;
             }
             if let Err(why) = undo::cut_off(&self.mount) {
-                say!("who uses it cannot be cut off ({why}); what they write until the end may be lost");
+                warn!("who uses it cannot be cut off ({why}); what they write until the end may be lost");
                 if here {
                     undo::unmount(point, true).context(&*at)?;
                 }

@@ -1,5 +1,6 @@
 //! Why a mount did not start, or did not end well.
 
+use crate::WriteBackFailures;
 use crate::attach::{place::Refused, user_tmpfs};
 use std::{error, io, path::Path};
 
@@ -21,6 +22,9 @@ pub enum Error {
     /// A system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// Files that are still in RAM.
+    #[error(transparent)]
+    WriteBack(#[from] WriteBackFailures),
     /// A plain user's tmpfs.
     #[error(transparent)]
     Tmpfs(#[from] user_tmpfs::Error),

@@ -1,13 +1,13 @@
 //! The process itself: its signals, its limits, and its chance to survive when memory runs out.
 
 use super::{Wake, error::Context, error::Error};
-use crate::say;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use std::{fs, sync::mpsc::Sender, thread};
+use tracing::warn;
 
 /// From now on signals are read instead of ending the process. The thread lives as long as it does.
 ///
@@ -28,7 +28,7 @@ pub(super) fn read_signals(wake: &Sender<Wake>) -> Result<(), Error> {
 /// When memory runs out, the kernel ends other processes first: the files in RAM would be lost.
 pub(super) fn survive_out_of_memory(root: bool) {
     if root && let Err(why) = fs::write("/proc/self/oom_score_adj", "-900") {
-        say!("/proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first");
+        warn!("/proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first");
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::fs::Fs;
 use crate::fuse::control;
-use crate::say;
 use flashsift_host::mounts::{self, Mount};
 use sd_notify::NotifyState;
 use std::{
@@ -12,10 +11,11 @@ use std::{
     },
     thread::JoinHandle,
 };
+use tracing::warn;
 
 pub(super) fn notify(states: &[NotifyState<'_>]) {
     if let Err(why) = sd_notify::notify(states) {
-        say!("notifying systemd: {why}");
+        warn!("notifying systemd: {why}");
     }
 }
 

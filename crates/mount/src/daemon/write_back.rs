@@ -2,7 +2,6 @@
 
 use super::{RETRY, RecvTimeoutError};
 use crate::fs::Fs;
-use crate::say;
 use std::{
     io,
     sync::{Arc, mpsc::Receiver},
@@ -16,26 +15,17 @@ const TOGETHER: u32 = 16;
 /// Starts the thread; it ends when the sender of `stopped` is dropped.
 pub(super) fn start(fs: Arc<Fs>, after: Duration, stopped: Receiver<()>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("settle".into()).spawn(move || {
-        let mut failing = None;
         let mut pause = RETRY[0];
         let mut wait = after;
         while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            fs.deliver_events();
             let (_, done) = fs.settle_due(fs.now_us());
-            let failed = done.err();
-            match failed {
-                Some(why) if failing != failed => {
-                    say!("new files cannot settle and stay in RAM: {why}; it is tried again and again");
-                }
-                None if failing.is_some() => say!("new files settle again"),
-                _ => {}
-            }
-            failing = failed;
             let next = fs.next_due_us().map_or(after, |due| {
                 Duration::from_micros(due.saturating_sub(fs.now_us())) + after / TOGETHER
             });
-            (wait, pause) = match failing {
-                Some(_) => (pause, (pause * 2).min(RETRY[1])),
-                None => (next.min(after), RETRY[0]),
+            (wait, pause) = match done {
+                Err(_) => (pause, (pause * 2).min(RETRY[1])),
+                Ok(()) => (next.min(after), RETRY[0]),
             };
         }
     })

@@ -22,11 +22,11 @@ pub(crate) fn as_caller<T>(caller: &Caller, make: impl FnOnce() -> Result<T>) ->
 }
 
 /// Whether setgid on a file of this group stays when the caller sets an access list: where he has the right to keep it, or is of the
-/// group. Of whom it cannot be told (pid 0: he lives where we see nobody) neither is so.
+/// group. Of whom it cannot be told (thread 0: of a pid namespace that we do not see) neither is so.
 pub(crate) fn keeps_setgid(caller: &Caller, group: u32) -> bool {
     caller.gid == group
-        || fs::read_to_string(format!("/proc/{}/status", caller.pid))
-            .is_ok_and(|status| may_keep_setgid(&status, group, is_of_our_users(caller.pid)))
+        || fs::read_to_string(format!("/proc/{}/status", caller.tid))
+            .is_ok_and(|status| may_keep_setgid(&status, group, is_of_our_users(caller.tid)))
 }
 
 /// Capabilities mean something only among the users that they were given for.
@@ -74,6 +74,6 @@ mod tests {
         assert!(!may_keep_setgid(&status("", "0000000000000010"), 2, false), "root of other users");
         assert!(!may_keep_setgid(&status("", "ffffffffffffffef"), 2, true));
         assert!(!may_keep_setgid("", 2, true));
-        assert!(!keeps_setgid(&Caller { uid: 7, gid: 7, pid: 0, umask: 0 }, 8), "nobody we see");
+        assert!(!keeps_setgid(&Caller { uid: 7, gid: 7, tid: 0, umask: 0 }, 8), "nobody we see");
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Content {
     /// Whoever changes a file in RAM passes it; closed where a move has failed so often that its writers have to wait.
     pub(crate) gate: RwLock<()>,
     pub(crate) place: RwLock<Place>,
+    /// Held while bytes change, until the event is queued; a read of a file in RAM shares it. Taken last.
+    pub(crate) order: RwLock<()>,
     changes: AtomicU64,
 }
 

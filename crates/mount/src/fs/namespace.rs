@@ -7,11 +7,12 @@ use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
 use super::caller::as_caller;
 use super::content::{Content, Place};
+use super::events::At;
 use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
-use super::table::{InRam, Is, Name, Table};
+use super::table::{self, InRam, Is, Name, Table};
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
-use flashsift_core::event::{Action, Renamed};
+use flashsift_core::event::{Action, Create, FileId, OpenId, Owner};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
@@ -44,8 +45,9 @@ impl Fs {
         name: &OsStr,
         mode: u32,
         flags: i32,
-    ) -> Result<(Attr, Opened)> {
+    ) -> Result<(Attr, OpenId, Opened)> {
         permitted(parent, name)?;
+        let at = self.arrived_to_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
         let mut table = self.table();
         let there = match self.find(&mut table, parent, name) {
@@ -60,16 +62,15 @@ impl Fs {
                 return Err(Errno::EXIST);
             }
             drop(table);
-            let opened = self.open(ino)?;
+            let (open, opened) = self.open(caller.tid, ino)?;
             self.looked_up(&mut self.table(), ino)?;
             if opening.contains(OFlags::TRUNC) {
-                let content = self.content(ino)?;
-                self.resize(&content, ino, 0)?;
+                self.resize(at, ino, 0)?;
             }
-            self.saw(caller.pid, ino, |file| Action::Open { open: None, file, created: false });
-            return Ok((self.attr(ino)?, opened));
+            return Ok((self.attr(ino)?, open, opened));
         }
-        let (ino, file) = self.make_file(&mut table, caller, parent, name, mode, asks_for_sync(flags))?;
+        let (ino, id, file) =
+            self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
         let settled = !matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
         let place = Place { file: Some(Arc::new(file)), settled };
         let content = Arc::new(Content::new(place));
@@ -77,39 +78,49 @@ impl Fs {
             node.opens = 1;
             node.content = Some(content.clone());
         }
-        self.opened.write().insert(ino, content);
+        let open = self.opened(at, ino, id, content, true);
         let attr = self.looked_up(&mut table, ino)?;
-        drop(table);
-        self.saw(caller.pid, ino, |file| Action::Open { open: None, file, created: true });
-        Ok((attr, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
+        Ok((attr, open, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
     }
 
     /// In RAM, unless something wants it in BACKING from the start.
+    #[expect(clippy::too_many_arguments, reason = "what an application asks for, and when")]
     fn make_file(
         &self,
         table: &mut Table,
+        at: At,
         caller: &Caller,
         parent: Ino,
         name: &OsStr,
         mode: u32,
         sync: bool,
-    ) -> Result<(Ino, File)> {
+    ) -> Result<(Ino, FileId, File)> {
         let dir = self.dir(table, parent)?;
+        let number = table.next_number();
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         // An inherited access control list is BACKING's to make.
         if !sync && !dir.default_acl && !dir.apart && !self.write_through.matches(name) {
             self.reservation.take_file(table.queue.len() as u64, self.backing.root.as_fd(), &self.store)?;
-            let ino = table.next_number();
             let gid = dir.gid.unwrap_or(caller.gid);
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let uid = (caller.uid != own.0).then_some(caller.uid);
-            match self.store.create(ino, masked, uid, (gid != own.1).then_some(gid)) {
+            match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
                 Ok(file) => {
-                    table.born(ino, self.now_us());
-                    table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
+                    table.born(number, at.us);
+                    table.insert_in_ram(parent, &Name::from(name), InRam { ino: number, hides: None });
                     self.dir_changed(table, parent);
                     self.counters.lock().born += 1;
-                    return Ok((ino, file));
+                    let id = table::file_id(number);
+                    self.saw_created(
+                        table,
+                        at,
+                        id,
+                        (parent, name),
+                        Owner { uid: caller.uid, gid },
+                        masked,
+                        sync,
+                    );
+                    return Ok((number, id, file));
                 }
                 // The store cannot hold it; or we may not give it to its owner.
                 Err(Errno::NOSPC | Errno::PERM) => (),
@@ -125,10 +136,30 @@ impl Fs {
             | OFlags::CLOEXEC
             | self.backing.without_atime();
         let file = as_caller(caller, || rustix::fs::openat(&dir, name, flags, mode))?;
-        let ino = table.settled(rustix::fs::fstat(&file)?.st_ino);
+        let stat = rustix::fs::fstat(&file)?;
+        let ino = table.settled(stat.st_ino);
         table.name(ino, parent, &Name::from(name));
         self.counters.lock().born_settled += 1;
-        Ok((ino, File::from(file)))
+        let id = table.meet_as(ino, number);
+        let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        self.saw_created(table, at, id, (parent, name), owner, mode, sync);
+        Ok((ino, id, File::from(file)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as many as a creation has parts")]
+    fn saw_created(
+        &self,
+        table: &Table,
+        at: At,
+        file: FileId,
+        name: (Ino, &OsStr),
+        owner: Owner,
+        mode: Mode,
+        sync: bool,
+    ) {
+        let mode = Some(mode.as_raw_mode() & 0o7777);
+        self.saw_create(table, at, name, |name| Create { file, name, owner: Some(owner), mode, sync });
     }
 
     /// That BACKING can make something without an inode that a file in RAM will need.
@@ -154,7 +185,8 @@ impl Fs {
             table.drop_unused(ino);
             return Err(Errno::EXIST);
         }
-        let (ino, _) = self.make_file(&mut table, caller, parent, name, mode, false)?;
+        let at = self.arrived_to_open(caller.tid);
+        let (ino, ..) = self.make_file(&mut table, at, caller, parent, name, mode, false)?;
         self.looked_up(&mut table, ino)
     }
 
@@ -199,8 +231,9 @@ impl Fs {
     }
 
     /// A further name.
-    pub fn link(&self, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
+    pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
+        let at = self.arrived(tid);
         loop {
             let mut table = self.table();
             let dir = self.dir(&mut table, parent)?;
@@ -233,6 +266,9 @@ impl Fs {
                     table.name(ino, parent, &Name::from(name));
                 }
             }
+            if let Some(file) = table.file(ino) {
+                self.saw_name(&table, at, (parent, name), |name| Action::Link { file, name });
+            }
             return self.looked_up(&mut table, ino);
         }
     }
@@ -243,7 +279,8 @@ impl Fs {
     }
 
     /// Removes a name that is no directory's.
-    pub fn unlink(&self, parent: Ino, name: &OsStr) -> Result<()> {
+    pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
+        let at = self.arrived(tid);
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
         if let Some(in_ram) = table.in_ram(parent, name) {
@@ -251,13 +288,13 @@ impl Fs {
                 // Or it would come back.
                 self.remove_hidden(&mut table, parent, name)?;
             }
-            self.remove_name_in_ram(&mut table, parent, name)?;
+            self.remove_name_in_ram(&mut table, at, parent, name)?;
             self.dir_changed(&mut table, parent);
             return Ok(());
         }
         let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
         rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
-        self.lost_name(&mut table, parent, name, &stat);
+        self.lost_name(&mut table, at, parent, name, &stat);
         Ok(())
     }
 
@@ -271,13 +308,10 @@ impl Fs {
     }
 
     /// One name less. With the last one, and nobody who has it open, the file is no more.
-    fn remove_name_in_ram(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
-        let path = self.name_of(table, parent, name);
+    fn remove_name_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
         let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
         let ino = removed.ino;
-        if let Some(name) = path {
-            self.saw_name(ino, |file| Action::Unbind { file, name: name.into() });
-        }
+        self.saw_lost(table, at, ino, (parent, name));
         table.unname(ino, parent, name);
         let Some(node) = table.node(ino) else { return Ok(()) };
         let (named, open) = (!node.names.is_empty(), node.opens > 0);
@@ -286,42 +320,56 @@ impl Fs {
         }
         table.queue.gone(ino);
         if !open {
-            self.remove_from_ram(table, ino);
+            self.remove_from_ram(table, at, ino);
         }
         Ok(())
     }
 
     /// It was born and is gone without having reached flash.
-    pub(crate) fn remove_from_ram(&self, table: &mut Table, ino: Ino) {
+    pub(crate) fn remove_from_ram(&self, table: &mut Table, at: At, ino: Ino) {
         if let Ok(attr) = self.attr_of(table, ino) {
             table.is_gone(ino, attr);
         }
         self.counters.lock().never_written += 1;
         // It stays until the next start then, and takes room: nothing else depends on it.
         let _ = self.store.remove(ino);
-        self.saw_end(ino);
+        self.saw_end(table, at, ino);
     }
 
     /// A name of BACKING's is gone, which led to this.
-    fn lost_name(&self, table: &mut Table, parent: Ino, name: &OsStr, was: &Stat) {
+    fn lost_name(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr, was: &Stat) {
         let ino = table.known_as(was.st_ino);
         let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
         let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
         let known =
             matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
         if known {
-            if let Some(name) = self.name_of(table, parent, name) {
-                self.saw_name(ino, |file| Action::Unbind { file, name: name.into() });
-            }
+            self.saw_lost(table, at, ino, (parent, name));
             table.unname(ino, parent, name);
             if last {
                 if table.node(ino).is_some_and(|node| node.opens == 0) {
-                    self.saw_end(ino);
+                    self.saw_end(table, at, ino);
                 }
                 table.is_gone(ino, Attr::new(ino, was));
             }
-        } else if last {
-            table.forget_number(was.st_ino);
+        } else {
+            let forgotten = table.node(ino).is_none();
+            // The kernel has forgotten it; the event stream has not.
+            if forgotten {
+                self.saw_lost(table, at, ino, (parent, name));
+            }
+            if last {
+                if forgotten {
+                    self.saw_end(table, at, ino);
+                }
+                table.forget_number(was.st_ino);
+            }
+        }
+    }
+
+    fn saw_lost(&self, table: &Table, at: At, ino: Ino, name: (Ino, &OsStr)) {
+        if let Some(file) = table.file(ino) {
+            self.saw_name(table, at, name, |name| Action::Unbind { file, name });
         }
     }
 
@@ -337,13 +385,14 @@ impl Fs {
             return Err(Errno::NOTEMPTY);
         }
         rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?;
-        self.lost_name(&mut table, parent, name, &stat);
+        self.lost_name(&mut table, self.arrived(0), parent, name, &stat);
         Ok(())
     }
 
     /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
-    pub fn rename(&self, from: (Ino, &OsStr), to: (Ino, &OsStr), flags: RenameFlags) -> Result<()> {
+    pub fn rename(&self, tid: u32, from: (Ino, &OsStr), to: (Ino, &OsStr), flags: RenameFlags) -> Result<()> {
         permitted(to.0, to.1)?;
+        let at = self.arrived(tid);
         loop {
             let mut table = self.table();
             let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
@@ -362,8 +411,8 @@ impl Fs {
             }
             if first.is_empty() {
                 return match source {
-                    Some(source) => self.rename_in_ram(&mut table, source, from, to, flags),
-                    None => self.rename_in_backing(&mut table, from, to, flags),
+                    Some(source) => self.rename_in_ram(&mut table, at, source, from, to, flags),
+                    None => self.rename_in_backing(&mut table, at, from, to, flags),
                 };
             }
             drop(table);
@@ -374,6 +423,7 @@ impl Fs {
     fn rename_in_ram(
         &self,
         table: &mut Table,
+        at: At,
         source: InRam,
         from: (Ino, &OsStr),
         to: (Ino, &OsStr),
@@ -390,15 +440,15 @@ impl Fs {
             return Ok(());
         }
         if target.is_some() {
-            self.remove_name_in_ram(table, to.0, to.1)?;
+            self.remove_name_in_ram(table, at, to.0, to.1)?;
         } else if let Some(stat) = &hidden {
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 return Err(Errno::ISDIR);
             }
             // It stays in BACKING, but nobody sees it any more.
-            self.lost_name(table, to.0, to.1, stat);
+            self.lost_name(table, at, to.0, to.1, stat);
         }
-        self.saw_renamed(table, source.ino, from, to);
+        self.saw_rename(table, at, table.file(source.ino), from, to);
         table.remove_in_ram(from.0, from.1);
         table.unname(source.ino, from.0, from.1);
         let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
@@ -411,6 +461,7 @@ impl Fs {
     fn rename_in_backing(
         &self,
         table: &mut Table,
+        at: At,
         from: (Ino, &OsStr),
         to: (Ino, &OsStr),
         flags: RenameFlags,
@@ -445,7 +496,7 @@ impl Fs {
         }
         rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags)?;
         if target.is_some() {
-            self.remove_name_in_ram(table, to.0, to.1)?;
+            self.remove_name_in_ram(table, at, to.0, to.1)?;
         }
         let known = |table: &Table, backing_ino| {
             let ino = table.known_as(backing_ino);
@@ -454,30 +505,45 @@ impl Fs {
         };
         match &there {
             Some(there) if flags.contains(RenameFlags::EXCHANGE) => {
+                self.saw_exchange(table, at, (&source, from), (there, to));
                 if let Some(ino) = known(table, there.st_ino) {
                     table.unname(ino, to.0, to.1);
                     table.name(ino, from.0, &Name::from(from.1));
                 }
             }
-            Some(there) if target.is_none() => self.lost_name(table, to.0, to.1, there),
+            Some(there) if target.is_none() => self.lost_name(table, at, to.0, to.1, there),
             _ => (),
         }
+        if !flags.contains(RenameFlags::EXCHANGE) {
+            self.saw_moved(table, at, &source, from, to);
+        }
         if let Some(ino) = known(table, source.st_ino) {
-            self.saw_renamed(table, ino, from, to);
             table.unname(ino, from.0, from.1);
             table.name(ino, to.0, &Name::from(to.1));
         }
         Ok(())
     }
 
-    fn saw_renamed(&self, table: &Table, ino: Ino, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
-        if let (Some(from), Some(to)) = (self.name_of(table, from.0, from.1), self.name_of(table, to.0, to.1))
-        {
-            self.saw_name(ino, |file| Action::Rename {
-                file,
-                names: Box::new(Renamed { from: from.into(), to: to.into() }).into(),
-            });
+    /// What BACKING has moved: a file that the event stream has met, or a directory.
+    fn saw_moved(&self, table: &Table, at: At, was: &Stat, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
+        let file = table.file(table.known_as(was.st_ino));
+        if file.is_some() || FileType::from_raw_mode(was.st_mode) == FileType::Directory {
+            self.saw_rename(table, at, file, from, to);
         }
+    }
+
+    /// Three moves, through a name that no application can use: each event is about one.
+    fn saw_exchange(
+        &self,
+        table: &Table,
+        at: At,
+        (one, name): (&Stat, (Ino, &OsStr)),
+        (other, other_name): (&Stat, (Ino, &OsStr)),
+    ) {
+        let between = (ROOT, OsStr::new(HIDDEN));
+        self.saw_moved(table, at, one, name, between);
+        self.saw_moved(table, at, other, other_name, name);
+        self.saw_moved(table, at, one, between, other_name);
     }
 
     /// All names in a directory, without `.` and `..`; and the number of the one it is in.
@@ -501,10 +567,14 @@ impl Fs {
     }
 
     /// The names in this directory are durable, and the files that live in RAM under them with their content.
-    pub fn fsync_dir(&self, ino: Ino) -> Result<()> {
+    pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
+        let at = self.arrived(tid);
         let (dir, in_ram) = {
             let mut table = self.table();
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
+            for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
+                self.saw(at, Action::Sync { file, offset: 0, len: u64::MAX });
+            }
             (self.dir(&mut table, ino)?, in_ram)
         };
         self.settle_now(&in_ram)?;

@@ -12,6 +12,7 @@
 use super::backing::OpenDir;
 use super::content::Content;
 use super::types::{Attr, Ino, ROOT, Time};
+use flashsift_core::event::FileId;
 use flashsift_core::settle::Queue;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -24,8 +25,11 @@ pub(crate) type Name = Arc<OsStr>;
 /// Directories and what a file is called there. Nearly all have a single name.
 pub(crate) type Names = SmallVec<[(Ino, Name); 1]>;
 
-/// Numbers that are given here begin where file systems for flash have none (theirs have 32 bits).
+/// Numbers of files that are created here begin where file systems for flash have none (theirs have
+/// 32 bits).
 const FIRST_NUMBER: Ino = 1 << 40;
+/// Numbers that replace those of BACKING which another file still has here.
+const FIRST_REPLACEMENT: Ino = 1 << 41;
 /// Directories that are kept open.
 const OPEN_DIRS: usize = 512;
 
@@ -42,7 +46,10 @@ pub(crate) struct Table {
     pub(crate) dir_times: HashMap<Ino, Time>,
     pub(crate) queue: Queue,
     dirs: HashMap<Ino, Arc<OpenDir>>,
+    /// Files that existed before, as far as the event stream has met them.
+    met: HashMap<Ino, FileId>,
     next: Ino,
+    next_replacement: Ino,
     root_ino: u64,
 }
 
@@ -86,6 +93,11 @@ struct Shown {
     settled_ns: i64,
 }
 
+/// The identity of the file that was given this number.
+pub(crate) fn file_id(number: Ino) -> FileId {
+    FileId(number - FIRST_NUMBER - 1)
+}
+
 /// In half the space, as far as it reaches: to the year 2262.
 fn ns(time: Time) -> Option<i64> {
     time.s.checked_mul(1_000_000_000)?.checked_add(i64::from(time.ns))
@@ -113,7 +125,9 @@ impl Table {
             dir_times: HashMap::new(),
             queue: Queue::default(),
             dirs: HashMap::new(),
+            met: HashMap::new(),
             next: FIRST_NUMBER,
+            next_replacement: FIRST_REPLACEMENT,
             root_ino,
         }
     }
@@ -129,6 +143,34 @@ impl Table {
     pub(crate) fn next_number(&mut self) -> Ino {
         self.next += 1;
         self.next
+    }
+
+    /// A file's identity in the event stream, once the stream has met it. A file that was created in
+    /// RAM is met from the start; its number is never another file's.
+    pub(crate) fn file(&self, ino: Ino) -> Option<FileId> {
+        match (FIRST_NUMBER..FIRST_REPLACEMENT).contains(&ino) {
+            true => Some(file_id(ino)),
+            false => self.met.get(&ino).copied(),
+        }
+    }
+
+    /// The event stream meets a file that existed before.
+    pub(crate) fn meet(&mut self, ino: Ino) -> FileId {
+        let number = self.next_number();
+        self.meet_as(ino, number)
+    }
+
+    /// The same, with a number that was taken for it.
+    pub(crate) fn meet_as(&mut self, ino: Ino, number: Ino) -> FileId {
+        self.met.insert(ino, file_id(number));
+        file_id(number)
+    }
+
+    /// The file is no more: BACKING may give its number to another.
+    pub(crate) fn end_file(&mut self, ino: Ino) -> Option<FileId> {
+        let file = self.file(ino);
+        self.met.remove(&ino);
+        file
     }
 
     /// By what number this file of BACKING is known, if it has been given another.
@@ -150,7 +192,8 @@ impl Table {
         };
         if taken {
             // Somebody may still ask for a file that is gone and had this number.
-            ino = self.next_number();
+            self.next_replacement += 1;
+            ino = self.next_replacement;
             self.shown.insert(backing_ino, Shown { ino, before_ns: 0, settled_ns: 0 });
         }
         self.nodes.entry(ino).or_insert_with(|| Node {
@@ -234,16 +277,23 @@ impl Table {
         Some(removed)
     }
 
-    /// The node is known to have this name.
-    pub(crate) fn name(&mut self, ino: Ino, dir: Ino, name: &Name) {
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
+    /// The node is known to have this name. Whether that is new.
+    pub(crate) fn name(&mut self, ino: Ino, dir: Ino, name: &Name) -> bool {
+        let Some(node) = self.nodes.get_mut(&ino) else { return false };
         if node.names.iter().any(|(other, known)| *other == dir && known == name) {
-            return;
+            return false;
         }
         node.names.push((dir, name.clone()));
         if let Some(dir) = self.nodes.get_mut(&dir) {
             dir.holds += 1;
         }
+        true
+    }
+
+    /// Files in RAM that have no name any more and are still open.
+    pub(crate) fn nameless_in_ram(&self) -> Vec<Ino> {
+        let nameless = |node: &Node| matches!(node.is, Is::Ram) && node.names.is_empty();
+        self.nodes.iter().filter(|(_, node)| nameless(node)).map(|(ino, _)| *ino).collect()
     }
 
     /// And no longer.

@@ -1,6 +1,6 @@
 //! What goes in and out of the file system.
 
-use rustix::fs::{FileType, Mode, RawMode, Stat};
+use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
 
 /// The number of a file or directory: ours, the same for as long as the mount lives.
@@ -33,8 +33,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Process.
-    pub pid: u32,
+    /// The thread that asks, as the kernel numbers it; 0 if it lives where this process sees none.
+    pub tid: u32,
     /// Permissions that new files do not get.
     pub umask: u32,
 }
@@ -126,6 +126,21 @@ pub struct Changes {
     pub strip: bool,
 }
 
+/// A read or a write: by whom, and through an open with these flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Access {
+    /// The thread that asks.
+    pub tid: u32,
+    /// The flags of `open`: `O_DIRECT`, `O_SYNC`, `O_DSYNC`.
+    pub flags: i32,
+}
+
+impl Access {
+    pub(crate) fn is_direct(self) -> bool {
+        OFlags::from_bits_retain(self.flags as u32).contains(OFlags::DIRECT)
+    }
+}
+
 /// How a file was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
@@ -147,6 +162,19 @@ pub struct Entry {
     pub kind: FileType,
     /// The name.
     pub name: std::ffi::OsString,
+}
+
+/// A file that could not be written back when it was last tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// From the mounted directory on.
+    pub path: String,
+    /// The step that failed, in words.
+    pub step: String,
+    /// The number of the error.
+    pub errno: i32,
+    /// The error, in words.
+    pub error: String,
 }
 
 /// How a mount fares.
@@ -172,8 +200,15 @@ pub struct Status {
     pub never_written: u64,
     /// Copies that were made anew, since the file was written to meanwhile.
     pub restarts: u64,
-    /// The last time that settling failed, why; empty once it has worked again.
+    /// The first of `failures`, in one line; empty where nothing fails.
     pub failing: String,
+    /// Files that could not be written back when it was last tried, and directories whose names
+    /// could not be made durable.
+    #[serde(default)]
+    pub failing_files: u64,
+    /// The first hundred of them.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
     /// Files are handed to the kernel, which reads and writes without us.
     pub passthrough: bool,
     /// Requests that failed inside us (each is in the log).

@@ -7,11 +7,12 @@
 use super::Fs;
 use super::backing::{OpenDir, keep_time, proc_path};
 use super::content::Content;
+use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
 use super::open_files::errno;
 use super::table::{InRam, Is, Name, Table};
 use super::types::{Attr, Ino, Time};
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
-use rustix::io::{Errno, Result};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
@@ -66,25 +67,27 @@ enum Outcome {
 }
 
 impl Fs {
-    /// Files that are old enough settle. How many did; the first thing that went wrong, where something did.
-    pub fn settle_due(&self, now_us: u64) -> (u64, Result<()>) {
+    /// Writes back the files that are old enough. How many reached flash, and what failed.
+    pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let due = self.table().queue.due(now_us, self.config.settle_after_us);
-        let done = self.settle_and_say(&due);
+        let before = self.counters.lock().settled;
+        let done = self.settle(&due);
         // Those that the kernel still knows can wait: files come and go there, and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
-        done
+        (self.counters.lock().settled - before, done)
     }
 
-    /// All that live in RAM under a name settle, and are durable; not those that are born meanwhile.
-    pub fn settle_all(&self) -> Result<()> {
+    /// Writes back every file in RAM that has a name, durably; not those that are created meanwhile.
+    pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
         let last = self.table().queue.oldest().last();
         loop {
             let all: Vec<Ino> = self.table().queue.oldest().take_while(|ino| Some(*ino) <= last).collect();
             if all.is_empty() {
                 self.keep_times(|_, _| true);
-                return self.backing.sync_all();
+                let all = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
+                return self.backing.sync_all().map_err(|errno| all(errno).into());
             }
-            self.settle_and_say(&all).1?;
+            self.settle(&all)?;
         }
     }
 
@@ -108,16 +111,8 @@ impl Fs {
         self.table().queue.next_us(self.config.settle_after_us)
     }
 
-    fn settle_and_say(&self, files: &[Ino]) -> (u64, Result<()>) {
-        let before = self.counters.lock().settled;
-        let done = self.settle(files);
-        let mut counters = self.counters.lock();
-        counters.failing = done.err().map(|error| error.to_string()).unwrap_or_default();
-        (counters.settled - before, done)
-    }
-
     /// These are on flash, under durable names, when it returns.
-    pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<()> {
+    pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<(), Errno> {
         let dirs = self.dirs_of(files)?;
         if dirs.is_empty() {
             return Ok(());
@@ -128,7 +123,7 @@ impl Fs {
     }
 
     /// RAM is full: the oldest files leave it.
-    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<(), Errno> {
         let (used_before, budget) = self.store.usage()?;
         let _alone = self.making_room.lock();
         let used = self.store.usage()?.0;
@@ -149,25 +144,24 @@ impl Fs {
         }
         if found < wanted {
             // Files without a name take room too, while they are open.
-            let opened = self.opened.read();
-            files.extend(opened.keys().copied().filter(|ino| {
-                table.node(*ino).is_some_and(|node| matches!(node.is, Is::Ram) && node.names.is_empty())
-            }));
+            files.extend(table.nameless_in_ram());
         }
         drop(table);
         if files.is_empty() {
             return Err(Errno::NOSPC);
         }
-        match self.settle_and_say(&files) {
-            // One that cannot settle does not keep the others from making room.
-            (1.., Err(_)) => Ok(()),
-            (_, done) => done,
+        let before = self.counters.lock().settled;
+        let done = self.settle(&files);
+        // One that cannot be written back does not keep the others from making room.
+        match self.counters.lock().settled > before {
+            true => Ok(()),
+            false => Ok(done?),
         }
     }
 
     /// They leave RAM, those without a name too.
-    pub(crate) fn settle(&self, files: &[Ino]) -> Result<()> {
-        let mut failed = Ok(());
+    pub(crate) fn settle(&self, files: &[Ino]) -> Result<(), WriteBackFailures> {
+        let (mut tried, mut failed) = (files.to_vec(), Vec::new());
         for batch in files.chunks(BATCH) {
             let mut dirs = Dirs::new();
             let unsynced = Unsynced::begin(self);
@@ -177,14 +171,14 @@ impl Fs {
                 for ino in again {
                     match self.stage(ino) {
                         Ok(copy) => staged.extend(copy),
-                        Err(error) => failed = Err(error),
+                        Err(error) => failed.push((ino, error)),
                     }
                 }
                 match self.make_durable(&staged) {
                     Ok(()) => (),
                     Err(error) => {
+                        failed.extend(staged.iter().map(|copy| (copy.ino, error)));
                         self.discard(staged);
-                        failed = Err(error);
                         again = Vec::new();
                         break;
                     }
@@ -195,7 +189,7 @@ impl Fs {
                     match self.place(copy, &mut dirs) {
                         Ok(Outcome::Changed) => again.push(ino),
                         Ok(_) => (),
-                        Err(error) => failed = Err(error),
+                        Err(error) => failed.push((ino, error)),
                     }
                 }
                 if again.is_empty() {
@@ -204,24 +198,33 @@ impl Fs {
             }
             for ino in again {
                 match self.settle_alone(ino, &mut dirs) {
-                    // Nobody could.
-                    Ok(Outcome::Changed) => failed = Err(Errno::AGAIN),
+                    // Its writers wait: no one could have changed it.
+                    Ok(Outcome::Changed) => {
+                        failed.push((ino, Failed { step: Step::CopyUnchanged, errno: Errno::AGAIN }));
+                    }
                     Ok(_) => (),
-                    Err(error) => failed = Err(error),
+                    Err(error) => failed.push((ino, error)),
                 }
             }
             // What is written to these files from now on and synced with `fdatasync` must not be lost with their names.
-            match dirs.values().try_for_each(sync_dir) {
-                Ok(()) => unsynced.end(),
-                Err(error) => failed = Err(error),
+            let mut durable = true;
+            for (ino, dir) in &dirs {
+                tried.push(*ino);
+                if let Err(error) = sync_dir(dir).step(Step::SyncDirectory) {
+                    failed.push((*ino, error));
+                    durable = false;
+                }
+            }
+            if durable {
+                unsynced.end();
             }
         }
-        failed
+        self.tried(&tried, &failed)
     }
 
     /// While whoever writes to it waits.
-    fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome> {
-        let Ok(content) = self.content(ino) else { return Ok(Outcome::Nothing) };
+    fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome, Failed> {
+        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(Outcome::Nothing) };
         let _closed = content.gate.write();
         let Some(copy) = self.stage(ino)? else { return Ok(Outcome::Nothing) };
         if let Err(error) = self.make_durable(std::slice::from_ref(&copy)) {
@@ -232,7 +235,7 @@ impl Fs {
     }
 
     /// The directories that have their names.
-    fn dirs_of(&self, files: &[Ino]) -> Result<Dirs> {
+    fn dirs_of(&self, files: &[Ino]) -> Result<Dirs, Errno> {
         let mut dirs = Dirs::new();
         let mut table = self.table();
         for ino in files {
@@ -247,12 +250,13 @@ impl Fs {
         Ok(dirs)
     }
 
-    fn make_durable(&self, staged: &[Staged]) -> Result<()> {
+    fn make_durable(&self, staged: &[Staged]) -> Result<(), Failed> {
         match staged {
             [] => Ok(()),
             [one] => rustix::fs::fsync(&one.file),
             _ => self.backing.sync_all(),
         }
+        .step(Step::Sync)
     }
 
     fn discard(&self, staged: Vec<Staged>) {
@@ -264,18 +268,18 @@ impl Fs {
     }
 
     /// A copy as the file is now, but for its names and times; none where it does not live in RAM.
-    fn stage(&self, ino: Ino) -> Result<Option<Staged>> {
+    fn stage(&self, ino: Ino) -> Result<Option<Staged>, Failed> {
         if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
             return Ok(None);
         }
-        let Ok(content) = self.content(ino) else { return Ok(None) };
+        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(None) };
         let changes = content.changes();
         let source = match self.store.open_to_copy(ino) {
             Err(Errno::NOENT) => return Ok(None),
-            source => source?,
+            source => source.step(Step::Open)?,
         };
-        let (temp, file) = self.backing.create_temp()?;
-        match copy(&source, &file) {
+        let (temp, file) = self.backing.create_temp().step(Step::Open)?;
+        match copy(&source, &file).step(Step::Copy) {
             Ok(bytes) => Ok(Some(Staged { ino, content, temp, file: Arc::new(file), changes, bytes })),
             Err(error) => {
                 let _ = self.backing.remove_temp(&temp);
@@ -286,7 +290,7 @@ impl Fs {
     }
 
     /// The copy takes the file's names, if it is still as the file is.
-    fn place(&self, copy: Staged, dirs: &mut Dirs) -> Result<Outcome> {
+    fn place(&self, copy: Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
         let mut table = self.table();
         let outcome = self.place_in(&mut table, &copy, dirs);
         if !matches!(outcome, Ok(Outcome::Settled)) {
@@ -308,7 +312,7 @@ impl Fs {
         outcome
     }
 
-    fn place_in(&self, table: &mut Table, copy: &Staged, dirs: &mut Dirs) -> Result<Outcome> {
+    fn place_in(&self, table: &mut Table, copy: &Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
         let ino = copy.ino;
         let mut place = copy.content.place.write();
         let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
@@ -319,22 +323,22 @@ impl Fs {
             return Ok(Outcome::Changed);
         }
         let (names, open) = (node.names.clone(), node.opens > 0);
-        let was = self.store.stat(ino)?;
+        let was = self.store.stat(ino).step(Step::Open)?;
         let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
         let times = Timestamps {
             last_access: time(was.st_atime, was.st_atime_nsec as i64),
             last_modification: time(was.st_mtime, was.st_mtime_nsec as i64),
         };
-        rustix::fs::futimens(&copy.file, &times)?;
+        rustix::fs::futimens(&copy.file, &times).step(Step::Copy)?;
         if names.is_empty() {
             // Only those who have it open know of it.
-            self.backing.remove_temp(&copy.temp)?;
-            let attr = Attr::new(ino, &rustix::fs::fstat(&copy.file)?);
+            self.backing.remove_temp(&copy.temp).step(Step::Rename)?;
+            let attr = Attr::new(ino, &rustix::fs::fstat(&copy.file).step(Step::Rename)?);
             table.is_gone(ino, attr);
         } else {
-            let backing_ino = rustix::fs::fstat(&copy.file)?.st_ino;
+            let backing_ino = rustix::fs::fstat(&copy.file).step(Step::Rename)?.st_ino;
             self.take_names(table, &copy.temp, backing_ino, ino, &names, dirs)?;
-            let settled = rustix::fs::fstat(&copy.file)?;
+            let settled = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
             let ctime = |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
             table.has_settled(ino, backing_ino, ctime(&was), ctime(&settled));
         }
@@ -354,22 +358,23 @@ impl Fs {
         ino: Ino,
         names: &[(Ino, Name)],
         placed_in: &mut Dirs,
-    ) -> Result<()> {
+    ) -> Result<(), Failed> {
         let mut dirs = HashMap::new();
         for (dir, _) in names {
             if !dirs.contains_key(dir) {
-                let time = self.attr_of(table, *dir)?.mtime;
-                dirs.insert(*dir, (self.dir(table, *dir)?, time));
+                let time = self.attr_of(table, *dir).step(Step::Rename)?.mtime;
+                dirs.insert(*dir, (self.dir(table, *dir).step(Step::Rename)?, time));
             }
         }
         let (first_dir, first_name) = &names[0];
-        self.backing.place_temp(temp, &dirs[first_dir].0, first_name)?;
+        self.backing.place_temp(temp, &dirs[first_dir].0, first_name).step(Step::Rename)?;
         for (placed, (dir, name)) in names.iter().enumerate().skip(1) {
             let spare = format!("{temp}-link");
             let done = self
                 .backing
                 .link_to_temp(&dirs[first_dir].0, first_name, &spare)
-                .and_then(|()| self.backing.place_temp(&spare, &dirs[dir].0, name));
+                .and_then(|()| self.backing.place_temp(&spare, &dirs[dir].0, name))
+                .step(Step::Link);
             if let Err(error) = done {
                 // Where there is none, the link was not made.
                 let _ = self.backing.remove_temp(&spare);
@@ -391,7 +396,7 @@ impl Fs {
 }
 
 /// Content, owner, mode and attributes. How many bytes.
-fn copy(source: &File, target: &File) -> Result<u64> {
+fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     let stat = rustix::fs::fstat(source)?;
     let size = stat.st_size as u64;
     let mut bytes = vec![0; CHUNK.min(size as usize)];
@@ -430,7 +435,7 @@ fn copy(source: &File, target: &File) -> Result<u64> {
 }
 
 /// The names in it are durable.
-fn sync_dir(dir: &Arc<OpenDir>) -> Result<()> {
+fn sync_dir(dir: &Arc<OpenDir>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)
 }
@@ -460,9 +465,10 @@ mod tests {
         let store = Store::in_dir(&folder.path().join("store")).unwrap();
         let fs = Fs::new(backing.into(), store, Config::default()).unwrap();
         let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let caller = Caller { uid: us.0, gid: us.1, pid: 1, umask: 0 };
-        let ino = fs.create(&caller, ROOT, OsStr::new("a"), 0o644, 0).unwrap().0.ino;
-        fs.release(ino);
+        let caller = Caller { uid: us.0, gid: us.1, tid: 1, umask: 0 };
+        let (attr, open, _) = fs.create(&caller, ROOT, OsStr::new("a"), 0o644, 0).unwrap();
+        let ino = attr.ino;
+        fs.release(0, open);
         fs.forget(ino, 1);
         assert!(fs.table().node(ino).is_some(), "it lives in RAM");
         fs.settle_all().unwrap();

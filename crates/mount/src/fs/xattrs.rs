@@ -99,7 +99,7 @@ impl Fs {
             let attr = self.attr(ino)?;
             if attr.permissions().contains(Mode::SGID) && !keeps_setgid(caller, attr.gid) {
                 let mode = (attr.permissions() - Mode::SGID).as_raw_mode();
-                self.set_attr(ino, &Changes { mode: Some(mode), ..Changes::default() })?;
+                self.set_attr(caller.tid, ino, &Changes { mode: Some(mode), ..Changes::default() })?;
             }
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Fs {
     }
 
     fn change_xattr(&self, ino: Ino, adds: usize, change: impl Fn(&Path) -> Result<()>) -> Result<()> {
-        let content = self.content(ino)?;
+        let content = self.content(&mut self.table(), ino)?;
         let done = loop {
             let gate = content.gate.read();
             let at = self.attributes(ino)?;

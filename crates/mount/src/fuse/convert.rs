@@ -82,7 +82,7 @@ pub(super) fn nothing() -> FileAttr {
 }
 
 pub(super) fn caller(request: &Request, umask: u32) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), umask }
+    Caller { uid: request.uid(), gid: request.gid(), tid: request.pid(), umask }
 }
 
 #[cfg(test)]

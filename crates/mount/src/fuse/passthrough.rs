@@ -3,6 +3,7 @@
 use super::REMEMBER;
 use crate::fs::Fs;
 use crate::fs::types::{Ino, Opened};
+use flashsift_core::event::OpenId;
 use fuser::{BackingId, INodeNo};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -35,6 +36,7 @@ impl Passthrough {
         &self,
         fs: &Fs,
         ino: Ino,
+        open: OpenId,
         opened: Opened,
         open_backing: impl FnOnce(&std::fs::File) -> io::Result<BackingId>,
     ) -> Option<Arc<BackingId>> {
@@ -49,7 +51,7 @@ impl Passthrough {
         if opened != (Opened::Settled { first: true })
             || !self.allowed.load(Ordering::Relaxed)
             // Another may have come since, and been told that he is not the first.
-            || fs.opens(ino) != 1
+            || fs.count_opens(ino) != 1
         {
             return None;
         }
@@ -57,7 +59,7 @@ impl Passthrough {
         if fs.attr(ino).ok()?.mode & 0o6000 != 0 {
             return None;
         }
-        let file = fs.settled_file(ino)?;
+        let file = fs.settled_file(open)?;
         // The kernel opens it once more, as the user asked for, and does not look whether that is forbidden.
         let may = rustix::fs::fcntl_getfl(&file).ok()?;
         if !may.contains(rustix::fs::OFlags::RDWR) || may.contains(rustix::fs::OFlags::APPEND) {
@@ -71,7 +73,7 @@ impl Passthrough {
             }
             Err(error) => {
                 // Not for us, or not for this file system: then nothing is handed over.
-                crate::say!(
+                tracing::warn!(
                     "no passthrough: {error}; settled files are read and written through this process"
                 );
                 self.allowed.store(false, Ordering::Relaxed);

@@ -1,13 +1,18 @@
 //! The file system without a kernel above it, against a tree in memory that is made as the text says: a step of either, then
-//! everything compared. Requests are those that the kernel lets through: it has looked names up, and checked kinds and rights.
+//! everything compared; and against the tree that the events of the history describe. Requests are those that the kernel lets through: it has looked names up, and checked kinds and rights.
 
-use flashsift_mount::{Caller, Changes, Config, Errno, Fs, Ino, ROOT, Store};
+mod replayed;
+
+use flashsift_core::event::{Event, FileId, OpenId};
+use flashsift_mount::{Access, Caller, Changes, Config, Errno, Fs, Ino, ROOT, Store};
 use proptest::prelude::*;
-use rustix::fs::RenameFlags;
+use replayed::Replayed;
+use rustix::fs::{OFlags, RenameFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 const DIRS: usize = 3;
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -86,6 +91,12 @@ struct File {
     settled: bool,
     /// As it is called on the other side.
     ino: Ino,
+    /// Bytes that were read.
+    read: u64,
+    /// How often it was synced, at least: a sync of a directory counts for its files in RAM.
+    syncs: u64,
+    /// Its identity in the events.
+    id: Option<FileId>,
 }
 
 impl std::fmt::Debug for File {
@@ -116,12 +127,16 @@ struct Model {
     /// Its number on the other side, and where it is.
     dirs: Vec<Option<(Ino, Option<Place>)>>,
     links: usize,
-    handles: Vec<usize>,
+    handles: Vec<(usize, OpenId)>,
     hidden: BTreeMap<Place, usize>,
 }
 
 struct Both {
     fs: Fs,
+    events: Arc<Mutex<Vec<Event<'static>>>>,
+    replayed: Replayed,
+    /// How many of the events are in `replayed`.
+    applied: usize,
     model: Model,
     backing: PathBuf,
     _temp: tempfile::TempDir,
@@ -131,9 +146,16 @@ fn name(at: Place) -> &'static OsStr {
     OsStr::new(NAMES[at.1])
 }
 
+/// The thread that asks; it has no process that could be found.
+const TID: u32 = 0;
+
+fn access(sync: bool) -> Access {
+    Access { tid: TID, flags: if sync { OFlags::SYNC.bits() as i32 } else { 0 } }
+}
+
 fn caller() -> Caller {
     let uid = rustix::process::getuid().as_raw();
-    Caller { uid, gid: rustix::process::getgid().as_raw(), pid: 1, umask: 0o022 }
+    Caller { uid, gid: rustix::process::getgid().as_raw(), tid: TID, umask: 0o022 }
 }
 
 fn open_fs(backing: &Path, store: &Path) -> Fs {
@@ -149,6 +171,9 @@ impl Both {
         let (backing, store) = (temp.path().join("backing"), temp.path().join("store"));
         std::fs::create_dir(&backing).unwrap();
         let fs = open_fs(&backing, &store);
+        let events: Arc<Mutex<Vec<Event<'static>>>> = Arc::default();
+        let into = events.clone();
+        fs.observe(move |event| into.lock().unwrap().push(event.clone().into_owned()));
         let mut dirs = vec![None; DIRS];
         dirs[0] = Some((ROOT, None));
         let model = Model {
@@ -159,7 +184,7 @@ impl Both {
             handles: Vec::new(),
             hidden: BTreeMap::new(),
         };
-        Both { fs, model, backing, _temp: temp }
+        Both { fs, events, replayed: Replayed::default(), applied: 0, model, backing, _temp: temp }
     }
 
     fn dir(&self, dir: usize) -> Option<Ino> {
@@ -173,7 +198,7 @@ impl Both {
         }
     }
 
-    fn handle(&self, handle: usize) -> Option<usize> {
+    fn handle(&self, handle: usize) -> Option<(usize, OpenId)> {
         let handles = &self.model.handles;
         (!handles.is_empty()).then(|| handles[handle % handles.len()])
     }
@@ -220,15 +245,17 @@ impl Both {
                 let Some(dir) = self.dir(at.0) else { return Ok(()) };
                 let flags = if excl { 0o200 } else { 0 };
                 let made = self.fs.create(&caller(), dir, name(at), 0o666, flags);
+                let made = made.map(|(attr, open, _)| (attr, open));
                 match self.model.names.get(&at) {
                     None => {
-                        let ino = made?.0.ino;
-                        let file = self.new_file(at, ino);
-                        self.model.handles.push(file);
+                        let (attr, open) = made?;
+                        let file = self.new_file(at, attr.ino);
+                        self.model.handles.push((file, open));
                     }
                     Some(Thing::File(file)) if !excl => {
-                        assert_eq!(made?.0.ino, self.model.files[*file].ino);
-                        self.model.handles.push(*file);
+                        let (attr, open) = made?;
+                        assert_eq!(attr.ino, self.model.files[*file].ino);
+                        self.model.handles.push((*file, open));
                     }
                     Some(_) => assert_eq!(made.unwrap_err(), Errno::EXIST),
                 }
@@ -271,7 +298,7 @@ impl Both {
                 let (Some(file), Some(dir)) = (self.file_at(from), self.dir(to.0)) else { return Ok(()) };
                 // A link to what the kernel has not looked up it does not ask for.
                 self.look_up(from)?;
-                let made = self.fs.link(self.model.files[file].ino, dir, name(to));
+                let made = self.fs.link(TID, self.model.files[file].ino, dir, name(to));
                 if self.model.names.contains_key(&to) {
                     assert_eq!(made.unwrap_err(), Errno::EXIST);
                 } else {
@@ -282,10 +309,10 @@ impl Both {
             }
             Step::Unlink(at) => match (self.dir(at.0), self.model.names.get(&at)) {
                 (Some(dir), Some(Thing::File(_) | Thing::Symlink(_))) => {
-                    self.fs.unlink(dir, name(at))?;
+                    self.fs.unlink(TID, dir, name(at))?;
                     self.lose(at, false);
                 }
-                (Some(dir), None) => assert_eq!(self.fs.unlink(dir, name(at)), Err(Errno::NOENT)),
+                (Some(dir), None) => assert_eq!(self.fs.unlink(TID, dir, name(at)), Err(Errno::NOENT)),
                 _ => (),
             },
             Step::Rmdir(at) => {
@@ -307,21 +334,22 @@ impl Both {
             Step::Open(at) => {
                 let Some(file) = self.file_at(at) else { return Ok(()) };
                 self.look_up(at)?;
-                self.fs.open(self.model.files[file].ino)?;
-                self.model.handles.push(file);
+                let (open, _) = self.fs.open(TID, self.model.files[file].ino)?;
+                self.model.handles.push((file, open));
             }
             Step::Release(handle) => {
                 if !self.model.handles.is_empty() {
                     let at = handle % self.model.handles.len();
-                    let file = self.model.handles.swap_remove(at);
-                    self.fs.release(self.model.files[file].ino);
+                    let (_, open) = self.model.handles.swap_remove(at);
+                    self.fs.release(TID, open);
                 }
             }
             Step::Write(handle, at, byte, len) => {
-                let Some(file) = self.handle(handle) else { return Ok(()) };
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
                 let file = &mut self.model.files[file];
-                let bytes = vec![byte; len as usize];
-                assert_eq!(self.fs.write(file.ino, at, &bytes, byte == 0)?, bytes.len());
+                // Zeros are only where nothing was written.
+                let bytes = vec![byte | 1; len as usize];
+                assert_eq!(self.fs.write(access(byte == 0), open, at, &bytes)?, bytes.len());
                 let end = at as usize + bytes.len();
                 if file.data.len() < end {
                     file.data.resize(end, 0);
@@ -330,10 +358,11 @@ impl Both {
                 file.settled |= byte == 0 && file.links > 0;
             }
             Step::Read(handle) => {
-                let Some(file) = self.handle(handle) else { return Ok(()) };
-                let file = &self.model.files[file];
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
+                let file = &mut self.model.files[file];
                 let mut bytes = vec![1; file.data.len() + 10];
-                let read = self.fs.read(file.ino, 0, &mut bytes)?;
+                let read = self.fs.read(access(false), open, 0, &mut bytes)?;
+                file.read += read as u64;
                 assert!(bytes[..read] == file.data, "the content of {file:?}");
             }
             Step::Truncate(at, size) => {
@@ -341,7 +370,8 @@ impl Both {
                 self.look_up(at)?;
                 let file = &mut self.model.files[file];
                 let size = u64::from(size);
-                let attr = self.fs.set_attr(file.ino, &Changes { size: Some(size), ..Changes::default() })?;
+                let attr =
+                    self.fs.set_attr(TID, file.ino, &Changes { size: Some(size), ..Changes::default() })?;
                 assert_eq!(attr.size, size);
                 file.data.resize(size as usize, 0);
             }
@@ -351,7 +381,7 @@ impl Both {
                 let mode = u32::from(mode) & 0o777 | 0o600;
                 self.model.files[file].mode = mode;
                 let changes = Changes { mode: Some(mode), ..Changes::default() };
-                self.fs.set_attr(self.model.files[file].ino, &changes)?;
+                self.fs.set_attr(TID, self.model.files[file].ino, &changes)?;
             }
             Step::SetXattr(at, name, len) => {
                 let Some(file) = self.file_at(at) else { return Ok(()) };
@@ -368,23 +398,24 @@ impl Both {
                 assert_eq!(removed.is_ok(), self.model.files[file].xattrs.remove(&name).is_some());
             }
             Step::Punch(handle, at, len) => {
-                let Some(file) = self.handle(handle) else { return Ok(()) };
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
                 let file = &mut self.model.files[file];
                 /// Which `fallocate` calls PUNCH_HOLE and KEEP_SIZE.
                 const PUNCH: u32 = 3;
-                self.fs.fallocate(file.ino, u64::from(at), u64::from(len), PUNCH)?;
+                self.fs.fallocate(TID, open, u64::from(at), u64::from(len), PUNCH)?;
                 let end = file.data.len().min(at as usize + len as usize);
                 file.data[end.min(at as usize)..end].fill(0);
             }
             Step::Fsync(handle) => {
-                let Some(file) = self.handle(handle) else { return Ok(()) };
-                self.fs.fsync(self.model.files[file].ino, false)?;
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
+                self.fs.fsync(TID, open, false)?;
                 self.model.files[file].settled = true;
+                self.model.files[file].syncs += 1;
                 self.names_settled();
             }
             Step::FsyncDir(dir) => {
                 let Some(ino) = self.dir(dir) else { return Ok(()) };
-                self.fs.fsync_dir(ino)?;
+                self.fs.fsync_dir(TID, ino)?;
                 for (at, thing) in &self.model.names {
                     if let Thing::File(file) = thing
                         && at.0 == dir
@@ -395,7 +426,7 @@ impl Both {
                 self.names_settled();
             }
             Step::Settle => {
-                self.fs.settle_due(self.fs.now_us()).1?;
+                self.fs.settle_due(self.fs.now_us()).1.map_err(|failed| failed.errno())?;
                 assert_eq!(self.fs.status().files_in_ram, 0);
                 for file in &mut self.model.files {
                     file.settled |= file.links > 0;
@@ -452,7 +483,7 @@ impl Both {
             return Ok(());
         }
         self.look_up(from)?;
-        let done = self.fs.rename((dir, name(from)), (new_dir, name(to)), flags);
+        let done = self.fs.rename(TID, (dir, name(from)), (new_dir, name(to)), flags);
         match (target, flags) {
             (Some(_), RenameFlags::NOREPLACE) => {
                 assert_eq!(done, Err(Errno::EXIST));
@@ -525,7 +556,8 @@ impl Both {
     }
 
     /// Everything in either is in the other.
-    fn compare(&self) -> Result<(), Errno> {
+    fn compare(&mut self) -> Result<(), Errno> {
+        self.compare_events();
         self.fs.check();
         for at in self.model.names.keys() {
             self.look_up(*at)?;
@@ -559,6 +591,48 @@ impl Both {
             }
         }
         Ok(())
+    }
+
+    /// The events that were seen explain the tree.
+    fn compare_events(&mut self) {
+        self.fs.deliver_events();
+        let events = self.events.lock().unwrap();
+        for event in &events[self.applied..] {
+            self.replayed.apply(event).unwrap_or_else(|why| panic!("{event:?}: {why}"));
+        }
+        self.applied = events.len();
+        drop(events);
+        self.replayed.check();
+        let names: BTreeMap<String, usize> = self
+            .model
+            .names
+            .iter()
+            .filter_map(|(at, thing)| match thing {
+                Thing::File(file) => Some((self.path_in_mount(*at), *file)),
+                _ => None,
+            })
+            .collect();
+        let replayed: Vec<_> = self.replayed.names.keys().collect();
+        assert_eq!(replayed, names.keys().collect::<Vec<_>>(), "names of files");
+        let of_names = names.iter().map(|(name, file)| (*file, self.replayed.names[name]));
+        let of_opens = self.model.handles.iter().map(|(file, open)| (*file, self.replayed.opens[open]));
+        let ids: Vec<_> = of_names.chain(of_opens).collect();
+        assert_eq!(self.replayed.opens.len(), self.model.handles.len(), "opens");
+        for (file, id) in ids {
+            let file = &mut self.model.files[file];
+            assert_eq!(*file.id.get_or_insert(id), id, "a file has one identity");
+            let seen = &self.replayed.files[&id];
+            let written: Vec<bool> = file.data.iter().map(|byte| *byte != 0).collect();
+            assert!(seen.written == written, "size and extents of {file:?}: {} bytes", seen.written.len());
+            assert_eq!(seen.read, file.read, "bytes read from {file:?}");
+            assert!(seen.syncs >= file.syncs, "syncs of {file:?}");
+        }
+    }
+
+    /// From the mounted directory on.
+    fn path_in_mount(&self, at: Place) -> String {
+        let path = self.path(at);
+        format!("/{}", path.strip_prefix(&self.backing).unwrap().to_str().unwrap())
     }
 
     fn forget(&mut self) -> Result<(), Errno> {
@@ -614,7 +688,7 @@ impl Both {
     }
 
     fn end(&mut self) -> Result<(), Errno> {
-        self.fs.settle_all()?;
+        self.fs.settle_all().map_err(|failed| failed.errno())?;
         for file in &mut self.model.files {
             file.settled = true;
         }
@@ -622,6 +696,57 @@ impl Both {
         self.check_backing();
         self.fs.tidy()?;
         Ok(())
+    }
+}
+
+/// Without any one of its events a history is not explained: what follows contradicts the rest, or
+/// the tree is another one.
+#[test]
+fn a_lost_event_is_noticed() {
+    let steps = [
+        Step::Mkdir((0, 0)),
+        Step::Create((1, 0), true),
+        Step::Write(0, 0, 7, 5000),
+        Step::Read(0),
+        Step::Link((1, 0), (0, 1)),
+        Step::Truncate((0, 1), 3000),
+        Step::Punch(0, 100, 50),
+        Step::Settle,
+        Step::Rename((0, 0), (0, 2), 0),
+        Step::Mknod((0, 0)),
+        Step::Fsync(0),
+        Step::Release(0),
+        Step::Rename((0, 0), (0, 1), 0),
+        Step::Open((0, 1)),
+        Step::Write(0, 10, 7, 10),
+        Step::Rename((0, 1), (0, 2), 7),
+        Step::Unlink((0, 2)),
+        Step::Release(0),
+    ];
+    let mut both = Both::new();
+    // How many events there are after each step: then everything is compared.
+    let mut ends = Vec::new();
+    for step in &steps {
+        both.step(step).and_then(|()| both.compare()).unwrap_or_else(|why| panic!("{step:?}: {why}"));
+        ends.push(both.applied);
+    }
+    let events = both.events.lock().unwrap().clone();
+    let replay = |without: Option<usize>| -> Result<Vec<Replayed>, String> {
+        let (mut replayed, mut compared, mut at) = (Replayed::default(), Vec::new(), 0);
+        for end in &ends {
+            for event in (at..*end).filter(|at| Some(*at) != without) {
+                replayed.apply(&events[event])?;
+            }
+            at = *end;
+            compared.push(replayed.without_time());
+        }
+        Ok(compared)
+    };
+    let whole = replay(None).unwrap();
+    assert!(events.len() > steps.len(), "{events:?}");
+    for (at, event) in events.iter().enumerate() {
+        let lost = replay(Some(at));
+        assert!(lost.is_err() || lost.as_ref() != Ok(&whole), "without {event:?}");
     }
 }
 

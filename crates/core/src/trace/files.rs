@@ -1,14 +1,12 @@
-//! Which file a page belongs to, and which pages a file has, by rank.
+//! The file of each page and the pages of each file, by rank.
 
-use crate::{
-    page::{Id, Page},
-    trace::Run,
-};
+use super::Run;
+use crate::page::{Id, Page};
 use std::ops::Range;
 
 /// A file of a trace, numbered in page order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct File(pub(super) u32);
+pub(crate) struct File(pub(crate) u32);
 
 impl Id for File {
     #[inline(always)]
@@ -22,7 +20,7 @@ impl Id for File {
 }
 
 /// The files of a trace: two bits a page.
-pub(super) struct Files {
+pub(crate) struct Files {
     /// For 64 pages: where files begin, and how many have begun before.
     begins: Vec<(u64, u32)>,
     /// Each file's first rank; and, last, how many pages there are.
@@ -30,8 +28,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Units without a place (whole requests) are all of one file.
-    pub(super) fn of(runs: &[Run], pages: u32) -> Self {
+    /// Units without a place (whole requests) all belong to one file.
+    pub(crate) fn of(runs: &[Run], pages: u32) -> Self {
         let mut firsts: Vec<u32> =
             runs.chunk_by(|one, next| one.file == next.file).map(|file| file[0].first).collect();
         if firsts.is_empty() && pages > 0 {
@@ -50,14 +48,19 @@ impl Files {
         Self { begins, firsts }
     }
 
-    /// How many.
-    pub(super) fn count(&self) -> u32 {
+    /// Number of files.
+    pub(crate) fn count(&self) -> u32 {
         self.firsts.len() as u32 - 1
     }
 
-    /// Whose page it is.
+    /// Every file, in page order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = File> + use<> {
+        (0..self.count()).map(File)
+    }
+
+    /// The file that a page belongs to.
     #[inline]
-    pub(super) fn of_page(&self, page: Page) -> File {
+    pub(crate) fn of_page(&self, page: Page) -> File {
         let (bits, before) = self.begins[page.0 as usize / 64];
         let here = bits & (!0 >> (63 - page.0 % 64));
         File(before + here.count_ones() - 1)
@@ -65,7 +68,7 @@ impl Files {
 
     /// Its pages.
     #[inline]
-    pub(super) fn pages(&self, File(file): File) -> Range<u32> {
+    pub(crate) fn pages(&self, File(file): File) -> Range<u32> {
         self.firsts[file as usize]..self.firsts[file as usize + 1]
     }
 }
