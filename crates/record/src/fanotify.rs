@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "rustix has neither fanotify nor file handles")]
 
 use crate::{Error, system::Mounted};
+use flashsift_core::names::escape;
 use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};
 use rustix::{
     fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -280,7 +281,7 @@ impl Names {
                 self.directories.entry(dir).or_insert(path)
             }
         };
-        let file = printable(file);
+        let file = escape(file);
         format!("{}/{file}", path.trim_end_matches('/')).into()
     }
 
@@ -292,7 +293,7 @@ impl Names {
         match std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
             Ok(path) => {
                 use std::os::unix::ffi::OsStrExt;
-                printable(path.as_os_str().as_bytes()).trim_end_matches(" (deleted)").into()
+                escape(path.as_os_str().as_bytes()).trim_end_matches(" (deleted)").into()
             }
             Err(_) => lost,
         }
@@ -320,15 +321,6 @@ pub(crate) fn handle_of(path: &Path, dev: Dev) -> Option<Handle> {
         libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), (&raw mut handle).cast(), &raw mut mount, 0)
     };
     if done < 0 { None } else { handle.of(dev) }
-}
-
-/// Bytes that are not UTF-8 stand as `\xNN`.
-pub(crate) fn printable(bytes: &[u8]) -> String {
-    bytes.utf8_chunks().fold(String::new(), |mut text, chunk| {
-        text.push_str(chunk.valid());
-        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
-        text
-    })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

@@ -1,6 +1,7 @@
 //! What is there before a recording begins: mounts, processes, files.
 
-use crate::fanotify::{handle_of, printable};
+use crate::fanotify::handle_of;
+use flashsift_core::names::escape;
 use flashsift_traces::tracepoint::{Dev, Inode, Machine, Mapping, Name, NameKind, Point, What};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{
@@ -160,7 +161,7 @@ fn numbers(folder: &str) -> Vec<u32> {
 pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, at_ns: u64, points: &mut Vec<Point>) {
     for pid in numbers("/proc") {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let name = printable(name.strip_suffix(b"\n").unwrap_or(&name));
+        let name = escape(name.strip_suffix(b"\n").unwrap_or(&name));
         for tid in threads(pid) {
             machine.found_task(tid, pid, &name);
         }
@@ -229,7 +230,7 @@ pub(crate) fn found(path: &Path, dir: u64, at_ns: u64, take: &mut impl FnMut(Nam
         tid: 0,
         handle,
         dir,
-        path: printable(path.as_os_str().as_bytes()).into(),
+        path: escape(path.as_os_str().as_bytes()).into(),
         directory: meta.is_dir(),
         kind: NameKind::Found { size: meta.len() },
     });

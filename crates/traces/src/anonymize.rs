@@ -1,7 +1,10 @@
 //! Names without what they say: for traces that leave the house.
 
 use crate::{Error, events::Sink};
-use flashsift_core::event::{About, Action, Create, Event, MaybeOwned, Renamed};
+use flashsift_core::{
+    event::{About, Action, Create, Event, MaybeOwned, Renamed},
+    names,
+};
 use std::hash::{BuildHasher, RandomState};
 
 /// Replaces each component of a path by a keyed hash, and hands the events on.
@@ -37,8 +40,7 @@ impl<'a> Anonymize<'a> {
 
 /// What is hidden of a component, and what is kept.
 fn split(part: &str) -> (&str, &str) {
-    let suffix = ["-journal", "-wal", "-shm"].into_iter().find(|suffix| part.ends_with(suffix));
-    let body = &part[..part.len() - suffix.map_or(0, str::len)];
+    let body = names::companion(part).map_or(part, |(database, _)| database);
     let extension = match body.rsplit_once('.') {
         Some((stem, ext)) if !stem.is_empty() && (1..=8).contains(&ext.len()) => ext,
         _ => "",

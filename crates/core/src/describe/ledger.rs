@@ -377,7 +377,7 @@ impl Names {
             return known;
         }
         let fresh = self.names.len() as u32;
-        self.names.push(Name { text: text.into(), is_cache: super::cache_files::is_cache(text) });
+        self.names.push(Name { text: text.into(), is_cache: crate::names::in_cache(text) });
         let names = &self.names;
         self.index
             .insert_unique(HASHER.hash_one(text), fresh, |n| HASHER.hash_one(&*names[*n as usize].text));
