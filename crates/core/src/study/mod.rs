@@ -62,6 +62,6 @@ pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};
 pub use request::{Policies, Request};
 pub use results::{REFERENCE, ResultRow, Results, SizeResults};
-pub use run::CellResult;
+pub use run::{CellResult, Observer};
 pub use sizes::default_frames;
 pub use verdict::{Best, Contender, DeviceVerdict, LeastCpu, SizeVerdict, StudyVerdict, Verdict, Writes};

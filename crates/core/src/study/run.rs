@@ -8,6 +8,9 @@ use crate::{
     trace::{Future, Trace},
 };
 
+/// Takes every request of a cell to storage, in order, some at a time.
+pub type Observer<'a> = &'a mut dyn FnMut(&[Io]);
+
 /// What one cell comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellResult {
@@ -27,12 +30,7 @@ impl Plan<'_> {
     ///
     /// # Panics
     /// If `cell` is no index into [`Plan::cells`].
-    pub fn run(
-        &self,
-        cell: usize,
-        cpu_ns: &dyn Fn() -> u64,
-        observer: Option<&mut dyn FnMut(&[Io])>,
-    ) -> CellResult {
+    pub fn run(&self, cell: usize, cpu_ns: &dyn Fn() -> u64, observer: Option<Observer<'_>>) -> CellResult {
         let (study, planned) = (self.study, &self.cells()[cell]);
         let (trace, request) = (study.trace, &study.request);
         let system = Cell {
@@ -73,7 +71,7 @@ fn simulate(
 /// and the CPU time of devices and observer is told apart from the policy's.
 struct Feed<'a, 'o> {
     clocks: Vec<Clocks>,
-    observer: Option<&'o mut dyn FnMut(&[Io])>,
+    observer: Option<Observer<'o>>,
     batch: Vec<Io>,
     cpu_ns: &'a dyn Fn() -> u64,
     spent_ns: u64,
@@ -86,7 +84,7 @@ impl<'a, 'o> Feed<'a, 'o> {
     fn new(
         devices: &[PreparedDevice],
         times: bool,
-        observer: Option<&'o mut dyn FnMut(&[Io])>,
+        observer: Option<Observer<'o>>,
         cpu_ns: &'a dyn Fn() -> u64,
     ) -> Self {
         let clocks = devices.iter().map(|device| device.clocks(times)).collect();
