@@ -18,7 +18,6 @@ pub mod names;
 pub mod page;
 pub mod params;
 pub mod policy;
-pub mod settle;
 pub mod show;
 pub mod sift;
 pub mod structure;

@@ -32,7 +32,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{self, Receiver, Sender},
     },
     thread,
     time::Duration,
@@ -133,8 +133,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
             return Err(why);
         }
     };
-    let (stop, stopped) = mpsc::channel();
-    let write_back = write_back::start(daemon.fs.clone(), options.settle_after, stopped)?;
+    let write_back = write_back::start(daemon.fs.clone())?;
     let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
 
     let report = report(&place, &options);
@@ -157,7 +156,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     };
 
     let ended = daemon.end(mounted);
-    drop(stop);
+    daemon.fs.end_decisions();
     let _ = write_back.join();
     if let Some(watchdog) = watchdog {
         watchdog.stop();
@@ -236,6 +235,7 @@ fn start(
         settle_after_us: micros(options.settle_after),
         settled: options.settled.clone(),
         noatime: partly,
+        ..Config::default()
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
     let fs = Arc::new(Fs::new(backing, store, config).at(&place.backing)?);

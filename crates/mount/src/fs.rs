@@ -3,6 +3,7 @@
 pub(crate) mod backing;
 mod caller;
 mod content;
+pub(crate) mod decisions;
 mod events;
 pub(crate) mod failures;
 mod namespace;
@@ -14,7 +15,6 @@ pub(crate) mod store;
 mod table;
 pub(crate) mod types;
 mod write_back;
-mod write_through;
 mod xattrs;
 
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
@@ -26,8 +26,8 @@ use self::reservation::Reservation;
 use self::store::Store;
 use self::table::{Is, Name, Table};
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
-use self::write_through::WriteThrough;
 use flashsift_core::event::Action;
+use flashsift_core::sift::{Keep, KeepConfig};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
@@ -49,14 +49,12 @@ const FAILURES_SHOWN: usize = 100;
 pub struct Fs {
     pub(crate) backing: Backing,
     pub(crate) store: Store,
-    pub(crate) config: Config,
-    pub(crate) write_through: WriteThrough,
     table: Mutex<Table>,
     /// Reads and writes find here what they need, without the table.
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
     pub(crate) counters: Mutex<Status>,
-    /// Held by who makes room in RAM.
+    /// Held by the thread that makes room in RAM.
     pub(crate) making_room: Mutex<()>,
     pub(crate) events: Events,
     /// Locked after the table.
@@ -69,18 +67,22 @@ impl Fs {
     /// Over this directory. The umask of the process is emptied: modes come as they are to be.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
+        let keep = KeepConfig {
+            after_us: config.settle_after_us,
+            budget_bytes: store.usage()?.1,
+            patterns: config.settled.clone(),
+        };
+        let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
         let backing = Backing::new(backing, config.noatime)?;
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino)),
-            write_through: WriteThrough::new(&config.settled),
             reservation: Reservation::new(backing.root.as_fd())?,
             backing,
             store,
-            config,
             opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
-            events: Events::new(),
+            events: Events::new(clock, sift),
             failing: Mutex::default(),
             unsynced: AtomicU32::new(0),
         })
@@ -165,7 +167,7 @@ impl Fs {
     /// Of BACKING's file system; what is in RAM is taken as written.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
-        let files = self.table().queue.len() as u64;
+        let files = self.table().named_in_ram.len() as u64;
         let bytes = if files == 0 { 0 } else { self.store.usage()?.0 };
         let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
@@ -179,7 +181,7 @@ impl Fs {
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
         let table = self.table();
-        status.files_in_ram = table.queue.len() as u64;
+        status.files_in_ram = table.named_in_ram.len() as u64;
         status.failures = self.failing_now(&table);
         drop(table);
         status.failing_files = status.failures.len() as u64;
@@ -213,6 +215,7 @@ impl Fs {
     /// Re-derives what follows from something else; for tests.
     pub fn check(&self) {
         self.table().check();
+        self.events.with_stream(|decisions, _| decisions.check());
     }
 
     /// The number of what has this name, its node made.

@@ -19,7 +19,10 @@ mod fs;
 pub mod fuse;
 
 pub use fs::Fs;
+pub use fs::decisions::Sifted;
 pub use fs::failures::{Step, WriteBackError, WriteBackFailures};
 pub use fs::store::Store;
-pub use fs::types::{Access, Attr, Caller, Changes, Config, Entry, Failure, Ino, Opened, ROOT, Status, Time};
+pub use fs::types::{
+    Access, Attr, Caller, Changes, Clock, Config, Entry, Failure, Ino, Opened, ROOT, Status, Time,
+};
 pub use rustix::io::Errno;

@@ -106,7 +106,8 @@ fn every_failure_is_reported_with_its_path_and_step() {
     }
     let expected =
         |path: &str| WriteBackError { path: path.to_owned(), step: Step::Rename, errno: Errno::PERM };
-    assert_eq!(failed.all(), ["/one/stuck", "/two/stuck"].map(expected));
+    let failed: Vec<_> = failed.all().cloned().collect();
+    assert_eq!(failed, ["/one/stuck", "/two/stuck"].map(expected));
     assert_eq!((status.failing_files, status.files_in_ram), (2, 2));
     let shown: Vec<_> = status.failures.iter().map(|failure| (&*failure.path, &*failure.step)).collect();
     assert_eq!(shown, [("/one/stuck", "renaming the copy"), ("/two/stuck", "renaming the copy")]);

@@ -10,16 +10,19 @@
 //! Of files that the kernel reads and writes itself (passthrough) only opens and closes are seen.
 
 use super::Fs;
+use super::decisions::{Decisions, Waits};
 use super::processes::Processes;
 use super::table::Table;
-use super::types::{Ino, ROOT};
+use super::types::{Clock, Ino, ROOT};
 use crossbeam_queue::ArrayQueue;
 use flashsift_core::event::{Action, Create, Event, FileId, MaybeOwned, Micros, Renamed};
+use flashsift_core::names::escape_into;
+use flashsift_core::sift::{Birth, Sift};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsStr;
-use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 
 /// Events that may wait to be delivered. When it is full, a thread that adds one delivers all.
 const QUEUE: usize = 1 << 13;
@@ -31,15 +34,19 @@ pub(crate) struct Events {
     began_us: Micros,
     /// Wall-clock time at time 0, µs since 1970.
     epoch_us: u64,
+    clock: Clock,
     queue: ArrayQueue<Event<'static>>,
-    stream: Mutex<Stream>,
+    pub(crate) stream: Mutex<Stream>,
+    pub(crate) waits: Waits,
     processes: Processes,
 }
 
 /// Where events arrive one after the other. Its lock is the last: no other is taken under it.
-#[derive(Default)]
-struct Stream {
+pub(crate) struct Stream {
     sink: Option<Sink>,
+    pub(crate) decisions: Decisions,
+    /// When the thread that waits for decisions looks again.
+    pub(crate) looks_us: Option<Micros>,
     last_us: Micros,
     names: [String; 2],
 }
@@ -59,29 +66,57 @@ impl Stream {
     /// Operations take their time on arrival and are delivered when they have taken effect: one
     /// that took long gets the time of the event before it, so that times never go back.
     fn deliver(&mut self, mut event: Event<'_>, processes: &Processes) {
-        event.at_us = event.at_us.max(self.last_us);
-        self.last_us = event.at_us;
+        event.at_us = self.now(event.at_us);
         event.pid = processes.of(event.tid);
         if let Some(sink) = &mut self.sink {
             sink(&event);
+        }
+        self.decisions.call(|sift| sift.handle(event.at_us, &event));
+    }
+
+    /// This time, or that of the last event.
+    pub(crate) fn now(&mut self, us: Micros) -> Micros {
+        self.last_us = self.last_us.max(us);
+        self.last_us
+    }
+
+    /// Wakes the thread that waits for decisions, where it would look too late.
+    fn wake(&mut self, waits: &Waits) {
+        let due = self.decisions.next_deadline();
+        let earlier = due.is_some_and(|due| self.looks_us.is_none_or(|looks| due < looks));
+        if earlier || self.decisions.wait_for_no_application() {
+            self.looks_us = due;
+            waits.decided();
         }
     }
 }
 
 impl Events {
-    pub(crate) fn new() -> Events {
+    pub(crate) fn new(clock: Clock, sift: Box<dyn Sift + Send>) -> Events {
+        let stream = Stream {
+            sink: None,
+            decisions: Decisions::new(sift),
+            looks_us: None,
+            last_us: 0,
+            names: Default::default(),
+        };
         Events {
             began_us: clock_us(ClockId::Boottime),
+            clock,
             epoch_us: clock_us(ClockId::Realtime),
             queue: ArrayQueue::new(QUEUE),
-            stream: Mutex::default(),
+            stream: Mutex::new(stream),
+            waits: Waits::default(),
             processes: Processes::default(),
         }
     }
 
     /// Since the mount began, by a clock that runs on through suspend, µs.
     pub(crate) fn now(&self) -> Micros {
-        clock_us(ClockId::Boottime).saturating_sub(self.began_us)
+        match &self.clock {
+            Clock::Boottime => clock_us(ClockId::Boottime).saturating_sub(self.began_us),
+            Clock::Manual(us) => us.load(Ordering::SeqCst),
+        }
     }
 
     /// Adds an event without a name. The operation has taken effect and has not returned.
@@ -97,12 +132,21 @@ impl Events {
         }
     }
 
-    fn deliver_queued(&self, stream: &mut Stream) {
+    pub(crate) fn deliver_queued(&self, stream: &mut Stream) {
         // No more than there may be: others go on adding.
         for _ in 0..QUEUE {
             let Some(event) = self.queue.pop() else { break };
             stream.deliver(event, &self.processes);
         }
+        stream.wake(&self.waits);
+    }
+
+    /// With the sifter, which has heard all that is queued, and the time.
+    pub(crate) fn with_stream<T>(&self, act: impl FnOnce(&mut Decisions, Micros) -> T) -> T {
+        let mut stream = self.stream.lock();
+        self.deliver_queued(&mut stream);
+        let now = stream.now(self.now());
+        act(&mut stream.decisions, now)
     }
 
     /// Delivers what is queued.
@@ -126,6 +170,7 @@ impl Events {
             stream.deliver(Event { at_us, pid: 0, tid, action }, &self.processes);
         });
         stream.names = space;
+        stream.wake(&self.waits);
     }
 }
 
@@ -186,6 +231,23 @@ impl Fs {
             |names| path(table, dir, name, &mut names[0]),
             |name, _, deliver| deliver(make(MaybeOwned::Borrowed(name))),
         );
+    }
+
+    /// Where a file is to be created.
+    pub(crate) fn birth(
+        &self,
+        table: &Table,
+        at: At,
+        (dir, name): (Ino, &OsStr),
+        make: impl for<'a> FnOnce(MaybeOwned<'a, str>) -> Create<'a>,
+    ) -> Birth {
+        let mut path_of_it = String::new();
+        path(table, dir, name, &mut path_of_it);
+        let mut stream = self.events.stream.lock();
+        self.events.deliver_queued(&mut stream);
+        let now = stream.now(at.us);
+        let create = make(MaybeOwned::Borrowed(&path_of_it));
+        stream.decisions.call(|sift| sift.birth(now, &create))
     }
 
     /// A file came into being.
@@ -263,12 +325,7 @@ pub(crate) fn path(table: &Table, dir: Ino, name: &OsStr, into: &mut String) {
         path(table, *parent, name, into);
     }
     into.push('/');
-    for chunk in name.as_bytes().utf8_chunks() {
-        into.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            let _ = write!(into, "\\x{byte:02x}");
-        }
-    }
+    escape_into(name.as_bytes(), into);
 }
 
 #[cfg(test)]

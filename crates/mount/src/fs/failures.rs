@@ -59,32 +59,45 @@ pub struct WriteBackError {
 
 /// All that failed together, never none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteBackFailures(Vec<WriteBackError>);
+pub struct WriteBackFailures(Vec<(Ino, WriteBackError)>);
 
 /// So many are named in a sentence.
 const NAMED: usize = 3;
 
 impl WriteBackFailures {
     /// Each of them.
-    pub fn all(&self) -> &[WriteBackError] {
-        &self.0
+    pub fn all(&self) -> impl ExactSizeIterator<Item = &WriteBackError> {
+        self.0.iter().map(|(_, error)| error)
+    }
+
+    pub(crate) fn from_all(all: Vec<(Ino, WriteBackError)>) -> Result<(), Self> {
+        if all.is_empty() { Ok(()) } else { Err(Self(all)) }
+    }
+
+    pub(crate) fn into_all(self) -> Vec<(Ino, WriteBackError)> {
+        self.0
+    }
+
+    /// Each with the number of its file or directory.
+    pub(crate) fn by_file(&self) -> impl Iterator<Item = (Ino, &WriteBackError)> {
+        self.0.iter().map(|(ino, error)| (*ino, error))
     }
 
     /// For an application, which can be told one.
     pub fn errno(&self) -> Errno {
-        self.0[0].errno
+        self.0[0].1.errno
     }
 }
 
 impl From<WriteBackError> for WriteBackFailures {
     fn from(error: WriteBackError) -> Self {
-        Self(vec![error])
+        Self(vec![(super::types::ROOT, error)])
     }
 }
 
 impl fmt::Display for WriteBackFailures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, error) in self.0.iter().take(NAMED).enumerate() {
+        for (at, (_, error)) in self.0.iter().take(NAMED).enumerate() {
             write!(f, "{}{error}", if at > 0 { "; " } else { "" })?;
         }
         match self.0.len().saturating_sub(NAMED) {
@@ -158,10 +171,12 @@ impl Fs {
         if failed_before && failing.0.is_empty() {
             info!("files are written back again");
         }
-        match errors.is_empty() {
-            true => Ok(()),
-            false => Err(WriteBackFailures(errors.into_iter().map(|(_, error)| error).collect())),
-        }
+        WriteBackFailures::from_all(errors)
+    }
+
+    /// Why this file was not written back when it was last tried.
+    pub(crate) fn failure_of(&self, ino: Ino) -> Option<Errno> {
+        self.failing.lock().0.get(&ino).map(|error| error.errno)
     }
 
     /// What fails at the moment.

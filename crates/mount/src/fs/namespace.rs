@@ -12,7 +12,8 @@ use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
 use super::table::{self, InRam, Is, Name, Table};
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
-use flashsift_core::event::{Action, Create, FileId, OpenId, Owner};
+use flashsift_core::event::{Action, Create, FileId, MaybeOwned, OpenId, Owner};
+use flashsift_core::sift::Birth;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
@@ -26,6 +27,21 @@ use std::sync::Arc;
 const NAME_BYTES: usize = 255;
 /// Further names of a file in RAM than this are BACKING's to count.
 const LINKS: usize = 1000;
+
+/// A file that is being created.
+#[derive(Clone, Copy)]
+struct Created<'a> {
+    file: FileId,
+    name: (Ino, &'a OsStr),
+    sync: bool,
+}
+
+impl Created<'_> {
+    fn with<'a>(self, name: MaybeOwned<'a, str>, owner: Owner, mode: Mode) -> Create<'a> {
+        let mode = Some(mode.as_raw_mode() & 0o7777);
+        Create { file: self.file, name, owner: Some(owner), mode, sync: self.sync }
+    }
+}
 
 /// May a name like this be made?
 fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
@@ -98,29 +114,24 @@ impl Fs {
         let dir = self.dir(table, parent)?;
         let number = table.next_number();
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
+        let gid = dir.gid.unwrap_or(caller.gid);
+        let created = Created { file: table::file_id(number), name: (parent, name), sync };
+        let owner = Owner { uid: caller.uid, gid };
+        let birth = self.birth(table, at, created.name, |name| created.with(name, owner, masked));
         // An inherited access control list is BACKING's to make.
-        if !sync && !dir.default_acl && !dir.apart && !self.write_through.matches(name) {
-            self.reservation.take_file(table.queue.len() as u64, self.backing.root.as_fd(), &self.store)?;
-            let gid = dir.gid.unwrap_or(caller.gid);
+        if birth == Birth::Ram && !dir.default_acl && !dir.apart {
+            let in_ram = table.named_in_ram.len() as u64;
+            self.reservation.take_file(in_ram, self.backing.root.as_fd(), &self.store)?;
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let uid = (caller.uid != own.0).then_some(caller.uid);
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
                 Ok(file) => {
-                    table.born(number, at.us);
+                    table.born(number);
                     table.insert_in_ram(parent, &Name::from(name), InRam { ino: number, hides: None });
                     self.dir_changed(table, parent);
                     self.counters.lock().born += 1;
-                    let id = table::file_id(number);
-                    self.saw_created(
-                        table,
-                        at,
-                        id,
-                        (parent, name),
-                        Owner { uid: caller.uid, gid },
-                        masked,
-                        sync,
-                    );
-                    return Ok((number, id, file));
+                    self.saw_create(table, at, created.name, |name| created.with(name, owner, masked));
+                    return Ok((number, created.file, file));
                 }
                 // The store cannot hold it; or we may not give it to its owner.
                 Err(Errno::NOSPC | Errno::PERM) => (),
@@ -140,31 +151,19 @@ impl Fs {
         let ino = table.settled(stat.st_ino);
         table.name(ino, parent, &Name::from(name));
         self.counters.lock().born_settled += 1;
-        let id = table.meet_as(ino, number);
+        table.meet_as(ino, number);
         let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
         let mode = Mode::from_raw_mode(stat.st_mode);
-        self.saw_created(table, at, id, (parent, name), owner, mode, sync);
-        Ok((ino, id, File::from(file)))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "as many as a creation has parts")]
-    fn saw_created(
-        &self,
-        table: &Table,
-        at: At,
-        file: FileId,
-        name: (Ino, &OsStr),
-        owner: Owner,
-        mode: Mode,
-        sync: bool,
-    ) {
-        let mode = Some(mode.as_raw_mode() & 0o7777);
-        self.saw_create(table, at, name, |name| Create { file, name, owner: Some(owner), mode, sync });
+        self.saw_create(table, at, created.name, |name| created.with(name, owner, mode));
+        if birth == Birth::Ram {
+            self.is_on_flash(created.file);
+        }
+        Ok((ino, created.file, File::from(file)))
     }
 
     /// That BACKING can make something without an inode that a file in RAM will need.
     fn spare_file(&self, table: &Table) -> Result<()> {
-        match table.queue.len() {
+        match table.named_in_ram.len() {
             0 => Ok(()),
             in_ram => spare_files(in_ram as u64, self.backing.root.as_fd()).map(drop),
         }
@@ -283,18 +282,22 @@ impl Fs {
         let at = self.arrived(tid);
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
-        if let Some(in_ram) = table.in_ram(parent, name) {
-            if in_ram.hides.is_some() {
-                // Or it would come back.
-                self.remove_hidden(&mut table, parent, name)?;
-            }
-            self.remove_name_in_ram(&mut table, at, parent, name)?;
-            self.dir_changed(&mut table, parent);
-            return Ok(());
+        if table.in_ram(parent, name).is_some() {
+            return self.unlink_in_ram(&mut table, at, parent, name);
         }
         let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
         rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
         self.lost_name(&mut table, at, parent, name, &stat);
+        Ok(())
+    }
+
+    pub(crate) fn unlink_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
+        if table.in_ram(parent, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
+            // Or it would come back.
+            self.remove_hidden(table, parent, name)?;
+        }
+        self.remove_name_in_ram(table, at, parent, name)?;
+        self.dir_changed(table, parent);
         Ok(())
     }
 
@@ -318,7 +321,7 @@ impl Fs {
         if named {
             return self.renamed_in_ram(ino);
         }
-        table.queue.gone(ino);
+        table.named_in_ram.remove(&ino);
         if !open {
             self.remove_from_ram(table, at, ino);
         }
@@ -577,7 +580,7 @@ impl Fs {
             }
             (self.dir(&mut table, ino)?, in_ram)
         };
-        self.settle_now(&in_ram)?;
+        self.settle_synced(&in_ram)?;
         self.keep_times(|_, dir| dir == ino);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)

@@ -265,7 +265,7 @@ impl Fs {
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
-        self.settle_now(&[open.ino])?;
+        self.settle_synced(&[open.ino])?;
         let place = open.content.place.read().clone();
         // Not held meanwhile: a sync may take long, and a settled file does not move.
         match &place.file {

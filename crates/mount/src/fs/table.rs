@@ -13,9 +13,8 @@ use super::backing::OpenDir;
 use super::content::Content;
 use super::types::{Attr, Ino, ROOT, Time};
 use flashsift_core::event::FileId;
-use flashsift_core::settle::Queue;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -44,7 +43,8 @@ pub(crate) struct Table {
     hidden: HashMap<u64, u32>,
     /// When files in RAM last came to or left a directory, while BACKING does not know.
     pub(crate) dir_times: HashMap<Ino, Time>,
-    pub(crate) queue: Queue,
+    /// Files in RAM that have a name, in order of creation.
+    pub(crate) named_in_ram: BTreeSet<Ino>,
     dirs: HashMap<Ino, Arc<OpenDir>>,
     /// Files that existed before, as far as the event stream has met them.
     met: HashMap<Ino, FileId>,
@@ -93,6 +93,11 @@ struct Shown {
     settled_ns: i64,
 }
 
+/// The number of the file in RAM that has this identity.
+pub(crate) fn number(file: FileId) -> Ino {
+    file.0 + FIRST_NUMBER + 1
+}
+
 /// The identity of the file that was given this number.
 pub(crate) fn file_id(number: Ino) -> FileId {
     FileId(number - FIRST_NUMBER - 1)
@@ -123,7 +128,7 @@ impl Table {
             shown: HashMap::new(),
             hidden: HashMap::new(),
             dir_times: HashMap::new(),
-            queue: Queue::default(),
+            named_in_ram: BTreeSet::new(),
             dirs: HashMap::new(),
             met: HashMap::new(),
             next: FIRST_NUMBER,
@@ -208,15 +213,15 @@ impl Table {
     }
 
     /// A file is born in RAM.
-    pub(crate) fn born(&mut self, ino: Ino, at_us: u64) {
+    pub(crate) fn born(&mut self, ino: Ino) {
         let node = Node { names: Names::new(), lookups: 0, opens: 0, holds: 0, is: Is::Ram, content: None };
         self.nodes.insert(ino, node);
-        self.queue.born(ino, at_us);
+        self.named_in_ram.insert(ino);
     }
 
     /// It lives in BACKING from now on, in each of its names.
     pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, before: Time, settled: Time) {
-        self.queue.gone(ino);
+        self.named_in_ram.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.is = Is::Settled(backing_ino);
         let names = node.names.clone();
@@ -290,12 +295,6 @@ impl Table {
         true
     }
 
-    /// Files in RAM that have no name any more and are still open.
-    pub(crate) fn nameless_in_ram(&self) -> Vec<Ino> {
-        let nameless = |node: &Node| matches!(node.is, Is::Ram) && node.names.is_empty();
-        self.nodes.iter().filter(|(_, node)| nameless(node)).map(|(ino, _)| *ino).collect()
-    }
-
     /// And no longer.
     pub(crate) fn unname(&mut self, ino: Ino, dir: Ino, name: &OsStr) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -315,7 +314,7 @@ impl Table {
 
     /// The last name is gone. BACKING may give its number to another file.
     pub(crate) fn is_gone(&mut self, ino: Ino, attr: Attr) {
-        self.queue.gone(ino);
+        self.named_in_ram.remove(&ino);
         self.dirs.remove(&ino);
         self.dir_times.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -373,8 +372,8 @@ impl Table {
             match &node.is {
                 Is::Ram => {
                     assert!(
-                        node.names.is_empty() || self.queue.oldest().any(|queued| queued == *ino),
-                        "{ino} is queued"
+                        node.names.is_empty() != self.named_in_ram.contains(ino),
+                        "{ino} has a name or not"
                     );
                     for (dir, name) in &node.names {
                         assert_eq!(
@@ -412,11 +411,8 @@ impl Table {
         for dir in self.dir_times.keys() {
             assert!(self.nodes.contains_key(dir), "{dir} is here while BACKING does not know its time");
         }
-        for ino in self.queue.oldest() {
-            assert!(
-                matches!(self.nodes.get(&ino), Some(Node { is: Is::Ram, .. })),
-                "{ino} is queued and lives in RAM"
-            );
+        for ino in &self.named_in_ram {
+            assert!(matches!(self.nodes.get(ino), Some(Node { is: Is::Ram, .. })), "{ino} lives in RAM");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The number of a file or directory: ours, the same for as long as the mount lives.
 pub type Ino = u64;
@@ -18,11 +20,23 @@ pub struct Config {
     pub settled: Vec<String>,
     /// Reading a settled file leaves no time, where that can be had by opening it so: of files of our own.
     pub noatime: bool,
+    /// The clock of events and decisions.
+    pub clock: Clock,
+}
+
+/// A clock that does not go back.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// CLOCK_BOOTTIME, which runs on through suspend.
+    #[default]
+    Boottime,
+    /// Set by hand, µs; for histories that are played.
+    Manual(Arc<AtomicU64>),
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { settle_after_us: 60_000_000, settled: Vec::new(), noatime: false }
+        Config { settle_after_us: 60_000_000, settled: Vec::new(), noatime: false, clock: Clock::Boottime }
     }
 }
 

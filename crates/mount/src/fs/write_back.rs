@@ -11,6 +11,7 @@ use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
 use super::open_files::errno;
 use super::table::{InRam, Is, Name, Table};
 use super::types::{Attr, Ino, Time};
+use flashsift_core::event::Action;
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -67,11 +68,10 @@ enum Outcome {
 }
 
 impl Fs {
-    /// Writes back the files that are old enough. How many reached flash, and what failed.
+    /// Performs what is due by now. How many files reached flash, and what failed.
     pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
-        let due = self.table().queue.due(now_us, self.config.settle_after_us);
         let before = self.counters.lock().settled;
-        let done = self.settle(&due);
+        let done = self.decide_by_time(now_us);
         // Those that the kernel still knows can wait: files come and go there, and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
         (self.counters.lock().settled - before, done)
@@ -79,16 +79,25 @@ impl Fs {
 
     /// Writes back every file in RAM that has a name, durably; not those that are created meanwhile.
     pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
-        let last = self.table().queue.oldest().last();
-        loop {
-            let all: Vec<Ino> = self.table().queue.oldest().take_while(|ino| Some(*ino) <= last).collect();
-            if all.is_empty() {
-                self.keep_times(|_, _| true);
-                let all = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
-                return self.backing.sync_all().map_err(|errno| all(errno).into());
-            }
-            self.settle(&all)?;
+        let all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
+        self.saw(self.arrived(0), Action::SyncAll);
+        let done = self.perform();
+        self.wait_until_performed(&all);
+        done?;
+        let left = self.named_of(&all);
+        if !left.is_empty() {
+            // Another thread has failed, or the sifter has not decided: the promise holds all the same.
+            self.settle(&left)?;
         }
+        self.keep_times(|_, _| true);
+        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
+        self.backing.sync_all().map_err(|errno| failed(errno).into())
+    }
+
+    /// Those of these files that are in RAM under a name.
+    fn named_of(&self, files: &[Ino]) -> Vec<Ino> {
+        let table = self.table();
+        files.iter().copied().filter(|ino| table.named_in_ram.contains(ino)).collect()
     }
 
     /// Directories that files in RAM came to, or left, keep the time of that, if they are wanted.
@@ -106,23 +115,37 @@ impl Fs {
         }
     }
 
-    /// When the next file is due, µs.
-    pub fn next_due_us(&self) -> Option<u64> {
-        self.table().queue.next_us(self.config.settle_after_us)
-    }
-
-    /// These are on flash, under durable names, when it returns.
+    /// These are on flash, under durable names, when it returns: by decision, where one follows from
+    /// what was asked, else because no application could go on otherwise.
     pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<(), Errno> {
         let dirs = self.dirs_of(files)?;
         if dirs.is_empty() {
             return Ok(());
         }
         self.settle(files)?;
-        // Somebody else may have been faster, and not be there yet.
+        // Another thread may have been faster, and not be there yet.
         dirs.values().try_for_each(sync_dir)
     }
 
-    /// RAM is full: the oldest files leave it.
+    /// The same after a sync: it is in the stream, and decisions follow from it.
+    pub(crate) fn settle_synced(&self, files: &[Ino]) -> Result<(), Errno> {
+        let dirs = self.dirs_of(files)?;
+        // A failure of another file is not this application's.
+        let _ = self.perform();
+        if dirs.is_empty() {
+            return Ok(());
+        }
+        self.wait_until_performed(files);
+        for ino in self.named_of(files) {
+            match self.failure_of(ino) {
+                Some(errno) => return Err(errno),
+                None => self.settle(&[ino])?,
+            }
+        }
+        dirs.values().try_for_each(sync_dir)
+    }
+
+    /// RAM is full: files leave it.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), Errno> {
         let (used_before, budget) = self.store.usage()?;
         let _alone = self.making_room.lock();
@@ -130,32 +153,12 @@ impl Fs {
         if used < used_before && used + bytes < budget {
             return Ok(());
         }
-        let wanted = bytes.max(budget / 4);
-        let mut table = self.table();
-        let mut files = Vec::new();
-        let mut found = 0;
-        let queued: Vec<Ino> = table.queue.oldest().collect();
-        for ino in queued {
-            files.push(ino);
-            found += self.attr_of(&mut table, ino)?.blocks * 512;
-            if found >= wanted {
-                break;
-            }
-        }
-        if found < wanted {
-            // Files without a name take room too, while they are open.
-            files.extend(table.nameless_in_ram());
-        }
-        drop(table);
-        if files.is_empty() {
-            return Err(Errno::NOSPC);
-        }
         let before = self.counters.lock().settled;
-        let done = self.settle(&files);
+        let done = self.decide_for_space(bytes);
         // One that cannot be written back does not keep the others from making room.
         match self.counters.lock().settled > before {
             true => Ok(()),
-            false => Ok(done?),
+            false => Err(done.err().map_or(Errno::NOSPC, Into::into)),
         }
     }
 
@@ -344,6 +347,7 @@ impl Fs {
         }
         place.file = open.then(|| copy.file.clone());
         place.settled = true;
+        self.left_ram(ino);
         // What stays there is out of reach, and gone with the mount.
         let _ = self.store.remove(ino);
         Ok(Outcome::Settled)

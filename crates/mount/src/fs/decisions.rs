@@ -1,0 +1,261 @@
+//! Performing the decisions of the sifter.
+//!
+//! The sifter stands behind the stream of events: it gets each of them, in order. Whoever makes an
+//! application wait for its decisions (a sync, space) performs them; the others wait for the daemon.
+//! What only the mount can know (a directory that takes no renamed file, an attribute that RAM does
+//! not take) moves a file without a decision, and the sifter is told.
+
+use super::Fs;
+use super::failures::{Step, WriteBackFailures};
+use super::table::{self, Is};
+use super::types::Ino;
+use flashsift_core::event::{FileId, Micros};
+use flashsift_core::sift::{Blocked, Decision, Sift, Why};
+use parking_lot::{Condvar, MutexGuard};
+use rustix::io::Errno;
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Without a deadline the daemon looks again after this time, and after a suspend at the latest.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+type Sink = Box<dyn FnMut(Sifted) + Send>;
+
+/// What passes between the sifter and the mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sifted {
+    /// The sifter decided.
+    Decided(Decision),
+    /// The mount reported that a file is on flash without a decision.
+    OnFlash(FileId),
+}
+
+/// The sifter, and its decisions that are not performed yet.
+pub(crate) struct Decisions {
+    sift: Box<dyn Sift + Send>,
+    pending: VecDeque<Decision>,
+    sink: Option<Sink>,
+    /// Decisions that are being performed, by file.
+    out: HashMap<FileId, u32>,
+    ended: bool,
+}
+
+/// What threads wait for: a decision to be performed, or a decision at all.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    performed: Condvar,
+    decided: Condvar,
+}
+
+impl Decisions {
+    pub(crate) fn new(sift: Box<dyn Sift + Send>) -> Decisions {
+        Decisions { sift, pending: VecDeque::new(), sink: None, out: HashMap::new(), ended: false }
+    }
+
+    /// Calls the sifter, and takes the decisions that follow.
+    pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut dyn Sift) -> T) -> T {
+        let answer = call(&mut *self.sift);
+        while let Some(decision) = self.sift.poll() {
+            if let Some(sink) = &mut self.sink {
+                sink(Sifted::Decided(decision));
+            }
+            self.pending.push_back(decision);
+        }
+        answer
+    }
+
+    /// All that is pending is being performed from now on.
+    fn take(&mut self) -> Vec<Decision> {
+        let taken: Vec<Decision> = self.pending.drain(..).collect();
+        for file in taken.iter().filter_map(Decision::file) {
+            *self.out.entry(file).or_default() += 1;
+        }
+        taken
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Micros> {
+        self.sift.next_deadline()
+    }
+
+    /// Whether something is pending that no application performs because it waits for it.
+    pub(crate) fn wait_for_no_application(&self) -> bool {
+        self.pending.iter().any(|decision| match decision {
+            Decision::WriteBack { why, .. } => !matches!(why, Why::Sync | Why::All | Why::Space),
+            _ => true,
+        })
+    }
+
+    /// For tests.
+    pub(crate) fn check(&self) {
+        self.sift.check();
+    }
+}
+
+impl Fs {
+    /// Everything that passes between the sifter and the mount goes here from now on, in order.
+    pub fn observe_decisions(&self, sink: impl FnMut(Sifted) + Send + 'static) {
+        self.events.with_stream(|decisions, _| decisions.sink = Some(Box::new(sink)));
+    }
+
+    /// Performs what is pending. What failed, of that.
+    pub(crate) fn perform(&self) -> Result<(), WriteBackFailures> {
+        let mut failed = Vec::new();
+        loop {
+            let decisions = self.events.with_stream(|decisions, _| decisions.take());
+            if decisions.is_empty() {
+                return WriteBackFailures::from_all(failed);
+            }
+            if let Err(failures) = self.perform_these(&decisions) {
+                failed.extend(failures.into_all());
+            }
+        }
+    }
+
+    fn perform_these(&self, decisions: &[Decision]) -> Result<(), WriteBackFailures> {
+        let mut files = Vec::new();
+        for decision in decisions {
+            match *decision {
+                Decision::WriteBack { file, .. } => files.push(table::number(file)),
+                Decision::Drop { file, .. } => self.drop_file(table::number(file)),
+                // Each batch is durable when it is done.
+                Decision::CloseEpoch => {}
+            }
+        }
+        // Two decisions on one file are performed as one.
+        let mut seen = std::collections::HashSet::new();
+        files.retain(|ino| seen.insert(*ino));
+        let done = self.settle(&files);
+        let blocked: HashMap<Ino, Blocked> = match &done {
+            Ok(()) => HashMap::new(),
+            Err(failures) => {
+                failures.by_file().map(|(ino, error)| (ino, blocked(error.step, error.errno))).collect()
+            }
+        };
+        self.events.with_stream(|decisions_of, now| {
+            for file in decisions.iter().filter_map(Decision::file) {
+                if let Some(why) = blocked.get(&table::number(file)) {
+                    decisions_of.call(|sift| sift.done(now, file, Err(*why)));
+                } else {
+                    decisions_of.call(|sift| sift.done(now, file, Ok(())));
+                }
+                if let Some(out) = decisions_of.out.get_mut(&file) {
+                    *out -= 1;
+                    if *out == 0 {
+                        decisions_of.out.remove(&file);
+                    }
+                }
+            }
+        });
+        self.events.waits.performed.notify_all();
+        done
+    }
+
+    /// Removes a file in RAM with all its names.
+    fn drop_file(&self, ino: Ino) {
+        let at = self.arrived(0);
+        let mut table = self.table();
+        let names = match table.node(ino) {
+            Some(node) if matches!(node.is, Is::Ram) => node.names.clone(),
+            _ => return,
+        };
+        for (dir, name) in names {
+            // Its directory may refuse it: then the name stays, and the file with it.
+            if let Err(errno) = self.unlink_in_ram(&mut table, at, dir, &name) {
+                tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
+            }
+        }
+    }
+
+    /// This file reached flash without a decision.
+    pub(crate) fn left_ram(&self, ino: Ino) {
+        self.is_on_flash(table::file_id(ino));
+    }
+
+    /// This file is on flash, whatever the sifter decided or will decide.
+    pub(crate) fn is_on_flash(&self, file: FileId) {
+        self.events.with_stream(|decisions, now| {
+            if !decisions.out.contains_key(&file) {
+                if let Some(sink) = &mut decisions.sink {
+                    sink(Sifted::OnFlash(file));
+                }
+                decisions.call(|sift| sift.done(now, file, Ok(())));
+            }
+        });
+    }
+
+    /// Waits until none of these is being written back by another thread.
+    pub(crate) fn wait_until_performed(&self, files: &[Ino]) {
+        let mut stream = self.events.stream.lock();
+        while files.iter().any(|ino| stream.decisions.out.contains_key(&table::file_id(*ino))) {
+            self.events.waits.performed.wait(&mut stream);
+        }
+    }
+
+    /// RAM is full. Whether decisions followed, and what came of them.
+    pub(crate) fn decide_for_space(&self, bytes: u64) -> Result<(), WriteBackFailures> {
+        self.events.with_stream(|decisions, now| decisions.call(|sift| sift.need_space(now, bytes)));
+        self.perform()
+    }
+
+    /// A deadline of the sifter may have come.
+    pub(crate) fn decide_by_time(&self, now_us: Micros) -> Result<(), WriteBackFailures> {
+        self.events.with_stream(|decisions, now| {
+            decisions.call(|sift| sift.handle_deadline(now.max(now_us)));
+        });
+        self.perform()
+    }
+
+    /// When a decision by time is due, µs.
+    pub fn next_due_us(&self) -> Option<u64> {
+        self.events.with_stream(|decisions, _| decisions.sift.next_deadline())
+    }
+
+    /// Waits until there is something to perform. `false` after [`Fs::end_decisions`].
+    pub fn wait_for_decisions(&self) -> bool {
+        let begun = Instant::now();
+        let mut stream = self.events.stream.lock();
+        loop {
+            self.events.deliver_queued(&mut stream);
+            let now = stream.now(self.events.now());
+            let due = stream.decisions.sift.next_deadline();
+            if stream.decisions.ended {
+                return false;
+            }
+            if !stream.decisions.pending.is_empty() || due.is_some_and(|due| due <= now) {
+                return true;
+            }
+            let wait = due.map_or(LOOK_AGAIN, |due| Duration::from_micros(due - now)).min(LOOK_AGAIN);
+            stream.looks_us = due;
+            self.wait_for_decision(&mut stream, wait);
+            if begun.elapsed() >= LOOK_AGAIN {
+                return true;
+            }
+        }
+    }
+
+    fn wait_for_decision(&self, stream: &mut MutexGuard<'_, super::events::Stream>, wait: Duration) {
+        self.events.waits.decided.wait_for(stream, wait);
+    }
+
+    /// [`Fs::wait_for_decisions`] returns from now on.
+    pub fn end_decisions(&self) {
+        self.events.with_stream(|decisions, _| decisions.ended = true);
+        self.events.waits.decided.notify_all();
+    }
+}
+
+impl Waits {
+    /// There may be an earlier deadline, or a decision.
+    pub(crate) fn decided(&self) {
+        self.decided.notify_all();
+    }
+}
+
+/// What the sifter hears of an error.
+fn blocked(step: Step, errno: Errno) -> Blocked {
+    match (step, errno) {
+        (Step::CopyUnchanged, _) => Blocked::Changing,
+        (_, Errno::NOSPC | Errno::DQUOT) => Blocked::NoSpace,
+        _ => Blocked::Failed,
+    }
+}
