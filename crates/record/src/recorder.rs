@@ -112,8 +112,8 @@ pub fn record(
         warn!("{blind}");
     }
     if recorder.clock == Clock::Monotonic {
-        say(
-            "this kernel's records have no CLOCK_BOOTTIME: times are CLOCK_MONOTONIC, which stops in suspend",
+        warn!(
+            "this kernel's records have no CLOCK_BOOTTIME: times are CLOCK_MONOTONIC, which stops in suspend"
         );
     }
     if recorder.maps.is_empty() {
