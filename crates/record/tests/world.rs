@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Ext4, Kept, ToTheEnd, run};
-use flashsift_core::event::{About, Action, Event};
+use common::{Ext4, ToTheEnd, run};
+use flashsift_core::event::Action;
 use flashsift_record::{Options, What, record};
-use flashsift_traces::{Error, events::Sink};
+use flashsift_traces::events::Kept;
 use std::{
     collections::{HashMap, HashSet},
     fs,
@@ -14,29 +14,13 @@ use std::{
     time::SystemTime,
 };
 
-#[derive(Default)]
-struct Whole {
-    about: Option<About>,
-    events: Kept,
-}
-
-impl Sink for Whole {
-    fn about(&mut self, about: About) -> Result<(), Error> {
-        assert!(self.about.replace(about).is_none());
-        Ok(())
-    }
-    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
-        self.events.events(events)
-    }
-}
-
 #[test]
 fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
     let Some(ext4) = Ext4::new("a_recording_tells_owners_modes_sizes_links_directories_and_opens") else {
         return;
     };
     let folder = ext4.folder("here");
-    create_dir(folder.join("dir")).unwrap();
+    fs::create_dir(folder.join("dir")).unwrap();
     fs::write(folder.join("dir/old"), vec![1; 5000]).unwrap();
     run(&mut Command::new("sync"));
     let mut command = Command::new("sh");
@@ -47,10 +31,10 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
         mv dir moved; cat moved/old >>new
         exec 3<&-; exec 4<&-; sleep 0.2";
     command.args(["-c", script]).arg(&folder);
-    let mut whole = Whole::default();
+    let mut whole = Kept::default();
     let options = Options { under: Some(folder.clone()), exact: true, buffer_kib: 32 << 10 };
     let before = SystemTime::now();
-    record(What::Command(command), &options, &mut whole, &mut ToTheEnd, &mut |_| {}).unwrap();
+    record(What::Command(command), &options, &mut whole, &mut ToTheEnd).unwrap();
     let after = SystemTime::now();
 
     let about = whole.about.unwrap();
@@ -61,7 +45,7 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
     let us = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
     assert!((us(before)..us(after)).contains(&about.epoch_us.unwrap()));
 
-    let events = &whole.events.0;
+    let events = &whole.events;
     let prefix = format!("{}/", folder.display());
     let short = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
     let mut files = HashMap::new();
