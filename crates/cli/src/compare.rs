@@ -1,14 +1,14 @@
 //! `flashsift compare`: every policy at every size over one trace.
 
 use crate::{
-    Usage, card, devices,
+    Usage, card,
+    devices::{self, Device},
     load::{self, Input},
     size, text,
 };
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
-    device::Selection,
     layout, params, policy,
     study::{Note, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
     trace::Unit,
@@ -203,9 +203,8 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         let says = "objects have no page size: with --object-cache give --frames, not --memory";
         return Err(Usage(says.to_owned()).into());
     }
-    let prepare = |device: Selection| {
-        let label = device.label.clone();
-        PreparedDevice::new(device).with_context(|| format!("--device {label}"))
+    let prepare = |Device { label, profile }: Device| {
+        PreparedDevice::new(&label, profile).with_context(|| format!("--device {label}"))
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Request {

@@ -26,14 +26,30 @@ pub(crate) fn help() -> String {
     )
 }
 
+/// A device of the list or of a file.
+pub(crate) struct Device {
+    /// The name with its parameters, or the stem of the file's name.
+    pub(crate) label: String,
+    pub(crate) profile: Profile,
+}
+
+impl From<Selection> for Device {
+    fn from(Selection { label, profile }: Selection) -> Self {
+        Self { label, profile }
+    }
+}
+
 /// The devices asked for, each once.
-pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<Selection>> {
-    let mut chosen: Vec<Selection> = Vec::new();
+pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<Device>> {
+    let mut chosen: Vec<Device> = Vec::new();
     for text in text::joined(texts) {
         let found = match text.as_str() {
-            "all" => Selection::all(),
+            "all" => Selection::all().into_iter().map(Device::from).collect(),
             file if file.ends_with(".toml") => vec![from_file(Path::new(file))?],
-            name => vec![Selection::parse(name).map_err(|error| Usage(format!("{error}; or a FILE.toml")))?],
+            name => {
+                let found = Selection::parse(name);
+                vec![found.map_err(|error| Usage(format!("{error}; or a FILE.toml")))?.into()]
+            }
         };
         for device in found {
             if chosen.iter().all(|other| other.label != device.label) {
@@ -45,14 +61,14 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<Selection>> {
     Ok(chosen)
 }
 
-/// A profile that is not of the list. It is called as its file is.
-fn from_file(path: &Path) -> anyhow::Result<Selection> {
+/// A profile that is not of the list, labelled with the stem of its file's name.
+fn from_file(path: &Path) -> anyhow::Result<Device> {
     let at = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(at)?;
     let profile: Profile = toml::from_str(&text).with_context(at)?;
     profile.check().with_context(at)?;
     let label = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Selection { label, profile })
+    Ok(Device { label, profile })
 }
 
 /// Modelled devices for --device, every constant with its source; and what this machine's storage says of its wear
@@ -176,7 +192,7 @@ struct Record<'a> {
 }
 
 /// A device's constants, a line each, with their sources.
-fn constants(device: &Selection, columns: usize) -> anyhow::Result<String> {
+fn constants(device: &Device, columns: usize) -> anyhow::Result<String> {
     let profile = serde_json::to_value(&device.profile)?;
     let mut out = text::labelled(&format!("{}: ", device.label), 0, &device.profile.what, columns);
     let model = profile["model"].as_object().into_iter().flatten();

@@ -404,13 +404,13 @@ fn modelled<'a>(
     args: &Args,
     rules: Rules,
     survey: &Survey,
-    devices: &'a [device::Selection],
+    devices: &'a [devices::Device],
     pieces: u64,
 ) -> anyhow::Result<Vec<(&'a str, Tally)>> {
     if devices.is_empty() {
         return Ok(Vec::new());
     }
-    let modelled = |device: &device::Selection| {
+    let modelled = |device: &devices::Device| {
         let machine = device::Machine::new(&device.profile)?;
         Ok(Modelled::new(machine, args.timing.into(), args.queue_depth))
     };

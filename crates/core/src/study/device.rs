@@ -1,7 +1,7 @@
 //! Modelled devices of a study: what a cell comes to on each of them.
 
 use crate::{
-    device::{Clocks, Prepared, Profile, ProfileError, Selection, Times, profile::Kind, wear::Endurance},
+    device::{Clocks, Prepared, Profile, ProfileError, Times, profile::Kind, wear::Endurance},
     page::PAGE_BYTES,
     system::Outcome,
     trace::Trace,
@@ -18,17 +18,16 @@ pub struct PreparedDevice {
 }
 
 impl PreparedDevice {
-    /// Prepares a device: fills it as its profile says.
+    /// Prepares a device: fills it as its profile says. Results name it by its label.
     ///
     /// # Errors
     /// A constant of the profile is out of its bounds.
-    pub fn new(selection: Selection) -> Result<Self, ProfileError> {
-        let prepared = Arc::new(Prepared::new(&selection.profile)?);
-        let label = selection.label.into();
-        Ok(Self { label, profile: Arc::new(selection.profile), prepared })
+    pub fn new(label: &str, profile: Profile) -> Result<Self, ProfileError> {
+        let prepared = Arc::new(Prepared::new(&profile)?);
+        Ok(Self { label: label.into(), profile: Arc::new(profile), prepared })
     }
 
-    /// The device's name with its parameters.
+    /// The label that it was given.
     pub fn label(&self) -> &str {
         &self.label
     }

@@ -47,7 +47,8 @@ fn trace() -> Trace {
 }
 
 fn device(text: &str) -> PreparedDevice {
-    PreparedDevice::new(device::Selection::parse(text).unwrap()).unwrap()
+    let selection = device::Selection::parse(text).unwrap();
+    PreparedDevice::new(&selection.label, selection.profile).unwrap()
 }
 
 fn request(policies: &[&str], frames: &[u32]) -> Request {
