@@ -20,7 +20,7 @@ pub struct PreparedDevice {
 }
 
 impl PreparedDevice {
-    /// Prepares a device: fills it as its profile says.
+    /// Prepares a device: fills it as its profile says. Results name it by its label.
     ///
     /// # Errors
     /// A constant of the profile is out of its bounds.
@@ -30,7 +30,7 @@ impl PreparedDevice {
         Ok(Self { label, profile: Arc::new(selection.profile), prepared })
     }
 
-    /// The device's name with its parameters.
+    /// The label that it was given.
     pub fn label(&self) -> &str {
         &self.label
     }
