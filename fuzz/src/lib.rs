@@ -8,7 +8,7 @@ mod checked;
 
 use flashsift_core::{
     describe::{Describer, Description, Found, Part, ROWS_MAX, Value},
-    event::{About, Action, Event, FileId, Knows, Renamed, Side, Space},
+    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Renamed, Side, Space},
     policy::{
         self, Setup,
         naive::{self, Act},
@@ -19,7 +19,7 @@ use flashsift_traces::{
     format::{self, ALL},
     open::Limits,
 };
-use std::{io::Write, sync::Once};
+use std::{io::Write, num::NonZeroU32, sync::Once};
 
 pub use libfuzzer_sys;
 
@@ -86,9 +86,9 @@ pub fn cache(data: &[u8]) {
 pub fn describe(data: &[u8]) {
     let &[knows, space, ref data @ ..] = data else { return };
     let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| knows & bit != 0);
-    let knows = Knows { times, syncs, writes, removals };
+    let knows = Knows { times, syncs, writes, removals, ..Knows::NOTHING };
     let space = [Space::Files, Space::Files, Space::Blocks, Space::Objects][usize::from(space) % 4];
-    let about = About { side: Side::Before, space, knows };
+    let about = About { epoch_us: None, side: Side::Before, space, knows };
     let mut at_us = 0;
     let events: Vec<Event<'static>> = data
         .as_chunks()
@@ -141,28 +141,41 @@ const NAMES: [&str; 8] = ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journ
 
 fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
     let &[kind, file, offset, shift, len, _] = bytes;
-    let name = NAMES[usize::from(len) % NAMES.len()];
+    let name = MaybeOwned::from(NAMES[usize::from(len) % NAMES.len()]);
+    let open = NonZeroU32::new(u32::from(len % 4)).map(OpenId);
     let file = FileId(if file == 255 { u64::MAX } else { u64::from(file % 16) });
     let offset = OFFSETS[usize::from(shift) % OFFSETS.len()] + u64::from(offset) * 2048;
     // Long ones cost much and show nothing else; the core's tests have some.
     let len = u64::from(len) << (shift >> 4);
-    match kind % 16 {
-        0..3 => Action::Read { file, offset, len },
-        3..6 if !writes => Action::Read { file, offset, len },
-        3..6 => Action::Write { file, offset, len, sync: kind % 16 == 5 },
-        6 => Action::Direct { file, offset, len, write: writes && len % 2 == 0 },
+    match kind % 22 {
+        0..3 => Action::Read { file, open, offset, len },
+        3..6 if !writes => Action::Read { file, open, offset, len },
+        3..6 => Action::Write { file, open, offset, len, sync: kind % 22 == 5 },
+        6 => Action::Direct { file, open, offset, len, write: writes && len % 2 == 0 },
         7 => Action::Sync { file, offset: 0, len: u64::MAX },
         8 => Action::Sync { file, offset, len },
         9 => Action::SyncAll,
         10 => Action::Truncate { file, size: offset },
         11 => Action::Punch { file, offset, len: if len == 0 { u64::MAX } else { len } },
-        12 => Action::Open { file, created: len % 2 == 0 },
-        13 => Action::Bind { file, name: name.into() },
+        12 => Action::Open { file, open, created: len % 2 == 0 },
+        13 => Action::Bind { file, name },
         14 if len % 2 == 0 => {
-            Action::Rename { file, names: Box::new(Renamed { from: "/z".into(), to: name.into() }).into() }
+            Action::Rename { file, names: Renamed::owned("/z", &name) }
         }
         14 => Action::Gone { file },
-        _ => Action::Process { name: name.into() },
+        15 => {
+            let mode = (len % 2 == 0).then_some(0o600);
+            Action::Create(MaybeOwned::owned(Create { file, name, owner: None, mode, sync: len % 3 == 0 }))
+        }
+        16 => Action::Link { file, name },
+        17 => {
+            let (from, to) = (NAMES[usize::from(shift) % NAMES.len()], &*name);
+            Action::RenameDirectory { names: Renamed::owned(from, to) }
+        }
+        18 => Action::Size { file, size: offset },
+        19 => Action::MemoryPressure { stalled_ppm: len as u32 },
+        20 => Action::Foreground { app: name },
+        _ => Action::Process { name },
     }
 }
 

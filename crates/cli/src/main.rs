@@ -5,14 +5,12 @@ use logging::Verbosity;
 use mount::{control, helper};
 use std::{ffi::OsString, io, process::ExitCode};
 
-mod after_cache;
 mod card;
 mod compare;
 mod describe;
 mod devices;
 mod diff;
 mod import;
-mod json;
 mod load;
 mod logging;
 mod mount;
@@ -24,7 +22,6 @@ mod size;
 mod synth;
 mod table;
 mod text;
-mod verdict;
 
 /// Decides what reaches flash: how would each page cache treat my storage?
 #[derive(Parser)]

@@ -3,6 +3,7 @@
 use crate::{Usage, devices, load, load::Input, logging::DETAIL, size};
 use anyhow::Context;
 use clap::ValueEnum;
+use flashsift_core::device;
 use flashsift_player::{
     Op, PIECE_BYTES, Request,
     log::{Requests, Rules, Source, Survey},
@@ -406,16 +407,17 @@ fn modelled<'a>(
     args: &Args,
     rules: Rules,
     survey: &Survey,
-    devices: &'a [devices::Chosen],
+    devices: &'a [device::LabelledProfile],
     pieces: u64,
 ) -> anyhow::Result<Vec<(&'a str, Tally)>> {
     if devices.is_empty() {
         return Ok(Vec::new());
     }
-    let modelled = |device: &devices::Chosen| {
-        Modelled::new(device.prepared.machine(), args.timing.into(), args.queue_depth)
+    let modelled = |device: &device::LabelledProfile| {
+        let machine = device::Machine::new(&device.profile)?;
+        Ok(Modelled::new(machine, args.timing.into(), args.queue_depth))
     };
-    let mut all: Vec<_> = devices.iter().map(modelled).collect();
+    let mut all: Vec<_> = devices.iter().map(modelled).collect::<Result<_, device::ProfileError>>()?;
     let bar = load::progress("modelling", "{spinner} {msg} {elapsed}");
     let ((), read) = reading(args, rules, survey, |log| {
         for request in log.iter().flatten().take(usize::try_from(pieces).unwrap_or(usize::MAX)) {

@@ -4,10 +4,11 @@ use flashsift_core::{
     duration::{DurationError, parse_us},
     page::PAGE_BYTES,
     system::{self, FRAMES_MAX},
+    trace::Unit,
 };
 use std::time::Duration;
 
-pub(crate) use flashsift_report::show::{bytes, count, counted, duration, share};
+pub(crate) use flashsift_core::show::{bytes, count, counted, duration, share};
 
 /// `64MiB`, `64M`, `65536`: bytes, at least one page.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -32,6 +33,14 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, DurationError> {
     let is_number = text.ends_with(|c: char| c.is_ascii_digit());
     let with_unit = if is_number { format!("{text}s") } else { text.to_owned() };
     parse_us(&with_unit).map(Duration::from_micros)
+}
+
+/// A cache size as people read it: memory, or a number of objects.
+pub(crate) fn of_cache(frames: u32, unit: Unit) -> String {
+    match unit {
+        Unit::Page => bytes(u64::from(frames) * PAGE_BYTES),
+        Unit::Request => counted(frames.into(), "object"),
+    }
 }
 
 /// A cache size as memory, in frames.

@@ -2,6 +2,9 @@
 //!
 //! A [`trace::TraceBuilder`] turns [`event::Event`]s into a dense trace. A [`system::Cell`] runs it
 //! through a [`cache`] and a [`back`], which sends its requests to the device as [`back::Io`].
+//! [`event::Event`]s come in, are made dense by [`trace::TraceBuilder`], and run through a system of
+//! [`front`] → [`cache`] → [`back`] as one [`system::Cell`]; what reaches the device comes out as [`back::Io`].
+//! A [`study::Study`] compares many cells.
 #![forbid(unsafe_code)]
 
 pub mod back;
@@ -18,8 +21,8 @@ pub mod policy;
 pub mod show;
 pub mod sift;
 pub mod structure;
+pub mod study;
 pub mod synth;
 pub mod system;
 pub mod trace;
-pub mod verdict;
 pub mod writeback;

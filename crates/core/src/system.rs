@@ -103,12 +103,6 @@ pub fn frames_in(memory_bytes: u64) -> Option<u32> {
     u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
 }
 
-/// The sizes that tell caches apart where nobody asks for others: the five powers of two below what a trace touches.
-pub fn telling_frames(pages: u32) -> Vec<u32> {
-    let largest = (1 << (pages.max(2) - 1).ilog2()).min(FRAMES_MAX);
-    (0..5).rev().map(|halvings| largest >> halvings).filter(|frames| *frames > 0).collect()
-}
-
 /// Memory that a cell takes beside its trace, by estimate: the page table, a layout's places and a policy's ghosts by page;
 /// lists and bits by frame.
 pub fn cell_bytes(pages: u32, frames: u32) -> u64 {

@@ -356,7 +356,7 @@ impl Future {
 }
 
 /// A trace that cannot be held.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// More distinct pages than ranks.
     #[error("the trace touches more than 2^32 - 2 different pages (16 TiB): take a part of it")]

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "rustix has neither fanotify nor file handles")]
 
 use crate::{Error, system::Mounted};
+use flashsift_core::names::escape;
 use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};
 use rustix::{
     fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -162,7 +163,11 @@ impl Names {
     }
 
     /// Hands over all that is there.
-    pub(crate) fn drain(&mut self, now_ns: fn() -> u64, mut take: impl FnMut(Name)) -> Result<(), Error> {
+    pub(crate) fn drain(
+        &mut self,
+        now_ns: impl Fn() -> u64,
+        mut take: impl FnMut(Name),
+    ) -> Result<(), Error> {
         // Deletions are read first and told last: what they delete was made before, and is told before.
         let [came, went] = [0, 1];
         let deletions = self.read(went)?;
@@ -276,7 +281,7 @@ impl Names {
                 self.directories.entry(dir).or_insert(path)
             }
         };
-        let file = printable(file);
+        let file = escape(file);
         format!("{}/{file}", path.trim_end_matches('/')).into()
     }
 
@@ -288,20 +293,20 @@ impl Names {
         match std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
             Ok(path) => {
                 use std::os::unix::ffi::OsStrExt;
-                printable(path.as_os_str().as_bytes()).trim_end_matches(" (deleted)").into()
+                escape(path.as_os_str().as_bytes()).trim_end_matches(" (deleted)").into()
             }
             Err(_) => lost,
         }
     }
 
-    /// How big a file is now.
-    pub(crate) fn size(&self, handle: Handle) -> Option<u64> {
+    /// What the file system says of a file now.
+    pub(crate) fn stat(&self, handle: Handle) -> Option<rustix::fs::Stat> {
         let watched = self.watched.iter().find(|w| w.mounted.dev == handle.inode.dev)?;
         let mut raw = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
         raw.data[..4].copy_from_slice(&u32::try_from(handle.inode.ino).ok()?.to_ne_bytes());
         raw.data[4..8].copy_from_slice(&handle.generation.to_ne_bytes());
         let fd = watched.open(&raw)?;
-        rustix::fs::fstat(&fd).ok().map(|stat| stat.st_size.cast_unsigned())
+        rustix::fs::fstat(&fd).ok()
     }
 }
 
@@ -316,15 +321,6 @@ pub(crate) fn handle_of(path: &Path, dev: Dev) -> Option<Handle> {
         libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), (&raw mut handle).cast(), &raw mut mount, 0)
     };
     if done < 0 { None } else { handle.of(dev) }
-}
-
-/// Bytes that are not UTF-8 stand as `\xNN`.
-pub(crate) fn printable(bytes: &[u8]) -> String {
-    bytes.utf8_chunks().fold(String::new(), |mut text, chunk| {
-        text.push_str(chunk.valid());
-        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
-        text
-    })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

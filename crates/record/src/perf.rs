@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "no crate maps perf's ring buffer")]
 
+use crate::system::Clock;
 use flashsift_traces::tracepoint::{Dev, Inode, Mapping, Point, What};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::{
@@ -59,14 +60,14 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Of every process on this processor.
-    pub(crate) fn open(cpu: u32) -> io::Result<Self> {
+    pub(crate) fn open(cpu: u32, clock: Clock) -> io::Result<Self> {
         let attributes = Attributes {
             kind: SOFTWARE,
             size: size_of::<Attributes>() as u32,
             config: DUMMY,
             sample_type: SAMPLE_TIME,
             flags: FLAG_MMAP | FLAG_MMAP_DATA | FLAG_SAMPLE_ID_ALL | FLAG_MMAP2 | FLAG_CLOCK,
-            clock: libc::CLOCK_MONOTONIC,
+            clock: clock.id() as i32,
             ..Attributes::default()
         };
         const CLOEXEC: u64 = 8;

@@ -4,18 +4,15 @@ use crate::{
     Error,
     fanotify::Names,
     perf::Ring,
-    system::{self, Mounted, dev_of},
+    system::{self, Clock, Mounted, Pressure, dev_of},
     tracefs::{self, Instance, Tracefs},
 };
-use flashsift_core::event::{About, Knows, Side, Space};
+use flashsift_core::event::{About, Knows, Owner, Side, Space};
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
-    tracepoint::{Dev, Handle, Host, Machine, Need, Point, Spec},
+    tracepoint::{self, Dev, Handle, Host, Machine, Need, Point, Spec},
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    time::{ClockId, clock_gettime},
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     io,
     os::unix::fs::MetadataExt,
@@ -92,7 +89,11 @@ struct System<'a>(&'a Names);
 
 impl Host for System<'_> {
     fn size(&mut self, handle: Handle) -> Option<u64> {
-        self.0.size(handle)
+        self.0.stat(handle).map(|stat| stat.st_size.cast_unsigned())
+    }
+
+    fn owner(&mut self, handle: Handle) -> Option<Owner> {
+        self.0.stat(handle).map(|stat| Owner { uid: stat.st_uid, gid: stat.st_gid })
     }
 }
 
@@ -110,6 +111,11 @@ pub fn record(
     for blind in tracefs::blind_spots(&tracefs, &kinds, options.exact) {
         warn!("{blind}");
     }
+    if recorder.clock == Clock::Monotonic {
+        warn!(
+            "this kernel's records have no CLOCK_BOOTTIME: times are CLOCK_MONOTONIC, which stops in suspend"
+        );
+    }
     if recorder.maps.is_empty() {
         warn!("perf events are not allowed: stores through mappings are known to the folio only");
     }
@@ -122,12 +128,7 @@ pub fn record(
          (SEMANTICS.md, \"Record\")"
     );
     let mut events = Events::new(sink);
-    events.about(About {
-        epoch_us: None,
-        side: Side::Before,
-        space: Space::Files,
-        knows: Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
-    })?;
+    recorder.knows.sizes = options.under.is_some() || matches!(what, What::Path(_) | What::Device(_));
     let child = recorder.begin(what, options)?;
     stop.begun();
     // Buffers fill while we wait for our turn. After the program began: it does not inherit this.
@@ -190,11 +191,6 @@ fn at(path: &Path, error: io::Error) -> Error {
     Error::At { path: path.display().to_string(), what: error }
 }
 
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}
-
 struct Recorder {
     /// What happens to files, whoever does it.
     accesses: Instance,
@@ -204,14 +200,21 @@ struct Recorder {
     maps_lost: u64,
     names: Names,
     machine: Machine,
+    clock: Clock,
+    pressure: Option<Pressure>,
+    /// What the trace will know.
+    knows: Knows,
+    /// The trace's head was handed on, before its first event.
+    about: bool,
     /// Read, but too young to be told.
     points: Vec<Point>,
 }
 
 impl Recorder {
     fn new(tracefs: &Tracefs, mounts: &[Mounted], what: &What, options: &Options) -> Result<Self, Error> {
-        let mut accesses = Instance::new(tracefs, "accesses", options.buffer_kib)?;
-        let mut faults = Instance::new(tracefs, "faults", options.buffer_kib)?;
+        let clock = tracefs.clock();
+        let mut accesses = Instance::new(tracefs, "accesses", options.buffer_kib, clock)?;
+        let mut faults = Instance::new(tracefs, "faults", options.buffer_kib, clock)?;
         // What others do on other devices need not fill our buffers.
         let only = match (what, &options.under, mounts) {
             (What::Command(_) | What::Processes(_), None, _) => None,
@@ -227,9 +230,7 @@ impl Recorder {
                 accesses.enable(spec, only.and_then(|dev| on_device(spec, dev)).as_deref())?;
             }
         }
-        if options.exact {
-            faults.enable_calls()?;
-        }
+        let opens = options.exact && faults.enable_calls()? > 0;
         for spec in tracefs::specs(|need| need == Need::Addresses) {
             faults.enable(spec, None)?;
         }
@@ -248,7 +249,20 @@ impl Recorder {
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let cpus = cpus.max(online_cpus());
-        let maps: io::Result<Vec<_>> = (0..cpus as u32).map(Ring::open).collect();
+        let maps: io::Result<Vec<_>> = (0..cpus as u32).map(|cpu| Ring::open(cpu, clock)).collect();
+        let pressure = Pressure::new();
+        let knows = Knows {
+            times: true,
+            syncs: true,
+            writes: true,
+            removals: true,
+            opens,
+            // F2FS does not tell the mode.
+            creations: !f2fs,
+            names: true,
+            pressure: pressure.is_some(),
+            ..Knows::NOTHING
+        };
         Ok(Self {
             accesses,
             faults,
@@ -256,6 +270,10 @@ impl Recorder {
             maps_lost: 0,
             names: Names::watch(mounts)?,
             machine,
+            clock,
+            pressure,
+            knows,
+            about: false,
             points: Vec::new(),
         })
     }
@@ -269,7 +287,8 @@ impl Recorder {
         }
         self.accesses.start()?;
         self.faults.start()?;
-        let Self { machine, points, .. } = self;
+        let Self { machine, points, clock, .. } = self;
+        let now_ns = || clock.now_ns();
         if let Some(root) = &options.under {
             let root = root.canonicalize().map_err(|e| at(root, e))?;
             system::scan(&root, &now_ns, &mut |name| machine.name(name));
@@ -343,6 +362,7 @@ impl Recorder {
                 self.machine.finish();
                 told += self.hand_on(events)?;
                 let _ = told;
+                self.tell_about(events)?;
                 return Ok(status);
             }
         }
@@ -359,15 +379,19 @@ impl Recorder {
 
     /// Takes in all that is older than `lag_ns`.
     fn look(&mut self, lag_ns: u64, events: &mut Events<'_>) -> Result<u64, Error> {
-        let now_ns = now_ns();
-        let Self { accesses, faults, maps, names, machine, points, .. } = self;
+        let now_ns = self.clock.now_ns();
+        let Self { accesses, faults, maps, names, machine, points, clock, pressure, .. } = self;
+        if let Some(stalled_ppm) = pressure.as_mut().and_then(|pressure| pressure.sample(now_ns)) {
+            let what = tracepoint::What::MemoryPressure { stalled_ppm };
+            points.push(Point { at_ns: now_ns, tid: 0, what });
+        }
         for ring in maps {
             self.maps_lost += ring.drain(|point| points.push(point));
         }
         faults.drain(points)?;
         accesses.drain(points)?;
         // After the points: a file's name is told in the same system call as its allocation, but later.
-        names.drain(self::now_ns, |name| machine.name(name))?;
+        names.drain(|| clock.now_ns(), |name| machine.name(name))?;
         points.sort_by_key(|point| point.at_ns);
         let until_ns = if lag_ns == u64::MAX { u64::MAX } else { now_ns.saturating_sub(lag_ns) };
         let ripe = points.partition_point(|point| point.at_ns <= until_ns);
@@ -383,11 +407,24 @@ impl Recorder {
 
     fn hand_on(&mut self, events: &mut Events<'_>) -> Result<u64, Error> {
         let mut told = 0;
+        // Time 0 is known with the first point, and there is no event before it.
+        if self.machine.start_ns().is_some() {
+            self.tell_about(events)?;
+        }
         for event in self.machine.drain() {
             told += 1;
             events.push(event)?;
         }
         Ok(told)
+    }
+
+    fn tell_about(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
+        if std::mem::replace(&mut self.about, true) {
+            return Ok(());
+        }
+        let epoch_us = self.machine.start_ns().map(|at_ns| self.clock.epoch_us(at_ns));
+        let about = About { epoch_us, side: Side::Before, space: Space::Files, knows: self.knows };
+        Ok(events.about(about)?)
     }
 
     fn lost(&self) -> Lost {

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-const CALLS: &str = "trace=%file,%desc,%process,msync,munmap,mremap,sync,syncfs";
+const CALLS: &str = "trace=%file,%desc,%process,msync,munmap,mremap,sync,syncfs,umask";
 
 /// Runs a program under strace and records what it asked for. strace's own output lies in the system's temporary directory
 /// meanwhile.

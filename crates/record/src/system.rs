@@ -1,12 +1,93 @@
 //! What is there before a recording begins: mounts, processes, files.
 
-use crate::fanotify::{handle_of, printable};
+use crate::fanotify::handle_of;
+use flashsift_core::names::escape;
 use flashsift_traces::tracepoint::{Dev, Inode, Machine, Mapping, Name, NameKind, Point, What};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{
     fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
+
+/// The clock of all records and times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// CLOCK_BOOTTIME, which runs on while the machine is suspended.
+    Boot,
+    /// CLOCK_MONOTONIC, where the kernel's tracing has no other that can be compared.
+    Monotonic,
+}
+
+impl Clock {
+    /// As the kernel's tracing calls it.
+    pub(crate) fn trace_clock(self) -> &'static str {
+        match self {
+            Self::Boot => "boot",
+            Self::Monotonic => "mono",
+        }
+    }
+
+    /// As system calls number it.
+    pub(crate) fn id(self) -> ClockId {
+        match self {
+            Self::Boot => ClockId::Boottime,
+            Self::Monotonic => ClockId::Monotonic,
+        }
+    }
+
+    pub(crate) fn now_ns(self) -> u64 {
+        ns(clock_gettime(self.id()))
+    }
+
+    /// The time since 1970 (UTC) in microseconds at which this clock showed `at_ns`, by what both show
+    /// now.
+    pub(crate) fn epoch_us(self, at_ns: u64) -> u64 {
+        let (wall_ns, now_ns) = (ns(clock_gettime(ClockId::Realtime)), self.now_ns());
+        (wall_ns.saturating_add(at_ns)).saturating_sub(now_ns) / 1000
+    }
+}
+
+fn ns(time: Timespec) -> u64 {
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// The machine's memory pressure, sampled.
+pub(crate) struct Pressure {
+    path: &'static Path,
+    last_ppm: Option<u32>,
+    due_ns: u64,
+}
+
+impl Pressure {
+    const EVERY_NS: u64 = 1_000_000_000;
+
+    /// `None` where the kernel does not tell it.
+    pub(crate) fn new() -> Option<Self> {
+        let path = Path::new("/proc/pressure/memory");
+        let known = fs::read_to_string(path).ok().and_then(|text| stalled_ppm(&text));
+        known.map(|_| Self { path, last_ppm: None, due_ns: 0 })
+    }
+
+    /// Looks once a second. What it is, if that is not what it was.
+    pub(crate) fn sample(&mut self, now_ns: u64) -> Option<u32> {
+        if now_ns < self.due_ns {
+            return None;
+        }
+        self.due_ns = now_ns + Self::EVERY_NS;
+        let ppm = fs::read_to_string(self.path).ok().and_then(|text| stalled_ppm(&text))?;
+        (self.last_ppm.replace(ppm) != Some(ppm)).then_some(ppm)
+    }
+}
+
+/// `some avg10=0.12 avg60=…`: percent, with two decimals.
+fn stalled_ppm(text: &str) -> Option<u32> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let average = some.split(' ').find_map(|word| word.strip_prefix("avg10="))?;
+    let (percent, hundredths) = average.split_once('.').unwrap_or((average, "0"));
+    let hundredths = format!("{hundredths:0<2}").get(..2)?.parse::<u32>().ok()?;
+    Some((percent.parse::<u32>().ok()?.checked_mul(100)? + hundredths).min(10_000) * 100)
+}
 
 /// A mounted file system.
 #[derive(Clone, Debug)]
@@ -80,7 +161,7 @@ fn numbers(folder: &str) -> Vec<u32> {
 pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, at_ns: u64, points: &mut Vec<Point>) {
     for pid in numbers("/proc") {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let name = printable(name.strip_suffix(b"\n").unwrap_or(&name));
+        let name = escape(name.strip_suffix(b"\n").unwrap_or(&name));
         for tid in threads(pid) {
             machine.found_task(tid, pid, &name);
         }
@@ -149,7 +230,7 @@ pub(crate) fn found(path: &Path, dir: u64, at_ns: u64, take: &mut impl FnMut(Nam
         tid: 0,
         handle,
         dir,
-        path: printable(path.as_os_str().as_bytes()).into(),
+        path: escape(path.as_os_str().as_bytes()).into(),
         directory: meta.is_dir(),
         kind: NameKind::Found { size: meta.len() },
     });
@@ -162,6 +243,52 @@ pub(crate) fn open_files(pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
             && path.is_absolute()
         {
             found(&path, 0, at_ns, take);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_read_to_the_hundredth_of_a_percent() {
+        let text =
+            |avg10: &str| format!("some avg10={avg10} avg60=9.99 avg300=0.00 total=1\nfull avg10=7.00\n");
+        for (avg10, ppm) in
+            [("0.00", 0), ("0.01", 100), ("12.34", 123_400), ("5.5", 55_000), ("100.00", 1_000_000)]
+        {
+            assert_eq!(stalled_ppm(&text(avg10)), Some(ppm), "{avg10}");
+        }
+        assert_eq!(stalled_ppm(&text("4294967295.00")), None);
+        for broken in ["", "full avg10=1.00", "some avg60=1.00", "some avg10=x.00"] {
+            assert_eq!(stalled_ppm(broken), None, "{broken}");
+        }
+    }
+
+    /// A sample is an event only where it differs from the last one.
+    #[test]
+    fn pressure_is_sampled_once_a_second_and_told_when_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path: &'static Path = Box::leak(folder.path().join("memory").into_boxed_path());
+        let set = |avg10: &str| fs::write(path, format!("some avg10={avg10} avg60=0.00\n")).unwrap();
+        let mut pressure = Pressure { path, last_ppm: None, due_ns: 0 };
+        set("0.00");
+        assert_eq!(pressure.sample(5), Some(0));
+        set("1.00");
+        assert_eq!(pressure.sample(Pressure::EVERY_NS), None, "the second is not over");
+        assert_eq!(pressure.sample(5 + Pressure::EVERY_NS), Some(10_000));
+        assert_eq!(pressure.sample(5 + 2 * Pressure::EVERY_NS), None, "nothing changed");
+    }
+
+    #[test]
+    fn the_epoch_is_the_wall_clock_at_a_time_of_ours() {
+        for clock in [Clock::Boot, Clock::Monotonic] {
+            let (before, now_ns) = (ns(clock_gettime(ClockId::Realtime)) / 1000, clock.now_ns());
+            let (epoch, earlier) = (clock.epoch_us(now_ns), clock.epoch_us(now_ns - 1_000_000_000));
+            // A second of slack: somebody may set the clock slowly.
+            assert!(epoch.abs_diff(before) < 1_000_000, "{clock:?}: {epoch} {before}");
+            assert!((epoch - earlier).abs_diff(1_000_000) < 100_000, "{clock:?}: {epoch} {earlier}");
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     Error,
     format::{Format, Record, Slot},
     ring, syscalls,
+    system::Clock,
 };
 use flashsift_traces::tracepoint::{ALL, Call, Need, Point, Spec, What};
 use rustix::{
@@ -61,6 +62,14 @@ impl Tracefs {
         }
     }
 
+    /// The clock to stamp records with: one that does not stop in suspend, where the kernel has it.
+    pub(crate) fn clock(&self) -> Clock {
+        // `[local] global counter uptime perf mono mono_raw boot`
+        let clocks = std::fs::read_to_string(self.root.join("trace_clock")).unwrap_or_default();
+        let has = |name| clocks.split_whitespace().any(|clock| clock.trim_matches(['[', ']']) == name);
+        if has(Clock::Boot.trace_clock()) { Clock::Boot } else { Clock::Monotonic }
+    }
+
     fn has(&self, system: &str, name: &str) -> bool {
         self.root.join("events").join(system).join(name).is_dir()
     }
@@ -115,14 +124,14 @@ struct Cpu {
 
 impl Instance {
     /// A new one with buffers of `buffer_kib` a processor. `name` tells ours apart.
-    pub(crate) fn new(tracefs: &Tracefs, name: &str, buffer_kib: u64) -> Result<Self, Error> {
+    pub(crate) fn new(tracefs: &Tracefs, name: &str, buffer_kib: u64, clock: Clock) -> Result<Self, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = tracefs.root.join("instances").join(format!("{PREFIX}{pid}-{name}{count}"));
         std::fs::create_dir(&path).map_err(|e| Error::not_allowed("a tracing instance", &e))?;
         let mut instance = Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new(), pages: 0 };
         instance.write("tracing_on", "0")?;
-        instance.write("trace_clock", "mono")?;
+        instance.write("trace_clock", clock.trace_clock())?;
         // Fewer, larger pieces: kernels before 6.8 have pages only.
         let _ = instance.write("buffer_subbuf_size_kb", "64");
         instance.write("buffer_size_kb", &buffer_kib.to_string())?;

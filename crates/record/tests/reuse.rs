@@ -31,6 +31,10 @@ fn names_find_their_files_though_their_numbers_are_used_again() {
     let prefix = format!("{}/", folder.display());
     for event in &events {
         match &event.action {
+            Action::Create(create) if create.name.starts_with(&prefix) => {
+                let name = create.name.to_string();
+                assert_eq!(names.insert(create.file, name), None, "{} is a second name", create.name);
+            }
             Action::Bind { file, name } if name.starts_with(&prefix) => {
                 assert_eq!(names.insert(*file, name.to_string()), None, "{name} is a second name");
             }

@@ -33,7 +33,8 @@ fn done(events: &[Event<'static>], folder: &Path) -> Done {
     // The last name of each: tracepoints do not tell when exactly a file was renamed.
     for event in events {
         let (file, name) = match &event.action {
-            Action::Bind { file, name } => (file, name),
+            Action::Create(create) => (&create.file, &create.name),
+            Action::Bind { file, name } | Action::Link { file, name } => (file, name),
             Action::Rename { file, names } => (file, &names.to),
             _ => continue,
         };

@@ -1,6 +1,6 @@
 //! What a figure shows: plain data, in the units of the axes.
 
-use crate::show;
+use flashsift_core::show;
 
 /// One drawing: two axes and what stands between them.
 #[derive(Clone, Debug)]

@@ -1,7 +1,10 @@
 //! Names without what they say: for traces that leave the house.
 
 use crate::{Error, events::Sink};
-use flashsift_core::event::{About, Action, Event, Renamed};
+use flashsift_core::{
+    event::{About, Action, Create, Event, MaybeOwned, Renamed},
+    names,
+};
 use std::hash::{BuildHasher, RandomState};
 
 /// Replaces each component of a path by a keyed hash, and hands the events on.
@@ -37,8 +40,7 @@ impl<'a> Anonymize<'a> {
 
 /// What is hidden of a component, and what is kept.
 fn split(part: &str) -> (&str, &str) {
-    let suffix = ["-journal", "-wal", "-shm"].into_iter().find(|suffix| part.ends_with(suffix));
-    let body = &part[..part.len() - suffix.map_or(0, str::len)];
+    let body = names::companion(part).map_or(part, |(database, _)| database);
     let extension = match body.rsplit_once('.') {
         Some((stem, ext)) if !stem.is_empty() && (1..=8).contains(&ext.len()) => ext,
         _ => "",
@@ -62,13 +64,30 @@ impl Sink for Anonymize<'_> {
         for event in events {
             let mut event = event.clone();
             match &mut event.action {
-                Action::Bind { name, .. } | Action::Unbind { name, .. } => {
+                Action::Create(create) => {
+                    let named = Create { name: self.path(&create.name).into(), ..create.to_static() };
+                    *create = MaybeOwned::owned(named);
+                }
+                Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
                     *name = self.path(name).into();
                 }
-                Action::Rename { names, .. } => {
+                Action::Rename { names, .. } | Action::RenameDirectory { names } => {
                     *names = Renamed::owned(&self.path(&names.from), &self.path(&names.to));
                 }
-                _ => {}
+                // Programs keep their names, in front too: analyses compare traces by them.
+                Action::Process { .. } | Action::Foreground { .. } => {}
+                Action::Read { .. }
+                | Action::Write { .. }
+                | Action::Direct { .. }
+                | Action::Sync { .. }
+                | Action::SyncAll
+                | Action::Truncate { .. }
+                | Action::Punch { .. }
+                | Action::Size { .. }
+                | Action::Open { .. }
+                | Action::Close { .. }
+                | Action::Gone { .. }
+                | Action::MemoryPressure { .. } => {}
             }
             self.events.push(event);
         }
@@ -113,6 +132,41 @@ mod tests {
         assert_eq!(format!("{}-wal", parts[0][3]), parts[1][3]);
         assert_eq!(format!("{}-journal", parts[0][3]), parts[2][3]);
         assert!(names[0].ends_with(".db"));
+    }
+
+    #[test]
+    fn no_path_in_any_event_stays() {
+        let (file, path) = (FileId(0), || MaybeOwned::from("/secret/secret.db"));
+        let renamed = || Renamed::owned("/secret/secret.db", "/secret/secret.db");
+        let create = Create { file, name: path(), owner: None, mode: Some(0o600), sync: true };
+        let actions = [
+            Action::Create(MaybeOwned::owned(create)),
+            Action::Bind { file, name: path() },
+            Action::Link { file, name: path() },
+            Action::Rename { file, names: renamed() },
+            Action::RenameDirectory { names: renamed() },
+            Action::Unbind { file, name: path() },
+        ];
+        let events = actions.map(|action| Event { at_us: 0, pid: 0, tid: 0, action });
+        let mut kept = Kept::default();
+        Anonymize::new(&mut kept).events(&events).unwrap();
+        let names = |event: &Event| match &event.action {
+            Action::Create(create) => {
+                assert_eq!((create.mode, create.sync), (Some(0o600), true));
+                vec![create.name.to_string()]
+            }
+            Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
+                vec![name.to_string()]
+            }
+            Action::Rename { names, .. } | Action::RenameDirectory { names } => {
+                vec![names.from.to_string(), names.to.to_string()]
+            }
+            other => panic!("{other:?}"),
+        };
+        let names: Vec<_> = kept.events.iter().flat_map(names).collect();
+        assert_eq!(names.len(), 8);
+        assert!(names.iter().all(|name| *name == names[0]), "equal names stay equal: {names:?}");
+        assert!(!names[0].contains("secret") && names[0].ends_with(".db"), "{}", names[0]);
     }
 
     #[test]

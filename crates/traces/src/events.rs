@@ -282,7 +282,7 @@ fn possible(action: &Action, len_max: u64) -> Result<(), Skip> {
         Action::Punch { offset, len, .. } => (offset, len),
         // Its length may be `u64::MAX`: to the end of the file.
         Action::Sync { offset, .. } => (offset, 0),
-        Action::Truncate { size, .. } => (size, 0),
+        Action::Truncate { size, .. } | Action::Size { size, .. } => (size, 0),
         _ => return Ok(()),
     };
     match offset.checked_add(len) {

@@ -106,7 +106,10 @@ fn told(text: &[u8]) -> Vec<String> {
     };
     let line = |event: &flashsift_core::event::Event| {
         Some(match event.action {
-            Action::Open { file, created, .. } => format!("open {} {created}", letter(file)),
+            Action::Create(ref create) => {
+                let mode = create.mode.expect("ext4 tells it");
+                format!("create {} {mode:o}", letter(create.file))
+            }
             Action::Read { file, offset, len, .. } => format!("read {} {offset} {len}", letter(file)),
             Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", letter(file)),
             Action::Sync { file, .. } => format!("sync {}", letter(file)),
@@ -160,7 +163,7 @@ fn what_this_kernel_prints_is_what_was_done() -> io::Result<()> {
     assert_eq!(
         told(&text),
         [
-            "open A true",
+            "create A 644",
             "write A 0 10000",
             "sync A",
             "read A 4096 4096",

@@ -20,7 +20,7 @@ fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
     (spec.read)(&mut Input::new(&mut text), &mut events).expect("readable");
     let summary = events.finish().expect("the sink takes all");
     let knows = kept.about.expect("a reader describes its trace").knows;
-    assert!(knows.syncs && knows.writes && knows.removals);
+    assert!(knows.syncs && knows.writes && knows.removals && knows.opens && knows.names);
     (kept.events, summary)
 }
 
@@ -29,7 +29,10 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()
         .filter_map(|event| match &event.action {
-            Action::Bind { file, name } if name.starts_with(directory) => Some(*file),
+            Action::Bind { file, name } | Action::Link { file, name } if name.starts_with(directory) => {
+                Some(*file)
+            }
+            Action::Create(create) if create.name.starts_with(directory) => Some(create.file),
             _ => None,
         })
         .collect();
@@ -63,7 +66,16 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
                 letter(file).map(|f| format!("open {f}{}", if *created { " created" } else { "" }))
             }
             Action::Close { file, .. } => letter(file).map(|f| format!("close {f}")),
+            Action::Create(create) => letter(&create.file).map(|f| {
+                let mode = create.mode.map_or("?".to_owned(), |mode| format!("{mode:o}"));
+                let sync = if create.sync { " sync" } else { "" };
+                format!("create {f} {mode}{sync} {}", short(&create.name)).trim_end().to_owned()
+            }),
             Action::Bind { file, name } => letter(file).map(|f| format!("bind {f} {}", short(name))),
+            Action::Link { file, name } => letter(file).map(|f| format!("link {f} {}", short(name))),
+            Action::RenameDirectory { names } => {
+                Some(format!("rename directory {} {}", short(&names.from), short(&names.to)))
+            }
             Action::Rename { file, names } => {
                 letter(file).map(|f| format!("rename {f} {} {}", short(&names.from), short(&names.to)))
             }

@@ -9,13 +9,11 @@ use std::{
 pub(crate) fn started(command: &mut Command, word: &str) -> (Child, BufReader<ChildStderr>) {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut said = String::new();
-    loop {
-        let before = said.len();
+    let (mut said, mut last_line) = (String::new(), 0);
+    while !said[last_line..].contains(word) {
+        last_line = said.len();
         let bytes = stderr.read_line(&mut said).unwrap();
         assert!(bytes > 0, "it ended before it said {word:?}: {said}");
-        if said[before..].contains(word) {
-            return (child, stderr);
-        }
     }
+    (child, stderr)
 }

@@ -1,8 +1,7 @@
 //! How much goes to files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
 //!
-//! A cache file is one in or below a directory whose name holds `cache`, in any case: `/data/data/APP/cache`, `code_cache`,
-//! `.cache`, `Caches`, Chromium's `Cache`, `Code Cache`, `GPUCache`. The file's own name says nothing. What counts is its
-//! last name; files that were never named stand apart. (The paper takes `/data/<package>/cache/`.)
+//! A cache file is one whose path leads through a cache directory ([`crate::names::in_cache`]). Its last
+//! name counts; files that were never named stand apart. (The paper takes `/data/<package>/cache/`.)
 
 use super::{
     Characterisation, Found, Ledger, Need, Spec, Table, Value,
@@ -21,12 +20,6 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 struct CacheFiles;
-
-/// The path leads through a cache directory.
-pub(super) fn is_cache(path: &str) -> bool {
-    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-    directory.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"cache"))
-}
 
 impl Characterisation for CacheFiles {
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
@@ -96,18 +89,6 @@ impl Characterisation for CacheFiles {
 mod tests {
     use super::super::testing::*;
     use super::*;
-
-    #[test]
-    fn a_directory_makes_a_cache_file() {
-        for path in
-            ["/data/data/org.app/cache/a", "/home/u/.cache/b/c", "/p/Code Cache/js/d", "/p/GPUCache/data_1"]
-        {
-            assert!(is_cache(path), "{path}");
-        }
-        for path in ["/p/cache", "/p/apache/x", "/p/caches", "cache", "", "/p/ca/che/x"] {
-            assert!(!is_cache(path), "{path}");
-        }
-    }
 
     #[test]
     fn shares_by_hand() {

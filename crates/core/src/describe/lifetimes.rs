@@ -214,6 +214,25 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
+    /// A file that is made and opened by one call is told twice, and counts once, from the first.
+    #[test]
+    fn a_creation_counts_once() {
+        let events = [
+            at(0, create_named(1, "/data/app/cache/x")),
+            at(1, create(1)),
+            at(1, write(1, 0, 10)),
+            at(2, create_named(2, "")),
+            at(3, write(2, 0, 10)),
+            at(4, create(3)),
+            at(5, gone(1)),
+            at(6, gone(3)),
+        ];
+        let found = describe("lifetimes", &events);
+        // Used, made, deleted, both, deleted young.
+        assert_eq!(column(&found, "files", "files"), counts([2, 3, 2, 2, 2]));
+        assert_eq!(figure(&found, "lifetime_p90_us"), Value::TimeUs(5_000_000));
+    }
+
     #[test]
     fn classes_by_hand() {
         let mut events = Vec::new();

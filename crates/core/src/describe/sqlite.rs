@@ -1,14 +1,14 @@
 //! How much is SQLite's: Lim & Bahn (IEEE Access 2021), Fig. 3.
 //!
-//! SQLite keeps what it does in names: beside a database `X` stand `X-journal`, `X-wal` and `X-shm`. A file whose name ends
-//! so is SQLite's. `X` is a database if any of these three is named anywhere in the trace, or if it ends in `.db`, `.db3`,
-//! `.sqlite`, `.sqlite3` or `.sqlitedb`; so Chromium's `Cookies` is found, which has no ending. `etilqs_…` are its temporary
-//! files. What counts is a file's last name; those that were never named stand apart.
+//! A file is SQLite's where its name says so ([`names::sqlite`]), or where the trace names a file
+//! that SQLite keeps beside it: so Chromium's `Cookies` is found, which has no extension. The last
+//! name of a file counts; files that were never named stand apart.
 
 use super::{
     Audience, Characterisation, Figure, Found, Ledger, Need, Spec, Table, Value,
     ledger::{File, NO_NAMES, Names, Traffic, UNNAMED},
 };
+use crate::names::{self, Sqlite};
 
 pub(super) const SPEC: Spec = Spec {
     name: "sqlite",
@@ -18,79 +18,49 @@ pub(super) const SPEC: Spec = Spec {
                 which does not use it.",
     opens: false,
     needs: &[Need::Files],
-    build: |_| Box::new(Sqlite),
+    build: |_| Box::new(SqliteShare),
 };
 
-struct Sqlite;
+struct SqliteShare;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Other,
-    Database,
-    Journal,
-    Wal,
-    Shm,
-    Temporary,
-}
-
-const SQLITES: [(Kind, &str, &str); 5] = [
-    (Kind::Database, "database", "databases"),
-    (Kind::Journal, "journal", "-journal"),
-    (Kind::Wal, "wal", "-wal"),
-    (Kind::Shm, "shm", "-shm"),
-    (Kind::Temporary, "temporary", "temporary"),
+const KINDS: [(Sqlite, &str, &str); 5] = [
+    (Sqlite::Database, "database", "databases"),
+    (Sqlite::Journal, "journal", "-journal"),
+    (Sqlite::Wal, "wal", "-wal"),
+    (Sqlite::SharedMemory, "shm", "-shm"),
+    (Sqlite::Temporary, "temporary", "temporary"),
 ];
-const COMPANIONS: [(Kind, &str); 3] = [(Kind::Journal, "-journal"), (Kind::Wal, "-wal"), (Kind::Shm, "-shm")];
-const ENDINGS: [&str; 5] = ["db", "db3", "sqlite", "sqlite3", "sqlitedb"];
 
 /// What each name of the trace stands for.
-fn kinds(names: &Names) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = names.all().map(by_itself).collect();
+fn kinds(names: &Names) -> Vec<Option<Sqlite>> {
+    let mut kinds: Vec<_> = names.all().map(names::sqlite).collect();
     for name in names.all() {
-        let base = COMPANIONS.iter().find_map(|(_, ending)| name.strip_suffix(ending));
-        if let Some(base) = base.and_then(|base| names.find(base))
-            && kinds[base as usize] == Kind::Other
+        if let Some((database, _)) = names::companion(name)
+            && let Some(database) = names.find(database)
         {
-            kinds[base as usize] = Kind::Database;
+            kinds[database as usize].get_or_insert(Sqlite::Database);
         }
     }
     kinds
 }
 
-fn by_itself(name: &str) -> Kind {
-    let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
-    if let Some((kind, _)) =
-        COMPANIONS.iter().find(|(_, ending)| last.len() > ending.len() && last.ends_with(ending))
-    {
-        return *kind;
-    }
-    let ending = last.rsplit_once('.').map(|(_, ending)| ending);
-    if ending.is_some_and(|ending| ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending))) {
-        Kind::Database
-    } else if last.starts_with("etilqs_") {
-        Kind::Temporary
-    } else {
-        Kind::Other
-    }
-}
-
 /// Which files are SQLite's.
 pub(super) fn of_sqlite(ledger: &Ledger) -> Vec<bool> {
     let by_name = kinds(ledger.files.names());
-    let is = |file: &File| file.name.is_some_and(|name| by_name[name as usize] != Kind::Other);
+    let is = |file: &File| file.name.is_some_and(|name| by_name[name as usize].is_some());
     ledger.files.all().iter().map(is).collect()
 }
 
 /// How many of the most popular pages are looked at.
 const POPULAR: usize = 100;
 
-impl Characterisation for Sqlite {
+impl Characterisation for SqliteShare {
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
         if !ledger.files.any_named() {
             return Err(NO_NAMES);
         }
         let by_name = kinds(ledger.files.names());
-        let kind = |file: &File| file.name.map_or(Kind::Other, |name| by_name[name as usize]);
+        let kind = |file: &File| file.name.and_then(|name| by_name[name as usize]);
         #[derive(Clone, Copy, Default)]
         struct Sum {
             files: u64,
@@ -133,13 +103,13 @@ impl Characterisation for Sqlite {
                 Value::share(sum.syncs, all.syncs),
             ]);
         };
-        for (wanted, id, says) in SQLITES {
-            let sum = sum(&|file| kind(file) == wanted);
+        for (wanted, id, says) in KINDS {
+            let sum = sum(&|file| kind(file) == Some(wanted));
             if sum.files > 0 {
                 row(id, says, sum);
             }
         }
-        row("sqlite", "SQLite, all", sum(&|file| kind(file) != Kind::Other));
+        row("sqlite", "SQLite, all", sum(&|file| kind(file).is_some()));
         let unnamed = sum(&|file| file.name.is_none());
         if unnamed.files > 0 {
             row(UNNAMED.0, UNNAMED.1, unnamed);
@@ -160,15 +130,15 @@ impl Characterisation for Sqlite {
         for (rank, page) in (1..).zip(&popular) {
             let page = pages[*page as usize];
             let file = ledger.files.find(page.file).map(|file| ledger.files.get(file));
-            let kind = file.map_or(Kind::Other, kind);
-            let id = SQLITES.iter().find(|(known, ..)| *known == kind).map_or("other", |(_, id, _)| id);
-            sqlite += u64::from(kind != Kind::Other);
+            let kind = file.and_then(kind);
+            let id = KINDS.iter().find(|(known, ..)| Some(*known) == kind).map_or("other", |(_, id, _)| id);
+            sqlite += u64::from(kind.is_some());
             ranks.push([Value::Count(rank), Value::Count(page.accesses()), Value::label(id, id)]);
         }
         let label = "of the 100 most popular pages";
         let figure = Figure::new("popular_pages_of_sqlite", label, Value::Count(sqlite))
             .of(sqlite, popular.len() as u64);
-        let of_sqlite = sum(&|file| kind(file) != Kind::Other);
+        let of_sqlite = sum(&|file| kind(file).is_some());
         let accesses = |sum: Sum| sum.reads.pages + sum.writes.pages;
         let sentence = [
             Value::Count(sqlite).into(),
@@ -186,25 +156,6 @@ impl Characterisation for Sqlite {
 mod tests {
     use super::super::testing::*;
     use super::*;
-
-    #[test]
-    fn names_tell_what_is_sqlites() {
-        for (name, kind) in [
-            ("/data/app/messages.db", Kind::Database),
-            ("messages.SQLite3", Kind::Database),
-            ("/data/app/Cookies", Kind::Other),
-            ("/data/app/Cookies-journal", Kind::Journal),
-            ("/data/app/x.db-wal", Kind::Wal),
-            ("/data/app/x.db-shm", Kind::Shm),
-            ("/data/app/-journal", Kind::Other),
-            ("/var/tmp/etilqs_0a1b", Kind::Temporary),
-            ("/data/db/photo.jpg", Kind::Other),
-            ("/data/adb", Kind::Other),
-            ("", Kind::Other),
-        ] {
-            assert!(by_itself(name) == kind, "{name}");
-        }
-    }
 
     #[test]
     fn a_database_without_an_ending_is_known_by_its_journal() {

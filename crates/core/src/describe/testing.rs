@@ -1,7 +1,7 @@
 //! Short words for hand-made traces, and for what was found in them.
 
 use super::{Describer, Found, Value};
-use crate::event::{About, Action, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
+use crate::event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
 
 /// A trace of files that can say everything.
 pub(super) fn about() -> About {
@@ -37,8 +37,22 @@ pub(super) fn truncate(file: u64, size: u64) -> Action<'static> {
     Action::Truncate { file: FileId(file), size }
 }
 
+/// Made by an open, as traces tell it that do not know owners and modes.
 pub(super) fn create(file: u64) -> Action<'static> {
     Action::Open { open: None, file: FileId(file), created: true }
+}
+
+pub(super) fn create_named(file: u64, name: &str) -> Action<'static> {
+    let (file, name) = (FileId(file), MaybeOwned::owned_str(name));
+    Action::Create(MaybeOwned::owned(Create { file, name, owner: None, mode: None, sync: false }))
+}
+
+pub(super) fn link(file: u64, name: &str) -> Action<'static> {
+    Action::Link { file: FileId(file), name: MaybeOwned::owned_str(name) }
+}
+
+pub(super) fn rename_directory(from: &str, to: &str) -> Action<'static> {
+    Action::RenameDirectory { names: Renamed::owned(from, to) }
 }
 
 pub(super) fn bind(file: u64, name: &str) -> Action<'static> {

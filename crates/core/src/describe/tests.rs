@@ -2,7 +2,7 @@
 
 use super::{testing::*, *};
 use crate::{
-    event::{Action, FileId, Knows, Side},
+    event::{Action, FileId, Knows, MaybeOwned, Side},
     trace::{TraceBuilder, Unit},
 };
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
-    (0..15u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
+    (0..21u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
         0 | 1 => read(file, offset, len),
         2 | 3 => write(file, offset, len),
         4 => write_sync(file, offset, len),
@@ -42,6 +42,12 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         11 => bind(file, name),
         12 => rename(file, "/z", name),
         13 => Action::Direct { open: None, file: FileId(file), offset, len, write: offset % 2 == 0 },
+        14 => create_named(file, name),
+        15 => link(file, name),
+        16 => rename_directory("/a", if offset % 2 == 0 { "/a/b" } else { "/z" }),
+        17 => Action::Size { file: FileId(file), size: offset },
+        18 => Action::MemoryPressure { stalled_ppm: len as u32 },
+        19 => Action::Foreground { app: MaybeOwned::owned_str(name) },
         _ => process(name),
     })
 }
@@ -221,7 +227,7 @@ proptest! {
     /// No event that a reader lets through is too much.
     #[test]
     fn extremes(
-        steps in prop::collection::vec((0..14u8, extreme(), extreme(), extreme(), extreme()), 1..6),
+        steps in prop::collection::vec((0..17u8, extreme(), extreme(), extreme(), extreme()), 1..6),
         which in 0..48usize,
     ) {
         let mut at_us = 0;
@@ -240,6 +246,9 @@ proptest! {
                 10 => bind(file, ""),
                 11 => rename(file, "", "-journal"),
                 12 => gone(file),
+                13 => create_named(file, ""),
+                14 => link(file, "/a"),
+                15 => rename_directory("", "/-wal"),
                 _ => process(""),
             };
             Event { at_us, pid: file as u32, tid: 0, action }

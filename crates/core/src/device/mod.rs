@@ -17,7 +17,7 @@ pub mod profile;
 pub mod wear;
 
 pub use clocks::{Clocks, Times};
-pub use profile::{Model, Profile, ProfileError, Selection};
+pub use profile::{LabelledProfile, Model, Profile, ProfileError, Selection};
 pub use wear::Wear;
 
 /// A device under a model. Requests are served in the order in which they come.

@@ -38,6 +38,9 @@ use crate::{
 
 mod keep;
 mod none;
+pub mod simulate;
+#[cfg(test)]
+mod testing;
 
 pub use keep::{Config as KeepConfig, Keep};
 pub use none::NoSifter;

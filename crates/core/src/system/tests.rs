@@ -17,15 +17,6 @@ mod merging_back;
 mod placed_policy;
 mod write_buffer;
 
-#[test]
-fn sizes_lie_below_what_is_touched() {
-    assert_eq!(telling_frames(1000), [32, 64, 128, 256, 512]);
-    assert_eq!(telling_frames(1024), [32, 64, 128, 256, 512]);
-    assert_eq!(telling_frames(1025), [64, 128, 256, 512, 1024]);
-    assert_eq!([0, 1, 2, 3, 5].map(telling_frames), [vec![1], vec![1], vec![1], vec![1, 2], vec![1, 2, 4]]);
-    assert_eq!(telling_frames(u32::MAX).last(), Some(&FRAMES_MAX));
-}
-
 /// A trace of files with all step tables; event `n` happens after `n` seconds in process `n`.
 fn trace(actions: &[Action]) -> Trace {
     let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };

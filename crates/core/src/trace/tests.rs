@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    event::{Action, Event, Knows, Side, Space},
+    event::{Action, Create, Event, Knows, MaybeOwned, Side, Space},
     layout,
     page::PAGE_BYTES,
     policy,
@@ -295,6 +295,32 @@ fn long_ranges_are_split() {
     assert!(syncs.len() > 1);
     assert_eq!(syncs.iter().map(|range| range.len()).sum::<usize>(), trace.pages() as usize);
     assert_eq!((syncs[0].start, syncs.last().unwrap().end), (0, trace.pages()));
+}
+
+/// A file that is made in the trace has no page before its first access, so that cutting it is no step.
+/// Its creation and the open that made it say so once; a size, a name or an open that found it there
+/// do not.
+#[test]
+fn a_file_is_made_once_by_a_creation_and_its_open() {
+    let file = FileId(0);
+    let owner = None;
+    let create = Create { file, name: "/a".into(), owner, mode: Some(0o600), sync: false };
+    let create = || Action::Create(MaybeOwned::owned(create.clone()));
+    let open = |created| Action::Open { file, open: None, created };
+    let size = Action::Size { file, size: 1 << 20 };
+    let bind = Action::Bind { file, name: "/a".into() };
+    let drops = |first: &[Action]| {
+        let cut = Action::Truncate { file, size: 0 };
+        let read = Action::Read { file, open: None, offset: 0, len: 8192 };
+        let trace = build(&[first, &[cut, read]].concat());
+        (trace.totals().drops, trace.steps().len())
+    };
+    for made in [&[create()][..], &[open(true)], &[create(), open(true)], &[create(), open(false)]] {
+        assert_eq!(drops(made), (0, 1), "{made:?}");
+    }
+    for older in [&[][..], &[open(false)], &[size], &[bind]] {
+        assert_eq!(drops(older), (1, 2), "{older:?}");
+    }
 }
 
 /// Somebody syncs: that is a step, also where no page of the trace is reached; and `sync` is one of its own.

@@ -198,6 +198,27 @@ pub enum Unsuited {
     NoSyncs,
 }
 
+/// How far a trace, which suits the modes, answers for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caveat {
+    /// Syncs are to write, and the trace has none.
+    NoSyncs,
+    /// Syncs are to write, and the trace may lack some.
+    SyncsIncomplete,
+    /// The modes go by file, and a block trace has one file a device.
+    OneFile,
+}
+
+impl fmt::Display for Caveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSyncs => "nobody syncs in this trace: syncs write nothing",
+            Self::SyncsIncomplete => "this kind of trace tells syncs incompletely: more may have written",
+            Self::OneFile => "a block trace has one file a device: it ages, and is synced, as a whole",
+        })
+    }
+}
+
 /// Memory that a [`Machine`] takes at most: what is dirty and whose, by page; since when, by file, of which there are no more
 /// than runs.
 pub fn machine_bytes(trace: &Trace) -> u64 {
@@ -222,21 +243,19 @@ impl Modes {
         Ok(())
     }
 
-    /// What is to be known of these modes over this trace, which suits them.
-    pub fn caveats(&self, trace: &Trace) -> Vec<&'static str> {
+    /// What to know of these modes over this trace, which suits them.
+    pub fn caveats(&self, trace: &Trace) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         if self.syncs != Syncs::Nothing {
             match (trace.about().knows.syncs, trace.syncing_steps()) {
-                (true, 0) => caveats.push("nobody syncs in this trace: syncs write nothing"),
-                (false, _) => {
-                    caveats.push("this kind of trace tells syncs incompletely: more may have written")
-                }
+                (true, 0) => caveats.push(Caveat::NoSyncs),
+                (false, _) => caveats.push(Caveat::SyncsIncomplete),
                 _ => {}
             }
         }
         let by_file = self.expire.is_some() || self.syncs == Syncs::TheirFile;
         if by_file && trace.about().space == Space::Blocks {
-            caveats.push("a block trace has one file a device: it ages, and is synced, as a whole");
+            caveats.push(Caveat::OneFile);
         }
         caveats
     }

@@ -114,6 +114,18 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
     let short = |name: &str| name.strip_prefix(&prefix).map(str::to_owned);
     for event in events {
         let (file, line) = match &event.action {
+            Action::Create(create) => {
+                assert_eq!(create.mode.map(|mode| mode & !0o777), Some(0), "{create:?}");
+                if let Some(name) = short(&create.name) {
+                    names.insert(create.file, name.clone());
+                    lives.insert(name, vec!["created".to_owned()]);
+                }
+                continue;
+            }
+            Action::Link { file, name } => match short(name) {
+                Some(name) => (file, format!("link {name}")),
+                None => continue,
+            },
             Action::Bind { file, name } => match (names.contains_key(file), short(name)) {
                 (_, None) => continue,
                 (true, Some(name)) => (file, format!("link {name}")),
@@ -123,7 +135,6 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
                     continue;
                 }
             },
-            Action::Open { file, created: true, .. } => (file, "created".to_owned()),
             Action::Read { file, offset, len, .. } => (file, format!("read {offset} {len}")),
             Action::Write { file, offset, len, sync: false, .. } => (file, format!("write {offset} {len}")),
             Action::Write { file, offset, len, sync: true, .. } => {
@@ -147,7 +158,13 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
                 None => continue,
             },
             Action::Gone { file } => (file, "gone".to_owned()),
-            Action::Open { .. } | Action::Close { .. } | Action::SyncAll | Action::Process { .. } => continue,
+            Action::Open { .. }
+            | Action::Close { .. }
+            | Action::SyncAll
+            | Action::Process { .. }
+            | Action::Size { .. }
+            | Action::RenameDirectory { .. }
+            | Action::MemoryPressure { .. } => continue,
             other => panic!("a recording has no {other:?}"),
         };
         if let Some(name) = names.get(file) {

@@ -97,12 +97,6 @@ fn detect(head: &[u8]) -> Confidence {
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
-    events.about(About {
-        epoch_us: None,
-        side: Side::Before,
-        space: Space::Files,
-        knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
-    })?;
     let mut reader = Reader::default();
     text_lines(input, events, |text, events| reader.line(text, events))?;
     reader.settle(events)
@@ -210,8 +204,14 @@ impl Reader {
         let before = firsts.iter().filter(|line| line.position == 0).count();
         let after = firsts.iter().filter(|l| l.position > 0 && l.position == l.own_end()).count();
         let after = after >= CLEAR && after > CLEAR * before;
+        let epoch_us = firsts.first().map(|line| line.time_ms.saturating_mul(1000));
         drop(firsts);
-        self.after.get_or_insert(after);
+        if self.after.is_none() {
+            self.after = Some(after);
+            // Sizes are those from before each operation, unless the lines are from after it.
+            let knows = Knows { times: true, writes: true, sizes: !after, ..Knows::NOTHING };
+            events.about(About { epoch_us, side: Side::Before, space: Space::Files, knows })?;
+        }
         let now = events.line();
         for (n, (number, text)) in self.held.take().into_iter().enumerate() {
             events.at(number);
@@ -242,7 +242,7 @@ impl Reader {
         let offset = if after { position - len } else { position };
         self.processes.runs(tid, line.comm, at_us, events)?;
         let mut out = Out { at_us, tid, events };
-        let file = self.files.of(line, &mut out)?;
+        let file = self.files.of(line, after, &mut out)?;
         file.size = size;
         file.tid = tid;
         file.left = if write { size.max(offset.saturating_add(len)) } else { size };
@@ -297,7 +297,7 @@ struct Files {
 
 impl Files {
     /// The file that the line is about, after the events that its path and size tell of.
-    fn of(&mut self, line: &Line<'_>, out: &mut Out<'_, '_>) -> Result<&mut File, Error> {
+    fn of(&mut self, line: &Line<'_>, after: bool, out: &mut Out<'_, '_>) -> Result<&mut File, Error> {
         match self.inodes.get(&line.inode) {
             Some(file) if *file.path == *line.path => {
                 // Another thread may print before the last line's write is done.
@@ -314,11 +314,11 @@ impl Files {
             Some(_) => {
                 self.takes_name(line, out)?;
                 self.ends(line.inode, out)?;
-                self.appears(line, out)?;
+                self.appears(line, after, out)?;
             }
             None => {
                 self.takes_name(line, out)?;
-                self.appears(line, out)?;
+                self.appears(line, after, out)?;
             }
         }
         Ok(self.inodes.get_mut(&line.inode).expect("it was there or was just made"))
@@ -361,12 +361,17 @@ impl Files {
         out.push(Action::Gone { file: id })
     }
 
-    fn appears(&mut self, line: &Line<'_>, out: &mut Out<'_, '_>) -> Result<(), Error> {
+    fn appears(&mut self, line: &Line<'_>, after: bool, out: &mut Out<'_, '_>) -> Result<(), Error> {
         let id = FileId(self.count);
         self.count += 1;
         let file = File { id, path: line.path.into(), named: true, size: 0, tid: 0, left: 0 };
         self.inodes.insert(line.inode, file);
-        out.push(Action::Bind { file: id, name: MaybeOwned::owned_str(line.path) })
+        out.push(Action::Bind { file: id, name: MaybeOwned::owned_str(line.path) })?;
+        if after && line.write {
+            // The size is what the write made of it.
+            return Ok(());
+        }
+        out.push(Action::Size { file: id, size: line.size })
     }
 }
 
@@ -385,6 +390,7 @@ mod tests {
                     format!("{} w {offset} {len}", file.0)
                 }
                 Action::Truncate { file, size } => format!("{} cut {size}", file.0),
+                Action::Size { file, size } => format!("{} had {size}", file.0),
                 Action::Bind { file, name } => format!("{} is {name}", file.0),
                 Action::Unbind { file, name } => format!("{} is not {name}", file.0),
                 Action::Rename { file, names } => format!("{} was {} is {}", file.0, names.from, names.to),
@@ -416,6 +422,7 @@ mod tests {
             [
                 "0 3890 runs GLThread 91",
                 "0 3890 0 is /data/org.example/files/a, b.tmp",
+                "0 3890 0 had 0",
                 "0 3890 0 w 0 2632",
                 "708000 3871 runs le, main",
                 "708000 3871 0 was /data/org.example/files/a, b.tmp is /data/org.example/files/a, b",
@@ -425,9 +432,11 @@ mod tests {
                 "738000 3871 0 is not /data/org.example/files/a, b",
                 "738000 3871 0 gone",
                 "738000 3871 1 is /data/org.example/cache/1",
+                "738000 3871 1 had 0",
                 "738000 3871 1 w 0 4096",
                 "739000 3871 1 is not /data/org.example/cache/1",
                 "739000 3871 2 is /data/org.example/cache/1",
+                "739000 3871 2 had 0",
                 "739000 3871 2 w 0 4096",
             ]
         );
@@ -449,9 +458,9 @@ mod tests {
     fn another_thread_may_print_before_a_write_is_done() {
         let (w, r, f) = (true, false, "/data/f");
         let (events, _) = of(&[(w, f, 9, 0, 0, 5, 1), (r, f, 9, 0, 0, 5, 2), (r, f, 9, 9, 0, 5, 2)]);
-        assert_eq!(events, ["0 is /data/f", "0 w 0 9", "0 r 0 9"]);
+        assert_eq!(events, ["0 is /data/f", "0 had 0", "0 w 0 9", "0 r 0 9"]);
         let (events, _) = of(&[(r, f, 9, 9, 0, 5, 1), (r, f, 9, 5, 0, 5, 2)]);
-        assert_eq!(events, ["0 is /data/f", "0 r 0 9", "0 cut 5", "0 r 0 5"]);
+        assert_eq!(events, ["0 is /data/f", "0 had 9", "0 r 0 9", "0 cut 5", "0 r 0 5"]);
     }
 
     #[test]
@@ -468,8 +477,10 @@ mod tests {
             events,
             [
                 "0 is /data/a",
+                "0 had 9",
                 "0 r 0 9",
                 "1 is /data/a.tmp",
+                "1 had 0",
                 "1 w 0 7",
                 "0 is not /data/a",
                 "1 was /data/a.tmp is /data/a",
@@ -482,10 +493,14 @@ mod tests {
             of(&[(false, a, 9, 9, 0, 1, 1), (false, b, 9, 9, 0, 1, 1), (false, a, 9, 9, 0, 1, 1)]);
         assert!(events.iter().all(|event| event.starts_with("0 ")), "{events:?}");
         let (events, _) = of(&[(false, a, 9, 0, 0, 1, 1), (true, b, 9, 0, 0, 1, 1)]);
+        let had = |event: &String| event.contains(" had ");
+        let (had, events): (Vec<_>, Vec<_>) = events.into_iter().partition(had);
+        assert_eq!(had, ["0 had 0", "1 had 0"]);
         assert_eq!(events, ["0 is /data/a", "0 is not /data/a", "0 gone", "1 is /data/b", "1 w 0 9"]);
     }
 
-    /// What one program does, printed before and after each operation: the events are the same.
+    /// What one program does, printed before and after each operation: the events are the same, but
+    /// that the sizes from before are not known where the lines are from after.
     #[test]
     fn positions_from_before_and_from_after() {
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -500,7 +515,8 @@ mod tests {
             before.push((false, path, 8192, size, 0, inode, 2));
             after.push((false, path, 8192, size, size, inode, 2));
         }
-        let (events, skipped) = of(&before);
+        let (mut events, skipped) = of(&before);
+        events.retain(|event| !event.ends_with(" had 0"));
         assert_eq!((events.len(), &*skipped), (40, ""));
         assert_eq!(of(&after), (events, format!("1 {AFTER} (first at 1)")));
         // Seven such files prove nothing.
@@ -517,7 +533,8 @@ mod tests {
              ->5,vfs_w,/data/a,10,0,0,7,8,a name too long!\n->5,vfs_w,/data/a,9,9,9223372036854775807,7,8,c\n\
              ->5,unlink,ramfs,/data/a,9,9,7,8,c\n->/data/a, bio-w, 4096, 2849\n->5,mmap,1\n-> \n",
         );
-        assert_eq!(events[..3], ["0 8 runs name, of 1", "0 8 0 is /data/a,1,2", "0 8 0 w 0 10"]);
+        let first = ["0 8 runs name, of 1", "0 8 0 is /data/a,1,2", "0 8 0 had 0", "0 8 0 w 0 10"];
+        assert_eq!(events[..4], first);
         assert!(events.contains(&"0 8 1 r 0 10".into()), "{events:?}");
         for part in [
             "5 vfs_r or vfs_w line that is cut short or broken (first at 2)",

@@ -130,7 +130,14 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         epoch_us: None,
         side: Side::Before,
         space: Space::Files,
-        knows: Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
+        knows: Knows {
+            times: true,
+            syncs: true,
+            writes: true,
+            removals: true,
+            opens: true,
+            ..Knows::NOTHING
+        },
     })?;
     let (mut text, mut lines) = (Vec::new(), Vec::new());
     while let Some(line) = input.line()? {
@@ -179,7 +186,7 @@ fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out)
                 return machine.call(
                     at_us,
                     tid,
-                    Call::Open { path: path(whole), flags: parsed, fd: fd.into() },
+                    Call::Open { path: path(whole), flags: parsed, mode: None, fd: fd.into() },
                     out,
                 );
             }

@@ -4,6 +4,7 @@
 //! current directory on it, moves along. Entries are made as soon as a call mentions them; what they stand for may stay
 //! unknown.
 
+use flashsift_core::names::escape;
 use std::collections::HashMap;
 
 /// Number of an entry.
@@ -170,6 +171,12 @@ impl Names {
         }
     }
 
+    /// The trace made it as a directory, or mentioned something in it.
+    pub(super) fn is_directory(&self, node: Node) -> bool {
+        let entry = self.entry(node);
+        matches!(entry.what, What::Directory) || !entry.children.is_empty()
+    }
+
     /// Is `above` an ancestor of `node`, or `node` itself?
     pub(super) fn is_above(&self, above: Node, mut node: Node) -> bool {
         loop {
@@ -212,15 +219,7 @@ impl Names {
 
     /// As events carry a name: UTF-8, other bytes as `\xNN`.
     pub(super) fn name(&self, node: Node) -> Box<str> {
-        let path = self.path(node);
-        let mut name = String::with_capacity(path.len());
-        for chunk in path.utf8_chunks() {
-            name.push_str(chunk.valid());
-            for byte in chunk.invalid() {
-                name.push_str(&format!("\\x{byte:02X}"));
-            }
-        }
-        name.into_boxed_str()
+        escape(&self.path(node)).into()
     }
 
     /// The first component below `/` is one of those that no storage lies under.

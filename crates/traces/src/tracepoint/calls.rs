@@ -2,13 +2,9 @@
 //! between a call's beginning and its end.
 
 use super::tasks::Tasks;
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use crate::process::slab::Slab;
+use flashsift_core::event::{FileId, OpenId};
+use std::{collections::HashMap, num::NonZeroU32};
 
 /// A system call, its descriptors and offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,30 +73,104 @@ pub enum Pointer {
 
 const UNKNOWN: u64 = u64::MAX;
 
-/// Where an open file stands; shared by the descriptors that lead to it.
-type Open = Arc<AtomicU64>;
+/// An open file, shared by the descriptors that lead to it.
+#[derive(Debug)]
+struct Description {
+    /// Descriptors.
+    refs: u32,
+    /// Where it stands.
+    offset: u64,
+    /// Which it is, by its index and its number, once a read or write has shown it.
+    file: Option<(u32, FileId)>,
+}
 
 /// The open descriptors of all processes, as far as the trace shows them.
+///
+/// What `execve` closes, or a call that is not recorded, is found out when the number is used again, or
+/// when the process ends.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
-    of: HashMap<u32, HashMap<i32, Open>>,
+    of: HashMap<u32, HashMap<i32, u32>>,
+    open: Slab<Description>,
+    /// Opens that ended and whose file is known.
+    closed: Vec<(Option<OpenId>, u32, FileId)>,
 }
 
 impl Descriptors {
     /// A process has this descriptor since before the trace.
     pub(super) fn found(&mut self, pid: u32, fd: i32, offset: u64) {
-        self.of.entry(pid).or_default().insert(fd, Arc::new(AtomicU64::new(offset)));
+        self.put(pid, fd, offset);
+    }
+
+    /// A new open at a descriptor.
+    fn put(&mut self, pid: u32, fd: i32, offset: u64) -> u32 {
+        let open = self.open.add(Description { refs: 1, offset, file: None });
+        self.set(pid, fd, open);
+        open
+    }
+
+    /// A descriptor leads to this open, of which it has a reference.
+    fn set(&mut self, pid: u32, fd: i32, open: u32) {
+        if let Some(before) = self.of.entry(pid).or_default().insert(fd, open) {
+            self.release(before);
+        }
+    }
+
+    fn get(&self, pid: u32, fd: i32) -> Option<u32> {
+        self.of.get(&pid)?.get(&fd).copied()
+    }
+
+    fn release(&mut self, open: u32) {
+        self.open[open].refs -= 1;
+        if self.open[open].refs == 0
+            && let Some((file, id)) = self.open.remove(open).file
+        {
+            self.closed.push((number(open), file, id));
+        }
+    }
+
+    /// Opens that have ended since this was last asked: their file by its index and its number.
+    pub(super) fn take_closed(&mut self) -> Vec<(Option<OpenId>, u32, FileId)> {
+        std::mem::take(&mut self.closed)
     }
 
     /// `child` begins with the descriptors of `parent`.
     pub(super) fn forked(&mut self, parent: u32, child: u32) {
-        if let Some(open) = self.of.get(&parent).cloned() {
-            self.of.insert(child, open);
+        self.ended(child);
+        if let Some(table) = self.of.get(&parent).cloned() {
+            for open in table.values() {
+                self.open[*open].refs += 1;
+            }
+            self.of.insert(child, table);
         }
     }
 
     pub(super) fn ended(&mut self, pid: u32) {
-        self.of.remove(&pid);
+        for open in self.of.remove(&pid).unwrap_or_default().into_values() {
+            self.release(open);
+        }
+    }
+
+    pub(super) fn close(&mut self, pid: u32, fd: i32) {
+        if let Some(open) = self.of.get_mut(&pid).and_then(|table| table.remove(&fd)) {
+            self.release(open);
+        }
+    }
+
+    /// A read or write through `fd` reached this file. The open's number, and whether its file was not
+    /// known before.
+    pub(super) fn leads(&mut self, pid: u32, fd: i32, file: (u32, FileId)) -> (Option<OpenId>, bool) {
+        let mut open = self.get(pid, fd);
+        if let Some(known) = open.and_then(|open| self.open[open].file)
+            && known.1 != file.1
+        {
+            // It came from another process, or by a call that is not recorded.
+            let offset = open.map_or(UNKNOWN, |open| self.open[open].offset);
+            open = Some(self.put(pid, fd, offset));
+        }
+        let open = open.unwrap_or_else(|| self.put(pid, fd, UNKNOWN));
+        let fresh = self.open[open].file.replace(file).is_none();
+        (number(open), fresh)
     }
 
     /// Where this call read `len` bytes, if that can be known: `first_byte` is where a page of them begins, mostly the first.
@@ -108,7 +178,7 @@ impl Descriptors {
     pub(super) fn reads_at(&self, pid: u32, fd: i32, at: Pointer, first_byte: u64, len: u64) -> Option<u64> {
         let at = match at {
             Pointer::There(at) => at,
-            Pointer::Here => self.of.get(&pid)?.get(&fd)?.load(Relaxed),
+            Pointer::Here => self.open[self.get(pid, fd)?].offset,
             Pointer::InMemory => UNKNOWN,
         };
         // A descriptor that was handed over a socket, or moved by a call that is not recorded, is found out here.
@@ -118,41 +188,44 @@ impl Descriptors {
     /// A call on `fd` ended at byte `end` of its file.
     pub(super) fn moved(&mut self, pid: u32, fd: i32, at: Pointer, end: Option<u64>) {
         if at == Pointer::Here {
-            let open = self.of.entry(pid).or_default().entry(fd).or_default();
-            open.store(end.unwrap_or(UNKNOWN), Relaxed);
+            let open = self.get(pid, fd).unwrap_or_else(|| self.put(pid, fd, UNKNOWN));
+            self.open[open].offset = end.unwrap_or(UNKNOWN);
         }
     }
 
     /// A call on `fd` moved it on, from wherever it stood.
     pub(super) fn advanced(&mut self, pid: u32, fd: i32, at: Pointer, by: u64) {
         if at == Pointer::Here
-            && let Some(open) = self.of.get(&pid).and_then(|table| table.get(&fd))
-            && open.load(Relaxed) != UNKNOWN
+            && let Some(open) = self.get(pid, fd)
+            && self.open[open].offset != UNKNOWN
         {
-            open.store(open.load(Relaxed).saturating_add(by), Relaxed);
+            let offset = &mut self.open[open].offset;
+            *offset = offset.saturating_add(by);
         }
     }
 
     /// A call that names no byte ended well.
     pub(super) fn done(&mut self, tasks: &Tasks, tid: u32, call: Call, result: i64) {
-        let table = self.of.entry(tasks.pid(tid)).or_default();
+        let pid = tasks.pid(tid);
         match call {
-            Call::Open => {
-                table.insert(result as i32, Arc::default());
-            }
-            Call::Dup { fd } => match table.get(&fd).cloned() {
+            Call::Open => drop(self.put(pid, result as i32, 0)),
+            Call::Dup { fd } => match self.get(pid, fd) {
                 Some(open) => {
-                    table.insert(result as i32, open);
+                    self.open[open].refs += 1;
+                    self.set(pid, result as i32, open);
                 }
-                None => {
-                    table.remove(&(result as i32));
-                }
+                None => self.close(pid, result as i32),
             },
-            Call::Seek { fd } => table.entry(fd).or_default().store(result.cast_unsigned(), Relaxed),
-            Call::Close { fd } => {
-                table.remove(&fd);
+            Call::Seek { fd } => {
+                let open = self.get(pid, fd).unwrap_or_else(|| self.put(pid, fd, UNKNOWN));
+                self.open[open].offset = result.cast_unsigned();
             }
+            // Closed when it began.
             _ => {}
         }
     }
+}
+
+fn number(open: u32) -> Option<OpenId> {
+    NonZeroU32::new(open.wrapping_add(1)).map(OpenId)
 }

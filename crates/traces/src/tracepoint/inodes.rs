@@ -39,6 +39,8 @@ pub(super) struct File {
     pub(super) gone_ns: Option<u64>,
     /// Where it ends, in bytes; `None`: not known.
     pub(super) size: Option<u64>,
+    /// Where it ended when the trace met it, for a file that is older than the trace.
+    pub(super) first_size: Option<u64>,
     /// It may have grown since.
     pub(super) may_have_grown: bool,
     /// It has, or had, a name.
@@ -61,11 +63,19 @@ impl File {
             older,
             gone_ns: None,
             size: (!older).then_some(0),
+            first_size: None,
             may_have_grown: false,
             was_named: false,
             found_ns: 0,
             names: Vec::new(),
             inside: None,
+        }
+    }
+
+    /// It has this size, and nothing of it has been told so far.
+    pub(super) fn has(&mut self, size: u64) {
+        if self.older && self.id.is_none() {
+            self.first_size.get_or_insert(size);
         }
     }
 
@@ -110,6 +120,11 @@ impl Files {
         let file = self.current.remove(&inode)?;
         self.files[file].gone_ns = Some(at_ns);
         Some(file)
+    }
+
+    /// Whether this is the file that is told under that number, and it has not ended.
+    pub(super) fn lives(&self, file: u32, id: FileId) -> bool {
+        self.files.get(file).is_some_and(|f| f.id == Some(id) && f.gone_ns.is_none())
     }
 
     /// The file that ended then, if it has not been forgotten.

@@ -8,7 +8,7 @@ mod names;
 mod tests;
 
 use super::{
-    Dev, Handle, Inode, Name, Point, What,
+    Call, Dev, Handle, Inode, Name, Point, What,
     calls::Descriptors,
     inodes::Files,
     maps::Maps,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::events::{Skip, Skipped};
 use flashsift_core::{
-    event::{Action, Event, FileId, MaybeOwned},
+    event::{Action, Create, Event, FileId, MaybeOwned, OpenId, Owner},
     page::PAGE_BYTES,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -26,6 +26,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 pub trait Host {
     /// How many bytes the file has now, if it still is there.
     fn size(&mut self, handle: Handle) -> Option<u64>;
+
+    /// Whose the file is now, if it still is there.
+    fn owner(&mut self, handle: Handle) -> Option<Owner>;
 }
 
 /// For traces of long ago.
@@ -34,6 +37,10 @@ pub struct NoHost;
 
 impl Host for NoHost {
     fn size(&mut self, _: Handle) -> Option<u64> {
+        None
+    }
+
+    fn owner(&mut self, _: Handle) -> Option<Owner> {
         None
     }
 }
@@ -149,6 +156,11 @@ impl Machine {
         self.descriptors.found(pid, fd, offset);
     }
 
+    /// When the trace began, by the points' clock: time 0 of the events.
+    pub fn start_ns(&self) -> Option<u64> {
+        self.start_ns
+    }
+
     /// What was left out or guessed so far, by reason; counted by points.
     pub fn skipped(&self) -> &Skipped {
         &self.skipped
@@ -192,6 +204,11 @@ impl Machine {
                 let thread = self.thread(tid);
                 (thread.call, thread.call_read) = (Some(call), None);
                 thread.resized = None;
+                if let Call::Close { fd } = call {
+                    // The file may end before the call does.
+                    self.descriptors.close(self.tasks.pid(tid), fd);
+                    self.tell_closed(tid);
+                }
             }
             What::Leave { result } => self.leave(tid, result),
             ref other => {
@@ -228,9 +245,10 @@ impl Machine {
                 (thread.wrote, thread.in_call) = (Some(inode), true);
                 let mounted = self.f2fs.as_ref().map_or("", |(_, path)| path);
                 let path = format!("{mounted}{path}").into_boxed_str();
+                self.files[file].has(size);
                 self.files[file].size = Some(size);
                 if self.files[file].names.is_empty() && !path.ends_with(&format!("#{}", inode.ino)) {
-                    self.add_name(file, 0, path, tid);
+                    self.add_name(file, 0, path, tid, false);
                 }
             }
             What::CallDirect { .. } => self.thread(tid).direct_call = true,
@@ -246,7 +264,8 @@ impl Machine {
                         self.skip(BEGINNING_UNKNOWN);
                     }
                     self.files[file].reaches(offset.saturating_add(len));
-                    self.access(tid, file, offset, len, write, direct);
+                    let open = self.open_of(tid, file, write);
+                    self.access(tid, file, open, (offset, len), write, direct);
                 }
             }
             What::DirectStep { inode, offset, len, write } => {
@@ -254,7 +273,8 @@ impl Machine {
                 self.direct.insert(inode, (tid, write));
                 if self.direct_steps && len > 0 && !self.thread(tid).direct_call {
                     let file = self.file(inode);
-                    self.access(tid, file, offset, len, write, true);
+                    let open = self.open_of(tid, file, write);
+                    self.access(tid, file, open, (offset, len), write, true);
                 }
             }
             What::DirectEnd { inode, end, moved } => {
@@ -266,7 +286,9 @@ impl Machine {
                     if write {
                         self.files[file].reaches(end);
                     }
-                    self.access(by, file, end.saturating_sub(len), len, write, true);
+                    // In another thread the call that asked for it is over, or not recorded.
+                    let open = if by == tid { self.open_of(tid, file, write) } else { None };
+                    self.access(by, file, open, (end.saturating_sub(len), len), write, true);
                 }
             }
             What::Sync { inode } => self.synced(tid, inode),
@@ -275,7 +297,7 @@ impl Machine {
                     self.tell(tid, Action::SyncAll);
                 }
             }
-            What::Allocated { inode, dir, mode } => self.allocated(tid, inode, dir, mode),
+            What::Allocated { inode, dir, mode } => self.allocated(tid, inode, dir, mode, host),
             What::Evicted { inode, links: 0 } => self.gone(tid, inode),
             What::Evicted { .. } => {}
             What::Unlink { inode, dir } => self.unlinked(tid, inode, dir),
@@ -314,9 +336,11 @@ impl Machine {
                 if self.tasks.pid(tid) == tid {
                     self.maps.cleared(tid);
                     self.descriptors.ended(tid);
+                    self.tell_closed(tid);
                 }
                 self.tasks.exit(tid);
             }
+            What::MemoryPressure { stalled_ppm } => self.tell(tid, Action::MemoryPressure { stalled_ppm }),
             What::Map { pid, ref mapping } => self.maps.map(pid, mapping.clone()),
             _ => unreachable!("told apart before"),
         }
@@ -331,6 +355,7 @@ impl Machine {
             let parent = self.tasks.pid(parent);
             self.maps.forked(parent, child);
             self.descriptors.forked(parent, child);
+            self.tell_closed(child);
             self.introduced.remove(&child);
         }
     }
@@ -382,7 +407,64 @@ impl Machine {
             let name = self.files[file].names[n].1.clone();
             self.tell(tid, Action::Bind { file: id, name: name.into() });
         }
+        if let Some(size) = self.files[file].first_size.take() {
+            self.tell(tid, Action::Size { file: id, size });
+        }
         id
+    }
+
+    /// Tells that the file came into being: it is told for the first time.
+    fn tell_created(&mut self, tid: u32, file: u32, mode: Option<u16>, host: &mut dyn Host) {
+        let f = &mut self.files[file];
+        let id = *f.id.get_or_insert_with(|| {
+            self.next_id += 1;
+            FileId(self.next_id - 1)
+        });
+        let owner = f.handle.and_then(|handle| host.owner(handle));
+        let mut names: Vec<_> = f.names.iter().map(|(_, path)| path.clone()).collect();
+        let name = if names.is_empty() { Box::default() } else { names.remove(0) };
+        // Whether it was opened with O_SYNC shows in its writes.
+        let mode = mode.map(|mode| u32::from(mode) & 0o7777);
+        let create = Create { file: id, name: name.into(), owner, mode, sync: false };
+        self.tell(tid, Action::Create(MaybeOwned::owned(create)));
+        for name in names {
+            self.tell(tid, Action::Link { file: id, name: name.into() });
+        }
+    }
+
+    /// The open that the call of this thread reads or writes the file through. It is told when it is
+    /// first used: a call's path is not recorded, so only then its file shows.
+    fn open_of(&mut self, tid: u32, file: u32, write: bool) -> Option<OpenId> {
+        let fd = match (self.thread(tid).call?, write) {
+            (Call::Read { fd, .. }, false) | (Call::Write { fd, .. }, true) => fd,
+            (Call::Copy { from, .. }, false) => from,
+            (Call::Copy { to, .. }, true) => to,
+            _ => return None,
+        };
+        self.opened(tid, fd, file)
+    }
+
+    /// The open behind a descriptor of this thread's process, which leads to the file.
+    fn opened(&mut self, tid: u32, fd: i32, file: u32) -> Option<OpenId> {
+        if !self.is_told(tid, file) {
+            return None;
+        }
+        let id = self.id(tid, file);
+        let (open, fresh) = self.descriptors.leads(self.tasks.pid(tid), fd, (file, id));
+        self.tell_closed(tid);
+        if fresh {
+            self.tell(tid, Action::Open { file: id, open, created: false });
+        }
+        open
+    }
+
+    /// Tells which opens have ended. Those of a file that is gone ended with it.
+    fn tell_closed(&mut self, tid: u32) {
+        for (open, file, id) in self.descriptors.take_closed() {
+            if self.files.lives(file, id) {
+                self.tell(tid, Action::Close { file: id, open });
+            }
+        }
     }
 
     fn tell(&mut self, tid: u32, action: Action<'static>) {

@@ -276,6 +276,11 @@ pub enum What {
         /// As the kernel returns it: negative is an error.
         result: i64,
     },
+    /// Tasks are stalled for lack of memory, so much of the time.
+    MemoryPressure {
+        /// Parts per million.
+        stalled_ppm: u32,
+    },
     /// The process mapped something.
     Map {
         /// Process.

@@ -235,6 +235,21 @@ impl Listed for Spec {
     }
 }
 
+/// A profile with the label that results carry: one of the list, or one read from a file.
+#[derive(Clone)]
+pub struct LabelledProfile {
+    /// As results name it.
+    pub label: String,
+    /// The device.
+    pub profile: Profile,
+}
+
+impl From<&Selection> for LabelledProfile {
+    fn from(selection: &Selection) -> Self {
+        Self { label: selection.label(), profile: selection.profile() }
+    }
+}
+
 impl Selection {
     /// Every profile of the list, with its defaults.
     pub fn all() -> Vec<Self> {

@@ -2,10 +2,8 @@
 //! promises one by one.
 
 use super::*;
-use crate::{
-    event::{MaybeOwned, Renamed},
-    policy::conformance::Dice,
-};
+use crate::{event::MaybeOwned, sift::testing::History};
+use std::collections::BTreeSet;
 
 const MINUTE: Micros = 60_000_000;
 
@@ -184,83 +182,13 @@ impl Naive {
     }
 }
 
-/// A file as the history has made it.
-#[derive(Clone, Default)]
-struct Made {
-    names: u32,
-    opens: u32,
-}
-
-/// Random events that could happen, in order: a file has a name or is open.
-struct History {
-    dice: Dice,
-    files: Vec<(FileId, Made)>,
-    next: u64,
-    /// A file that was made without a name and is opened next.
-    nameless: Option<FileId>,
-}
-
-impl History {
-    fn name(&mut self) -> MaybeOwned<'static, str> {
-        let ending = ["", "", "", "", ".db", ".db-wal", ".log", ".txt"][self.dice.below(8) as usize];
-        format!("/d/{}{ending}", self.dice.below(1000)).into()
-    }
-
-    fn action(&mut self) -> Action<'static> {
-        if let Some(file) = self.nameless.take() {
-            return Action::Open { file, open: None, created: true };
-        }
-        if self.files.is_empty() || self.dice.below(6) == 0 {
-            let file = FileId(self.next);
-            self.next += 1;
-            let nameless = self.dice.below(20) == 0;
-            let name = if nameless { MaybeOwned::owned_str("") } else { self.name() };
-            let made = Made { names: u32::from(!nameless), opens: u32::from(nameless) };
-            self.files.push((file, made));
-            self.nameless = nameless.then_some(file);
-            let sync = self.dice.below(20) == 0;
-            return Action::Create(MaybeOwned::owned(Create { file, name, owner: None, mode: None, sync }));
-        }
-        let at = self.dice.below(self.files.len() as u32) as usize;
-        let (file, made) = self.files[at].clone();
-        let (offset, len) = (u64::from(self.dice.below(40_000)), u64::from(self.dice.below(20_000)));
-        let (open, name) = (None, self.name());
-        let action = match self.dice.below(16) {
-            0..=4 => Action::Write { file, open, offset, len, sync: self.dice.below(20) == 0 },
-            5 => Action::Direct { file, open, offset, len, write: true },
-            6 => Action::Truncate { file, size: offset },
-            7 => Action::Punch { file, offset, len: 2 * len },
-            8 => Action::Open { file, open, created: false },
-            9 if made.opens > 0 => Action::Close { file, open },
-            10 | 11 if made.names > 0 => Action::Unbind { file, name },
-            12 if made.names > 0 => Action::Link { file, name },
-            13 if made.names > 0 => Action::Rename { file, names: Renamed::owned("/d/x", &name) },
-            14 if self.dice.below(4) == 0 => Action::Sync { file, offset: 0, len: u64::MAX },
-            15 if self.dice.below(30) == 0 => Action::SyncAll,
-            _ => Action::Read { file, open, offset, len },
-        };
-        let made = &mut self.files[at].1;
-        match action {
-            Action::Open { .. } => made.opens += 1,
-            Action::Close { .. } => made.opens -= 1,
-            Action::Link { .. } => made.names += 1,
-            Action::Unbind { .. } => made.names -= 1,
-            _ => {}
-        }
-        if made.names == 0 && made.opens == 0 {
-            self.files.remove(at);
-        }
-        action
-    }
-}
-
 /// Every decision and every deadline is the model's: over 1,000 histories in which clocks jump,
 /// flash refuses, and results come late and in any order.
 #[test]
 fn as_a_list_of_files_would_decide() {
     let mut decided = [0; 4];
     for seed in 0..1000 {
-        let mut history = History { dice: Dice::new(seed), files: Vec::new(), next: 0, nameless: None };
+        let mut history = History::new(seed);
         let config = Config {
             after_us: [0, 3_000_000, MINUTE][seed as usize % 3],
             budget_bytes: [0, 1 << 16, 1 << 20][seed as usize / 3 % 3],
@@ -293,7 +221,8 @@ fn as_a_list_of_files_would_decide() {
                 }
                 3 if !history.files.is_empty() && history.dice.below(5) == 0 => {
                     // It reached flash by itself.
-                    let (file, _) = history.files[history.dice.below(history.files.len() as u32) as usize];
+                    let files = history.files.len() as u32;
+                    let file = history.files[history.dice.below(files) as usize].file;
                     keep.done(now, file, Ok(()));
                     naive.done(now, file, Ok(()));
                 }

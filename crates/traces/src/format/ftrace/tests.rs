@@ -204,7 +204,11 @@ fn told(spec: &Spec, text: &str) -> (Vec<String>, Summary) {
             Action::Punch { file, offset, len } => format!("{who} {} hole {offset} {len}", file.0),
             Action::Bind { file, name } => format!("{who} {} is {name}", file.0),
             Action::Unbind { file, name } => format!("{who} {} is not {name}", file.0),
-            Action::Open { file, created, .. } => format!("{who} {} open {created}", file.0),
+            Action::Create(create) => {
+                let mode = create.mode.map(|mode| format!(" {mode:o}")).unwrap_or_default();
+                format!("{who} {} made{mode}{}", create.file.0, create.name)
+            }
+            Action::Size { file, size } => format!("{who} {} had {size}", file.0),
             Action::Gone { file } => format!("{who} {} gone", file.0),
             Action::Process { name } => format!("{who} runs {name}"),
             other => panic!("{other:?}"),
@@ -230,7 +234,7 @@ fn the_sample() {
         events,
         [
             "0 490/490 runs python3",
-            "0 490/490 0 open true",
+            "0 490/490 0 made",
             "373 490/490 0 is /data/a b",
             "2896 490/490 0 w 0 9000",
             "4637 490/490 0 sync",
@@ -359,6 +363,7 @@ fn android() {
         [
             "0 20/21 runs app.main",
             "0 20/21 0 is /data/x",
+            "0 20/21 0 had 20000",
             "0 20/21 0 r 4096 8192",
             "200 20/21 0 w 20000 96",
             "300 20/20 0 sync",

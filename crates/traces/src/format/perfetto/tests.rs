@@ -14,6 +14,7 @@ fn told(spec: &Spec, bytes: &[u8]) -> (Vec<String>, String) {
             Action::Read { file, offset, len, .. } => format!("{} r {offset} {len}", file.0),
             Action::Write { file, offset, len, .. } => format!("{} w {offset} {len}", file.0),
             Action::Sync { file, .. } => format!("{} sync", file.0),
+            Action::Size { file, size } => format!("{} had {size}", file.0),
             Action::Bind { file, name } => format!("{} is {name}", file.0),
             Action::Process { name } => format!("runs {name}"),
             other => panic!("{other:?}"),
@@ -31,6 +32,7 @@ fn the_sample() {
         [
             "200 20/20 runs app",
             "200 20/20 0 is /data/a b",
+            "200 20/20 0 had 0",
             "200 20/20 0 w 0 5000",
             "600 20/21 0 r 4096 904",
             "900 20/20 0 sync",

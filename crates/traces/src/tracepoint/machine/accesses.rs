@@ -8,7 +8,10 @@ use super::{
     Host, Machine,
 };
 use crate::events::Skip;
-use flashsift_core::{event::Action, page::PAGE_BYTES};
+use flashsift_core::{
+    event::{Action, OpenId},
+    page::PAGE_BYTES,
+};
 
 /// A batch of pages that the kernel finds at once in a read: fewer only where the batch ends early.
 const BATCH_PAGES: u64 = 15;
@@ -49,7 +52,7 @@ impl Machine {
             return;
         }
         let (offset, len) = self.cut(file, first, last, host);
-        self.access(tid, file, offset, len, false, false);
+        self.access(tid, file, None, (offset, len), false, false);
     }
 
     /// The bytes of these pages that the file has.
@@ -66,7 +69,10 @@ impl Machine {
             // Smaller than it was, it has been cut since; that is still to come here.
             let at_least = f.size.unwrap_or(0).max(start + 1);
             match f.handle.and_then(|handle| host.size(handle)).filter(|now| *now >= at_least) {
-                Some(now) => (f.size, f.may_have_grown) = (Some(now), false),
+                Some(now) => {
+                    f.has(now);
+                    (f.size, f.may_have_grown) = (Some(now), false);
+                }
                 None => {
                     self.skip(SIZE_UNKNOWN);
                     return (start, end - start);
@@ -114,25 +120,34 @@ impl Machine {
             && self.block_bytes(inode.dev).is_some()
         {
             let file = self.file(inode);
-            self.access(tid, file, page * PAGE_BYTES, PAGE_BYTES, false, false);
+            self.access(tid, file, None, (page * PAGE_BYTES, PAGE_BYTES), false, false);
         }
         let thread = self.threads.entry(tid).or_default();
         let Some(Writing { inode, start, end, sync, .. }) = thread.write.take() else { return };
         if end > start && self.block_bytes(inode.dev).is_some() {
             let file = self.file(inode);
+            let open = self.open_of(tid, file, true);
             self.files[file].reaches(end);
-            self.write(tid, file, (start, end - start), sync);
+            self.write(tid, file, open, (start, end - start), sync);
         }
     }
 
-    fn write(&mut self, tid: u32, file: u32, (offset, len): (u64, u64), sync: bool) {
+    fn write(&mut self, tid: u32, file: u32, open: Option<OpenId>, (offset, len): (u64, u64), sync: bool) {
         if self.is_told(tid, file) {
             let file = self.id(tid, file);
-            self.tell(tid, Action::Write { open: None, file, offset, len, sync });
+            self.tell(tid, Action::Write { open, file, offset, len, sync });
         }
     }
 
-    pub(super) fn access(&mut self, tid: u32, file: u32, offset: u64, len: u64, write: bool, direct: bool) {
+    pub(super) fn access(
+        &mut self,
+        tid: u32,
+        file: u32,
+        open: Option<OpenId>,
+        (offset, len): (u64, u64),
+        write: bool,
+        direct: bool,
+    ) {
         if !self.is_told(tid, file) {
             return;
         }
@@ -140,18 +155,34 @@ impl Machine {
         self.tell(
             tid,
             match write {
-                _ if direct => Action::Direct { open: None, file, offset, len, write },
-                true => Action::Write { open: None, file, offset, len, sync: false },
-                false => Action::Read { open: None, file, offset, len },
+                _ if direct => Action::Direct { open, file, offset, len, write },
+                true => Action::Write { open, file, offset, len, sync: false },
+                false => Action::Read { open, file, offset, len },
             },
         );
     }
 
     pub(super) fn leave(&mut self, tid: u32, result: i64) {
         let thread = self.threads.entry(tid).or_default();
-        let (call, read) = (thread.call.take(), thread.call_read.take());
+        let (call, read) = (thread.call, thread.call_read.take());
         let (resized, wrote) = (thread.resized.take(), thread.write.as_ref().map(|write| write.end));
-        let (Some(call), Ok(done)) = (call, u64::try_from(result)) else { return self.flush(tid) };
+        if let (Some(call), Ok(done)) = (call, u64::try_from(result)) {
+            self.call_done(tid, call, read, resized, wrote, done);
+        } else {
+            self.flush(tid);
+        }
+        self.thread(tid).call = None;
+    }
+
+    fn call_done(
+        &mut self,
+        tid: u32,
+        call: Call,
+        read: Option<(Inode, u64)>,
+        resized: Option<Inode>,
+        wrote: Option<u64>,
+        done: u64,
+    ) {
         if let Call::Copy { from, from_at, .. } = call {
             self.call_read(tid, (from, from_at), read, done);
         }
@@ -166,7 +197,10 @@ impl Machine {
                     self.resized(tid, file, size);
                 }
             }
-            call => self.descriptors.done(&self.tasks, tid, call, result),
+            call => {
+                self.descriptors.done(&self.tasks, tid, call, done.cast_signed());
+                self.tell_closed(tid);
+            }
         }
     }
 
@@ -186,8 +220,9 @@ impl Machine {
         if offset.is_none() && self.is_told(tid, file) {
             self.skip(OFFSET_UNKNOWN);
         }
+        let open = self.opened(tid, fd, file);
         self.files[file].reaches(start + len);
-        self.access(tid, file, start, len, false, false);
+        self.access(tid, file, open, (start, len), false, false);
     }
 
     /// A descriptor moved on, to `end` if that is known.

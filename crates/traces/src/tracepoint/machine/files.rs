@@ -35,7 +35,14 @@ impl Machine {
         self.tell(tid, Action::Sync { file, offset: 0, len: u64::MAX });
     }
 
-    pub(super) fn allocated(&mut self, tid: u32, inode: Inode, dir: Option<u64>, mode: Option<u16>) {
+    pub(super) fn allocated(
+        &mut self,
+        tid: u32,
+        inode: Inode,
+        dir: Option<u64>,
+        mode: Option<u16>,
+        host: &mut dyn Host,
+    ) {
         if self.block_bytes(inode.dev).is_none() {
             return;
         }
@@ -80,8 +87,7 @@ impl Machine {
             }
         }
         if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file) {
-            let file = self.id(tid, file);
-            self.tell(tid, Action::Open { open: None, file, created: true });
+            self.tell_created(tid, file, mode, host);
         }
     }
 

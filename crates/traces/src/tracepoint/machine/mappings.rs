@@ -26,7 +26,7 @@ impl Machine {
         match self.maps.at(self.tasks.pid(tid), address) {
             Place::File(inode, page, shared) if self.block_bytes(inode.dev).is_some() => {
                 let file = self.file(inode);
-                self.access(tid, file, page * PAGE_BYTES, PAGE_BYTES, write && shared, false);
+                self.access(tid, file, None, (page * PAGE_BYTES, PAGE_BYTES), write && shared, false);
                 told = Some(inode);
             }
             Place::File(..) | Place::Anonymous => return self.thread(tid).fault = None,
@@ -61,7 +61,7 @@ impl Machine {
         if self.is_told(tid, file) {
             self.skip(AROUND);
             let page = (first + (address >> 12) % 16).min(last);
-            self.access(tid, file, page * PAGE_BYTES, PAGE_BYTES, false, false);
+            self.access(tid, file, None, (page * PAGE_BYTES, PAGE_BYTES), false, false);
         }
     }
 
@@ -93,6 +93,6 @@ impl Machine {
                 page
             }
         };
-        self.access(tid, file, page * PAGE_BYTES, PAGE_BYTES, true, false);
+        self.access(tid, file, None, (page * PAGE_BYTES, PAGE_BYTES), true, false);
     }
 }

@@ -114,15 +114,19 @@ impl Machine {
         }
         if let NameKind::Found { size } = name.kind {
             let f = &mut self.files[file];
+            f.has(size);
             f.size = Some(f.size.map_or(size, |old| old.max(size)));
             f.found_ns = name.at_ns;
         }
         if !name.is_nameless(name.handle.inode.ino) {
-            self.add_name(file, name.dir, name.path.clone(), name.tid);
+            let f = &self.files[file];
+            let further = name.kind == NameKind::Created && (f.was_named || f.older);
+            self.add_name(file, name.dir, name.path.clone(), name.tid, further);
         }
     }
 
-    pub(super) fn add_name(&mut self, file: u32, dir: u64, path: Box<str>, tid: u32) {
+    /// `further`: a link was made, to a file that had a name before, whether the trace knows it or not.
+    pub(super) fn add_name(&mut self, file: u32, dir: u64, path: Box<str>, tid: u32, further: bool) {
         self.placed(file, &path);
         self.files[file].was_named = true;
         if let Some(known) = self.files[file].names.iter_mut().find(|(_, p)| *p == path) {
@@ -132,7 +136,14 @@ impl Machine {
         self.takes_path(file, &path, tid);
         self.files[file].names.push((dir, path.clone()));
         if let Some(file) = self.files[file].id {
-            self.tell(tid, Action::Bind { file, name: MaybeOwned::owned_str(&path) });
+            let name = MaybeOwned::owned_str(&path);
+            self.tell(
+                tid,
+                match further {
+                    true => Action::Link { file, name },
+                    false => Action::Bind { file, name },
+                },
+            );
         }
     }
 
@@ -181,7 +192,7 @@ impl Machine {
                 }
                 self.moved(file, from, name);
                 if name.directory {
-                    self.moved_along(from, &name.path, name.tid);
+                    self.moved_along(file, from, &name.path, name.tid);
                 }
             }
             NameKind::Opened if self.files[file].was_named => {}
@@ -207,14 +218,14 @@ impl Machine {
             self.tell(name.tid, Action::Bind { file: id, name: MaybeOwned::owned_str(from) });
         }
         self.files[file].names.push((name.dir, name.path.clone()));
-        if let Some(file) = self.files[file].id {
+        if let Some(file) = self.files[file].id.filter(|_| !name.directory) {
             let names = Renamed::owned(from, &name.path);
             self.tell(name.tid, Action::Rename { file, names });
         }
     }
 
-    /// Everything below a directory moved with it.
-    fn moved_along(&mut self, from: &str, to: &str, tid: u32) {
+    /// Everything below a directory moved with it: one event tells it.
+    fn moved_along(&mut self, directory: u32, from: &str, to: &str, tid: u32) {
         let below = |path: &str| {
             path.strip_prefix(from)
                 .filter(|rest| rest.starts_with('/'))
@@ -224,7 +235,9 @@ impl Machine {
             .flat_map(|(file, f)| f.names.iter().map(move |(_, path)| (file, path)))
             .filter_map(|(file, path)| Some((file, path.clone(), below(path)?)))
             .collect();
+        let mut told = self.is_told(tid, directory);
         for (file, from, to) in moved {
+            told |= self.files[file].id.is_some();
             for (_, path) in self.files[file].names.iter_mut().filter(|(_, path)| *path == from) {
                 path.clone_from(&to);
             }
@@ -233,9 +246,9 @@ impl Machine {
                 self.by_path.insert(to.clone(), file);
             }
             self.placed(file, &to);
-            if let Some(file) = self.files[file].id {
-                self.tell(tid, Action::Rename { file, names: Renamed::owned(&from, &to) });
-            }
+        }
+        if told {
+            self.tell(tid, Action::RenameDirectory { names: Renamed::owned(from, to) });
         }
     }
 }

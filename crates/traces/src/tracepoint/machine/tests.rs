@@ -1,10 +1,10 @@
 //! What a recording of hours has to keep to: nothing grows with what is gone, nothing waits for what may never come.
 
 use super::{
-    super::{Dev, Handle, Inode, Name, NameKind, Point, What},
-    Machine, NoHost,
+    super::{Call, Dev, Handle, Inode, Name, NameKind, Point, Pointer, What},
+    Host, Machine, NoHost,
 };
-use flashsift_core::event::{Action, Event};
+use flashsift_core::event::{Action, Event, Owner};
 
 const DIR: u64 = 2;
 
@@ -102,4 +102,216 @@ fn a_program_that_runs_itself_keeps_its_name() {
         _ => None,
     });
     assert_eq!(names.collect::<Vec<_>>(), [(8, "browser".into())]);
+}
+
+/// The events so far, in words.
+fn told(machine: &mut Machine) -> Vec<String> {
+    let open = |open: Option<flashsift_core::event::OpenId>| open.map_or(0, |open| open.0.get());
+    let say = |event: Event| {
+        Some(match event.action {
+            Action::Create(create) => {
+                let owner = create.owner.map(|Owner { uid, gid }| format!(" {uid}:{gid}"));
+                let mode = create.mode.map(|mode| format!(" {mode:o}"));
+                let extra = [owner, mode].map(Option::unwrap_or_default).concat();
+                format!("create {} \"{}\"{extra}", create.file.0, create.name)
+            }
+            Action::Bind { file, name } => format!("bind {} {name}", file.0),
+            Action::Link { file, name } => format!("link {} {name}", file.0),
+            Action::Size { file, size } => format!("size {} {size}", file.0),
+            Action::Rename { file, names } => format!("rename {} {} {}", file.0, names.from, names.to),
+            Action::RenameDirectory { names } => format!("rename {} {}", names.from, names.to),
+            Action::Unbind { file, name } => format!("unbind {} {name}", file.0),
+            Action::Gone { file } => format!("gone {}", file.0),
+            Action::Open { file, open: of, created } => format!("open {} {} {created}", file.0, open(of)),
+            Action::Close { file, open: of } => format!("close {} {}", file.0, open(of)),
+            Action::Read { file, open: of, offset, len } => {
+                format!("read {} {} {offset} {len}", file.0, open(of))
+            }
+            Action::Write { file, open: of, offset, len, .. } => {
+                format!("write {} {} {offset} {len}", file.0, open(of))
+            }
+            Action::MemoryPressure { stalled_ppm } => format!("pressure {stalled_ppm}"),
+            Action::Process { .. } => return None,
+            other => panic!("{other:?}"),
+        })
+    };
+    machine.drain().filter_map(say).collect()
+}
+
+struct Owned;
+
+impl Host for Owned {
+    fn size(&mut self, _: Handle) -> Option<u64> {
+        None
+    }
+    fn owner(&mut self, handle: Handle) -> Option<Owner> {
+        Some(Owner { uid: 1000, gid: handle.generation })
+    }
+}
+
+#[test]
+fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
+    let mut machine = Machine::new(false);
+    let born = |ino| What::Allocated { inode: inode(ino), dir: Some(DIR), mode: Some(0o100_640) };
+    let at = |at_ns, what| Point { at_ns, tid: 7, what };
+    machine.name(name(5, 100, 3, "/tmp/a", NameKind::Created));
+    machine.point(&at(10, born(100)), &mut Owned);
+    // A link of a file from before the trace, whose other names nobody knows.
+    machine.name(name(20, 200, 1, "/tmp/old", NameKind::Found { size: 5000 }));
+    machine.name(name(30, 200, 1, "/tmp/link", NameKind::Created));
+    machine.name(name(30, 100, 3, "/tmp/b", NameKind::Created));
+    machine.point(&at(40, What::Pages { inode: inode(200), first: 0, last: 0 }), &mut Owned);
+    // A file whose name comes too late, or never.
+    machine.point(&at(50, born(101)), &mut Owned);
+    machine.name(name(60, 101, 1, "/tmp/late", NameKind::Created));
+    machine.finish();
+    assert_eq!(
+        told(&mut machine),
+        [
+            "create 0 \"/tmp/a\" 1000:3 640",
+            "link 0 /tmp/b",
+            "bind 1 /tmp/old",
+            "bind 1 /tmp/link",
+            "size 1 5000",
+            "read 1 0 0 4096",
+            "create 2 \"\" 640",
+            "bind 2 /tmp/late",
+        ]
+    );
+}
+
+/// What a write adds to a file from before the trace is not the size that it had.
+#[test]
+fn a_size_is_from_before_the_first_access() {
+    let mut machine = Machine::new(false);
+    machine.name(name(0, 100, 1, "/tmp/a", NameKind::Found { size: 100 }));
+    tell(&mut machine, 10, What::WriteBegin { inode: inode(100), offset: 5000, len: 10 });
+    tell(&mut machine, 11, What::WriteEnd { inode: inode(100), offset: 5000, copied: 10 });
+    machine.finish();
+    assert_eq!(told(&mut machine), ["bind 0 /tmp/a", "size 0 100", "write 0 0 5000 10"]);
+}
+
+#[test]
+fn a_directory_moves_with_one_event() {
+    let mut machine = Machine::new(false);
+    for (ino, path) in [(100, "/tmp/d/a"), (101, "/tmp/d/e/b"), (102, "/tmp/da")] {
+        machine.name(name(0, ino, 1, path, NameKind::Found { size: 1 }));
+        tell(&mut machine, 10, What::Pages { inode: inode(ino), first: 0, last: 0 });
+    }
+    told(&mut machine);
+    let moved = NameKind::Moved { from_dir: DIR, from: "/tmp/d".into() };
+    machine.name(Name { directory: true, ..name(20, 50, 1, "/tmp/new", moved) });
+    machine.passed(30);
+    assert_eq!(told(&mut machine), ["rename /tmp/d /tmp/new"]);
+    // The machine knows where they are now.
+    machine.name(name(40, 101, 1, "/tmp/new/e/b", NameKind::Deleted));
+    machine.passed(50);
+    assert_eq!(told(&mut machine), ["unbind 1 /tmp/new/e/b"]);
+}
+
+#[test]
+fn pressure_is_told() {
+    let mut machine = Machine::new(false);
+    machine.only_tasks([7]);
+    machine.point(&Point { at_ns: 1, tid: 0, what: What::MemoryPressure { stalled_ppm: 9 } }, &mut NoHost);
+    assert_eq!(told(&mut machine), ["pressure 9"]);
+}
+
+/// One thread's call: its beginning, what the page cache tells, its end.
+fn call(machine: &mut Machine, tid: u32, call: Call, what: Option<What>, result: i64) {
+    let at_ns = machine.now_ns + 1000;
+    let mut point = |what| machine.point(&Point { at_ns, tid, what }, &mut NoHost);
+    point(What::Enter(call));
+    what.map(&mut point);
+    point(What::Leave { result });
+}
+
+#[test]
+fn system_calls_tell_which_open_is_used_from_its_first_use_to_its_last_close() {
+    let mut machine = Machine::new(false);
+    let file = inode(100);
+    machine.name(name(0, 100, 1, "/tmp/a", NameKind::Found { size: 1 << 20 }));
+    let read = |fd| Call::Read { fd, at: Pointer::Here };
+    let pages = |first, last| Some(What::Pages { inode: file, first, last });
+    call(&mut machine, 7, Call::Open, None, 3);
+    call(&mut machine, 7, Call::Open, None, 4);
+    call(&mut machine, 7, Call::Dup { fd: 3 }, None, 5);
+    call(&mut machine, 7, read(3), pages(0, 0), 4096);
+    call(&mut machine, 7, read(4), pages(0, 0), 4096);
+    call(&mut machine, 7, read(5), pages(1, 1), 4096);
+    // A child shares them.
+    tell(&mut machine, 20_000, What::NewTask { tid: 8, flags: 0, name: "child".into() });
+    call(&mut machine, 7, Call::Close { fd: 3 }, None, 0);
+    call(&mut machine, 7, Call::Close { fd: 4 }, None, 0);
+    call(&mut machine, 7, Call::Close { fd: 5 }, None, 0);
+    call(&mut machine, 8, read(5), pages(2, 2), 4096);
+    tell(&mut machine, 40_000, What::WriteBegin { inode: file, offset: 0, len: 9 });
+    tell(&mut machine, 40_000, What::WriteEnd { inode: file, offset: 0, copied: 9 });
+    machine.point(&Point { at_ns: 50_000, tid: 8, what: What::Exit }, &mut NoHost);
+    assert_eq!(
+        told(&mut machine),
+        [
+            "bind 0 /tmp/a",
+            "size 0 1048576",
+            "open 0 1 false",
+            "read 0 1 0 4096",
+            "open 0 2 false",
+            "read 0 2 0 4096",
+            "read 0 1 4096 4096",
+            "read 0 1 8192 4096",
+            // Outside of any call nothing says through which.
+            "write 0 0 0 9",
+            "close 0 2",
+            "close 0 1",
+        ],
+        "opens are shared by dup and fork, and end with the last of them"
+    );
+}
+
+/// The last close of a file without names ends it before the call is over: nothing follows its end.
+#[test]
+fn a_close_is_told_before_the_end_of_its_file() {
+    let mut machine = Machine::new(false);
+    let file = inode(100);
+    tell(&mut machine, 0, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
+    call(&mut machine, 7, Call::Open, None, 3);
+    let write = Call::Write { fd: 3, at: Pointer::Here };
+    call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
+    call(&mut machine, 7, Call::Close { fd: 3 }, Some(What::Evicted { inode: file, links: 0 }), 0);
+    // One that is never closed ends with its file.
+    tell(&mut machine, 9000, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
+    call(&mut machine, 7, Call::Open, None, 3);
+    call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
+    tell(&mut machine, 19_000, What::Evicted { inode: file, links: 0 });
+    machine.point(&Point { at_ns: 20_000, tid: 7, what: What::Exit }, &mut NoHost);
+    let life = |file, open| {
+        [
+            format!("create {file} \"\" 600"),
+            format!("open {file} {open} false"),
+            format!("write {file} {open} 0 5"),
+        ]
+    };
+    let (mut wanted, second) = (life(0, 1).to_vec(), life(1, 1));
+    wanted.extend(["close 0 1".to_owned(), "gone 0".to_owned()]);
+    wanted.extend(second);
+    wanted.push("gone 1".to_owned());
+    assert_eq!(told(&mut machine), wanted);
+}
+
+/// A descriptor that came over a socket, or whose number a call that is not recorded gave to another
+/// file: the file that a read reaches is right.
+#[test]
+fn a_descriptor_that_leads_elsewhere_is_another_open() {
+    let mut machine = Machine::new(false);
+    for ino in [100, 101] {
+        let path = format!("/tmp/{ino}");
+        machine.name(name(0, ino, 1, &path, NameKind::Found { size: 1 << 20 }));
+    }
+    let read = |at| Call::Read { fd: 3, at: Pointer::There(at) };
+    call(&mut machine, 7, read(0), Some(What::Pages { inode: inode(100), first: 0, last: 0 }), 100);
+    call(&mut machine, 7, read(0), Some(What::Pages { inode: inode(101), first: 0, last: 0 }), 100);
+    let mut told = told(&mut machine);
+    told.retain(|line| !line.starts_with("bind") && !line.starts_with("size"));
+    let wanted = ["open 0 1 false", "read 0 1 0 100", "close 0 1", "open 1 2 false", "read 1 2 0 100"];
+    assert_eq!(told, wanted);
 }

@@ -1,24 +1,26 @@
-//! What a comparison comes to at one cache size: who is best at what, whom nobody beats, and how much is left to gain.
+//! The verdict: the best policy in each respect, the Pareto front, and the hits left to gain.
 //!
-//! Only online policies compete; what knows the future is the measure. Writes count the pages that are still dirty at the
-//! end, too, so that nobody wins by leaving work undone: with and without a drain the counts are the same. Whether such a
-//! page's write would be sequential nobody knows before it is written. So who scatters least is left open where the best
-//! has more writes due than made; a drain settles it.
+//! Only online policies compete; offline policies are the measure. Writes include the pages still
+//! dirty at the end, so that leaving work undone wins nothing: the counts with and without a drain
+//! are the same. Whether such a page's write would be sequential is not known before it is written.
+//! The policy with the fewest non-sequential writes is therefore left open if it has more writes
+//! due than made; a drain decides it.
 
-use crate::{policy::Kind, system::Outcome};
-use std::cmp::Reverse;
+use super::{
+    device::{DeviceResult, PreparedDevice},
+    pareto,
+    results::{REFERENCE, ResultRow, Results, SizeResults},
+};
+use crate::{policy::Kind, system::Outcome, trace::Unit};
 
-/// The policy that others are measured against, where it takes part.
-pub const REFERENCE: &str = "lru";
-
-/// A policy, with its parameters, and what came of it.
+/// A policy and its result at one size.
 #[derive(Clone, Copy, Debug)]
 pub struct Contender<'a> {
     /// As [`crate::policy::Selection::label`] has it.
     pub policy: &'a str,
-    /// Whether it competes.
+    /// Whether it competes: only online policies do.
     pub kind: Kind,
-    /// At this size.
+    /// The policy's result at this size.
     pub outcome: Outcome,
 }
 
@@ -36,7 +38,7 @@ pub struct Best<'a> {
 }
 
 impl<'a> Best<'a> {
-    /// Of those that compete, who has the least of something else. `None` if nobody competes.
+    /// The online policies with the least of a count; `None` without online policies.
     pub fn least(counts: &[(&'a str, Kind, u64)]) -> Option<Self> {
         let online = || counts.iter().filter(|(_, kind, _)| *kind == Kind::Online);
         let count = online().map(|(_, _, count)| *count).min()?;
@@ -47,19 +49,20 @@ impl<'a> Best<'a> {
     }
 }
 
-/// What only traces with writes have.
+/// The part of a verdict that only traces with writes have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writes<'a> {
     /// Fewest [`Outcome::writes_due`].
     pub fewest: Best<'a>,
-    /// Fewest writes that were not sequential. `None` if one of the best has more pages still dirty than it has written.
-    pub scattered: Option<Best<'a>>,
-    /// Pareto set of hits and [`Outcome::writes_due`], from most hits to fewest writes: no other policy is as good in
-    /// both and better in one.
-    pub unbeaten: Vec<&'a str>,
+    /// Fewest non-sequential writes. `None` if one of the best has more pages still dirty than it
+    /// has written.
+    pub fewest_nonsequential: Option<Best<'a>>,
+    /// Pareto front of hits and [`Outcome::writes_due`], from most hits to fewest writes: no other
+    /// policy is as good in both and better in one.
+    pub pareto_front: Vec<&'a str>,
 }
 
-/// What comes of all policies at one size.
+/// The verdict at one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict<'a> {
     /// Page accesses, the same for all.
@@ -68,19 +71,19 @@ pub struct Verdict<'a> {
     pub hits: Best<'a>,
     /// `None` if the trace has no writes.
     pub writes: Option<Writes<'a>>,
-    /// The bound and its hits, where it takes part.
+    /// The offline policy that bounds hits, and its hits, if one takes part.
     pub bound: Option<(&'a str, u64)>,
 }
 
 impl<'a> Verdict<'a> {
-    /// `None` if nobody competes.
+    /// `None` without online policies.
     pub fn of(contenders: &[Contender<'a>]) -> Option<Self> {
         let online: Vec<_> = contenders.iter().filter(|one| one.kind == Kind::Online).copied().collect();
         let accesses = online.first()?.outcome.accesses();
         let writes = online.iter().any(|one| one.outcome.write_accesses > 0).then(|| Writes {
             fewest: best(&online, |outcome| outcome.writes_due(), u64::min),
-            scattered: scattered(&online),
-            unbeaten: unbeaten(&online),
+            fewest_nonsequential: fewest_nonsequential(&online),
+            pareto_front: pareto_front(&online),
         });
         let bound = contenders.iter().filter(|one| one.kind == Kind::Bound);
         Some(Self {
@@ -91,12 +94,13 @@ impl<'a> Verdict<'a> {
         })
     }
 
-    /// Hits that the bound has and the best does not, as a share of all accesses.
+    /// Hits that the bound has beyond the best policy, as a share of all accesses.
     pub fn left_to_gain(&self) -> Option<f64> {
         Some(above(self.bound?.1, self.hits.count) as f64 / self.accesses as f64)
     }
 
-    /// Of the hits that the bound has and [`REFERENCE`] does not, the share that the best has. `None` where there are none.
+    /// Of the hits that the bound has beyond [`REFERENCE`], the share that the best policy has.
+    /// `None` if there are none.
     pub fn gap_closed(&self) -> Option<f64> {
         let reference = self.hits.reference?;
         let gap = above(self.bound?.1, reference);
@@ -114,54 +118,141 @@ fn best<'a>(
     better: fn(u64, u64) -> u64,
 ) -> Best<'a> {
     let counts = || online.iter().map(|one| count(&one.outcome));
-    let best = counts().reduce(better).expect("somebody competes");
+    let best = counts().reduce(better).expect("one policy competes");
     let policies: Vec<_> =
         online.iter().filter(|one| count(&one.outcome) == best).map(|one| one.policy).collect();
     let reference = online.iter().find(|one| one.policy == REFERENCE).map(|one| count(&one.outcome));
     Best { all_alike: policies.len() == online.len(), policies, count: best, reference }
 }
 
-fn scattered<'a>(online: &[Contender<'a>]) -> Option<Best<'a>> {
+fn fewest_nonsequential<'a>(online: &[Contender<'a>]) -> Option<Best<'a>> {
     let best = best(online, |outcome| outcome.device.nonsequential_writes, u64::min);
     let mut winners = online.iter().filter(|one| best.policies.contains(&one.policy));
     winners.all(|one| one.outcome.dirty_left <= one.outcome.device.writes).then_some(best)
 }
 
-/// From most hits on, who has fewer writes than all before; or is the equal of the last of them.
-fn unbeaten<'a>(online: &[Contender<'a>]) -> Vec<&'a str> {
-    let mut points: Vec<_> = online
-        .iter()
-        .map(|one| (Reverse(one.outcome.hits()), one.outcome.writes_due(), one.policy))
-        .collect();
-    points.sort_by_key(|(hits, writes, _)| (*hits, *writes));
-    let mut last: Option<(Reverse<u64>, u64)> = None;
-    points.retain(|(hits, writes, _)| {
-        let stays = last.is_none_or(|last| *writes < last.1 || (*hits, *writes) == last);
-        if stays {
-            last = Some((*hits, *writes));
-        }
-        stays
-    });
-    points.into_iter().map(|(_, _, policy)| policy).collect()
+fn pareto_front<'a>(online: &[Contender<'a>]) -> Vec<&'a str> {
+    let points = online.iter().map(|one| (one.outcome.hits(), one.outcome.writes_due(), one.policy));
+    pareto::front(points.collect())
 }
 
-/// Costs within this factor of the least are not told apart: CPU times are measured, and never twice the same.
+/// Costs within this factor of the least count as equal: CPU times vary from run to run.
 const CPU_NOISE: f64 = 1.1;
 
-/// The online policies whose CPU time an access, averaged over the sizes, is least or as good as that; and the least.
-pub fn least_cpu<'a>(costs: &[(&'a str, Kind, f64)]) -> Option<(Vec<&'a str>, f64)> {
-    let mut means: Vec<(&str, f64, u32)> = Vec::new();
-    for (policy, _, ns) in costs.iter().filter(|(_, kind, _)| *kind == Kind::Online) {
-        match means.iter_mut().find(|(other, _, _)| other == policy) {
-            Some((_, sum, n)) => (*sum, *n) = (*sum + ns, *n + 1),
-            None => means.push((policy, *ns, 1)),
+/// The online policies with the least CPU time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeastCpu<'a> {
+    /// All that are about equal, the fastest first.
+    pub policies: Vec<&'a str>,
+    /// CPU time of the fastest, averaged over the sizes.
+    pub ns_per_access: f64,
+}
+
+impl<'a> LeastCpu<'a> {
+    /// Of costs in nanoseconds for each access; `None` without online policies.
+    fn of(costs: impl Iterator<Item = (&'a str, Kind, f64)>) -> Option<Self> {
+        let mut means: Vec<(&str, f64, u32)> = Vec::new();
+        for (policy, _, ns) in costs.filter(|(_, kind, _)| *kind == Kind::Online) {
+            match means.iter_mut().find(|(other, _, _)| *other == policy) {
+                Some((_, sum, n)) => (*sum, *n) = (*sum + ns, *n + 1),
+                None => means.push((policy, ns, 1)),
+            }
         }
+        let mean = |(_, sum, n): &(&str, f64, u32)| sum / f64::from(*n);
+        let ns_per_access = means.iter().map(mean).reduce(f64::min)?;
+        means.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
+        means.retain(|one| mean(one) <= ns_per_access * CPU_NOISE);
+        let policies = means.into_iter().map(|(policy, _, _)| policy).collect();
+        Some(Self { policies, ns_per_access })
     }
-    let mean = |(_, sum, n): &(&str, f64, u32)| sum / f64::from(*n);
-    let least = means.iter().map(mean).reduce(f64::min)?;
-    means.sort_by(|one, other| mean(one).total_cmp(&mean(other)));
-    means.retain(|one| mean(one) <= least * CPU_NOISE);
-    Some((means.into_iter().map(|(policy, _, _)| policy).collect(), least))
+}
+
+/// The verdict of a whole study.
+#[derive(Clone, Debug)]
+pub struct StudyVerdict<'a> {
+    /// Sizes ascending, never empty.
+    pub sizes: Vec<SizeVerdict<'a>>,
+    /// `None` without online policies.
+    pub least_cpu: Option<LeastCpu<'a>>,
+    /// Accesses that no cache can hit.
+    pub cold_accesses: u64,
+    /// Whether dirty pages were written at the end.
+    pub drained: bool,
+    /// What one frame holds.
+    pub unit: Unit,
+}
+
+/// The verdict at one size, with that on each device.
+#[derive(Clone, Debug)]
+pub struct SizeVerdict<'a> {
+    /// The cache size in frames.
+    pub frames: u32,
+    /// Hits and writes.
+    pub verdict: Verdict<'a>,
+    /// On each device of the request, in its order.
+    pub devices: Vec<DeviceVerdict<'a>>,
+}
+
+/// The best on a device at one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceVerdict<'a> {
+    /// The device's label.
+    pub device: &'a str,
+    /// Least elapsed time, µs.
+    pub fastest: Best<'a>,
+    /// Fewest pages programmed; `None` if nothing wears, or nothing is written.
+    pub lives_longest: Option<Best<'a>>,
+}
+
+impl Results<'_> {
+    /// `None` without online policies.
+    pub fn verdict(&self) -> Option<StudyVerdict<'_>> {
+        let sizes: Option<Vec<_>> = self.sizes().iter().map(|size| self.at_size(size)).collect();
+        let costs = self.rows().map(|row| (&*row.policy, row.kind, row.cpu_ns_per_access));
+        Some(StudyVerdict {
+            sizes: sizes.filter(|sizes| !sizes.is_empty())?,
+            least_cpu: LeastCpu::of(costs),
+            cold_accesses: self.study.trace.cold_accesses(),
+            drained: self.study.request.drain,
+            unit: self.study.request.unit,
+        })
+    }
+
+    fn at_size<'r>(&self, size: &'r SizeResults) -> Option<SizeVerdict<'r>> {
+        let contenders = size.rows.iter().map(|row| Contender {
+            policy: &row.policy,
+            kind: row.kind,
+            outcome: row.outcome,
+        });
+        let contenders: Vec<_> = contenders.collect();
+        let devices = self.study.request.devices.iter().enumerate();
+        let devices = devices.map(|(n, device)| DeviceVerdict::of(device, &size.rows, |row| &row.devices[n]));
+        Some(SizeVerdict {
+            frames: size.frames,
+            verdict: Verdict::of(&contenders)?,
+            devices: devices.collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl<'a> DeviceVerdict<'a> {
+    fn of(
+        device: &PreparedDevice,
+        rows: &'a [ResultRow],
+        on: impl Fn(&'a ResultRow) -> &'a DeviceResult,
+    ) -> Option<Self> {
+        let best = |count: fn(&DeviceResult) -> Option<f64>| {
+            let counts =
+                rows.iter().map(|row| Some((&*row.policy, row.kind, count(on(row))?.round() as u64)));
+            Best::least(&counts.collect::<Option<Vec<_>>>()?)
+        };
+        let wears = device.profile().cycles.is_some();
+        Some(Self {
+            device: &on(rows.first()?).device,
+            fastest: best(|result| Some(result.elapsed_s * 1e6))?,
+            lives_longest: wears.then(|| best(|result| result.flash_pages)).flatten(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +260,7 @@ mod tests {
     use super::*;
     use crate::back::DeviceCounts;
     use proptest::prelude::*;
+    use std::cmp::Reverse;
 
     const NAMES: [&str; 8] = ["lru", "a", "b", "c", "d", "e", "f", "g"];
 
@@ -208,9 +300,9 @@ mod tests {
         let writes = verdict.writes.as_ref().unwrap();
         assert_eq!((&writes.fewest.policies[..], writes.fewest.count), (&["good"][..], 13));
         assert_eq!(writes.fewest.reference, Some(20));
-        let scattered = writes.scattered.as_ref().unwrap();
+        let scattered = writes.fewest_nonsequential.as_ref().unwrap();
         assert_eq!((&scattered.policies[..], scattered.count), (&["fifo"][..], 2));
-        assert_eq!(writes.unbeaten, ["good"]);
+        assert_eq!(writes.pareto_front, ["good"]);
         assert_eq!(verdict.left_to_gain(), Some(0.2));
         assert_eq!(verdict.gap_closed(), Some(1.0 / 3.0));
     }
@@ -220,7 +312,7 @@ mod tests {
         let same = outcome(50, 0, 7, 0);
         let verdict = Verdict::of(&[online("lru", same), online("a", same), belady(50)]).unwrap();
         assert_eq!((verdict.hits.policies.len(), verdict.hits.all_alike), (2, true));
-        assert_eq!(verdict.writes.unwrap().unbeaten, ["lru", "a"], "nobody is better than an equal");
+        assert_eq!(verdict.writes.unwrap().pareto_front, ["lru", "a"], "nobody is better than an equal");
         let verdict =
             Verdict::of(&[online("lru", same), online("a", same), online("b", outcome(49, 0, 7, 0))])
                 .unwrap();
@@ -232,7 +324,7 @@ mod tests {
     fn who_scatters_least_is_open_while_more_is_due_than_written() {
         let verdict = |left| {
             let contenders = [online("lru", outcome(50, 20, 0, 9)), online("lazy", outcome(50, 4, left, 1))];
-            Verdict::of(&contenders).unwrap().writes.unwrap().scattered
+            Verdict::of(&contenders).unwrap().writes.unwrap().fewest_nonsequential
         };
         assert_eq!(verdict(4).unwrap().policies, ["lazy"]);
         assert_eq!(verdict(5), None);
@@ -265,8 +357,9 @@ mod tests {
             ("fifo", Kind::Online, 10.0),
             ("sieve", Kind::Online, 11.0),
         ];
-        assert_eq!(least_cpu(&costs), Some((vec!["sieve", "fifo"], 9.5)));
-        assert_eq!(least_cpu(&costs[3..4]), None);
+        let least = LeastCpu { policies: vec!["sieve", "fifo"], ns_per_access: 9.5 };
+        assert_eq!(LeastCpu::of(costs.into_iter()), Some(least));
+        assert_eq!(LeastCpu::of(costs[3..4].iter().copied()), None);
     }
 
     proptest! {
@@ -296,7 +389,7 @@ mod tests {
                 })
                 .map(|one| one.policy)
                 .collect();
-            let mut found = writes.unbeaten.clone();
+            let mut found = writes.pareto_front.clone();
             let of = |name: &str| all.iter().find(|one| one.policy == name).unwrap().outcome;
             prop_assert!(found.is_sorted_by_key(|name| (Reverse(of(name).hits()), Reverse(of(name).writes_due()))));
             found.sort_unstable();
@@ -310,8 +403,8 @@ mod tests {
             all.rotate_left(turn);
             let turned = Verdict::of(&all).unwrap();
             prop_assert_eq!((turned.hits.count, turned.hits.all_alike), (verdict.hits.count, verdict.hits.all_alike));
-            let turned: Vec<_> = turned.writes.unwrap().unbeaten.iter().map(|name| of_turned(&all, name)).collect();
-            let before: Vec<_> = writes.unbeaten.iter().map(|name| of_turned(&all, name)).collect();
+            let turned: Vec<_> = turned.writes.unwrap().pareto_front.iter().map(|name| of_turned(&all, name)).collect();
+            let before: Vec<_> = writes.pareto_front.iter().map(|name| of_turned(&all, name)).collect();
             prop_assert_eq!(turned, before);
         }
     }

@@ -22,7 +22,7 @@ use std::{
 
 /// How an after-cache trace is written.
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Format {
+pub(super) enum Format {
     /// flashsift's own store
     Parquet,
     /// For `fio --read_iolog=… --replay_redirect=FILE`
@@ -31,7 +31,7 @@ pub(crate) enum Format {
 }
 
 /// Makes a trace a cell in one folder.
-pub(crate) struct Writers<'a> {
+pub(super) struct Writers<'a> {
     dir: &'a Path,
     format: Format,
     stem: String,
@@ -40,7 +40,7 @@ pub(crate) struct Writers<'a> {
 
 impl<'a> Writers<'a> {
     /// Makes the folder. Refuses a format that needs times where the trace has none.
-    pub(crate) fn new(
+    pub(super) fn new(
         dir: &'a Path,
         format: Format,
         trace_name: &str,
@@ -74,7 +74,7 @@ impl<'a> Writers<'a> {
     }
 
     /// Refuses before anything runs if a cell's file exists: it may be another trace's, or the trace itself.
-    pub(crate) fn check_free(&self, policy: &str, frames: u32) -> anyhow::Result<()> {
+    pub(super) fn check_free(&self, policy: &str, frames: u32) -> anyhow::Result<()> {
         let path = self.path(policy, frames);
         if path.symlink_metadata().is_ok() {
             anyhow::bail!("{} exists and is not replaced: remove it or give another folder", path.display());
@@ -83,7 +83,7 @@ impl<'a> Writers<'a> {
     }
 
     /// The trace of one cell, still without content.
-    pub(crate) fn open(&self, policy: &str, frames: u32) -> anyhow::Result<Writer> {
+    pub(super) fn open(&self, policy: &str, frames: u32) -> anyhow::Result<Writer> {
         let path = self.path(policy, frames);
         let log = match self.format {
             Format::Parquet => {
@@ -132,7 +132,7 @@ const BATCH: usize = 1024;
 const FIO_TARGET: &str = "/dev/flashsift-target";
 
 /// Takes the requests of one cell. An error waits for [`Writer::finish`]: the simulator knows none.
-pub(crate) struct Writer {
+pub(super) struct Writer {
     log: Log,
     error: Option<flashsift_traces::Error>,
 }
@@ -143,14 +143,14 @@ enum Log {
 }
 
 impl Writer {
-    pub(crate) fn take(&mut self, io: Io) {
+    pub(super) fn take(&mut self, requests: &[Io]) {
         if self.error.is_none() {
-            self.error = self.log.take(io).err();
+            self.error = requests.iter().try_for_each(|io| self.log.take(*io)).err();
         }
     }
 
     /// Gives the file its name.
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
+    pub(super) fn finish(self) -> anyhow::Result<()> {
         if let Some(error) = self.error {
             return Err(error.into());
         }

@@ -1,19 +1,19 @@
 //! `compare --json`: one cell a line, and with `--verdict` one line more.
 
-use crate::{
-    devices::{self, Chosen, Lifetime, OnDevice},
-    verdict::{Judged, Size},
-};
 use flashsift_core::{
     page::PAGE_BYTES,
-    system::Outcome,
-    verdict::{Best, Writes},
+    study::{
+        Best, DeviceResult, DeviceVerdict, Lifetime, Request, ResultRow, Results, SizeVerdict, StudyVerdict,
+        Writes,
+    },
+    trace::Unit,
+    writeback::Syncs,
 };
 use serde::Serialize;
 
 /// One cell, or one cell on one device. A field is absent where it has no meaning.
-#[derive(Clone, Serialize)]
-pub(crate) struct Record<'a> {
+#[derive(Serialize)]
+pub(super) struct Record<'a> {
     schema: u32,
     trace: &'a str,
     policy: &'a str,
@@ -47,7 +47,7 @@ pub(crate) struct Record<'a> {
     cpu_ns_per_access: f64,
 }
 
-#[derive(Clone, Serialize)]
+#[derive(Serialize)]
 struct DeviceRecord<'a> {
     device: &'a str,
     elapsed_s: f64,
@@ -61,39 +61,49 @@ struct DeviceRecord<'a> {
     lifetime: Option<Lifetime>,
 }
 
-/// Which fields have a meaning.
-#[derive(Clone, Copy)]
-pub(crate) struct Shape<'a> {
-    /// When dirty pages are written.
-    pub(crate) writeback: &'a str,
-    /// Syncs write.
-    pub(crate) syncs: bool,
-    /// Frames are objects and have no size.
-    pub(crate) object_cache: bool,
-    /// The trace tells writes from reads.
-    pub(crate) writes: bool,
-    /// What was dirty at the end was written.
-    pub(crate) drain: bool,
+/// The names and settings that every record of a comparison repeats, and which fields have a meaning.
+pub(super) struct Shape<'a> {
+    trace: &'a str,
+    writeback: String,
+    syncs: bool,
+    unit: Unit,
+    writes: bool,
+    drain: bool,
 }
 
-impl<'a> Record<'a> {
-    pub(crate) fn new(
-        trace: &'a str,
-        policy: &'a str,
-        frames: u32,
-        Shape { writeback, syncs, object_cache, writes, drain }: Shape<'a>,
-        outcome: &Outcome,
-        cpu_ns_per_access: f64,
-    ) -> Self {
-        let device = outcome.device;
+impl<'a> Shape<'a> {
+    pub(super) fn new(trace: &'a str, results: &Results<'_>) -> Self {
+        let study = results.study();
+        let Request { writeback, unit, drain, .. } = study.request();
         Self {
-            schema: 1,
             trace,
-            policy,
+            writeback: writeback.to_string(),
+            syncs: writeback.syncs != Syncs::Nothing,
+            unit: *unit,
+            writes: study.trace().about().knows.writes,
+            drain: *drain,
+        }
+    }
+
+    /// One record for each device; one, where there is none.
+    pub(super) fn records(&'a self, row: &'a ResultRow) -> Vec<Record<'a>> {
+        if row.devices.is_empty() {
+            return vec![self.record(row, None)];
+        }
+        row.devices.iter().map(|device| self.record(row, Some(device))).collect()
+    }
+
+    fn record(&'a self, row: &'a ResultRow, on: Option<&'a DeviceResult>) -> Record<'a> {
+        let (outcome, device) = (&row.outcome, row.outcome.device);
+        let Self { writes, syncs, drain, .. } = *self;
+        Record {
+            schema: 1,
+            trace: self.trace,
+            policy: &row.policy,
             system: "storage",
-            frames,
-            memory_bytes: (!object_cache).then(|| u64::from(frames) * PAGE_BYTES),
-            writeback,
+            frames: row.frames,
+            memory_bytes: memory_bytes(self.unit, row.frames),
+            writeback: &self.writeback,
             accesses: outcome.accesses(),
             read_accesses: outcome.read_accesses,
             write_accesses: outcome.write_accesses,
@@ -108,34 +118,33 @@ impl<'a> Record<'a> {
             dirty_left: writes.then_some(outcome.dirty_left),
             nonsequential_writes: writes.then_some(device.nonsequential_writes),
             cost_us: outcome.cost_us(),
-            on: None,
-            cpu_ns_per_access: (cpu_ns_per_access * 10.0).round() / 10.0,
+            on: on.map(DeviceRecord::from),
+            cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,
         }
     }
+}
 
-    /// One for each device; itself, where there is none.
-    pub(crate) fn on_each(self, devices: &'a [Chosen], on: &[OnDevice]) -> Vec<Self> {
-        if devices.is_empty() {
-            return vec![self];
+/// Absent for objects, which have no size.
+fn memory_bytes(unit: Unit, frames: u32) -> Option<u64> {
+    (unit == Unit::Page).then(|| u64::from(frames) * PAGE_BYTES)
+}
+
+impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
+    fn from(on: &'a DeviceResult) -> Self {
+        Self {
+            device: &on.device,
+            elapsed_s: on.elapsed_s,
+            stall_s: on.stall_s,
+            write_amplification: on.write_amplification,
+            lifetime_gain: on.lifetime_gain,
+            lifetime: on.lifetime,
         }
-        let record = |(device, on): (&'a Chosen, &OnDevice)| {
-            let record = DeviceRecord {
-                device: &device.label,
-                elapsed_s: on.elapsed_s,
-                stall_s: on.stall_s,
-                write_amplification: on.write_amplification,
-                lifetime_gain: on.lifetime_gain,
-                lifetime: on.lifetime,
-            };
-            Self { on: Some(record), ..self.clone() }
-        };
-        devices.iter().zip(on).map(record).collect()
     }
 }
 
 /// The last line with `--verdict`.
 #[derive(Serialize)]
-pub(crate) struct VerdictLine<'a> {
+pub(super) struct VerdictLine<'a> {
     schema: u32,
     verdict: VerdictRecord<'a>,
 }
@@ -148,7 +157,7 @@ struct VerdictRecord<'a> {
     cold_accesses: u64,
     sizes: Vec<SizeRecord<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    least_cpu: Option<LeastCpu<'a>>,
+    least_cpu: Option<LeastCpuRecord<'a>>,
 }
 
 #[derive(Serialize)]
@@ -165,11 +174,11 @@ struct SizeRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_closed: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    devices: Vec<JudgedDevice<'a>>,
+    devices: Vec<DeviceVerdictRecord<'a>>,
 }
 
 #[derive(Serialize)]
-struct JudgedDevice<'a> {
+struct DeviceVerdictRecord<'a> {
     device: &'a str,
     least_elapsed_us: BestRecord<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,7 +210,7 @@ struct BoundRecord<'a> {
 }
 
 #[derive(Serialize)]
-struct LeastCpu<'a> {
+struct LeastCpuRecord<'a> {
     policies: &'a [&'a str],
     cpu_ns_per_access: f64,
 }
@@ -216,36 +225,37 @@ impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
     fn from(writes: &'a Writes<'a>) -> Self {
         Self {
             fewest_writes: (&writes.fewest).into(),
-            fewest_nonsequential_writes: writes.scattered.as_ref().map(Into::into),
-            unbeaten: &writes.unbeaten,
+            fewest_nonsequential_writes: writes.fewest_nonsequential.as_ref().map(Into::into),
+            unbeaten: &writes.pareto_front,
         }
     }
 }
 
 impl<'a> VerdictLine<'a> {
-    pub(crate) fn new(trace: &'a str, object_cache: bool, judged: &'a Judged<'a>) -> Self {
-        let judged_device = |device: &'a devices::Judged<'a>| JudgedDevice {
+    pub(super) fn new(trace: &'a str, found: &'a StudyVerdict<'a>) -> Self {
+        let on_device = |device: &'a DeviceVerdict<'a>| DeviceVerdictRecord {
             device: device.device,
             least_elapsed_us: (&device.fastest).into(),
             fewest_programs: device.lives_longest.as_ref().map(Into::into),
         };
-        let size = |Size { frames, verdict, devices, .. }: &'a Size<'a>| SizeRecord {
+        let size = |SizeVerdict { frames, verdict, devices }: &'a SizeVerdict<'a>| SizeRecord {
             frames: *frames,
-            memory_bytes: (!object_cache).then(|| u64::from(*frames) * PAGE_BYTES),
+            memory_bytes: memory_bytes(found.unit, *frames),
             most_hits: (&verdict.hits).into(),
             writes: verdict.writes.as_ref().map(Into::into),
             bound: verdict.bound.map(|(policy, hits)| BoundRecord { policy, hits }),
             gap_closed: verdict.gap_closed(),
-            devices: devices.iter().map(judged_device).collect(),
+            devices: devices.iter().map(on_device).collect(),
         };
-        let least_cpu = judged.least_cpu.as_ref();
         let verdict = VerdictRecord {
             trace,
-            accesses: judged.sizes.first().map_or(0, |size| size.verdict.accesses),
-            cold_accesses: judged.cold_accesses,
-            sizes: judged.sizes.iter().map(size).collect(),
-            least_cpu: least_cpu
-                .map(|(policies, ns)| LeastCpu { policies, cpu_ns_per_access: (ns * 10.0).round() / 10.0 }),
+            accesses: found.sizes.first().map_or(0, |size| size.verdict.accesses),
+            cold_accesses: found.cold_accesses,
+            sizes: found.sizes.iter().map(size).collect(),
+            least_cpu: found.least_cpu.as_ref().map(|least| LeastCpuRecord {
+                policies: &least.policies,
+                cpu_ns_per_access: (least.ns_per_access * 10.0).round() / 10.0,
+            }),
         };
         Self { schema: 1, verdict }
     }

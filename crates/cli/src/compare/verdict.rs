@@ -1,59 +1,37 @@
 //! The verdict in words: what the tables come to.
 
-use crate::{devices, size, text::labelled};
-use flashsift_core::verdict::{Best, REFERENCE, Verdict};
+use crate::{size, text::labelled};
+use flashsift_core::study::{Best, REFERENCE, StudyVerdict, Verdict};
 use std::cmp::Reverse;
-
-/// All that a comparison comes to.
-pub(crate) struct Judged<'a> {
-    /// Sizes, ascending.
-    pub(crate) sizes: Vec<Size<'a>>,
-    /// Whose CPU time an access is least, and what it is.
-    pub(crate) least_cpu: Option<(Vec<&'a str>, f64)>,
-    /// Accesses that no cache can hit.
-    pub(crate) cold_accesses: u64,
-    /// What was dirty at the end was written.
-    pub(crate) drain: bool,
-}
-
-/// What comes of all policies at a size.
-pub(crate) struct Size<'a> {
-    pub(crate) frames: u32,
-    /// As people read it.
-    pub(crate) label: String,
-    pub(crate) verdict: Verdict<'a>,
-    /// By device asked for.
-    pub(crate) devices: Vec<devices::Judged<'a>>,
-}
 
 /// Where the text begins.
 const INDENT: usize = 19;
 
 /// The verdict, a line each, wrapped; with a newline at its end.
-pub(crate) fn words(judged: &Judged<'_>, columns: usize) -> String {
+pub(super) fn words(found: &StudyVerdict<'_>, columns: usize) -> String {
     let mut out = "In short:\n".to_owned();
-    for (label, text) in lines(judged) {
+    for (label, text) in lines(found) {
         out.push_str(&labelled(&format!("  {label} "), INDENT, &text, columns));
     }
-    if let Some(open) = what_drain_tells(judged) {
+    if let Some(open) = what_drain_tells(found) {
         out.push_str(&labelled("", 2, open, columns));
     }
     out
 }
 
 /// What stays open.
-pub(crate) fn what_drain_tells(judged: &Judged<'_>) -> Option<&'static str> {
-    let writes = judged.sizes.iter().any(|size| size.verdict.writes.is_some());
-    (writes && !judged.drain).then_some(
+pub(super) fn what_drain_tells(found: &StudyVerdict<'_>) -> Option<&'static str> {
+    let writes = found.sizes.iter().any(|size| size.verdict.writes.is_some());
+    (writes && !found.drained).then_some(
         "Writes include pages still dirty at the end. Which of those would be scattered (not sequential), --drain tells.",
     )
 }
 
 /// The verdict: in what respect, and who is best.
-pub(crate) fn lines(judged: &Judged<'_>) -> Vec<(String, String)> {
+pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
-    let accesses = judged.sizes.first().map_or(0, |size| size.verdict.accesses);
+    let accesses = found.sizes.first().map_or(0, |size| size.verdict.accesses);
     let hits = Criterion {
         pick: |verdict| Some(&verdict.hits),
         margin: |best, accesses| best.reference.map(|lru| (best.count - lru) as f64 / accesses as f64),
@@ -66,24 +44,26 @@ pub(crate) fn lines(judged: &Judged<'_>) -> Vec<(String, String)> {
         than: "% fewer than",
         value: |best, _| size::count(best.count),
     };
-    let scattered = Criterion { pick: |verdict| verdict.writes.as_ref()?.scattered.as_ref(), ..fewest };
-    line("most hits", hits.words(judged, accesses));
-    if judged.sizes.iter().any(|size| size.verdict.writes.is_some()) {
-        line("fewest writes", fewest.words(judged, accesses));
-        line("unbeaten in both", unbeaten(judged));
-        line("least scattered", scattered.words(judged, accesses));
+    let scattered =
+        Criterion { pick: |verdict| verdict.writes.as_ref()?.fewest_nonsequential.as_ref(), ..fewest };
+    line("most hits", hits.words(found, accesses));
+    if found.sizes.iter().any(|size| size.verdict.writes.is_some()) {
+        line("fewest writes", fewest.words(found, accesses));
+        line("unbeaten in both", unbeaten(found));
+        line("least scattered", scattered.words(found, accesses));
     }
-    if let Some((policies, ns)) = &judged.least_cpu {
-        let named = match policies[..] {
+    if let Some(least) = &found.least_cpu {
+        let named = match least.policies[..] {
             [one, two, three, _, ref more @ ..] => {
                 format!("{one}, {two}, {three} and {} more", 1 + more.len())
             }
-            _ => listed(policies),
+            _ => listed(&least.policies),
         };
+        let ns = least.ns_per_access;
         line("least CPU", format!("{named}: about {ns:.0} ns an access, in this run"));
     }
-    line("left to gain", left_to_gain(judged, accesses));
-    lines.extend(on_devices(judged));
+    line("left to gain", left_to_gain(found, accesses));
+    lines.extend(on_devices(found));
     lines
 }
 
@@ -101,16 +81,16 @@ struct Criterion {
 
 impl Criterion {
     /// Who is best at which sizes, and by how much.
-    fn words(self, judged: &Judged<'_>, accesses: u64) -> String {
+    fn words(self, found: &StudyVerdict<'_>, accesses: u64) -> String {
         self.of(
-            judged,
+            found,
             accesses,
-            &judged.sizes.iter().map(|size| (self.pick)(&size.verdict)).collect::<Vec<_>>(),
+            &found.sizes.iter().map(|size| (self.pick)(&size.verdict)).collect::<Vec<_>>(),
         )
     }
 
     /// The same of bests that stand elsewhere, by size.
-    fn of(self, judged: &Judged<'_>, accesses: u64, bests: &[Option<&Best<'_>>]) -> String {
+    fn of(self, found: &StudyVerdict<'_>, accesses: u64, bests: &[Option<&Best<'_>>]) -> String {
         let mut groups: Vec<(Winners<'_>, Vec<usize>)> = Vec::new();
         for (at, best) in bests.iter().enumerate() {
             let winners = match best {
@@ -122,13 +102,13 @@ impl Criterion {
         }
         let mut than = format!(" {} {REFERENCE}", self.than);
         let parts = groups.into_iter().map(|(winners, sizes)| {
-            let at = at_sizes(judged, &sizes);
+            let at = at_sizes(found, &sizes);
             let Winners::Some(policies) = winners else {
                 return if winners == Winners::All { format!("all alike{at}") } else { format!("open{at}") };
             };
             let mut part = format!("{}{at}", names(policies));
             let bests = || sizes.iter().filter_map(|at| bests[*at]);
-            if let [_] = judged.sizes[..] {
+            if let [_] = found.sizes[..] {
                 bests().for_each(|best| part += &format!(": {}", (self.value)(best, accesses)));
             }
             let margins: Vec<f64> = bests().filter_map(|best| (self.margin)(best, accesses)).collect();
@@ -151,7 +131,7 @@ enum Winners<'a> {
 }
 
 /// On each device: who takes least time, and whose writes the flash outlives longest.
-fn on_devices(judged: &Judged<'_>) -> Vec<(String, String)> {
+fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     let fastest = Criterion {
         pick: |_| None,
         margin: |best, _| {
@@ -169,46 +149,46 @@ fn on_devices(judged: &Judged<'_>) -> Vec<(String, String)> {
         ..fastest
     };
     let mut lines = Vec::new();
-    let devices = judged.sizes.first().map_or(0, |size| size.devices.len());
+    let devices = found.sizes.first().map_or(0, |size| size.devices.len());
     for n in 0..devices {
-        let at = || judged.sizes.iter().map(|size| &size.devices[n]);
+        let at = || found.sizes.iter().map(|size| &size.devices[n]);
         let name = at().next().map_or("", |device| device.device);
         let times: Vec<_> = at().map(|device| Some(&device.fastest)).collect();
-        let mut said = format!("least time {}", fastest.of(judged, 0, &times));
+        let mut said = format!("least time {}", fastest.of(found, 0, &times));
         let lifetimes: Vec<_> = at().map(|device| device.lives_longest.as_ref()).collect();
         if lifetimes.iter().any(Option::is_some) {
-            said += &format!("; lives longest {}", lives.of(judged, 0, &lifetimes));
+            said += &format!("; lives longest {}", lives.of(found, 0, &lifetimes));
         }
         lines.push((format!("on {name}"), said));
     }
     lines
 }
 
-/// The Pareto set: who is in it at which sizes, those first who are at most of them.
-fn unbeaten(judged: &Judged<'_>) -> String {
-    let mut found: Vec<(&str, Vec<usize>)> = Vec::new();
+/// The policies of the Pareto front and at which sizes, those first that are on it at most sizes.
+fn unbeaten(found: &StudyVerdict<'_>) -> String {
+    let mut on_front: Vec<(&str, Vec<usize>)> = Vec::new();
     let mut alike: Vec<(String, Vec<usize>)> = Vec::new();
-    for (at, size) in judged.sizes.iter().enumerate() {
+    for (at, size) in found.sizes.iter().enumerate() {
         let Some(writes) = &size.verdict.writes else { continue };
-        let unbeaten = &writes.unbeaten;
-        let all_equal = unbeaten.iter().all(|policy| {
+        let front = &writes.pareto_front;
+        let all_equal = front.iter().all(|policy| {
             size.verdict.hits.policies.contains(policy) && writes.fewest.policies.contains(policy)
         });
         if size.verdict.hits.all_alike && writes.fewest.all_alike {
             add(&mut alike, "all".to_owned(), at);
-        } else if all_equal && unbeaten.len() > NAMED_MAX {
-            add(&mut alike, unbeaten.len().to_string(), at);
+        } else if all_equal && front.len() > NAMED_MAX {
+            add(&mut alike, front.len().to_string(), at);
         } else {
-            unbeaten.iter().for_each(|policy| add(&mut found, *policy, at));
+            front.iter().for_each(|policy| add(&mut on_front, *policy, at));
         }
     }
-    found.sort_by_key(|(_, sizes)| Reverse(sizes.len()));
+    on_front.sort_by_key(|(_, sizes)| Reverse(sizes.len()));
     let mut together: Vec<(Vec<usize>, Vec<&str>)> = Vec::new();
-    for (policy, sizes) in found {
+    for (policy, sizes) in on_front {
         add(&mut together, sizes, policy);
     }
-    let named = together.iter().map(|(sizes, policies)| listed(policies) + &at_sizes(judged, sizes));
-    let alike = alike.iter().map(|(who, sizes)| format!("{who} alike{}", at_sizes(judged, sizes)));
+    let named = together.iter().map(|(sizes, policies)| listed(policies) + &at_sizes(found, sizes));
+    let alike = alike.iter().map(|(who, sizes)| format!("{who} alike{}", at_sizes(found, sizes)));
     named.chain(alike).collect::<Vec<_>>().join("; ")
 }
 
@@ -220,14 +200,14 @@ fn add<K: PartialEq, V>(groups: &mut Vec<(K, Vec<V>)>, key: K, value: V) {
     }
 }
 
-fn left_to_gain(judged: &Judged<'_>, accesses: u64) -> String {
+fn left_to_gain(found: &StudyVerdict<'_>, accesses: u64) -> String {
     let percent = |part: u64| part as f64 / accesses.max(1) as f64 * 100.0;
-    let verdicts = || judged.sizes.iter().map(|size| &size.verdict);
+    let verdicts = || found.sizes.iter().map(|size| &size.verdict);
     let left: Vec<f64> = verdicts().filter_map(Verdict::left_to_gain).collect();
     let closed: Vec<f64> = verdicts().filter_map(Verdict::gap_closed).collect();
     let mut parts = Vec::new();
     if let Some((bound, hits)) = verdicts().find_map(|verdict| verdict.bound) {
-        let value = if judged.sizes.len() == 1 { format!(" {:.2} %,", percent(hits)) } else { String::new() };
+        let value = if found.sizes.len() == 1 { format!(" {:.2} %,", percent(hits)) } else { String::new() };
         parts.push(match left.iter().any(|left| *left > 0.0) {
             true => format!("{bound} hits{value} {} points more than the best", range(&left)),
             false => format!("{bound} hits no more often than the best"),
@@ -237,7 +217,7 @@ fn left_to_gain(judged: &Judged<'_>, accesses: u64) -> String {
             parts.push(format!("the best closes {closed} % of the gap from {REFERENCE} to {bound}"));
         }
     }
-    let most = percent(accesses - judged.cold_accesses);
+    let most = percent(accesses - found.cold_accesses);
     parts.push(format!("no cache hits more than {most:.2} %, the rest are first accesses"));
     parts.join("; ")
 }
@@ -259,9 +239,9 @@ fn listed<T: AsRef<str>>(items: &[T]) -> String {
 }
 
 /// ` at every size`, ` at 4 MiB`, ` at 512 KiB, 1 and 2 MiB`, ` from 1 to 16 MiB`; nothing where there is but one size.
-fn at_sizes(judged: &Judged<'_>, sizes: &[usize]) -> String {
-    let label = |at: usize, next: Option<usize>| shortened(judged, at, next);
-    match (sizes, judged.sizes.len()) {
+fn at_sizes(found: &StudyVerdict<'_>, sizes: &[usize]) -> String {
+    let label = |at: usize, next: Option<usize>| shortened(found, at, next);
+    match (sizes, found.sizes.len()) {
         (_, 1) => String::new(),
         (sizes, all) if sizes.len() == all => " at every size".to_owned(),
         ([first, _, .., last], _) if last - first + 1 == sizes.len() => {
@@ -276,14 +256,13 @@ fn at_sizes(judged: &Judged<'_>, sizes: &[usize]) -> String {
 }
 
 /// A size, without its unit if the next one named has the same.
-fn shortened(judged: &Judged<'_>, at: usize, next: Option<usize>) -> String {
-    let label = &judged.sizes[at].label;
+fn shortened(found: &StudyVerdict<'_>, at: usize, next: Option<usize>) -> String {
+    let label_of = |at: usize| size::of_cache(found.sizes[at].frames, found.unit);
+    let label = label_of(at);
     let unit = |label: &str| label.split_once(' ').map(|(_, unit)| unit.to_owned());
     match (label.split_once(' '), next) {
-        (Some((number, _)), Some(next)) if unit(label) == unit(&judged.sizes[next].label) => {
-            number.to_owned()
-        }
-        _ => label.clone(),
+        (Some((number, _)), Some(next)) if unit(&label) == unit(&label_of(next)) => number.to_owned(),
+        _ => label,
     }
 }
 
@@ -308,7 +287,13 @@ fn range(shares: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::{back::DeviceCounts, policy::Kind, system::Outcome, verdict::Contender};
+    use flashsift_core::{
+        back::DeviceCounts,
+        policy::Kind,
+        study::{Contender, SizeVerdict},
+        system::Outcome,
+        trace::Unit,
+    };
 
     /// Hits of 100 accesses, pages written and not sequential, pages left dirty.
     type Counts = (u64, u64, u64, u64);
@@ -326,7 +311,7 @@ mod tests {
     }
 
     /// Sizes of 1, 2, 4, … MiB; at each, policies and what came of them.
-    fn judged<'a>(sizes: &[&[(&'a str, Counts)]]) -> Judged<'a> {
+    fn judged<'a>(sizes: &[&[(&'a str, Counts)]]) -> StudyVerdict<'a> {
         let size = |(n, policies): (usize, &&[(&'a str, Counts)])| {
             let kind = |policy| if policy == "belady" { Kind::Bound } else { Kind::Online };
             let contenders: Vec<_> = policies
@@ -334,18 +319,19 @@ mod tests {
                 .map(|(policy, counts)| Contender { policy, kind: kind(*policy), outcome: outcome(*counts) })
                 .collect();
             let frames = 256 << n;
-            let label = size::bytes(u64::from(frames) * 4096);
-            Size { frames, label, verdict: Verdict::of(&contenders).unwrap(), devices: Vec::new() }
+            let verdict = Verdict::of(&contenders).unwrap();
+            SizeVerdict { frames, verdict, devices: Vec::new() }
         };
-        Judged {
+        StudyVerdict {
             sizes: sizes.iter().enumerate().map(size).collect(),
             least_cpu: None,
             cold_accesses: 9,
-            drain: false,
+            drained: false,
+            unit: Unit::Page,
         }
     }
 
-    fn line(judged: &Judged<'_>, label: &str) -> String {
+    fn line(judged: &StudyVerdict<'_>, label: &str) -> String {
         let words = words(judged, usize::MAX);
         let line = words.lines().find_map(|line| line.trim_start().strip_prefix(label));
         line.unwrap_or_else(|| panic!("no {label} in {words}")).trim().to_owned()
@@ -409,7 +395,7 @@ mod tests {
         );
         assert_eq!(line(&judged(&sizes), "fewest writes"), "all alike at every size");
         assert!(words(&judged(&sizes), 80).contains("--drain"));
-        assert!(!words(&Judged { drain: true, ..judged(&sizes) }, 80).contains("--drain"));
+        assert!(!words(&StudyVerdict { drained: true, ..judged(&sizes) }, 80).contains("--drain"));
     }
 
     #[test]

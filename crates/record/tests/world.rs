@@ -1,0 +1,114 @@
+//! What a recording tells beside reads and writes: owners, modes, sizes, links, directories, opens,
+//! the clock.
+
+mod common;
+
+use common::{Ext4, ToTheEnd, run};
+use flashsift_core::event::Action;
+use flashsift_record::{Options, What, record};
+use flashsift_traces::events::Kept;
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    process::Command,
+    time::SystemTime,
+};
+
+#[test]
+fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
+    let Some(ext4) = Ext4::new("a_recording_tells_owners_modes_sizes_links_directories_and_opens") else {
+        return;
+    };
+    let folder = ext4.folder("here");
+    fs::create_dir(folder.join("dir")).unwrap();
+    fs::write(folder.join("dir/old"), vec![1; 5000]).unwrap();
+    run(&mut Command::new("sync"));
+    let mut command = Command::new("sh");
+    let script = "set -e; cd \"$0\"; umask 027
+        exec 3<dir/old; exec 4<dir/old
+        head -c 100 <&3 >/dev/null; head -c 100 <&4 >/dev/null
+        echo hello >new; chown 7:8 new; ln new link; ln dir/old dir/again
+        mv dir moved; cat moved/old >>new
+        exec 3<&-; exec 4<&-; sleep 0.2";
+    command.args(["-c", script]).arg(&folder);
+    let mut whole = Kept::default();
+    let options = Options { under: Some(folder.clone()), exact: true, buffer_kib: 32 << 10 };
+    let before = SystemTime::now();
+    record(What::Command(command), &options, &mut whole, &mut ToTheEnd).unwrap();
+    let after = SystemTime::now();
+
+    let about = whole.about.unwrap();
+    let knows = about.knows;
+    assert!(knows.opens && knows.creations && knows.sizes && knows.names && !knows.foreground);
+    let pressure = std::path::Path::new("/proc/pressure/memory").exists();
+    assert_eq!(knows.pressure, pressure);
+    let us = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
+    assert!((us(before)..us(after)).contains(&about.epoch_us.unwrap()));
+
+    let events = &whole.events;
+    let prefix = format!("{}/", folder.display());
+    let short = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
+    let mut files = HashMap::new();
+    let mut names = HashSet::new();
+    let mut opens: HashMap<_, Vec<_>> = HashMap::new();
+    let mut pressures = 0;
+    for event in events {
+        let line = match &event.action {
+            Action::Create(create) => {
+                files.insert(short(&create.name), create.file);
+                // `chown` may have come before the look at it.
+                assert!(create.owner.is_some_and(|owner| [0, 7].contains(&owner.uid)), "{create:?}");
+                format!("create {} {:o}", short(&create.name), create.mode.unwrap())
+            }
+            Action::Bind { file, name } => {
+                files.insert(short(name), *file);
+                format!("bind {}", short(name))
+            }
+            Action::Size { file, size } if Some(file) == files.get("dir/old") => format!("size {size}"),
+            Action::Link { name, .. } => format!("link {}", short(name)),
+            Action::RenameDirectory { names } => {
+                format!("rename {} {}", short(&names.from), short(&names.to))
+            }
+            Action::MemoryPressure { .. } => {
+                pressures += 1;
+                continue;
+            }
+            Action::Open { file, open, .. } => {
+                assert!(opens.insert(open.unwrap(), vec![*file]).is_none(), "an open begins once");
+                continue;
+            }
+            Action::Close { file, open } => {
+                let file_of_open = opens.remove(&open.unwrap()).expect("it is open")[0];
+                assert_eq!(file_of_open, *file);
+                continue;
+            }
+            Action::Read { file, open, .. } | Action::Write { file, open, .. } => {
+                // What is mapped is read through no open.
+                if let Some(open) = open {
+                    opens.get_mut(open).expect("it is open").push(*file);
+                    assert_eq!(opens[open][0], *file);
+                }
+                continue;
+            }
+            Action::Rename { names, .. } => panic!("no file was renamed: {names:?}"),
+            _ => continue,
+        };
+        names.insert(line);
+    }
+    for wanted in
+        ["create new 640", "bind dir/old", "size 5000", "link link", "link dir/again", "rename dir moved"]
+    {
+        assert!(names.contains(wanted), "{wanted} is missing: {names:?}");
+    }
+    assert_eq!(pressures > 0, pressure, "the first sample is told");
+    // Both opens of the file were read.
+    let old = files["dir/old"];
+    let of_old: HashSet<_> = events
+        .iter()
+        .filter_map(|event| match event.action {
+            Action::Read { file, open, .. } if file == old => open,
+            _ => None,
+        })
+        .collect();
+    assert!(of_old.len() >= 2, "{of_old:?}");
+}
