@@ -131,8 +131,8 @@ pub(crate) fn run<P: Build>(
     let layout = wanted.then(build);
     let mut nowhere = |_: Io| ();
     let sink: Option<&mut dyn FnMut(Io)> = match sink {
-        // A layout that allocates early follows each page that becomes dirty, and only the loop with
-        // a sink reports these.
+        // A layout that allocates early follows each page that becomes dirty, and only the loop
+        // with a sink reports these.
         None if layout.as_ref().is_some_and(|layout| layout.is_early()) => Some(&mut nowhere),
         Some(sink) => Some(sink),
         None => None,
@@ -266,12 +266,14 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         Self { cache, back: Watched { back, writeback, nvm_reads: 0 } }
     }
 
+    // A function of its own: beside others in one, the loop's variables lose their registers.
+    #[inline(never)]
     fn replay(mut self, cell: &Cell<'_>, trace: &Trace, future: Option<&Future>) -> Outcome {
         assert!(!C::OFFLINE || future.is_some(), "an offline policy is given the future");
         assert!(!C::WANTS_BYTES || trace.tables().bytes, "the trace has byte extents");
         assert!(!B::WANTS_OWNERS || trace.tables().owners, "the trace has owners");
         let mut position = 0;
-        let (mut read_hits, mut write_hits) = (0, 0);
+        let (mut all_hits, mut write_hits) = (0, 0);
         let steps = trace.steps();
         for (n, step) in steps.iter().enumerate() {
             if cfg!(test) {
@@ -320,9 +322,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
                     machine.dirtied(Page(page), at_us);
                 }
             }
-            match op {
-                Op::Read => read_hits += hits,
-                Op::Write => write_hits += hits,
+            all_hits += hits;
+            if op == Op::Write {
+                write_hits += hits;
             }
             self.back.submit();
             if kind == StepKind::WriteSync {
@@ -341,7 +343,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         Outcome {
             read_accesses: totals.read_accesses,
             write_accesses: totals.write_accesses,
-            read_hits,
+            read_hits: all_hits - write_hits,
             write_hits,
             device: self.back.counts(),
             nvm_reads: self.back.nvm_reads,

@@ -233,8 +233,8 @@ impl Trace {
         self.tables
     }
 
-    /// The bytes of `page` that step `n`, which accesses it, covers. Only where [`Tables::bytes`] were
-    /// asked for.
+    /// The bytes of `page` that step `n`, which accesses it, covers. Only where [`Tables::bytes`]
+    /// were asked for.
     #[inline(always)]
     pub fn bytes(&self, n: usize, page: Page) -> Bytes {
         self.step_tables.bytes(n, self.steps[n], page)

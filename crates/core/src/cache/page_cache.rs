@@ -1,5 +1,5 @@
-//! The page cache: owns page ↔ frame, the dirty bits and, where they are wanted, each frame's address,
-//! write count and last writer; a policy owns the order.
+//! The page cache: owns page ↔ frame, the dirty bits and, where they are wanted, each frame's
+//! address, write count and last writer; a policy owns the order.
 //!
 //! Two invariants: a page is in at most one frame, and the table and the frames agree; the policy
 //! holds exactly the frames in use.
@@ -23,7 +23,8 @@ const NONE: u32 = u32::MAX;
 /// In a table entry: the frame is dirty. Frames are numbered below 2^28 ([`crate::system::FRAMES_MAX`]).
 const DIRTY: u32 = 1 << 31;
 
-/// The view of a cache that a policy has: each frame's page, dirty bit and address, each page's frame.
+/// The view of a cache that a policy has: each frame's page, dirty bit and address, each page's
+/// frame.
 pub struct Frames {
     /// By page: its frame and whether that is dirty, in one word, since an access wants both.
     table: Vec<u32>,
@@ -94,6 +95,8 @@ struct Belongings {
     writes: Vec<u32>,
     /// Of the last write.
     owner: Vec<Owner>,
+    /// Of the present access. It stands here because every argument of [`PageCache::miss`] costs.
+    present: Owner,
 }
 
 impl Belongings {
@@ -102,6 +105,7 @@ impl Belongings {
         Self {
             writes: vec![0; if B::WANTS_COUNTS { slots } else { 0 }],
             owner: vec![Owner::UNKNOWN; if B::WANTS_OWNERS { slots } else { 0 }],
+            present: Owner::UNKNOWN,
         }
     }
 
@@ -113,13 +117,13 @@ impl Belongings {
     }
 
     #[inline(always)]
-    fn written<B: Back>(&mut self, frame: Frame, owner: Owner) {
+    fn written<B: Back>(&mut self, frame: Frame) {
         if B::WANTS_COUNTS {
             let writes = &mut self.writes[frame.0 as usize];
             *writes = writes.saturating_add(1);
         }
         if B::WANTS_OWNERS {
-            self.owner[frame.0 as usize] = owner;
+            self.owner[frame.0 as usize] = self.present;
         }
     }
 
@@ -146,8 +150,8 @@ pub struct PageCache<P> {
 }
 
 impl<P: Policy> PageCache<P> {
-    /// An empty cache in front of a `B`, for a trace of `pages` pages. It has at most as many frames
-    /// as there are pages; `policy` was built for the same numbers.
+    /// An empty cache in front of a `B`, for a trace of `pages` pages. It has at most as many
+    /// frames as there are pages; `policy` was built for the same numbers.
     pub fn new<B: Back>(policy: P, pages: u32, frames: u32, write_miss_reads: bool) -> Self {
         let slots = frames.min(pages);
         Self {
@@ -161,9 +165,13 @@ impl<P: Policy> PageCache<P> {
         }
     }
 
-    /// `reads`: the page is read first. Not all of [`Details`], which would be laid out for each call.
+    #[cfg(test)]
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
     #[inline(never)]
-    fn miss<B: Back>(&mut self, access: &Access, reads: bool, owner: &Owner, back: &mut B) {
+    fn miss<B: Back>(&mut self, access: &Access, partial: bool, back: &mut B) {
         let frame = match self.free.pop() {
             Some(frame) => frame,
             None => {
@@ -173,8 +181,8 @@ impl<P: Policy> PageCache<P> {
         };
         self.frames.page[frame.0 as usize] = access.page.0;
         self.frames.table[access.page.0 as usize] = frame.0;
-        if reads {
-            back.read(access.page, *owner);
+        if access.op == Op::Read || (partial && self.write_miss_reads) {
+            back.read(access.page, self.belongings.present);
         }
         self.belongings.entered(frame, access.page, back);
         if B::WANTS_DIRTIED && access.op == Op::Write {
@@ -187,7 +195,7 @@ impl<P: Policy> PageCache<P> {
         }
         self.deliver_moves(back);
         if access.op == Op::Write {
-            self.belongings.written::<B>(frame, *owner);
+            self.belongings.written::<B>(frame);
             self.frames.table[access.page.0 as usize] |= DIRTY;
         }
     }
@@ -233,18 +241,19 @@ impl<P: Policy> Cache for PageCache<P> {
 
     #[inline(always)]
     fn access<B: Back>(&mut self, mut access: Access, details: Details, back: &mut B) -> bool {
+        if B::WANTS_OWNERS {
+            self.belongings.present = details.owner;
+        }
         let entry = self.frames.table[access.page.0 as usize];
         if entry == NONE {
-            let reads = access.op == Op::Read || (details.partial && self.write_miss_reads);
-            let owner = if B::WANTS_OWNERS { &details.owner } else { &Owner::UNKNOWN };
-            self.miss(&access, reads, owner, back);
+            self.miss(&access, details.partial, back);
             return false;
         }
         access.was_dirty = entry & DIRTY != 0;
         let frame = Frame(entry & !DIRTY);
         self.policy.hit(frame, &access);
         if access.op == Op::Write {
-            self.belongings.written::<B>(frame, details.owner);
+            self.belongings.written::<B>(frame);
             self.frames.table[access.page.0 as usize] = entry | DIRTY;
             if B::WANTS_DIRTIED && !access.was_dirty {
                 back.dirtied(access.page);
@@ -254,8 +263,8 @@ impl<P: Policy> Cache for PageCache<P> {
         true
     }
 
-    // A table of millions of pages lies beyond the near caches, and whether an access hits is a branch
-    // that is hard to predict: without fetching ahead each access waits for memory.
+    // A table of millions of pages lies beyond the near caches, and whether an access hits is a
+    // branch that is hard to predict: without fetching ahead each access waits for memory.
     #[inline(always)]
     fn far_ahead(&self, page: Page) {
         prefetch_index(&self.frames.table, page.0 as usize);

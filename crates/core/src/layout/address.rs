@@ -1,16 +1,16 @@
 //! The address by which a cached page is ordered.
 //!
-//! A page that has a place on the device is ordered by it. A page that has none yet (late allocation
-//! gives one only at write-back) is ordered directly behind the place that was given last to its
-//! file, or, if the file has none, behind the place given last to any file. It keeps that address
-//! until it gets a place.
+//! A page that has a place on the device is ordered by it. A page that has none yet (late
+//! allocation gives one only at write-back) is ordered directly behind the place that was given
+//! last to its file, or, if the file has none, behind the place given last to any file. It keeps
+//! that address until it gets a place.
 //!
 //! A cache shows addresses only to policies that set
-//! [`Policy::WANTS_ADDRESSES`](crate::policy::Policy::WANTS_ADDRESSES). For these it holds eight bytes
-//! a frame, and storage holds [`Goals`]; for all others neither exists. An address is looked up when a
-//! page enters the cache, and again when the layout reports that the page may have moved: at its
-//! first write-back (ext4), at each write-back (F2FS), or, where a layout allocates early, when the
-//! cached page first becomes dirty.
+//! [`Policy::WANTS_ADDRESSES`](crate::policy::Policy::WANTS_ADDRESSES). For these it holds eight
+//! bytes a frame, and storage holds [`Goals`]; for all others neither exists. An address is looked
+//! up when a page enters the cache, and again when the layout reports that the page may have moved:
+//! at its first write-back (ext4), at each write-back (F2FS), or, where a layout allocates early,
+//! when the cached page first becomes dirty.
 
 use super::{Layout, Lba};
 use crate::{

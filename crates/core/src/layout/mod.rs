@@ -1,9 +1,9 @@
 //! Where a page lies on the device.
 //!
 //! A layout that allocates late gives a page its place when the page is written back; one that
-//! allocates early ([`Layout::is_early`]) when the page first becomes dirty in the cache. The LBA of a
-//! request is fixed when the request is emitted. Policies that order frames by address see
-//! an [`Address`].
+//! allocates early ([`Layout::is_early`]) when the page first becomes dirty in the cache. The LBA
+//! of a request is fixed when the request is emitted. Policies that order frames by
+//! address see an [`Address`].
 //!
 //! A layout is one file and one line in [`ALL`].
 

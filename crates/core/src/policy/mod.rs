@@ -94,8 +94,8 @@ pub trait Policy {
     /// A dirty page was written back and stays.
     fn cleaned(&mut self, _: Frame) {}
 
-    /// The page in this frame got an address, which [`Frames::address`] shows. `from` is the address
-    /// that it had before; a page that was inserted just now had none.
+    /// The page in this frame got an address, which [`Frames::address`] shows. `from` is the
+    /// address that it had before; a page that was inserted just now had none.
     fn moved(&mut self, _frame: Frame, _from: Option<Address>, _: &Frames) {}
 
     /// This page will be accessed soon, hit or miss. Changes nothing.

@@ -114,8 +114,8 @@ proptest! {
         }
     }
 
-    /// Side tables change no step, time, rank or total; each step has the bytes that its action covers in
-    /// each page, and its process and file.
+    /// Side tables change no step, time, rank or total; each step has the bytes that its action
+    /// covers in each page, and its process and file.
     #[test]
     fn step_tables_stand_beside_the_steps(actions in prop::collection::vec(action(), 0..40)) {
         let (plain, trace) = (build(&actions), build_with_tables(&actions, 3));
@@ -148,8 +148,8 @@ proptest! {
         }
     }
 
-    /// The untouched pages are those inside their file's size and near a touched page of it, each once,
-    /// in (file, page) order, with the ranks behind those of the touched pages.
+    /// The untouched pages are those inside their file's size and near a touched page of it, each
+    /// once, in (file, page) order, with the ranks behind those of the touched pages.
     #[test]
     fn untouched_pages_are_near_touched_ones(
         actions in prop::collection::vec(action(), 0..30),
@@ -216,8 +216,8 @@ proptest! {
     }
 }
 
-/// An object trace keeps the object of each step, though all objects are pages of one file in it; a sync
-/// of everything has a process and no file; a trace that was asked for no table holds none.
+/// An object trace keeps the object of each step, though all objects are pages of one file in it; a
+/// sync of everything has a process and no file; a trace that was asked for no table holds none.
 #[test]
 fn owners_of_other_steps() {
     let tables = Tables { owners: true, ..Tables::default() };

@@ -142,8 +142,8 @@ fn a_late_layout_places_cached_pages_at_write_back() {
     let (outcome, ios) = run(&ext4, "sync", 8, &actions, true);
     assert_eq!(written(&ios), [3, 4, 5], "the sync writes in page order");
     assert_eq!(outcome.dirty_left, 0);
-    // Without the sync the pages of file 1 wait behind file 0 in the order in which they came. Page 2
-    // leaves first; now the others have places and leave by these.
+    // Without the sync the pages of file 1 wait behind file 0 in the order in which they came. Page
+    // 2 leaves first; now the others have places and leave by these.
     let (_, ios) = run(&ext4, "evict", 8, &actions, true);
     assert_eq!(written(&ios), [5, 3, 4]);
 }
@@ -161,18 +161,19 @@ fn an_early_layout_places_pages_when_they_become_dirty() {
 #[test]
 fn a_log_moves_pages_at_each_write_back() {
     let f2fs = Selection::parse("f2fs:spare=9").unwrap();
-    // The sync moves page 0 from 0 behind page 3; then two pages have to go: 1 and 2, clean. What is
-    // dirty at the end is written in order of address: page 3 at 3 before page 0.
-    let actions = [read(0, 0, 4), write(0, 0, 1), fsync(0), write(0, 0, 1), write(0, 3, 1), read(0, 4, 1)];
-    let (outcome, ios) = run(&f2fs, "sync", 4, &actions, true);
-    assert_eq!(outcome.read_accesses - outcome.read_hits, 5);
-    let pages = written(&ios);
-    assert_eq!(pages.len(), 3);
-    assert!(pages.is_sorted(), "{pages:?}: a log");
+    // The sync moves page 0 from place 0 behind page 3, so pages 1 and 2 are the lowest when two have
+    // to go: reads of pages 0 and 3 hit afterwards, one of page 1 misses.
+    let fill = [read(0, 0, 4), write(0, 0, 1), fsync(0), read(0, 4, 1)];
+    let hits = |more: &[Action]| run(&f2fs, "sync", 4, &[&fill, more].concat(), true).0.read_hits;
+    assert_eq!(hits(&[read(0, 0, 1), read(0, 3, 1)]), 2);
+    assert_eq!(hits(&[read(0, 1, 1)]), 0);
+    // Without a write-back it does not move.
+    let stays = [read(0, 0, 5), read(0, 0, 1)];
+    assert_eq!(run(&f2fs, "sync", 4, &stays, true).0.read_hits, 0);
 }
 
-/// At each step of random histories a policy knows the present address of each page (`check` of policy
-/// and cache), and a run without a sink counts as one with a sink.
+/// At each step of random histories a policy knows the present address of each page (`check` of
+/// policy and cache), and a run without a sink counts as one with a sink.
 #[test]
 fn addresses_are_known_at_every_step() {
     let early = Selection { spec: &EARLY, params: Default::default() };
@@ -188,10 +189,55 @@ fn addresses_are_known_at_every_step() {
             let without = run(layout, modes, frames, &actions, false).0;
             let case = format!("seed {seed}, {frames} frames, {modes}, {}", layout.spec.name);
             assert_eq!(with.0.device.writes, written(&with.1).len() as u64, "{case}");
-            // ext4 and F2FS also place a page that is read before it was written, which only a sink asks for.
+            // ext4 and F2FS also place a page that is read before it was written, which only a sink
+            // asks for.
             if layout.spec.name == "early" {
                 assert_eq!(with.0, without, "{case}");
             }
         }
     }
+}
+
+/// After each operation the address that a cache shows is the page's present place in the layout,
+/// and a page that it shows without a place has none there.
+#[test]
+fn a_cache_shows_present_addresses() {
+    let early = Selection { spec: &EARLY, params: Default::default() };
+    let layouts = [Selection::parse("ext4").unwrap(), Selection::parse("f2fs").unwrap(), early];
+    let mut actions = vec![created(1), created(2)];
+    actions.extend((0..3).map(|file| read(file, 0, 8)));
+    let trace = trace(&actions);
+    let (mut placed, mut unplaced) = (0, 0);
+    for (seed, layout) in (0..100).flat_map(|seed| layouts.iter().map(move |layout| (seed, layout))) {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let mut take = |_: Io| ();
+        let places = (layout.spec.build)(&trace, &layout.params);
+        let mut back = Storage::new(Some(places), &mut take as &mut dyn FnMut(Io)).with_addresses(&trace);
+        let frames = rng.random_range(1..20);
+        let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &layout.params };
+        let lowest = Lowest::build(&setup);
+        let mut cache = PageCache::new::<Storage<&mut dyn FnMut(Io)>>(lowest, trace.pages(), frames, false);
+        for step in 0..100 {
+            let page = rng.random_range(0..trace.pages());
+            let some = page..(page + rng.random_range(1..9)).min(trace.pages());
+            match rng.random_range(0..10) {
+                0 => cache.drop_pages(some, &mut back),
+                1..3 => cache.sync(some, Why::Sync, &mut back),
+                kind => {
+                    let op = if kind < 6 { Op::Read } else { Op::Write };
+                    let access = Access { page: Page(page), op, was_dirty: false, next_use: NEVER };
+                    cache.access(access, Details::WHOLE, &mut back);
+                }
+            }
+            cache.check();
+            for page in (0..trace.pages()).map(Page) {
+                if let Some(frame) = cache.frames().frame(page) {
+                    let (shown, now) = (cache.frames().address(frame).lba(), back.address(page).lba());
+                    assert_eq!(shown, now, "seed {seed}, step {step}, {}, {page:?}", layout.spec.name);
+                    *if now.is_some() { &mut placed } else { &mut unplaced } += 1;
+                }
+            }
+        }
+    }
+    assert!(placed > 10_000 && unplaced > 1000, "{placed} pages had a place, {unplaced} had none");
 }
