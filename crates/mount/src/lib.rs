@@ -19,7 +19,7 @@ mod fs;
 pub mod fuse;
 
 pub use fs::Fs;
-pub use fs::decisions::Sifted;
+pub use fs::decisions::SiftNotice;
 pub use fs::failures::{Step, WriteBackError, WriteBackFailures};
 pub use fs::store::Store;
 pub use fs::types::{

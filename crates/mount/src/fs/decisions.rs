@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 /// Without a deadline the daemon looks again after this time, and after a suspend at the latest.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-type Sink = Box<dyn FnMut(Sifted) + Send>;
+type Sink = Box<dyn FnMut(SiftNotice) + Send>;
 
 /// What passes between the sifter and the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sifted {
+pub enum SiftNotice {
     /// The sifter decided.
     Decided(Decision),
     /// The mount reported that a file is on flash without a decision.
@@ -57,7 +57,7 @@ impl Decisions {
         let answer = call(&mut *self.sift);
         while let Some(decision) = self.sift.poll() {
             if let Some(sink) = &mut self.sink {
-                sink(Sifted::Decided(decision));
+                sink(SiftNotice::Decided(decision));
             }
             self.pending.push_back(decision);
         }
@@ -93,7 +93,7 @@ impl Decisions {
 
 impl Fs {
     /// Everything that passes between the sifter and the mount goes here from now on, in order.
-    pub fn observe_decisions(&self, sink: impl FnMut(Sifted) + Send + 'static) {
+    pub fn observe_decisions(&self, sink: impl FnMut(SiftNotice) + Send + 'static) {
         self.events.with_stream(|decisions, _| decisions.sink = Some(Box::new(sink)));
     }
 
@@ -165,7 +165,7 @@ impl Fs {
         self.events.with_stream(|decisions, now| {
             if !decisions.out.contains_key(&file) {
                 if let Some(sink) = &mut decisions.sink {
-                    sink(Sifted::OnFlash(file));
+                    sink(SiftNotice::OnFlash(file));
                 }
                 decisions.call(|sift| sift.done(now, file, Ok(())));
             }
