@@ -36,7 +36,7 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
         return;
     };
     let folder = ext4.folder("here");
-    create_dir(folder.join("dir")).unwrap();
+    fs::create_dir(folder.join("dir")).unwrap();
     fs::write(folder.join("dir/old"), vec![1; 5000]).unwrap();
     run(&mut Command::new("sync"));
     let mut command = Command::new("sh");
