@@ -92,8 +92,9 @@ impl Host for System<'_> {
         self.0.stat(handle).map(|stat| stat.st_size.cast_unsigned())
     }
 
-    fn owner(&mut self, handle: Handle) -> Option<Owner> {
-        self.0.stat(handle).map(|stat| Owner { uid: stat.st_uid, gid: stat.st_gid })
+    fn owner_and_mode(&mut self, handle: Handle) -> Option<(Owner, u32)> {
+        let stat = self.0.stat(handle)?;
+        Some((Owner { uid: stat.st_uid, gid: stat.st_gid }, stat.st_mode & 0o7777))
     }
 }
 
@@ -257,8 +258,7 @@ impl Recorder {
             writes: true,
             removals: true,
             opens,
-            // F2FS does not tell the mode.
-            creations: !f2fs,
+            creations: true,
             names: true,
             pressure: pressure.is_some(),
             ..Knows::NOTHING

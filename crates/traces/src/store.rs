@@ -26,6 +26,8 @@
 //!
 //! Rows are grouped so that writing and reading need a few tens of megabytes, however long the trace.
 
+mod actions;
+
 use crate::{
     Error,
     events::{Events, Origin, Reason, Sink, Skipped},
@@ -44,6 +46,7 @@ use parquet::{
         properties::{EnabledStatistics, WriterProperties, WriterVersion},
         reader::{ChunkReader, FileReader, RowGroupReader},
         serialized_reader::SerializedFileReader,
+        statistics::Statistics,
         writer::SerializedFileWriter,
     },
     schema::{parser::parse_message_type, types::ColumnPath},
@@ -491,6 +494,7 @@ impl<'a> Row<'a> {
         }
     }
 
+    #[inline]
     fn action(&self) -> Result<Action<'static>, &'static str> {
         let &Self { offset, len, flag, .. } = self;
         let file = FileId(self.file);
@@ -662,62 +666,59 @@ fn read_group(
         Ok(rows) if rows <= GROUP_ROWS_MAX => rows,
         _ => return Err(malformed(format_args!("a row group of {} rows", group.metadata().num_rows()))),
     };
+    let kinds = actions::kinds(group, 1, left, numbered)?;
     let get = |n| guarded(|| group.get_column_reader(n));
-    let mut kinds = match numbered {
-        true => Kinds::Numbers(Column::new(get(1)?)),
-        false => Kinds::Names(Column::new(get(1)?)),
-    };
     let (mut at_us, mut file) = (Column::<Int64Type>::new(get(0)?), Column::<Int64Type>::new(get(2)?));
     let (mut offset, mut len) = (Column::<Int64Type>::new(get(3)?), Column::<Int64Type>::new(get(4)?));
     let (mut pid, mut tid) = (Column::<Int32Type>::new(get(5)?), Column::<Int32Type>::new(get(6)?));
     let mut flag = Column::<BoolType>::new(get(7)?);
-    let mut names = [Nullable::<ByteArrayType>::new(group, 8)?, Nullable::new(group, 9)?];
-    let mut open = match numbered {
+    let mut name = Nullable::<ByteArrayType>::new(group, 8)?;
+    let mut name2 = Nullable::<ByteArrayType>::new(group, 9)?;
+    let mut open = match numbered || is_zero(group, 10) {
         true => None,
         false => Some(Column::<Int32Type>::new(get(10)?)),
     };
-    let mut owner = match numbered {
+    let [mut uid, mut gid, mut mode] = match numbered {
         true => [const { Nullable::<Int32Type>::NOTHING }; 3],
         false => [Nullable::new(group, 11)?, Nullable::new(group, 12)?, Nullable::new(group, 13)?],
     };
+    let mut kinds = kinds.into_iter();
     while left > 0 {
         let rows = left.min(READ_ROWS);
         left -= rows;
         at_us.next(rows)?;
-        kinds.next(rows)?;
         file.next(rows)?;
         offset.next(rows)?;
         len.next(rows)?;
         pid.next(rows)?;
         tid.next(rows)?;
         flag.next(rows)?;
-        names.iter_mut().try_for_each(|column| column.next(rows))?;
+        name.next(rows)?;
+        name2.next(rows)?;
         open.as_mut().map_or(Ok(()), |column| column.next(rows))?;
-        owner.iter_mut().try_for_each(|column| column.next(rows))?;
-        for n in 0..rows {
+        for column in [&mut uid, &mut gid, &mut mode] {
+            column.next(rows)?;
+        }
+        for (n, kind) in kinds.by_ref().take(rows).enumerate() {
             *row += 1;
             events.at(*row);
-            let at = |what: &str| malformed(format_args!("row {row}: {what}"));
-            let [name, name2] = &mut names;
-            let names = [name.value(n)?, name2.value(n)?];
-            let [name, name2] = names.map(|value| value.map(ByteArray::as_utf8).transpose());
-            let [uid, gid, mode] = &mut owner;
-            let number = |column: &mut Nullable<Int32Type>| -> Result<Option<u32>, Error> {
-                Ok(column.value(n)?.map(|value| value.cast_unsigned()))
-            };
-            let (uid, gid, mode) = (number(uid)?, number(gid)?, number(mode)?);
             let stored = Row {
-                kind: kinds.get(n).ok_or_else(|| at("there is no such action"))?,
+                kind,
                 file: file.values[n].cast_unsigned(),
                 offset: offset.values[n].cast_unsigned(),
                 len: len.values[n].cast_unsigned(),
                 flag: flag.values[n],
-                names: [name.map_err(malformed)?, name2.map_err(malformed)?],
+                names: [text(name.value(n)?)?, text(name2.value(n)?)?],
                 open: open.as_ref().map_or(0, |column| column.values[n].cast_unsigned()),
-                owner: uid.zip(gid).map(|(uid, gid)| Owner { uid, gid }),
-                mode,
+                owner: match (uid.value(n)?, gid.value(n)?) {
+                    (Some(uid), Some(gid)) => {
+                        Some(Owner { uid: uid.cast_unsigned(), gid: gid.cast_unsigned() })
+                    }
+                    _ => None,
+                },
+                mode: mode.value(n)?.map(|mode| mode.cast_unsigned()),
             };
-            let action = stored.action().map_err(at)?;
+            let action = stored.action().map_err(|what| malformed(format_args!("row {row}: {what}")))?;
             events.push(Event {
                 at_us: at_us.values[n].cast_unsigned(),
                 pid: pid.values[n].cast_unsigned(),
@@ -729,29 +730,18 @@ fn read_group(
     Ok(())
 }
 
-/// The `action` column.
-enum Kinds {
-    Numbers(Column<Int32Type>),
-    Names(Column<ByteArrayType>),
+#[inline]
+fn text(value: Option<&ByteArray>) -> Result<Option<&str>, Error> {
+    match value {
+        Some(value) => value.as_utf8().map(Some).map_err(malformed),
+        None => Ok(None),
+    }
 }
 
-impl Kinds {
-    fn next(&mut self, rows: usize) -> Result<(), Error> {
-        match self {
-            Self::Numbers(column) => column.next(rows),
-            Self::Names(column) => column.next(rows),
-        }
-    }
-
-    #[inline]
-    fn get(&self, n: usize) -> Option<Kind> {
-        match self {
-            Self::Numbers(column) => {
-                Kind::ALL[..KINDS_2].get(usize::try_from(column.values[n]).ok()?).copied()
-            }
-            Self::Names(column) => Kind::named(column.values[n].data()),
-        }
-    }
+/// The column holds nothing but zeros, and need not be read.
+fn is_zero(group: &dyn RowGroupReader, n: usize) -> bool {
+    let Some(Statistics::Int32(range)) = group.metadata().column(n).statistics() else { return false };
+    range.min_is_exact() && range.max_is_exact() && (range.min_opt(), range.max_opt()) == (Some(&0), Some(&0))
 }
 
 /// A column with nulls, of which one row after the other is taken.
@@ -781,7 +771,7 @@ impl<T: DataType> Nullable<T> {
     }
 
     /// What row `n` has, the rows before it having been asked for.
-    #[inline]
+    #[inline(always)]
     fn value(&mut self, n: usize) -> Result<Option<&T::T>, Error> {
         let Some(column) = &self.column else { return Ok(None) };
         if column.levels[n] == 0 {

@@ -86,8 +86,14 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
     let mut first_names: HashMap<FileId, String> = HashMap::new();
     let mut told = Vec::new();
     for event in kept.events {
-        if let Action::Bind { file, name } = &event.action {
-            first_names.entry(*file).or_insert_with(|| short(name));
+        let named = match &event.action {
+            Action::Create(create) if create.name.is_empty() => continue,
+            Action::Create(create) => Some((create.file, &create.name)),
+            Action::Bind { file, name } | Action::Link { file, name } => Some((*file, name)),
+            _ => None,
+        };
+        if let Some((file, name)) = named {
+            first_names.entry(file).or_insert_with(|| short(name));
         }
         let of = |file: &FileId| first_names.get(file).cloned().unwrap_or_else(|| "?".to_owned());
         told.push(match &event.action {
@@ -102,11 +108,19 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             Action::Sync { file, .. } => format!("sync {}", of(file)),
             Action::Truncate { file, size } => format!("truncate {} {size}", of(file)),
             Action::Punch { file, offset, len } => format!("punch {} {offset} {len}", of(file)),
-            Action::Bind { file, name } => format!("bind {} {}", of(file), short(name)),
+            Action::Create(create) => format!("bind {} {}", of(&create.file), short(&create.name)),
+            Action::Bind { file, name } | Action::Link { file, name } => {
+                format!("bind {} {}", of(file), short(name))
+            }
             Action::Rename { file, names } => format!("rename {} to {}", of(file), short(&names.to)),
             Action::Unbind { file, name } => format!("unbind {} {}", of(file), short(name)),
             Action::Gone { file } => format!("gone {}", of(file)),
-            Action::SyncAll | Action::Open { .. } | Action::Close { .. } | Action::Process { .. } => continue,
+            Action::SyncAll
+            | Action::Size { .. }
+            | Action::Open { .. }
+            | Action::Close { .. }
+            | Action::Process { .. }
+            | Action::MemoryPressure { .. } => continue,
             other => panic!("a recording has no {other:?}"),
         });
     }

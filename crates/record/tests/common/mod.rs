@@ -6,7 +6,7 @@ use flashsift_core::event::{Action, Event, FileId};
 use flashsift_record::{Options, Recorded, Stop, What, record};
 use flashsift_traces::events::Kept;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -112,10 +112,44 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
     let mut names: BTreeMap<FileId, String> = BTreeMap::new();
     let mut lives = Lives::new();
     let short = |name: &str| name.strip_prefix(&prefix).map(str::to_owned);
+    // All names that files have now.
+    let mut now: BTreeSet<(FileId, String)> = BTreeSet::new();
     for event in events {
+        match &event.action {
+            Action::Create(create) => {
+                now.insert((create.file, create.name.to_string()));
+            }
+            Action::Bind { file, name } | Action::Link { file, name } => {
+                now.insert((*file, name.to_string()));
+            }
+            Action::Rename { file, names } => {
+                now.remove(&(*file, names.from.to_string()));
+                now.insert((*file, names.to.to_string()));
+            }
+            Action::Unbind { file, name } => {
+                now.remove(&(*file, name.to_string()));
+            }
+            Action::RenameDirectory { names: moved } => {
+                let within = format!("{}/", moved.from);
+                let below: Vec<_> =
+                    now.iter().filter(|(_, name)| name.starts_with(&within)).cloned().collect();
+                for (file, from) in below {
+                    let to = format!("{}/{}", moved.to, &from[within.len()..]);
+                    if let (Some(from), Some(to), Some(first)) = (short(&from), short(&to), names.get(&file))
+                    {
+                        let life = lives.get_mut(first).expect("it was named");
+                        life.push(format!("rename {from} {to}"));
+                    }
+                    now.remove(&(file, from));
+                    now.insert((file, to));
+                }
+            }
+            _ => {}
+        }
         let (file, line) = match &event.action {
             Action::Create(create) => {
-                assert_eq!(create.mode.map(|mode| mode & !0o777), Some(0), "{create:?}");
+                // A file that was gone at once could not be looked at.
+                assert!(create.mode.is_none_or(|mode| mode & !0o777 == 0), "{create:?}");
                 if let Some(name) = short(&create.name) {
                     names.insert(create.file, name.clone());
                     lives.insert(name, vec!["created".to_owned()]);

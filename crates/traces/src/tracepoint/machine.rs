@@ -27,8 +27,8 @@ pub trait Host {
     /// How many bytes the file has now, if it still is there.
     fn size(&mut self, handle: Handle) -> Option<u64>;
 
-    /// Whose the file is now, if it still is there.
-    fn owner(&mut self, handle: Handle) -> Option<Owner>;
+    /// Whose the file is now, and its permission bits, if it still is there.
+    fn owner_and_mode(&mut self, handle: Handle) -> Option<(Owner, u32)>;
 }
 
 /// For traces of long ago.
@@ -40,7 +40,7 @@ impl Host for NoHost {
         None
     }
 
-    fn owner(&mut self, _: Handle) -> Option<Owner> {
+    fn owner_and_mode(&mut self, _: Handle) -> Option<(Owner, u32)> {
         None
     }
 }
@@ -413,18 +413,18 @@ impl Machine {
         id
     }
 
-    /// Tells that the file came into being: it is told for the first time.
-    fn tell_created(&mut self, tid: u32, file: u32, mode: Option<u16>, host: &mut dyn Host) {
+    /// Tells that the file came into being: it is told for the first time. Its mode has to be looked
+    /// up: ext4's tracepoint tells the one asked for, of which the umask may still take its part.
+    fn tell_created(&mut self, tid: u32, file: u32, host: &mut dyn Host) {
         let f = &mut self.files[file];
         let id = *f.id.get_or_insert_with(|| {
             self.next_id += 1;
             FileId(self.next_id - 1)
         });
-        let owner = f.handle.and_then(|handle| host.owner(handle));
+        let (owner, mode) = f.handle.and_then(|handle| host.owner_and_mode(handle)).unzip();
         let mut names: Vec<_> = f.names.iter().map(|(_, path)| path.clone()).collect();
         let name = if names.is_empty() { Box::default() } else { names.remove(0) };
         // Whether it was opened with O_SYNC shows in its writes.
-        let mode = mode.map(|mode| u32::from(mode) & 0o7777);
         let create = Create { file: id, name: name.into(), owner, mode, sync: false };
         self.tell(tid, Action::Create(MaybeOwned::owned(create)));
         for name in names {

@@ -252,6 +252,42 @@ fn times_of_day_go_past_midnight_and_relative_ones_add_up() {
     assert_eq!(at(relative), [0, 0, 100, 200]);
 }
 
+#[test]
+fn a_trace_with_dates_tells_when_it_began() {
+    let epoch_us = |text: &str| {
+        let (_, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
+        summary.about.expect("said").epoch_us
+    };
+    assert_eq!(epoch_us(SAMPLE), Some(1_795_169_623_673_253));
+    for text in ["10:30:27 sync() = 0\n", "     0.000100 sync() = 0\n", "sync() = 0\n"] {
+        assert_eq!(epoch_us(text), None, "{text}");
+    }
+}
+
+/// What the sample makes: a file whose mode the umask cuts, a link, and a directory that moves.
+#[test]
+fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
+    let said: Vec<_> = read_text(SAMPLE)
+        .0
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Create(create) => Some(format!("create {} {:?}", create.name, create.mode)),
+            Action::Link { name, .. } => Some(format!("link {name}")),
+            Action::RenameDirectory { names } => Some(format!("rename {} {}", names.from, names.to)),
+            _ => None,
+        })
+        .collect();
+    let mode = Some(0o644u32);
+    assert_eq!(
+        said,
+        [
+            format!("create /home/me/dir/new {mode:?}"),
+            "link /home/me/dir/other".to_owned(),
+            "rename /home/me/dir /home/me/elsewhere".to_owned(),
+        ]
+    );
+}
+
 proptest! {
     #[test]
     fn any_bytes_at_all(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {

@@ -87,7 +87,7 @@ impl Machine {
             }
         }
         if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file) {
-            self.tell_created(tid, file, mode, host);
+            self.tell_created(tid, file, host);
         }
     }
 

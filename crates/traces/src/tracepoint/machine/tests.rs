@@ -144,15 +144,15 @@ impl Host for Owned {
     fn size(&mut self, _: Handle) -> Option<u64> {
         None
     }
-    fn owner(&mut self, handle: Handle) -> Option<Owner> {
-        Some(Owner { uid: 1000, gid: handle.generation })
+    fn owner_and_mode(&mut self, handle: Handle) -> Option<(Owner, u32)> {
+        Some((Owner { uid: 1000, gid: handle.generation }, 0o640))
     }
 }
 
 #[test]
 fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
     let mut machine = Machine::new(false);
-    let born = |ino| What::Allocated { inode: inode(ino), dir: Some(DIR), mode: Some(0o100_640) };
+    let born = |ino| What::Allocated { inode: inode(ino), dir: Some(DIR), mode: Some(0o100_666) };
     let at = |at_ns, what| Point { at_ns, tid: 7, what };
     machine.name(name(5, 100, 3, "/tmp/a", NameKind::Created));
     machine.point(&at(10, born(100)), &mut Owned);
@@ -174,7 +174,7 @@ fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
             "bind 1 /tmp/link",
             "size 1 5000",
             "read 1 0 0 4096",
-            "create 2 \"\" 640",
+            "create 2 \"\"",
             "bind 2 /tmp/late",
         ]
     );
@@ -286,7 +286,7 @@ fn a_close_is_told_before_the_end_of_its_file() {
     machine.point(&Point { at_ns: 20_000, tid: 7, what: What::Exit }, &mut NoHost);
     let life = |file, open| {
         [
-            format!("create {file} \"\" 600"),
+            format!("create {file} \"\""),
             format!("open {file} {open} false"),
             format!("write {file} {open} 0 5"),
         ]
