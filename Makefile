@@ -25,7 +25,9 @@ demo: build ## What the recorded traces of testdata/ are like, how every policy 
 
 test: setup lint docs unit ## Everything that has to pass: format, clippy, docs, tests
 
-lint: setup ## Format and clippy, ruff for workloads/; warnings are errors
+lint: setup ## Format, clippy, ruff for workloads/, lint/prose; warnings are errors
+	if command -v python3 > /dev/null; then lint/prose --self-test && lint/prose; \
+	else echo "not installed: python3; prose is not checked"; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
