@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     back::Io,
-    device::{Clocks, Times},
+    device::{Clocks, DeviceTimes},
     event::{Side, Space},
     layout,
     page::PAGE_BYTES,
@@ -29,7 +29,8 @@ use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};
 
 mod page;
 
-/// How would each page cache treat my storage? Every policy at every size: hits, and what reaches storage and how
+/// How would each page cache treat my storage? Every policy at every size: hits, and what reaches
+/// storage and how
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift compare trace.xz                                  every policy, five sizes that suit the trace
@@ -48,7 +49,8 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "POLICY,…", help = policies_help())]
     policy: Vec<String>,
 
-    /// Cache sizes as memory: 4MiB,64M. Default: the five powers of two below what the trace touches
+    /// Cache sizes as memory: 4MiB,64M. Default: the five powers of two below what the trace
+    /// touches
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_memory)]
     memory: Vec<u32>,
 
@@ -96,8 +98,9 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// End with a verdict: who is best at what, whom nobody beats, what is left to gain. Tables of more than two
-    /// policies always do; with --json it is one line more, {"schema":1,"verdict":{…}}, after those of the cells
+    /// End with a verdict: who is best at what, whom nobody beats, what is left to gain. Tables of
+    /// more than two policies always do; with --json it is one line more,
+    /// {"schema":1,"verdict":{…}}, after those of the cells
     #[arg(long)]
     verdict: bool,
 
@@ -123,8 +126,8 @@ fn policies_help() -> String {
         format!("\n  {:<13} {}{slow}{params}", spec.name, spec.what)
     });
     format!(
-        "Replacement policies, or all (without those marked slow); parameters as name:key=value; what they are: \
-         flashsift policies{}\n",
+        "Replacement policies, or all (without those marked slow); parameters as name:key=value; \
+         what they are: flashsift policies{}\n",
         each.collect::<String>()
     )
 }
@@ -150,7 +153,7 @@ struct Done {
     outcome: Outcome,
     cpu_ns_per_access: f64,
     /// What it took, by device asked for.
-    times: Vec<Times>,
+    times: Vec<DeviceTimes>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -308,7 +311,8 @@ fn size_label(args: &Args, frames: u32) -> String {
     }
 }
 
-/// What offline policies need. Where that does not fit, those that only `all` asked for are left out, and said.
+/// What offline policies need. Where that does not fit, those that only `all` asked for are left
+/// out, and said.
 fn future(
     args: &Args,
     loaded: &Loaded,
@@ -334,7 +338,8 @@ fn future(
         _ if needed > loaded.limit_bytes => {
             let (needed, limit) = (size::bytes(needed), size::bytes(loaded.limit_bytes));
             format!(
-                "knowing the future of this trace takes {needed} of memory, the limit is {limit}: see --trace-memory"
+                "knowing the future of this trace takes {needed} of memory, the limit is {limit}: \
+                 see --trace-memory"
             )
         }
         Ok(future) => return Ok(Some(future)),
@@ -370,8 +375,8 @@ fn threads(
     let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
     match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
         0 => anyhow::bail!(
-            "one cell over {} takes about {} of memory beside the trace, and {} are left of the limit: raise \
-             --trace-memory or shorten the trace",
+            "one cell over {} takes about {} of memory beside the trace, and {} are left of the \
+             limit: raise --trace-memory or shorten the trace",
             size::counted(pages.into(), "page"),
             size::bytes(cell_bytes),
             size::bytes(room_bytes)
@@ -591,13 +596,15 @@ fn notes(args: &Args, loaded: &Loaded, layout: &layout::Selection, done: &[Done]
     let mut notes = vec!["* best of its column. Reads and writes in pages.".to_owned()];
     if loaded.trace.totals().write_accesses > 0 {
         notes.push(
-            "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right behind the write before it."
+            "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right behind the \
+             write before it."
                 .to_owned(),
         );
         notes.push(format!("Places on the device: {}.", layout.spec.what));
         if done.iter().any(|done| done.outcome.device.dropped_dirty > 0) {
             notes.push(
-                "Dropped dirty: pages whose file was cut or deleted before they were written: writes saved."
+                "Dropped dirty: pages whose file was cut or deleted before they were written: \
+                 writes saved."
                     .to_owned(),
             );
         }

@@ -1,12 +1,13 @@
-//! Modelled devices: those asked for with `--device`, what a cell came to on them, and `flashsift devices`.
+//! Modelled devices: those asked for with `--device`, what a cell came to on them, and `flashsift
+//! devices`.
 
 use crate::{Usage, compare::cpu_ns, size, text};
 use anyhow::Context;
 use flashsift_core::{
     back::Io,
     device::{
-        Clocks, Prepared, Profile, Selection, Times,
-        profile::{ALL, Kind},
+        Clocks, DeviceTimes, Prepared, Profile, ProfileSelection,
+        profile::{ALL, StorageKind},
         wear::{Endurance, lifetime_gain},
     },
     page::PAGE_BYTES,
@@ -35,9 +36,9 @@ pub(crate) fn help() -> String {
     let each = ALL.iter().map(|spec| format!("\n  {:<16} {}", spec.name, (spec.profile)().what));
     let params = ALL[0].params.iter().map(|param| format!("\n  {param}"));
     format!(
-        "Modelled devices that take what reaches storage: time and wear for each policy. Profiles, or all, or FILE.toml; \
-         parameters as name:key=value; their constants and sources: flashsift devices{}\nParameters of those with a \
-         capacity:{}\n",
+        "Modelled devices that take what reaches storage: time and wear for each policy. Profiles, \
+         or all, or FILE.toml; parameters as name:key=value; their constants and sources: \
+         flashsift devices{}\nParameters of those with a capacity:{}\n",
         each.collect::<String>(),
         params.collect::<String>()
     )
@@ -48,11 +49,13 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<Chosen>> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for text in text::joined(texts) {
         let found = match text.as_str() {
-            "all" => Selection::all(),
+            "all" => ProfileSelection::all(),
             file if file.ends_with(".toml") => vec![from_file(Path::new(file))?],
-            name => vec![Selection::parse(name).map_err(|error| Usage(format!("{error}; or a FILE.toml")))?],
+            name => vec![
+                ProfileSelection::parse(name).map_err(|error| Usage(format!("{error}; or a FILE.toml")))?,
+            ],
         };
-        for Selection { label, profile } in found {
+        for ProfileSelection { label, profile } in found {
             if chosen.iter().all(|other| other.label != label) {
                 let prepared = Prepared::new(&profile).with_context(|| format!("--device {label}"))?;
                 chosen.push(Chosen { label, profile, prepared });
@@ -63,17 +66,17 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<Chosen>> {
 }
 
 /// A profile that is not of the list. It is called as its file is.
-fn from_file(path: &Path) -> anyhow::Result<Selection> {
+fn from_file(path: &Path) -> anyhow::Result<ProfileSelection> {
     let at = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(at)?;
     let profile: Profile = toml::from_str(&text).with_context(at)?;
     profile.check().with_context(at)?;
     let label = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Selection { label, profile })
+    Ok(ProfileSelection { label, profile })
 }
 
-/// Hands the requests of a cell to every device, some at a time: so the tables of each stay in the near caches for a while, and its CPU
-/// time can be told from the policy's.
+/// Hands the requests of a cell to every device, some at a time: so the tables of each stay in the
+/// near caches for a while, and its CPU time can be told from the policy's.
 pub(crate) struct Feed {
     clocks: Vec<Clocks>,
     batch: Vec<Io>,
@@ -108,7 +111,7 @@ impl Feed {
     }
 
     /// What it came to by device, and the CPU time of all.
-    pub(crate) fn finish(mut self) -> (Vec<Times>, u64) {
+    pub(crate) fn finish(mut self) -> (Vec<DeviceTimes>, u64) {
         if !self.batch.is_empty() {
             self.serve();
         }
@@ -142,10 +145,10 @@ impl OnDevice {
     pub(crate) fn new(
         device: &Chosen,
         trace: &Trace,
-        own: (&Outcome, &Times),
-        other: (&Outcome, &Times),
+        own: (&Outcome, &DeviceTimes),
+        other: (&Outcome, &DeviceTimes),
     ) -> Self {
-        let flash_pages = |(outcome, times): (&Outcome, &Times)| {
+        let flash_pages = |(outcome, times): (&Outcome, &DeviceTimes)| {
             Some(times.wear.write_amplification()? * outcome.writes_due() as f64)
         };
         let (outcome, times) = own;
@@ -163,11 +166,12 @@ impl OnDevice {
     }
 }
 
-/// Years, if every day were as the trace, without pause. Not of memory cards: nobody says what they stand.
-fn lifetime(profile: &Profile, trace: &Trace, outcome: &Outcome, times: &Times) -> Option<Lifetime> {
+/// Years, if every day were as the trace, without pause. Not of memory cards: nobody says what they
+/// stand.
+fn lifetime(profile: &Profile, trace: &Trace, outcome: &Outcome, times: &DeviceTimes) -> Option<Lifetime> {
     let days = trace.totals().duration_us as f64 / 86_400e6;
     let written_bytes = outcome.writes_due() as f64 * PAGE_BYTES as f64;
-    if profile.kind == Kind::Sd || !trace.about().knows.times || days == 0.0 || written_bytes == 0.0 {
+    if profile.kind == StorageKind::Sd || !trace.about().knows.times || days == 0.0 || written_bytes == 0.0 {
         return None;
     }
     let endurance = Endurance {
@@ -213,8 +217,8 @@ pub(crate) fn notes(
         return Vec::new();
     }
     let mut notes = vec![
-        "Devices are modelled: flashsift devices NAME has every constant with its source. Elapsed: all requests as fast as the \
-         device can, one at a time."
+        "Devices are modelled: flashsift devices NAME has every constant with its source. Elapsed: \
+         all requests as fast as the device can, one at a time."
             .to_owned(),
     ];
     notes.push(match trace.about().knows.times {
@@ -228,9 +232,10 @@ pub(crate) fn notes(
         if first == REFERENCE || policies.any(|policy| policy == REFERENCE) { REFERENCE } else { &first };
     if devices.iter().any(|device| device.profile.cycles.is_some()) {
         notes.push(format!(
-            "Lifetime gain: over {reference}, by CacheSifter's equation 3 with n = 1, the same cycles, over-provisioning and hours \
-             of use, no compression: pages programmed under {reference} / pages programmed − 1. Pages still dirty count as written, \
-             copies still due as made."
+            "Lifetime gain: over {reference}, by CacheSifter's equation 3 with n = 1, the same \
+             cycles, over-provisioning and hours of use, no compression: pages programmed under \
+             {reference} / pages programmed − 1. Pages still dirty count as written, copies still \
+             due as made."
         ));
     }
     for device in devices {
@@ -250,7 +255,8 @@ pub(crate) fn notes(
     notes
 }
 
-/// Modelled devices for --device, every constant with its source; and what this machine's storage says of its wear
+/// Modelled devices for --device, every constant with its source; and what this machine's storage
+/// says of its wear
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift devices

@@ -1,9 +1,9 @@
-//! Counts by place in the plane, of a stream whose extent is not known beforehand.
+//! Counts points of the plane in cells, for a stream of unknown extent.
 
 use crate::chart::Patch;
 use std::collections::BTreeMap;
 
-/// At most so many cells across and upwards; when a value lies beyond, cells are joined by two and two.
+/// A grid with a limited number of cells. If a value lies beyond, cells are joined in pairs.
 #[derive(Clone, Debug)]
 pub struct Grid {
     cells: (u64, u64),
@@ -13,7 +13,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// `cells`: how many at most, each way.
+    /// Creates an empty grid; `cells` limits columns and rows.
     pub fn new(cells: (u32, u32)) -> Self {
         Self {
             cells: (u64::from(cells.0.max(1)), u64::from(cells.1.max(1))),
@@ -22,7 +22,7 @@ impl Grid {
         }
     }
 
-    /// One more there.
+    /// Counts one point.
     pub fn add(&mut self, x: u64, y: u64) {
         while x / self.step.0 >= self.cells.0 {
             self.step.0 *= 2;
@@ -41,7 +41,7 @@ impl Grid {
         }
     }
 
-    /// What is in each cell that is not empty.
+    /// Returns the cells that are not empty.
     pub fn patches(&self) -> Vec<Patch> {
         let span = |at: u32, step: u64| ((u64::from(at) * step) as f64, ((u64::from(at) + 1) * step) as f64);
         self.counts
@@ -59,7 +59,7 @@ impl Grid {
 mod tests {
     use super::*;
 
-    /// Whatever the order, the same as counting by the cells that come out.
+    /// In any order, the counts equal those of a single pass over the final cells.
     #[test]
     fn joining_loses_nothing() {
         for seed in 0..200_u64 {
@@ -79,7 +79,7 @@ mod tests {
             let most = points.iter().map(|point| point.0).max().unwrap();
             assert!(
                 grid.step.0 == 1 || most / (grid.step.0 / 2) >= 16,
-                "no coarser than it has to be, seed {seed}"
+                "no coarser than necessary, seed {seed}"
             );
             let counts: BTreeMap<(u64, u64), u64> =
                 grid.counts.iter().map(|((x, y), n)| ((u64::from(*x), u64::from(*y)), *n)).collect();

@@ -1,15 +1,16 @@
-//! How much goes to files that applications can fetch again: CS Fig. 1.
+//! Traffic of files that applications can fetch again: CS Fig. 1.
 //!
-//! A cache file is one in or below a directory whose name holds `cache`, in any case: `/data/data/APP/cache`, `code_cache`,
-//! `.cache`, `Caches`, Chromium's `Cache`, `Code Cache`, `GPUCache`. The file's own name says nothing. What counts is its
-//! last name; files that were never named stand apart. (The paper takes `/data/<package>/cache/`.)
+//! A cache file is in or below a directory whose name contains `cache`, in upper or lower case:
+//! `/data/data/APP/cache`, `code_cache`, `.cache`, `Caches`, Chromium's `Cache`, `Code Cache`,
+//! `GPUCache`. The file's own name does not count. A file is classified by its last name; files
+//! without a name are counted separately. (The paper uses `/data/<package>/cache/`.)
 
 use super::{
-    Characterisation, Found, Ledger, Need, Spec, Table, Value,
+    Characterisation, CharacterisationSpec, Found, Ledger, Need, Table, Value,
     ledger::{NO_NAMES, Traffic, UNNAMED},
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "cache_files",
     title: "Cache files' share",
     paper: "Liang et al., CacheSifter: Fig. 1",
@@ -22,7 +23,7 @@ pub(super) const SPEC: Spec = Spec {
 
 struct CacheFiles;
 
-/// The path leads through a cache directory.
+/// Whether the path leads through a cache directory.
 pub(super) fn is_cache(path: &str) -> bool {
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     directory.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"cache"))
@@ -44,7 +45,7 @@ impl Characterisation for CacheFiles {
             ("read_bytes_share", ""),
         ];
         let mut table = Table::new("shares", &columns);
-        // Cache files, others, those without a name.
+        // Cache files, other files, files without a name.
         let mut sums = [(0, Traffic::default(), Traffic::default()); 3];
         let (mut all_reads, mut all_writes) = (Traffic::default(), Traffic::default());
         for file in ledger.files.all() {

@@ -1,16 +1,18 @@
-//! How much is SQLite's: HF Fig. 3.
+//! Share of SQLite in the traffic: HF Fig. 3.
 //!
-//! SQLite keeps what it does in names: beside a database `X` stand `X-journal`, `X-wal` and `X-shm`. A file whose name ends
-//! so is SQLite's. `X` is a database if any of these three is named anywhere in the trace, or if it ends in `.db`, `.db3`,
-//! `.sqlite`, `.sqlite3` or `.sqlitedb`; so Chromium's `Cookies` is found, which has no ending. `etilqs_…` are its temporary
-//! files. What counts is a file's last name; those that were never named stand apart.
+//! SQLite is recognised by names. A database `X` has the companions `X-journal`, `X-wal` and
+//! `X-shm`, and files with such names are SQLite's. `X` is a database if any of the three names
+//! occurs anywhere in the trace, or if it ends in `.db`, `.db3`, `.sqlite`, `.sqlite3` or
+//! `.sqlitedb`; so Chromium's `Cookies` is found, which has no extension. `etilqs_…` are temporary
+//! files of SQLite. A file is classified by its last name; files without a name are counted
+//! separately.
 
 use super::{
-    Audience, Characterisation, Figure, Found, Ledger, Need, Spec, Table, Value,
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Table, Value,
     ledger::{File, NO_NAMES, Names, Traffic, UNNAMED},
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "sqlite",
     title: "SQLite's share",
     paper: "Lim & Bahn, hybrid flush: Fig. 3",
@@ -24,7 +26,7 @@ pub(super) const SPEC: Spec = Spec {
 struct Sqlite;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     Other,
     Database,
     Journal,
@@ -33,31 +35,32 @@ enum Kind {
     Temporary,
 }
 
-const SQLITES: [(Kind, &str, &str); 5] = [
-    (Kind::Database, "database", "databases"),
-    (Kind::Journal, "journal", "-journal"),
-    (Kind::Wal, "wal", "-wal"),
-    (Kind::Shm, "shm", "-shm"),
-    (Kind::Temporary, "temporary", "temporary"),
+const SQLITES: [(FileKind, &str, &str); 5] = [
+    (FileKind::Database, "database", "databases"),
+    (FileKind::Journal, "journal", "-journal"),
+    (FileKind::Wal, "wal", "-wal"),
+    (FileKind::Shm, "shm", "-shm"),
+    (FileKind::Temporary, "temporary", "temporary"),
 ];
-const COMPANIONS: [(Kind, &str); 3] = [(Kind::Journal, "-journal"), (Kind::Wal, "-wal"), (Kind::Shm, "-shm")];
+const COMPANIONS: [(FileKind, &str); 3] =
+    [(FileKind::Journal, "-journal"), (FileKind::Wal, "-wal"), (FileKind::Shm, "-shm")];
 const ENDINGS: [&str; 5] = ["db", "db3", "sqlite", "sqlite3", "sqlitedb"];
 
-/// What each name of the trace stands for.
-fn kinds(names: &Names) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = names.all().map(by_itself).collect();
+/// FileKind of each name of the trace.
+fn kinds(names: &Names) -> Vec<FileKind> {
+    let mut kinds: Vec<FileKind> = names.all().map(by_itself).collect();
     for name in names.all() {
         let base = COMPANIONS.iter().find_map(|(_, ending)| name.strip_suffix(ending));
         if let Some(base) = base.and_then(|base| names.find(base))
-            && kinds[base as usize] == Kind::Other
+            && kinds[base as usize] == FileKind::Other
         {
-            kinds[base as usize] = Kind::Database;
+            kinds[base as usize] = FileKind::Database;
         }
     }
     kinds
 }
 
-fn by_itself(name: &str) -> Kind {
+fn by_itself(name: &str) -> FileKind {
     let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
     if let Some((kind, _)) =
         COMPANIONS.iter().find(|(_, ending)| last.len() > ending.len() && last.ends_with(ending))
@@ -66,22 +69,22 @@ fn by_itself(name: &str) -> Kind {
     }
     let ending = last.rsplit_once('.').map(|(_, ending)| ending);
     if ending.is_some_and(|ending| ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending))) {
-        Kind::Database
+        FileKind::Database
     } else if last.starts_with("etilqs_") {
-        Kind::Temporary
+        FileKind::Temporary
     } else {
-        Kind::Other
+        FileKind::Other
     }
 }
 
-/// Which files are SQLite's.
+/// Returns for each file whether it is SQLite's.
 pub(super) fn of_sqlite(ledger: &Ledger) -> Vec<bool> {
     let by_name = kinds(ledger.files.names());
-    let is = |file: &File| file.name.is_some_and(|name| by_name[name as usize] != Kind::Other);
+    let is = |file: &File| file.name.is_some_and(|name| by_name[name as usize] != FileKind::Other);
     ledger.files.all().iter().map(is).collect()
 }
 
-/// How many of the most popular pages are looked at.
+/// Number of popular pages that are examined.
 const POPULAR: usize = 100;
 
 impl Characterisation for Sqlite {
@@ -90,7 +93,7 @@ impl Characterisation for Sqlite {
             return Err(NO_NAMES);
         }
         let by_name = kinds(ledger.files.names());
-        let kind = |file: &File| file.name.map_or(Kind::Other, |name| by_name[name as usize]);
+        let kind = |file: &File| file.name.map_or(FileKind::Other, |name| by_name[name as usize]);
         #[derive(Clone, Copy, Default)]
         struct Sum {
             files: u64,
@@ -139,7 +142,7 @@ impl Characterisation for Sqlite {
                 row(id, says, sum);
             }
         }
-        row("sqlite", "SQLite, all", sum(&|file| kind(file) != Kind::Other));
+        row("sqlite", "SQLite, all", sum(&|file| kind(file) != FileKind::Other));
         let unnamed = sum(&|file| file.name.is_none());
         if unnamed.files > 0 {
             row(UNNAMED.0, UNNAMED.1, unnamed);
@@ -160,15 +163,15 @@ impl Characterisation for Sqlite {
         for (rank, page) in (1..).zip(&popular) {
             let page = pages[*page as usize];
             let file = ledger.files.find(page.file).map(|file| ledger.files.get(file));
-            let kind = file.map_or(Kind::Other, kind);
+            let kind = file.map_or(FileKind::Other, kind);
             let id = SQLITES.iter().find(|(known, ..)| *known == kind).map_or("other", |(_, id, _)| id);
-            sqlite += u64::from(kind != Kind::Other);
+            sqlite += u64::from(kind != FileKind::Other);
             ranks.push([Value::Count(rank), Value::Count(page.accesses()), Value::label(id, id)]);
         }
         let label = "of the 100 most popular pages";
         let figure = Figure::new("popular_pages_of_sqlite", label, Value::Count(sqlite))
             .of(sqlite, popular.len() as u64);
-        let of_sqlite = sum(&|file| kind(file) != Kind::Other);
+        let of_sqlite = sum(&|file| kind(file) != FileKind::Other);
         let accesses = |sum: Sum| sum.reads.pages + sum.writes.pages;
         let sentence = [
             Value::Count(sqlite).into(),
@@ -190,17 +193,17 @@ mod tests {
     #[test]
     fn names_tell_what_is_sqlites() {
         for (name, kind) in [
-            ("/data/app/messages.db", Kind::Database),
-            ("messages.SQLite3", Kind::Database),
-            ("/data/app/Cookies", Kind::Other),
-            ("/data/app/Cookies-journal", Kind::Journal),
-            ("/data/app/x.db-wal", Kind::Wal),
-            ("/data/app/x.db-shm", Kind::Shm),
-            ("/data/app/-journal", Kind::Other),
-            ("/var/tmp/etilqs_0a1b", Kind::Temporary),
-            ("/data/db/photo.jpg", Kind::Other),
-            ("/data/adb", Kind::Other),
-            ("", Kind::Other),
+            ("/data/app/messages.db", FileKind::Database),
+            ("messages.SQLite3", FileKind::Database),
+            ("/data/app/Cookies", FileKind::Other),
+            ("/data/app/Cookies-journal", FileKind::Journal),
+            ("/data/app/x.db-wal", FileKind::Wal),
+            ("/data/app/x.db-shm", FileKind::Shm),
+            ("/data/app/-journal", FileKind::Other),
+            ("/var/tmp/etilqs_0a1b", FileKind::Temporary),
+            ("/data/db/photo.jpg", FileKind::Other),
+            ("/data/adb", FileKind::Other),
+            ("", FileKind::Other),
         ] {
             assert!(by_itself(name) == kind, "{name}");
         }

@@ -1,9 +1,9 @@
-//! Short words for hand-made traces, and for what was found in them.
+//! Helpers for hand-made traces and their results.
 
 use super::{Describer, Found, Value};
 use crate::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
 
-/// A trace of files that can say everything.
+/// A trace of files with all information.
 pub(super) fn about() -> About {
     let knows = Knows { times: true, syncs: true, writes: true, removals: true };
     About { side: Side::Before, space: Space::Files, knows }
@@ -57,7 +57,7 @@ pub(super) fn process(name: &str) -> Action {
     Action::Process { name: name.into() }
 }
 
-/// What one characterisation finds.
+/// Results of one characterisation.
 pub(super) fn describe(name: &str, events: &[Event]) -> Found {
     describe_as(about(), name, events).unwrap()
 }

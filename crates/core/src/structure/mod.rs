@@ -1,5 +1,5 @@
-//! What policies are made of: linked lists over an array, queues of ghosts, an ordered set of small integers, and their
-//! order of last use.
+//! Data structures of policies: linked lists over an array, queues of ghosts, an ordered set of
+//! small integers, and their order of last use.
 
 mod bit_tree;
 mod ghosts;
