@@ -117,7 +117,9 @@ pub fn describe(data: &[u8]) {
     describer.extend(&events).expect("the memory suffices");
     let whole = describer.finish(3);
     let mut describer = Describer::new(about, u64::MAX);
-    events.iter().for_each(|event| describer.extend(std::slice::from_ref(event)).expect("the memory suffices"));
+    events
+        .iter()
+        .for_each(|event| describer.extend(std::slice::from_ref(event)).expect("the memory suffices"));
     let single = describer.finish(3);
     for (a, b) in whole.sections.iter().zip(&single.sections) {
         assert_eq!(a.found, b.found, "{}: batches change the result", a.spec.name);
@@ -147,7 +149,8 @@ pub fn describe(data: &[u8]) {
 
 const PAUSES_US: [u64; 8] = [0, 1, 40_000, 999_999, 29_999_999, 60_000_000, 1 << 40, 1 << 61];
 const OFFSETS: [u64; 8] = [0, 1, 4095, 4096, 1 << 31, 1 << 40, 1 << 62, i64::MAX as u64 - (1 << 24)];
-const NAMES: [&str; 8] = ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journal", "-wal", "/cache/\u{fffd}", "/app/y"];
+const NAMES: [&str; 8] =
+    ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journal", "-wal", "/cache/\u{fffd}", "/app/y"];
 
 fn action(bytes: &[u8; 6], writes: bool) -> Action {
     let &[kind, file, offset, shift, len, _] = bytes;
