@@ -1,4 +1,5 @@
 //! A counting allocator: the memory that the program has allocated.
+#![allow(unsafe_code, reason = "an allocator is unsafe to implement")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

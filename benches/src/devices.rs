@@ -22,7 +22,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     ));
     let listed = ALL.iter().map(|spec| spec.name);
     for name in listed.chain(COLLECTING) {
-        let prepared = Prepared::new(&ProfileSelection::parse(name)?.profile)?;
+        let prepared = Prepared::new(&ProfileSelection::parse(name)?.profile())?;
         let mut row = format!("| {name} |");
         let mut amplification = 0.0;
         for (kind, which) in ["order", "writes", "reads", "mixed"].into_iter().enumerate() {

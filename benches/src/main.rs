@@ -290,10 +290,10 @@ fn densified(recipe: Recipe) -> anyhow::Result<Trace> {
     dense(recipe, recipe.events()?)
 }
 
-fn dense(recipe: Recipe, mut events: impl Iterator<Item = Event>) -> anyhow::Result<Trace> {
+fn dense(recipe: Recipe, mut events: impl Iterator<Item = Event<'static>>) -> anyhow::Result<Trace> {
     let unit = if recipe.objects { Unit::Request } else { Unit::Page };
     let mut builder = TraceBuilder::new(recipe.about(), unit, u64::MAX);
-    let mut batch: Vec<Event> = Vec::new();
+    let mut batch: Vec<Event<'static>> = Vec::new();
     loop {
         batch.clear();
         batch.extend(events.by_ref().take(4096));

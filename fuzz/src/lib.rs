@@ -100,7 +100,7 @@ pub fn describe(data: &[u8]) {
     let space = [Space::Files, Space::Files, Space::Blocks, Space::Objects][usize::from(space) % 4];
     let about = About { side: Side::Before, space, knows };
     let mut at_us = 0;
-    let events: Vec<Event> = data
+    let events: Vec<Event<'static>> = data
         .as_chunks()
         .0
         .iter()
@@ -152,7 +152,7 @@ const OFFSETS: [u64; 8] = [0, 1, 4095, 4096, 1 << 31, 1 << 40, 1 << 62, i64::MAX
 const NAMES: [&str; 8] =
     ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journal", "-wal", "/cache/\u{fffd}", "/app/y"];
 
-fn action(bytes: &[u8; 6], writes: bool) -> Action {
+fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
     let &[kind, file, offset, shift, len, _] = bytes;
     let name = NAMES[usize::from(len) % NAMES.len()];
     let file = FileId(if file == 255 { u64::MAX } else { u64::from(file % 16) });
@@ -172,7 +172,7 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action {
         12 => Action::Open { file, created: len % 2 == 0 },
         13 => Action::Bind { file, name: name.into() },
         14 if len % 2 == 0 => {
-            Action::Rename { file, names: Box::new(Renamed { from: "/z".into(), to: name.into() }) }
+            Action::Rename { file, names: Box::new(Renamed { from: "/z".into(), to: name.into() }).into() }
         }
         14 => Action::Gone { file },
         _ => Action::Process { name: name.into() },

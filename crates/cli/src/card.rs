@@ -2,6 +2,7 @@
 
 use crate::{
     load::{Input, Loaded},
+    logging::DETAIL,
     size,
 };
 use anyhow::Context;
@@ -12,6 +13,7 @@ use flashsift_core::{
 use flashsift_report::{Page, Reproduce};
 use flashsift_traces::{events::Skipped, open, replace::Replace};
 use std::{io::Write, path::Path};
+use tracing::info;
 
 /// A page that will be written.
 pub(crate) struct Report<'a> {
@@ -32,7 +34,7 @@ impl<'a> Report<'a> {
         let at = || format!("cannot write the report {}", self.path.display());
         self.file.write_all(page.html().as_bytes()).with_context(at)?;
         let bytes = self.file.commit().with_context(at)?;
-        eprintln!("  report: {} ({})", self.path.display(), size::bytes(bytes));
+        info!(target: DETAIL, "report: {} ({})", self.path.display(), size::bytes(bytes));
         Ok(())
     }
 }

@@ -1,33 +1,32 @@
 //! `flashsift compare`: every policy at every size over one trace.
 
 use crate::{
-    Usage, after_cache, card,
-    devices::{self, Chosen, OnDevice},
-    json::{Record, Shape, VerdictLine},
-    load::{self, Input, Loaded},
-    size,
-    table::{self, Row},
-    text,
-    verdict::{self, Judged, Size},
+    Usage, card, devices,
+    load::{self, Input},
+    logging::DETAIL,
+    size, text,
 };
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
-    back::Io,
-    device::{Clocks, DeviceTimes},
-    event::{Side, Space},
-    layout,
-    page::PAGE_BYTES,
-    policy,
-    system::{self, Cell, Outcome},
-    trace::{Future, Trace},
-    verdict::{Contender, REFERENCE, Verdict, least_cpu},
-    writeback::{self, Modes, Syncs},
+    device::LabelledProfile,
+    layout, params, policy,
+    study::{Note, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
+    trace::Unit,
+    writeback::{self, Modes},
 };
-use rayon::prelude::*;
+use places::Places;
+use schedule::Schedule;
 use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};
+use tracing::info;
 
+mod after_cache;
+mod json;
 mod page;
+mod places;
+mod schedule;
+mod table;
+mod verdict;
 
 /// How would each page cache treat my storage? Every policy at every size: hits, and what reaches
 /// storage and how
@@ -148,471 +147,138 @@ fn layouts_help() -> String {
     )
 }
 
-/// A cell that has run.
-struct Done {
-    outcome: Outcome,
-    cpu_ns_per_access: f64,
-    /// What it took, by device asked for.
-    times: Vec<DeviceTimes>,
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut policies = chosen_policies(&args.policy)?;
-    let layout =
-        args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(|e| Usage(e.to_string()))?;
-    if args.object_cache && !args.memory.is_empty() {
-        return Err(Usage(
-            "objects have no page size: with --object-cache give --frames, not --memory".to_owned(),
-        )
-        .into());
-    }
-    let devices = devices::chosen(&args.device)?;
+    let mut request = request(args)?;
     // What cannot be written is known before anybody waits.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
     loaded.say(&name);
-    let layout = checked_layout(layout, &loaded.trace)?;
-    args.writeback
-        .suit(&loaded.trace)
-        .map_err(|unsuited| Usage(format!("--writeback {}: {unsuited}", args.writeback)))?;
-    args.writeback.caveats(&loaded.trace).iter().for_each(|caveat| eprintln!("  note: {caveat}"));
-    let sizes = sizes(args, &loaded.trace);
-    let future = future(args, &loaded, &mut policies)?;
-    let after = match &args.after_cache {
+    let wants_places = report.is_some() && page::shows_places(&loaded.trace);
+    request.observer_bytes = match wants_places {
+        true => Some(Places::GRID_BYTES),
+        false => args.after_cache.is_some().then_some(0),
+    };
+    request.memory_limit_bytes = loaded.limit_bytes;
+    let study = Study::new(&loaded.trace, request).map_err(|error| Usage(error.to_string()))?;
+    study.notes().iter().for_each(say);
+    let plan = study.plan()?;
+    plan.notes().iter().for_each(say);
+    let after_cache = match &args.after_cache {
         Some(dir) => Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?),
         None => None,
     };
-
-    let cells: Vec<(u32, &policy::Selection)> =
-        sizes.iter().flat_map(|frames| policies.iter().map(move |policy| (*frames, policy))).collect();
-    if let Some(after) = &after {
-        cells.iter().try_for_each(|(frames, policy)| after.check_free(&policy.label(), *frames))?;
+    if let Some(after_cache) = &after_cache {
+        let mut cells = plan.cells().iter();
+        cells.try_for_each(|cell| after_cache.check_free(&cell.policy.label(), cell.frames))?;
     }
-    let done = run_cells(
-        args,
-        &loaded,
-        &layout,
-        &cells,
-        future.as_ref(),
-        &Sinks { after: after.as_ref(), devices: &devices },
-    )?;
-    let on = on_devices(&loaded.trace, &devices, &cells, &done);
+    let places = wants_places.then(|| Places::new(&plan));
+    let cells = Schedule { plan: &plan, after_cache: after_cache.as_ref(), places: places.as_ref() };
+    let results = plan.results(cells.run()?);
 
-    let labels: Vec<String> = policies.iter().map(policy::Selection::label).collect();
-    let online = policies.iter().filter(|policy| policy.spec.kind == policy::Kind::Online).count();
-    let judged = (args.verdict || args.report.is_some() || (!args.json && online > 2))
-        .then(|| judge(args, &loaded.trace, &labels, &cells, &done, &devices, &on))
-        .filter(|judged| !judged.sizes.is_empty());
+    let online = study.request().policies.iter().filter(|policy| !policy.spec.kind.is_offline()).count();
+    let prints_verdict = args.verdict || (!args.json && online > 2);
+    let verdict = (prints_verdict || report.is_some()).then(|| results.verdict()).flatten();
     if let Some(report) = report {
-        let run = page::Run {
-            args,
+        let comparison = page::Comparison {
             name: &name,
+            input: &args.input,
             loaded: &loaded,
-            layout: &layout,
-            labels: &labels,
-            cells: &cells,
-            done: &done,
-            devices: &devices,
-            on: &on,
+            results: &results,
+            verdict: verdict.as_ref(),
+            places: places.as_ref(),
         };
-        report.write(&page::build(&run, judged.as_ref(), future.as_ref()))?;
+        report.write(&comparison.page())?;
     }
-    let judged = judged.filter(|_| args.verdict || (!args.json && online > 2));
+    let verdict = verdict.as_ref().filter(|_| prints_verdict);
     let mut out = std::io::stdout().lock();
-    if args.json {
-        let writes = loaded.trace.about().knows.writes;
-        let shape = Shape {
-            writeback: &args.writeback.to_string(),
-            syncs: args.writeback.syncs != Syncs::Nothing,
-            object_cache: args.object_cache,
-            writes,
-            drain: args.drain,
-        };
-        for (n, ((frames, _), done)) in cells.iter().zip(&done).enumerate() {
-            let label = &labels[n % labels.len()];
-            let record = Record::new(&name, label, *frames, shape, &done.outcome, done.cpu_ns_per_access);
-            for record in record.on_each(&devices, &on[n]) {
-                serde_json::to_writer(&mut out, &record)?;
-                writeln!(out)?;
-            }
-        }
-        if let Some(judged) = &judged {
-            serde_json::to_writer(&mut out, &VerdictLine::new(&name, args.object_cache, judged))?;
-            writeln!(out)?;
-        }
-    } else {
-        let columns = text::columns().unwrap_or(120);
-        let shown = Shown {
-            args,
-            loaded: &loaded,
-            layout: &layout,
-            cells: &cells,
-            done: &done,
-            devices: &devices,
-            on: &on,
-        };
-        shown.print(&mut out, columns)?;
-        if let Some(judged) = &judged {
-            write!(out, "\n{}", verdict::words(judged, columns))?;
-        }
+    match args.json {
+        true => print_json(&mut out, &name, &results, verdict)?,
+        false => print_tables(&mut out, &results, verdict)?,
     }
     out.flush().context("writing to standard output")
 }
 
-/// What it all comes to.
-fn judge<'a>(
-    args: &Args,
-    trace: &Trace,
-    labels: &'a [String],
-    cells: &[(u32, &policy::Selection)],
-    done: &[Done],
-    devices: &'a [Chosen],
-    on: &[Vec<OnDevice>],
-) -> Judged<'a> {
-    let policies = labels.len();
-    let kind = |n: usize| cells[n].1.spec.kind;
-    let costs: Vec<_> = done
-        .iter()
-        .enumerate()
-        .map(|(n, done)| (&*labels[n % policies], kind(n), done.cpu_ns_per_access))
-        .collect();
-    let sizes = (0..cells.len()).step_by(policies).filter_map(|first| {
-        let contenders: Vec<_> = labels
-            .iter()
-            .enumerate()
-            .map(|(n, policy)| Contender { policy, kind: kind(n), outcome: done[first + n].outcome })
-            .collect();
-        let frames = cells[first].0;
-        let devices = devices.iter().enumerate().map(|(device, chosen)| {
-            let on =
-                labels.iter().enumerate().map(|(n, policy)| (&**policy, kind(n), &on[first + n][device]));
-            devices::judge(chosen, &on.collect::<Vec<_>>())
-        });
-        Some(Size {
-            frames,
-            label: size_label(args, frames),
-            verdict: Verdict::of(&contenders)?,
-            devices: devices.collect::<Option<_>>()?,
-        })
-    });
-    Judged {
-        sizes: sizes.collect(),
-        least_cpu: least_cpu(&costs),
-        cold_accesses: trace.cold_accesses(),
-        drain: args.drain,
+/// The request that the arguments make, but for what depends on the trace. Devices are prepared.
+fn request(args: &Args) -> anyhow::Result<Request> {
+    let usage = |error: params::Error| Usage(error.to_string());
+    let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;
+    let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(usage)?;
+    if args.object_cache && !args.memory.is_empty() {
+        let says = "objects have no page size: with --object-cache give --frames, not --memory";
+        return Err(Usage(says.to_owned()).into());
     }
-}
-
-fn size_label(args: &Args, frames: u32) -> String {
-    match args.object_cache {
-        true => size::counted(frames.into(), "object"),
-        false => size::bytes(u64::from(frames) * PAGE_BYTES),
-    }
-}
-
-/// What offline policies need. Where that does not fit, those that only `all` asked for are left
-/// out, and said.
-fn future(
-    args: &Args,
-    loaded: &Loaded,
-    policies: &mut Vec<policy::Selection>,
-) -> anyhow::Result<Option<Future>> {
-    let asks_for_all = args.policy.iter().any(|text| text == "all");
-    let named = |policy: &policy::Selection| args.policy.iter().any(|text| *text == policy.label());
-    let leave_out = |policies: &mut Vec<policy::Selection>, why: &str, which: fn(&policy::Spec) -> bool| {
-        let specs = policy::ALL.iter().filter(|spec| which(spec));
-        let names: Vec<_> = specs.map(|spec| spec.name).collect();
-        policies.retain(|policy| !which(policy.spec) || named(policy));
-        eprintln!("  note: left out of all: {} ({why}); ask for it by name", names.join(", "));
+    let prepare = |device: LabelledProfile| {
+        let label = device.label.clone();
+        PreparedDevice::new(device).with_context(|| format!("--device {label}"))
     };
-    if asks_for_all && !policies.iter().any(|policy| policy.spec.slow) {
-        leave_out(policies, "its cost grows with the cache", |spec| spec.slow);
-    }
-    if !policies.iter().any(|policy| policy.spec.kind.is_offline()) {
-        return Ok(None);
-    }
-    let totals = loaded.trace.totals();
-    let needed = loaded.trace.held_bytes() as u64 + 4 * (totals.read_accesses + totals.write_accesses);
-    let problem = match loaded.trace.future() {
-        _ if needed > loaded.limit_bytes => {
-            let (needed, limit) = (size::bytes(needed), size::bytes(loaded.limit_bytes));
-            format!(
-                "knowing the future of this trace takes {needed} of memory, the limit is {limit}: \
-                 see --trace-memory"
-            )
-        }
-        Ok(future) => return Ok(Some(future)),
-        Err(error) => error.to_string(),
-    };
-    let asked_by_name = policies.iter().any(|policy| policy.spec.kind.is_offline() && named(policy));
-    if asked_by_name || !asks_for_all {
-        anyhow::bail!(problem);
-    }
-    leave_out(policies, &problem, |spec| spec.kind.is_offline());
-    Ok(None)
-}
-
-/// How many cells fit into memory at once, beside the trace.
-fn threads(
-    args: &Args,
-    loaded: &Loaded,
-    cells: &[(u32, &policy::Selection)],
-    devices: usize,
-) -> anyhow::Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = args.threads.map_or_else(cores, usize::from).min(cells.len());
-    let pages = loaded.trace.pages();
-    let frames = cells.iter().map(|(frames, _)| *frames).max().unwrap_or(0);
-    // Whoever is handed requests is handed them by the machine that also writes back.
-    let heard = args.after_cache.is_some() || devices > 0;
-    let writeback = match args.writeback.on_eviction_only() && !heard {
-        true => 0,
-        false => writeback::machine_bytes(&loaded.trace),
-    };
-    let devices = devices as u64 * Clocks::held_bytes(pages);
-    let cell_bytes = system::cell_bytes(pages, frames) + writeback + devices;
-    let room_bytes = loaded.limit_bytes.saturating_sub(loaded.trace.held_bytes() as u64);
-    match usize::try_from(room_bytes / cell_bytes.max(1)).unwrap_or(wanted) {
-        0 => anyhow::bail!(
-            "one cell over {} takes about {} of memory beside the trace, and {} are left of the \
-             limit: raise --trace-memory or shorten the trace",
-            size::counted(pages.into(), "page"),
-            size::bytes(cell_bytes),
-            size::bytes(room_bytes)
-        ),
-        fitting => Ok(fitting.min(wanted)),
-    }
+    Ok(Request {
+        policies,
+        frames: args.memory.iter().chain(&args.frames).copied().collect(),
+        unit: if args.object_cache { Unit::Request } else { Unit::Page },
+        layout,
+        writeback: args.writeback,
+        drain: args.drain,
+        write_miss_reads: args.write_miss == WriteMiss::Read,
+        devices: devices::chosen(&args.device)?.into_iter().map(prepare).collect::<Result<_, _>>()?,
+        workers: args.threads.map_or_else(cores, usize::from),
+        ..Request::default()
+    })
 }
 
-fn chosen_policies(texts: &[String]) -> anyhow::Result<Vec<policy::Selection>> {
-    let mut chosen: Vec<policy::Selection> = Vec::new();
-    for text in text::joined(texts) {
-        let found = match text.as_str() {
-            "all" => policy::Selection::all(),
-            text => vec![policy::Selection::parse(text).map_err(|e| Usage(e.to_string()))?],
-        };
-        for policy in found {
-            if chosen.iter().all(|other| other.label() != policy.label()) {
-                chosen.push(policy);
-            }
-        }
-    }
-    Ok(chosen)
+fn say(note: &Note) {
+    info!(target: DETAIL, "note: {note}");
 }
 
-fn checked_layout(layout: Option<layout::Selection>, trace: &Trace) -> anyhow::Result<layout::Selection> {
-    let space = trace.about().space;
-    let layout = layout.unwrap_or_else(|| layout::Selection::default_for(space));
-    if !(layout.spec.suits)(space) {
-        let suits: Vec<_> =
-            layout::ALL.iter().filter(|spec| (spec.suits)(space)).map(|spec| spec.name).collect();
-        let kind = if space == Space::Files { "files" } else { "addresses" };
-        let says = format!(
-            "--layout {}: this trace is of {kind}; it takes {}",
-            layout.spec.name,
-            suits.join(" or ")
-        );
-        return Err(Usage(says).into());
-    }
-    Ok(layout)
-}
-
-/// The sizes asked for, or those that tell caches apart.
-fn sizes(args: &Args, trace: &Trace) -> Vec<u32> {
-    let mut sizes: Vec<u32> = args.memory.iter().chain(&args.frames).copied().collect();
-    if sizes.is_empty() {
-        sizes = system::telling_frames(trace.pages());
-    }
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
-}
-
-fn run_cells(
-    args: &Args,
-    loaded: &Loaded,
-    layout: &layout::Selection,
-    cells: &[(u32, &policy::Selection)],
-    future: Option<&Future>,
-    sinks: &Sinks<'_>,
-) -> anyhow::Result<Vec<Done>> {
-    let threads = threads(args, loaded, cells, sinks.devices.len())?;
-    let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
-    bar.set_length(cells.len() as u64);
-    let run = |(frames, policy): &(u32, &policy::Selection)| -> anyhow::Result<Done> {
-        let cell = cell(args, layout, policy, *frames);
-        let done = run_cell(&cell, &loaded.trace, future, sinks)?;
-        bar.inc(1);
-        Ok(done)
-    };
-    let done = match threads {
-        // Not even a pool: for small traces starting one costs more than the work.
-        1 => cells.iter().map(run).collect(),
-        threads => {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-            pool.install(|| cells.par_iter().map(run).collect())
-        }
-    };
-    bar.finish_and_clear();
-    done
-}
-
-fn cell<'a>(
-    args: &Args,
-    layout: &'a layout::Selection,
-    policy: &'a policy::Selection,
-    frames: u32,
-) -> Cell<'a> {
-    let write_miss_reads = args.write_miss == WriteMiss::Read;
-    Cell { policy, frames, layout, writeback: args.writeback, drain: args.drain, write_miss_reads }
-}
-
-/// Who takes what a cell sends to storage.
-struct Sinks<'a> {
-    after: Option<&'a after_cache::Writers<'a>>,
-    devices: &'a [Chosen],
-}
-
-fn run_cell(
-    cell: &Cell<'_>,
-    trace: &Trace,
-    future: Option<&Future>,
-    sinks: &Sinks<'_>,
-) -> anyhow::Result<Done> {
-    let mut feed = devices::Feed::new(sinks.devices, trace.about().knows.times);
-    let mut writer = match sinks.after {
-        Some(after) => Some(after.open(&cell.policy.label(), cell.frames)?),
-        None => None,
-    };
-    let before = cpu_ns();
-    let outcome = if writer.is_none() && sinks.devices.is_empty() {
-        cell.run(trace, future, None)
-    } else {
-        cell.run(
-            trace,
-            future,
-            Some(&mut |io: Io| {
-                if let Some(writer) = &mut writer {
-                    writer.take(io);
-                }
-                feed.io(io);
-            }),
-        )
-    };
-    let (times, devices_ns) = feed.finish();
-    let cpu_ns_per_access = (cpu_ns() - before - devices_ns) as f64 / outcome.accesses().max(1) as f64;
-    if let Some(writer) = writer {
-        writer.finish()?;
-    }
-    Ok(Done { outcome, cpu_ns_per_access, times })
-}
-
-/// By cell and device: what it took, and what its writes mean for the flash.
-fn on_devices(
-    trace: &Trace,
-    devices: &[Chosen],
-    cells: &[(u32, &policy::Selection)],
-    done: &[Done],
-) -> Vec<Vec<OnDevice>> {
-    let labels: Vec<String> = cells.iter().map(|(_, policy)| policy.label()).collect();
-    let on = |n: usize| -> Vec<OnDevice> {
-        // Against the policy that verdicts are measured by, or else the first, at the same size.
-        let same_size = || (0..cells.len()).filter(|other| cells[*other].0 == cells[n].0);
-        let reference = same_size().find(|other| labels[*other] == REFERENCE).or_else(|| same_size().next());
-        let reference = &done[reference.unwrap_or(n)];
-        let each = devices.iter().enumerate().map(|(device, chosen)| {
-            let (own, other) = (&done[n], (&reference.outcome, &reference.times[device]));
-            OnDevice::new(chosen, trace, (&own.outcome, &own.times[device]), other)
-        });
-        each.collect()
-    };
-    (0..cells.len()).map(on).collect()
-}
-
-/// CPU time of this thread.
-pub(crate) fn cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// All that tables are made of.
-struct Shown<'a> {
-    args: &'a Args,
-    loaded: &'a Loaded,
-    layout: &'a layout::Selection,
-    cells: &'a [(u32, &'a policy::Selection)],
-    done: &'a [Done],
-    devices: &'a [Chosen],
-    on: &'a [Vec<OnDevice>],
-}
-
-impl Shown<'_> {
-    fn print(&self, out: &mut impl Write, columns: usize) -> anyhow::Result<()> {
-        let Self { args, loaded, layout, cells, done, devices, on } = self;
-        let color = table::in_color();
-        let pages = loaded.trace.pages();
-        let mut first = 0;
-        while let Some((frames, _)) = cells.get(first) {
-            let frames = *frames;
-            let in_pages = if args.object_cache {
-                String::new()
-            } else {
-                format!(" ({})", size::counted(frames.into(), "page"))
-            };
-            let title = format!("cache of {}{in_pages}", size_label(args, frames));
-            let all = if frames >= pages { ": holds all that the trace touches" } else { "" };
-            let last = first + cells[first..].iter().take_while(|(other, _)| *other == frames).count();
-            let rows = |device: Option<usize>| -> Vec<Row> {
-                let row = |n: usize| Row {
-                    policy: cells[n].1.label(),
-                    kind: cells[n].1.spec.kind,
-                    outcome: done[n].outcome,
-                    cpu_ns_per_access: done[n].cpu_ns_per_access,
-                    on: device.map(|device| on[n][device].clone()),
-                };
-                (first..last).map(row).collect()
-            };
-            writeln!(out, "\n{title}{all}\n{}", table::render(&rows(None), args.drain, color, columns))?;
-            for (n, device) in devices.iter().enumerate() {
-                let table = table::render(&rows(Some(n)), args.drain, color, columns);
-                writeln!(out, "\n  on {}\n{table}", device.label)?;
-            }
-            first = last;
-        }
-        let mut notes = notes(args, loaded, layout, done);
-        let policies = cells.iter().map(|(_, policy)| policy.label());
-        notes.extend(devices::notes(devices, &loaded.trace, policies));
+fn print_json(
+    out: &mut impl Write,
+    name: &str,
+    results: &Results<'_>,
+    verdict: Option<&StudyVerdict<'_>>,
+) -> anyhow::Result<()> {
+    let shape = json::Shape::new(name, results);
+    for record in results.rows().flat_map(|row| shape.records(row)) {
+        serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)?;
-        for note in notes {
-            write!(out, "{}", text::labelled("", 0, &note, columns))?;
-        }
-        Ok(())
     }
+    if let Some(verdict) = verdict {
+        serde_json::to_writer(&mut *out, &json::VerdictLine::new(name, verdict))?;
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
-/// What to keep in mind.
-fn notes(args: &Args, loaded: &Loaded, layout: &layout::Selection, done: &[Done]) -> Vec<String> {
-    let mut notes = vec!["* best of its column. Reads and writes in pages.".to_owned()];
-    if loaded.trace.totals().write_accesses > 0 {
-        notes.push(
-            "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right behind the \
-             write before it."
-                .to_owned(),
-        );
-        notes.push(format!("Places on the device: {}.", layout.spec.what));
-        if done.iter().any(|done| done.outcome.device.dropped_dirty > 0) {
-            notes.push(
-                "Dropped dirty: pages whose file was cut or deleted before they were written: \
-                 writes saved."
-                    .to_owned(),
-            );
+fn print_tables(
+    out: &mut impl Write,
+    results: &Results<'_>,
+    verdict: Option<&StudyVerdict<'_>>,
+) -> anyhow::Result<()> {
+    let (color, columns) = (text::in_color(), text::columns().unwrap_or(120));
+    let study = results.study();
+    let Request { unit, drain, .. } = *study.request();
+    for size in results.sizes() {
+        let in_pages = match unit {
+            Unit::Page => format!(" ({})", size::counted(size.frames.into(), "page")),
+            Unit::Request => String::new(),
+        };
+        let label = size::of_cache(size.frames, unit);
+        let holds_all = size.frames >= study.trace().pages();
+        let all = if holds_all { ": holds all that the trace touches" } else { "" };
+        let rows = table::rows(size);
+        let table = table::render(&rows, drain, color, columns);
+        writeln!(out, "\ncache of {label}{in_pages}{all}\n{table}")?;
+        for (device, rows) in table::rows_on_devices(size) {
+            writeln!(out, "\n  on {device}\n{}", table::render(&rows, drain, color, columns))?;
         }
-        let when = args.writeback.when();
-        notes.push(format!("Dirty pages are written {when}. Journal and metadata writes are not modelled."));
     }
-    if loaded.trace.about().side == Side::After {
-        notes.push("After-cache trace: the hits that matter to applications are no longer in it.".to_owned());
+    writeln!(out)?;
+    for note in results.notes() {
+        let legend = if note == Note::Units { "* best of its column. " } else { "" };
+        write!(out, "{}", text::labelled("", 0, &format!("{legend}{note}"), columns))?;
     }
-    notes
+    if let Some(verdict) = verdict {
+        write!(out, "\n{}", verdict::words(verdict, columns))?;
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::{
     card,
     load::{self, Input},
-    size, table,
+    size,
 };
 use anyhow::Context;
 use flashsift_core::{
@@ -57,7 +57,7 @@ impl Sink for Describe {
         Ok(())
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         let describer = self.describer.as_mut().expect("a reader describes its trace first");
         describer.extend(events).map_err(|error| Error::Sink(error.to_string()))
     }
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         serde_json::to_writer(&mut out, &json::DescriptionRecord::new(&name, outcome.format, &description))?;
         writeln!(out)?;
     } else {
-        out.write_all(text::render(&name, outcome.format, &description, table::in_color()).as_bytes())?;
+        out.write_all(text::render(&name, outcome.format, &description, crate::text::in_color()).as_bytes())?;
     }
     out.flush().context("writing the description")
 }

@@ -3,10 +3,12 @@
 use crate::{
     Usage,
     load::{self, Input},
+    logging::SUMMARY,
     size,
 };
 use flashsift_traces::store;
 use std::path::PathBuf;
+use tracing::info;
 
 /// Turn a trace of any format into flashsift's own Parquet store
 #[derive(clap::Args)]
@@ -39,7 +41,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         skipped.merge(&origin.skipped);
     }
     let bytes = writer.finish(&skipped)?;
-    eprintln!(
+    info!(
+        target: SUMMARY,
         "{}: {} from {name} ({}), {}, {:.1} bytes an event",
         args.output.display(),
         size::counted(outcome.events, "event"),

@@ -1,6 +1,9 @@
 //! From a file name to a trace in memory, with progress, and what was left out said.
 
-use crate::size;
+use crate::{
+    logging::{self, DETAIL, SUMMARY},
+    size,
+};
 use anyhow::Context;
 use clap::Args;
 use flashsift_core::{
@@ -15,6 +18,7 @@ use flashsift_traces::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
+use tracing::{debug, info, warn};
 
 /// How a trace is read.
 #[derive(Args)]
@@ -82,7 +86,7 @@ struct Timed<'a> {
     sink: &'a mut dyn Sink,
     rate: f64,
     requests: u64,
-    events: Vec<Event>,
+    events: Vec<Event<'static>>,
 }
 
 impl Sink for Timed<'_> {
@@ -94,7 +98,7 @@ impl Sink for Timed<'_> {
         self.sink.about(about)
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.events.clear();
         for event in events {
             let at_us = (self.requests as f64 * 1e6 / self.rate) as u64;
@@ -107,12 +111,13 @@ impl Sink for Timed<'_> {
 
 /// A bar on stderr, if stderr is a terminal.
 pub(crate) fn progress(message: &'static str, template: &str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if logging::is_quiet() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(template).expect("templates are constants");
     let bar = ProgressBar::new(0).with_style(style).with_message(message);
     bar.enable_steady_tick(Duration::from_millis(100));
+    logging::keep_below(&bar);
     bar
 }
 
@@ -128,7 +133,7 @@ impl Sink for Watched<'_> {
         self.sink.about(about)
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.bar.set_position(self.progress.done_bytes());
         self.sink.events(events)
     }
@@ -160,7 +165,7 @@ impl Sink for Densify {
         Ok(())
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         let builder = self.builder.as_mut().expect("a reader says what its trace is about first");
         builder.extend(events).map_err(|error| Error::Sink(error.to_string()))
     }
@@ -178,7 +183,10 @@ pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) 
     let mut sink = Densify { object_cache, limit_bytes, builder: None };
     let outcome = input.read(&mut sink)?;
     let builder = sink.builder.context("the reader gave no trace")?;
-    Ok(Loaded { trace: builder.finish()?, outcome, limit_bytes })
+    let trace = builder.finish()?;
+    let (held, limit) = (size::bytes(trace.held_bytes() as u64), size::bytes(limit_bytes));
+    debug!("the trace takes {held} of memory, of at most {limit}");
+    Ok(Loaded { trace, outcome, limit_bytes })
 }
 
 impl Loaded {
@@ -204,7 +212,8 @@ impl Loaded {
             true => format!(", {}", size::duration(totals.duration_us)),
             false => ", no times".to_owned(),
         };
-        eprintln!(
+        info!(
+            target: SUMMARY,
             "{name}: {}, {side}, {space}: {}, {}, {}, {footprint}{time}",
             self.outcome.format,
             size::counted(totals.requests, "request"),
@@ -213,17 +222,18 @@ impl Loaded {
         );
         say_left_out(&self.outcome);
         if totals.empty_requests > 0 {
-            eprintln!("  note: left out: {} of no bytes", size::counted(totals.empty_requests, "request"));
+            info!(target: DETAIL, "note: left out: {} of no bytes", size::counted(totals.empty_requests, "request"));
         }
         if totals.direct_requests > 0 {
-            eprintln!(
-                "  note: left out: {} past the page cache (O_DIRECT)",
+            info!(
+                target: DETAIL,
+                "note: left out: {} past the page cache (O_DIRECT)",
                 size::counted(totals.direct_requests, "request")
             );
         }
         if about.side == Side::After {
-            eprintln!(
-                "  warning: this is an after-cache trace: a cache has already taken the hits out of it, so hit ratios here \
+            warn!(
+                "this is an after-cache trace: a cache has already taken the hits out of it, so hit ratios here \
                  say little about applications"
             );
         }
@@ -234,12 +244,13 @@ impl Loaded {
 pub(crate) fn say_left_out(outcome: &open::Outcome) {
     say_skipped(&outcome.skipped);
     if let Some(origin) = &outcome.origin {
-        eprintln!("  imported from {}", origin.trace);
+        info!(target: DETAIL, "imported from {}", origin.trace);
         say_skipped(&origin.skipped);
     }
     if outcome.late > 0 {
-        eprintln!(
-            "  note: taken as simultaneous: {} earlier than the one before",
+        info!(
+            target: DETAIL,
+            "note: taken as simultaneous: {} earlier than the one before",
             size::counted(outcome.late, "event")
         );
     }
@@ -251,6 +262,10 @@ pub(crate) fn say_skipped(skipped: &Skipped) {
         let what = if counts.note { "note" } else { "skipped" };
         let damage = if counts.damage { " (not understood)" } else { "" };
         let (count, first) = (size::count(counts.count), counts.first);
-        eprintln!("  {what} {count}: {reason}{damage}, first at line or record {first}");
+        let words = format_args!("{what} {count}: {reason}{damage}, first at line or record {first}");
+        match counts.damage {
+            true => warn!(target: DETAIL, "{words}"),
+            false => info!(target: DETAIL, "{words}"),
+        }
     }
 }

@@ -1,18 +1,18 @@
 //! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
 
 use clap::{Parser, Subcommand};
-use mount::{control, helper, namespace};
+use logging::Verbosity;
+use mount::{control, helper};
 use std::{ffi::OsString, io, process::ExitCode};
 
-mod after_cache;
 mod card;
 mod compare;
 mod describe;
 mod devices;
 mod diff;
 mod import;
-mod json;
 mod load;
+mod logging;
 mod mount;
 mod policies;
 mod profile;
@@ -22,7 +22,6 @@ mod size;
 mod synth;
 mod table;
 mod text;
-mod verdict;
 
 /// Decides what reaches flash: how would each page cache treat my storage?
 #[derive(Parser)]
@@ -49,6 +48,8 @@ mod verdict;
 Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line makes no sense."
 )]
 struct Cli {
+    #[command(flatten)]
+    verbosity: Verbosity,
     #[command(subcommand)]
     command: Command,
 }
@@ -67,7 +68,7 @@ enum Command {
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
     #[command(hide = true)]
-    MountTmpfs(namespace::Args),
+    MountTmpfs(mount::TmpfsArgs),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
@@ -80,7 +81,9 @@ fn main() -> ExitCode {
         return mount_helper(words);
     }
     let words: Vec<_> = words.collect();
-    match run(Cli::parse().command, &words) {
+    let cli = Cli::parse();
+    logging::start(cli.verbosity);
+    match run(cli.command, &words) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough (`| head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -100,11 +103,15 @@ fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(helper::Call::Mount(words)) => {
             let ours = [OsString::from("flashsift")].into_iter().chain(words.iter().cloned());
             match Cli::try_parse_from(ours) {
-                Ok(cli) => run(cli.command, &words),
+                Ok(cli) => {
+                    logging::start(cli.verbosity);
+                    run(cli.command, &words)
+                }
                 Err(why) => return usage(why.to_string()),
             }
         }
         Ok(helper::Call::Remount { mountpoint, allows, stays }) => {
+            logging::start(Verbosity::default());
             control::remount(&mountpoint, &allows, &stays)
         }
         Ok(helper::Call::Fake) => Ok(()),
@@ -132,7 +139,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Status(args) => control::status(&args),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
-        Command::MountTmpfs(args) => namespace::run(&args),
+        Command::MountTmpfs(args) => mount::send_tmpfs(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
@@ -144,7 +151,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     if let Some(failed) = error.downcast_ref::<mount::background::Failed>() {
         return ExitCode::from(failed.code);
     }
-    eprintln!("flashsift: {error:#}");
+    tracing::error!("{error:#}");
     ExitCode::from(match error.downcast_ref::<replay::Interrupted>() {
         Some(interrupted) => interrupted.exit_code(),
         None if error.is::<Usage>() => 2,

@@ -1,15 +1,21 @@
 //! `flashsift mount`: new files live in RAM before they settle to flash.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 pub(crate) mod background;
 pub(crate) mod control;
-mod events;
 pub(crate) mod helper;
-pub(crate) mod namespace;
-mod notify;
-mod serve;
+mod recording;
 mod settings;
+
+use anyhow::Context;
+use flashsift_mount::{
+    attach::user_tmpfs,
+    daemon::{self, StartRecording, session::Serving},
+};
 
 /// Hold new files in RAM before they settle in a directory
 ///
@@ -76,8 +82,50 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         eprint!("{}", background::start(words)?);
         return Ok(());
     }
-    if args.in_background {
-        background::detach()?;
-    }
-    serve::run(args, wanted)
+    let record = args.record.as_deref().map(std::path::absolute).transpose()?.map(recorded_in);
+    Ok(daemon::run(daemon::Options {
+        backing: args.backing.clone(),
+        mountpoint: args.mountpoint.clone(),
+        even_if_used: args.even_if_used,
+        even_on: args.even_on.clone(),
+        settle_after: wanted.settle_after,
+        budget_bytes: wanted.budget_bytes,
+        settled: wanted.settled,
+        allow_other: wanted.allow_other,
+        kernel: wanted.options,
+        serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
+        record,
+        to_journal: crate::logging::to_journal,
+        in_background: args.in_background,
+    })?)
+}
+
+fn recorded_in(path: PathBuf) -> StartRecording {
+    Box::new(move |mountpoint, epoch_us| {
+        Ok(Box::new(recording::Recording::begin(&path, mountpoint, epoch_us)?))
+    })
+}
+
+/// A mount of a killed process was taken away.
+fn say_freed(mountpoint: &Path) {
+    tracing::info!(
+        "{}: what was mounted here was dead, its process was killed; taken away",
+        mountpoint.display()
+    );
+}
+
+/// For ourselves: send a tmpfs to the process that started this one
+#[derive(clap::Args)]
+pub(crate) struct TmpfsArgs {
+    /// Its size, bytes
+    bytes: u64,
+
+    /// Reading from it leaves no time
+    #[arg(long)]
+    noatime: bool,
+}
+
+/// See [`user_tmpfs`].
+pub(crate) fn send_tmpfs(args: &TmpfsArgs) -> anyhow::Result<()> {
+    user_tmpfs::send(args.bytes, args.noatime).context("a tmpfs")
 }

@@ -3,6 +3,7 @@
 
 use crate::{Usage, text};
 use flashsift_core::{
+    duration::Exact,
     params::{self, Param},
     policy::{self, Kind, Selection, Spec},
 };
@@ -86,13 +87,12 @@ fn markdown(specs: &[&Spec]) -> String {
     let mut out = "\
 # Policies
 
-<!-- Made by `flashsift policies --markdown > docs/policies.md` from the file of each policy. -->
+<!-- Made by `flashsift policies --markdown > docs/policies.md`, from each policy's file. -->
 
-Values of `--policy`, as `name` or `name:parameter=value`. Parameters are listed with their \
-defaults and their bounds. Costs are those of this implementation; the memory of a policy is in \
-addition to the cache's own table. The top of each policy's file says how its paper was read, and \
-what was decided where the paper is silent: \
-[crates/core/src/policy](../crates/core/src/policy).
+Replacement policies for `--policy`, as `name` or `name:parameter=value`. Each parameter is listed \
+with its default and its other values. Time and memory are those of this implementation; memory is \
+in addition to the cache's own table. The head of each policy's file in \
+[crates/core/src/policy](../crates/core/src/policy) explains how its paper was read.
 
 | policy | what it does |
 |---|---|
@@ -149,6 +149,7 @@ struct Parameter<'a> {
 enum Values<'a> {
     Number { default: f64, min: f64, max: f64 },
     Word { default: &'a str, words: &'a [&'a str] },
+    Duration { default: String, min: String, max: String },
 }
 
 impl<'a> From<&'a Param> for Parameter<'a> {
@@ -156,6 +157,11 @@ impl<'a> From<&'a Param> for Parameter<'a> {
         let values = match param.kind {
             params::Kind::Number { default, min, max } => Values::Number { default, min, max },
             params::Kind::Word(words) => Values::Word { default: words[0], words },
+            params::Kind::Duration { default_us, min_us, max_us } => Values::Duration {
+                default: Exact(default_us).to_string(),
+                min: Exact(min_us).to_string(),
+                max: Exact(max_us).to_string(),
+            },
         };
         Self { name: param.name, what: param.what, values }
     }

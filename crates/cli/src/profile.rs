@@ -3,6 +3,7 @@
 
 use crate::{
     load,
+    logging::SUMMARY,
     replay::{Signals, fill},
     size, text,
 };
@@ -15,13 +16,14 @@ use flashsift_player::{
     target::Ring,
 };
 use flashsift_traces::replace::Replace;
+use jiff::Zoned;
 use serde::Serialize;
 use std::{
     fmt::Write as _,
     io::Write as _,
     path::{Path, PathBuf},
-    process::Command,
 };
+use tracing::info;
 
 /// Measure a card or file, and write a profile that `compare --device` takes
 ///
@@ -90,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         "measured by flashsift profile on {} of {}, {}",
         size::bytes(span),
         args.target.display(),
-        today()?
+        Zoned::now().date()
     );
     let fitted = profile::fit(&found, place.bytes, &measured)?;
     save(&args.output, &fitted)?;
@@ -102,13 +104,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         write!(out, "{}", words(&found, &fitted))?;
     }
     out.flush()?;
-    eprintln!("\n{}: for `flashsift compare TRACE --device {0}`", args.output.display());
+    info!(target: SUMMARY, "{}: for `flashsift compare TRACE --device {0}`", args.output.display());
     Ok(())
-}
-
-fn today() -> anyhow::Result<String> {
-    let output = Command::new("date").arg("+%F").output().context("date")?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Writes the profile, with the unknown values as comments.

@@ -1,6 +1,10 @@
 //! `flashsift record`: what applications really ask of the page cache, from this machine's kernel.
 
-use crate::{Usage, load, size};
+use crate::{
+    Usage, load,
+    logging::{self, DETAIL, SUMMARY},
+    size,
+};
 use anyhow::Context;
 use flashsift_core::event::{About, Event};
 use flashsift_record::{self as recorder, Error, Options, Recorded, Stop, Subject};
@@ -17,6 +21,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tracing::{info, warn};
 
 /// Record what applications ask of the page cache
 ///
@@ -94,7 +99,7 @@ impl Sink for Counted {
     fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
         self.writer.about(about)
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), flashsift_traces::Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {
         self.writer.events(events)?;
         self.bytes.store(self.writer.bytes_so_far(ROW_BYTES), Relaxed);
         Ok(())
@@ -114,7 +119,7 @@ struct Limits {
 impl Stop for Limits {
     fn begun(&mut self) {
         if self.endless && self.bar.is_hidden() {
-            eprintln!("flashsift: recording; Ctrl-C or SIGTERM ends it");
+            info!("recording; Ctrl-C or SIGTERM ends it");
         }
     }
 
@@ -202,14 +207,12 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
         _ => unreachable!("something to record was asked for"),
     };
     let options = Options { under, exact: args.exact, buffer_kib: args.buffer.div_ceil(1024) };
-    let bar = stop.bar.clone();
-    let mut say = |line: &str| bar.suspend(|| eprintln!("flashsift: {line}"));
-    match recorder::record(what, &options, sink, stop, &mut say) {
+    match recorder::record(what, &options, sink, stop) {
         Err(Error::NotAllowed { what, why }) if !args.command.is_empty() => {
-            eprintln!(
-                "flashsift: {what} is not allowed ({why}): recording with strace instead, which \
-                 slows the program several times and sees no access through mappings; as root \
-                 (sudo) the kernel's own tracepoints do it"
+            warn!(
+                "{what} is not allowed ({why}): recording with strace instead, which slows the \
+                 program several times and sees no access through mappings; as root (sudo) the \
+                 kernel's own tracepoints do it"
             );
             Ok(recorder::strace(&command(), sink)?)
         }
@@ -221,13 +224,14 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
 }
 
 fn spinner() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if logging::is_quiet() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{spinner} recording {elapsed}: {msg} (Ctrl-C ends it)")
         .expect("templates are constants");
     let bar = ProgressBar::new_spinner().with_style(style);
     bar.enable_steady_tick(Duration::from_millis(200));
+    logging::keep_below(&bar);
     bar
 }
 
@@ -235,7 +239,8 @@ fn say(args: &Args, recorded: &Recorded, writer: store::Writer, elapsed: Duratio
     let summary = &recorded.summary;
     let bytes = writer.finish(&summary.skipped)?;
     let elapsed = size::duration(elapsed.as_micros() as u64);
-    eprintln!(
+    info!(
+        target: SUMMARY,
         "{}: {}, {} of them reads and writes, in {elapsed}; {}, {:.1} bytes an event",
         args.output.display(),
         size::counted(summary.events, "event"),
@@ -245,25 +250,28 @@ fn say(args: &Args, recorded: &Recorded, writer: store::Writer, elapsed: Duratio
     );
     load::say_skipped(&summary.skipped);
     for (cpu, lost) in &recorded.lost.by_cpu {
-        eprintln!(
-            "  LOST on processor {cpu}: {} of accesses; a larger --buffer helps",
+        warn!(
+            target: DETAIL,
+            "LOST on processor {cpu}: {} of accesses; a larger --buffer helps",
             size::counted(*lost, "record")
         );
     }
     for (cpu, lost) in &recorded.lost.faults_by_cpu {
-        eprintln!(
-            "  LOST on processor {cpu}: {} (stores through mappings)",
+        warn!(
+            target: DETAIL,
+            "LOST on processor {cpu}: {} (stores through mappings)",
             size::counted(*lost, "page fault")
         );
     }
     if summary.accesses == 0 {
-        eprintln!(
-            "  nothing was read or written on ext4 or F2FS; was it elsewhere (tmpfs, overlay, \
+        warn!(
+            target: DETAIL,
+            "nothing was read or written on ext4 or F2FS; was it elsewhere (tmpfs, overlay, \
              network)?"
         );
     }
     if let Some(status) = recorded.status.filter(|status| !status.success()) {
-        eprintln!("  note: the program ended with {status}");
+        info!(target: DETAIL, "note: the program ended with {status}");
     }
     Ok(())
 }

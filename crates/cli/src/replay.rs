@@ -1,9 +1,10 @@
 //! `flashsift replay`: performs the requests that a cache sends to storage on a real device or
 //! file.
 
-use crate::{Usage, devices, load, load::Input, size};
+use crate::{Usage, devices, load, load::Input, logging::DETAIL, size};
 use anyhow::Context;
 use clap::ValueEnum;
+use flashsift_core::device;
 use flashsift_player::{
     Op, PIECE_BYTES, Request,
     log::{Requests, Rules, Source, Survey},
@@ -25,6 +26,7 @@ use std::{
         mpsc::{Receiver, sync_channel},
     },
 };
+use tracing::info;
 
 mod report;
 
@@ -252,9 +254,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => false,
     };
     if place.as_ref().is_some_and(|place| place.holes) && !filled {
-        eprintln!(
-            "  note: parts of the file were never written; reads of them reach no device (--fill \
-             yes writes them)"
+        info!(
+            target: DETAIL,
+            "note: parts of the file were never written; reads of them reach no device (--fill yes \
+             writes them)"
         );
     }
     say(&args.at, source);
@@ -298,16 +301,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn say(at: &TargetArgs, source: &Source) {
     if source.long > 0 {
-        eprintln!(
-            "  note: {} requests are longer than 1 MiB and are split into pieces of 1 MiB",
+        info!(
+            target: DETAIL,
+            "note: {} requests are longer than 1 MiB and are split into pieces of 1 MiB",
             size::count(source.long)
         );
     }
     if !std::io::stderr().is_terminal() {
         let target =
             at.target.as_ref().map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string());
-        eprintln!(
-            "flashsift: replaying {} requests to {target}; Ctrl-C or SIGTERM ends it with a report",
+        info!(
+            "replaying {} requests to {target}; Ctrl-C or SIGTERM ends it with a report",
             size::count(source.count())
         );
     }
@@ -411,16 +415,17 @@ fn modelled<'a>(
     args: &Args,
     rules: Rules,
     survey: &Survey,
-    devices: &'a [devices::Chosen],
+    devices: &'a [device::LabelledProfile],
     pieces: u64,
 ) -> anyhow::Result<Vec<(&'a str, Tally)>> {
     if devices.is_empty() {
         return Ok(Vec::new());
     }
-    let modelled = |device: &devices::Chosen| {
-        Modelled::new(device.prepared.machine(), args.timing.into(), args.queue_depth)
+    let modelled = |device: &device::LabelledProfile| {
+        let machine = device::AnyDevice::new(&device.profile)?;
+        Ok(Modelled::new(machine, args.timing.into(), args.queue_depth))
     };
-    let mut all: Vec<_> = devices.iter().map(modelled).collect();
+    let mut all: Vec<_> = devices.iter().map(modelled).collect::<Result<_, device::ProfileError>>()?;
     let bar = load::progress("modelling", "{spinner} {msg} {elapsed}");
     let ((), read) = reading(args, rules, survey, |log| {
         for request in log.iter().flatten().take(usize::try_from(pieces).unwrap_or(usize::MAX)) {

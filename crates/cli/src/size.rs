@@ -1,12 +1,14 @@
 //! Parses and formats sizes (`64MiB` or `64M`, binary) and counts (`20M`, decimal).
 
 use flashsift_core::{
+    duration::{DurationError, parse_us},
     page::PAGE_BYTES,
     system::{self, FRAMES_MAX},
+    trace::Unit,
 };
 use std::time::Duration;
 
-pub(crate) use flashsift_report::show::{bytes, count, counted, duration, share};
+pub(crate) use flashsift_core::show::{bytes, count, counted, duration, share};
 
 /// Parses bytes, at least one page: `64MiB`, `64M`, `65536`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -26,19 +28,18 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     if count == 0 { Err("at least 1".to_owned()) } else { Ok(count) }
 }
 
-/// Parses a time above 0: `90s`, `10m`, `1h`, `0.5`; seconds without a unit.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("write a time as 90s, 10m or 1h".to_owned()),
-    };
-    let number: f64 = number.parse().map_err(|_| "write a time as 90s, 10m or 1h".to_owned())?;
-    match Duration::try_from_secs_f64(number * seconds) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("a time must be above 0".to_owned()),
+/// Parses a time as [`parse_us`] does: `90s`, `10m`, `1h`; a number alone is in seconds.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, DurationError> {
+    let is_number = text.ends_with(|c: char| c.is_ascii_digit());
+    let with_unit = if is_number { format!("{text}s") } else { text.to_owned() };
+    parse_us(&with_unit).map(Duration::from_micros)
+}
+
+/// A cache size as people read it: memory, or a number of objects.
+pub(crate) fn of_cache(frames: u32, unit: Unit) -> String {
+    match unit {
+        Unit::Page => bytes(u64::from(frames) * PAGE_BYTES),
+        Unit::Request => counted(frames.into(), "object"),
     }
 }
 
@@ -68,5 +69,15 @@ mod tests {
         }
         assert_eq!(parse_count("20M"), Ok(20_000_000));
         assert!(parse_count("0").is_err());
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_of_seconds() {
+        for (text, ms) in [("0.5", 500), ("60", 60_000), ("0.3s", 300), ("10m", 600_000), ("1h", 3_600_000)] {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for bad in ["0", "-1", "soon", "", "5x"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `flashsift synth`: seeded synthetic traces for tests and benchmarks.
 
-use crate::{Usage, load, size};
+use crate::{Usage, load, logging::SUMMARY, size};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
@@ -19,6 +19,7 @@ use std::{
     io::{BufWriter, Write},
     path::PathBuf,
 };
+use tracing::info;
 
 /// Write a synthetic trace; the same seed gives the same trace
 #[derive(clap::Args)]
@@ -111,7 +112,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Format::Parquet => parquet(args, recipe, events)?,
         Format::OracleGeneral => oracle_general(args, recipe, events)?,
     };
-    eprintln!(
+    info!(
+        target: SUMMARY,
         "{}: {}, {}, seed {}",
         args.output.display(),
         size::counted(args.requests, "request"),
@@ -126,8 +128,8 @@ const BATCH: usize = 4096;
 /// Calls `each` with batches of events, and shows the progress.
 fn batches(
     args: &Args,
-    mut events: impl Iterator<Item = Event>,
-    mut each: impl FnMut(&[Event]) -> anyhow::Result<()>,
+    mut events: impl Iterator<Item = Event<'static>>,
+    mut each: impl FnMut(&[Event<'static>]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let bar = load::progress("requests", "{spinner} {msg} {bar:30} {human_pos}/{human_len}");
     bar.set_length(args.requests);
@@ -144,7 +146,7 @@ fn batches(
     }
 }
 
-fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> anyhow::Result<u64> {
+fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event<'static>>) -> anyhow::Result<u64> {
     let mut writer = store::Writer::create(&args.output, "synth")?;
     writer.about(recipe.about())?;
     batches(args, events, |batch| Ok(writer.events(batch)?))?;
@@ -152,7 +154,11 @@ fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> 
 }
 
 /// Passes over the events twice: once to find the next access of each object, once to write.
-fn oracle_general(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event>) -> anyhow::Result<u64> {
+fn oracle_general(
+    args: &Args,
+    recipe: Recipe,
+    events: impl Iterator<Item = Event<'static>>,
+) -> anyhow::Result<u64> {
     let mut builder = TraceBuilder::new(recipe.about(), Unit::Request, u64::MAX);
     batches(args, events, |batch| Ok(builder.extend(batch)?))?;
     let future = builder.finish()?.future()?;

@@ -9,6 +9,13 @@ pub(crate) fn columns() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// Whether standard output is a terminal with styles that neither `NO_COLOR` nor `TERM` forbids.
+pub(crate) fn in_color() -> bool {
+    std::io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Joins values that were split at commas inside parameters: `clock:a=1,b=2,lru`.
 pub(crate) fn joined(texts: &[String]) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();

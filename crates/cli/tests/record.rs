@@ -1,10 +1,13 @@
 //! `flashsift record` as people run it: ended, killed, without rights.
 
+mod started;
+
+use started::started;
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufReader, Read},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStderr, Command, Stdio},
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
@@ -33,23 +36,10 @@ fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
 }
 
 /// Begins to record a directory, and waits until it does.
-fn begun(folder: &Path, options: &[&str]) -> (Child, BufReader<std::process::ChildStderr>) {
-    let mut child = Command::new(FLASHSIFT)
-        .args(["record", "-o"])
-        .arg(folder.join("t.parquet"))
-        .arg("--path")
-        .arg(folder)
-        .args(options)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("recording; Ctrl-C") {
-        line.clear();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it began");
-    }
-    (child, stderr)
+fn begun(folder: &Path, options: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut record = Command::new(FLASHSIFT);
+    record.args(["record", "-o"]).arg(folder.join("t.parquet")).arg("--path").arg(folder).args(options);
+    started(&mut record, "recording; Ctrl-C")
 }
 
 fn signal(child: &Child, signal: &str) {
@@ -141,19 +131,9 @@ fn a_running_process_is_recorded_with_what_it_had_open() {
         std::thread::yield_now();
     }
     let trace = folder.path().join("t.parquet");
-    let mut recorder = Command::new(FLASHSIFT)
-        .args(["record", "-o"])
-        .arg(&trace)
-        .args(["--pid", &shell.id().to_string()])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stderr = BufReader::new(recorder.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("recording; Ctrl-C") {
-        line.clear();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it began");
-    }
+    let mut record = Command::new(FLASHSIFT);
+    record.args(["record", "-o"]).arg(&trace).args(["--pid", &shell.id().to_string()]);
+    let (mut recorder, _stderr) = started(&mut record, "recording; Ctrl-C");
     writeln!(lines, "during").unwrap();
     drop(lines);
     shell.wait().unwrap();

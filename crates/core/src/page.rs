@@ -1,6 +1,6 @@
 //! Dense pages and frames: what the simulator counts in.
 
-/// Bytes a page (spec §1).
+/// Size of a page in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// A page of a trace: its rank in (file, page) order, so that order is integer order and tables are arrays.

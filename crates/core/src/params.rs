@@ -1,6 +1,7 @@
 //! Parses choices of the form `name:key=value,…`, such as policies and layouts, and checks the
 //! parameters against their declarations.
 
+use crate::duration::{self, Exact};
 use std::fmt;
 
 /// Declaration of one parameter.
@@ -27,6 +28,15 @@ pub enum Kind {
     },
     /// One of some words; the first is the default.
     Word(&'static [&'static str]),
+    /// A duration between two bounds, both allowed, in microseconds.
+    Duration {
+        /// Without the parameter.
+        default_us: u64,
+        /// Least.
+        min_us: u64,
+        /// Greatest.
+        max_us: u64,
+    },
 }
 
 impl Param {
@@ -35,6 +45,7 @@ impl Param {
         match self.kind {
             Kind::Number { default, .. } => format!("{}={default}", self.name),
             Kind::Word(words) => format!("{}={}", self.name, words[0]),
+            Kind::Duration { default_us, .. } => format!("{}={}", self.name, Exact(default_us)),
         }
     }
 }
@@ -45,6 +56,7 @@ impl fmt::Display for Param {
         let others = match self.kind {
             Kind::Number { min, max, .. } => format!("{min} to {max}"),
             Kind::Word(words) => format!("or {}", words[1..].join(", ")),
+            Kind::Duration { min_us, max_us, .. } => format!("{} to {}", Exact(min_us), Exact(max_us)),
         };
         write!(f, "{} ({others}): {}", self.default(), self.what)
     }
@@ -58,6 +70,7 @@ pub struct Params(Vec<(&'static str, Value)>);
 enum Value {
     Number(f64),
     Word(&'static str),
+    DurationUs(u64),
 }
 
 impl Params {
@@ -70,7 +83,7 @@ impl Params {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Number(number)), _) => number,
             (None, Kind::Number { default, .. }) => default,
-            _ => panic!("`{name}` is declared as a word"),
+            _ => panic!("`{name}` is not declared as a number"),
         }
     }
 
@@ -83,7 +96,17 @@ impl Params {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Word(word)), _) => word,
             (None, Kind::Word(words)) => words[0],
-            _ => panic!("`{name}` is declared as a number"),
+            _ => panic!("`{name}` is not declared as a word"),
+        }
+    }
+
+    /// A duration in microseconds: the given one or `params`' default. `name` must be declared in
+    /// `params`.
+    pub fn duration_us(&self, params: &[Param], name: &str) -> u64 {
+        match (self.get(name), find(params, name).kind) {
+            (Some(Value::DurationUs(us)), _) => us,
+            (None, Kind::Duration { default_us, .. }) => default_us,
+            _ => panic!("`{name}` is not declared as a duration"),
         }
     }
 
@@ -101,6 +124,7 @@ impl Params {
             match value {
                 Value::Number(number) => label.push_str(&number.to_string()),
                 Value::Word(word) => label.push_str(word),
+                Value::DurationUs(us) => label.push_str(&Exact(*us).to_string()),
             }
         }
         label
@@ -148,23 +172,62 @@ pub enum Error {
     },
 }
 
-/// Finds `name:key=value,…` in a list and checks the parameters.
-///
-/// # Errors
-///
-/// The name or a parameter is unknown, or a value is not allowed.
-pub fn select<T>(
-    text: &str,
-    kind: &'static str,
-    all: &'static [T],
-    about: fn(&'static T) -> (&'static str, &'static [Param]),
-) -> Result<(&'static T, Params), Error> {
+/// A description that stands in a list, from which it is selected by its name: a policy, a layout or
+/// a device.
+pub trait Listed: Sized + 'static {
+    /// What the list holds, for messages.
+    const KIND: &'static str;
+    /// The list.
+    const ALL: &'static [Self];
+
+    /// Name in the list, and the parameters that `name:key=value` takes.
+    fn declared(&self) -> (&'static str, &'static [Param]);
+}
+
+/// An entry of a list with the parameters that were given for it.
+pub struct Selection<T: 'static> {
+    /// Entry of the list.
+    pub spec: &'static T,
+    /// Parameters that were given; others have their defaults.
+    pub params: Params,
+}
+
+impl<T> Clone for Selection<T> {
+    fn clone(&self) -> Self {
+        Self { spec: self.spec, params: self.params.clone() }
+    }
+}
+
+impl<T: Listed> Selection<T> {
+    /// An entry with its defaults.
+    pub fn default_of(spec: &'static T) -> Self {
+        Self { spec, params: Params::default() }
+    }
+
+    /// Reads `name` or `name:key=value,…`.
+    ///
+    /// # Errors
+    ///
+    /// The list has no such name, the entry has no such parameter, or the parameter no such value.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let (spec, params) = select(text)?;
+        Ok(Self { spec, params })
+    }
+
+    /// The name with the parameters that were given.
+    pub fn label(&self) -> String {
+        self.params.label(self.spec.declared().0)
+    }
+}
+
+fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
+    let kind = T::KIND;
     let (wanted, rest) = text.split_once(':').unwrap_or((text, ""));
-    let Some(found) = all.iter().find(|spec| about(spec).0 == wanted) else {
-        let known = all.iter().map(|spec| about(spec).0).collect::<Vec<_>>().join(", ");
+    let Some(found) = T::ALL.iter().find(|spec| spec.declared().0 == wanted) else {
+        let known = T::ALL.iter().map(|spec| spec.declared().0).collect::<Vec<_>>().join(", ");
         return Err(Error::Name { kind, name: wanted.to_owned(), known });
     };
-    let (name, declared) = about(found);
+    let (name, declared) = found.declared();
     let mut params = Params::default();
     for given in rest.split(',').filter(|given| !given.is_empty()) {
         let pair = given.split_once('=');
@@ -182,6 +245,10 @@ pub fn select<T>(
                 value.parse::<f64>().ok().filter(|n| (min..=max).contains(n)).map(Value::Number)
             }
             Kind::Word(words) => words.iter().find(|word| **word == value).map(|word| Value::Word(word)),
+            Kind::Duration { min_us, max_us, .. } => {
+                let us = duration::parse_us(value).ok();
+                us.filter(|us| (min_us..=max_us).contains(us)).map(Value::DurationUs)
+            }
         }
         .ok_or_else(|| Error::Value { name, param: param.to_string(), value: value.to_owned() })?;
         params.0.retain(|(key, _)| *key != param.name);
@@ -195,7 +262,7 @@ mod tests {
     use super::*;
 
     struct Thing(&'static str, &'static [Param]);
-    static THINGS: &[Thing] = &[
+    const THINGS: &[Thing] = &[
         Thing("plain", &[]),
         Thing(
             "rich",
@@ -206,12 +273,26 @@ mod tests {
                     kind: Kind::Number { default: 3.0, min: 0.0, max: 9.0 },
                 },
                 Param { name: "w", what: "a word", kind: Kind::Word(&["one", "two"]) },
+                Param {
+                    name: "t",
+                    what: "a time",
+                    kind: Kind::Duration { default_us: 2_500_000, min_us: 1000, max_us: 60_000_000 },
+                },
             ],
         ),
     ];
 
+    impl Listed for Thing {
+        const KIND: &'static str = "thing";
+        const ALL: &'static [Self] = THINGS;
+
+        fn declared(&self) -> (&'static str, &'static [Param]) {
+            (self.0, self.1)
+        }
+    }
+
     fn choose(text: &str) -> Result<(&'static Thing, Params), Error> {
-        select(text, "thing", THINGS, |thing| (thing.0, thing.1))
+        Selection::parse(text).map(|selection| (selection.spec, selection.params))
     }
 
     #[test]
@@ -220,7 +301,11 @@ mod tests {
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (3.0, "one"));
         let (thing, params) = choose("rich:w=two,n=4").unwrap();
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (4.0, "two"));
-        assert_eq!(params.label("rich"), "rich:w=two,n=4");
+        assert_eq!(params.duration_us(thing.1, "t"), 2_500_000);
+        assert_eq!(Selection { spec: thing, params }.label(), "rich:w=two,n=4");
+        let (thing, params) = choose("rich:t=1min").unwrap();
+        assert_eq!(params.duration_us(thing.1, "t"), 60_000_000);
+        assert_eq!(Selection { spec: thing, params }.label(), "rich:t=60s");
     }
 
     #[test]
@@ -232,6 +317,9 @@ mod tests {
             ("rich:n", "thing `rich` takes no `n`"),
             ("rich:n=10", "`10` is no value for rich's n=3 (0 to 9)"),
             ("rich:n=NaN", "`NaN` is no value"),
+            ("rich:x=1", "t=2500ms (1ms to 60s): a time"),
+            ("rich:t=60", "`60` is no value for rich's t=2500ms"),
+            ("rich:t=61s", "`61s` is no value"),
             ("rich:w=three", "`three` is no value for rich's w=one (or two)"),
         ] {
             let error = choose(text).err().unwrap().to_string();

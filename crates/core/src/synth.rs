@@ -61,9 +61,16 @@ impl Recipe {
     /// Returns the description of the trace.
     pub fn about(&self) -> About {
         About {
+            epoch_us: None,
             side: Side::Before,
             space: if self.objects { Space::Objects } else { Space::Blocks },
-            knows: Knows { times: true, syncs: false, writes: !self.objects, removals: false },
+            knows: Knows {
+                times: true,
+                syncs: false,
+                writes: !self.objects,
+                removals: false,
+                ..Knows::NOTHING
+            },
         }
     }
 
@@ -72,7 +79,7 @@ impl Recipe {
     /// # Errors
     ///
     /// A value of the recipe is out of its bounds.
-    pub fn events(self) -> Result<impl Iterator<Item = Event>, RecipeError> {
+    pub fn events(self) -> Result<impl Iterator<Item = Event<'static>>, RecipeError> {
         for (bad, says) in [
             (self.pages == 0, "a trace touches at least one page"),
             (self.pages > u64::from(u32::MAX) - 1, "a trace touches at most 2^32 - 2 pages"),
@@ -104,8 +111,8 @@ impl Recipe {
             let (file, offset) = if self.objects { (page, 0) } else { (0, page * PAGE_BYTES) };
             let (file, len) = (FileId(file), PAGE_BYTES);
             let action = match write {
-                true => Action::Write { file, offset, len, sync: false },
-                false => Action::Read { file, offset, len },
+                true => Action::Write { open: None, file, offset, len, sync: false },
+                false => Action::Read { open: None, file, offset, len },
             };
             Event { at_us: (n as f64 * 1e6 / self.rate) as u64, pid: 0, tid: 0, action }
         }))

@@ -1,14 +1,13 @@
-//! A system is Front → Cache → Back; a cell is one system at one size over one trace.
+//! A system is a cache and its back; a cell is one system at one size over one trace.
 
 use crate::{
-    back::{Back, DeviceCounts, Io, Sink, Storage, Why},
-    cache::{Cache, PageCache},
-    front::{Front, NoFront},
-    layout,
+    back::{Back, DeviceCounts, Io, Sink, Source, Storage, Why, Written},
+    cache::{Cache, Details, PageCache},
+    layout::{self, Address},
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
-    trace::{Future, StepKind, Trace},
-    writeback::{self, Machine, OnEviction, WriteBack},
+    trace::{Bytes, Future, Owner, StepKind, Trace},
+    writeback::{self, Machine, OnEviction, Syncs, WriteBack},
 };
 use std::ops::Range;
 
@@ -41,6 +40,8 @@ pub struct Outcome {
     pub write_hits: u64,
     /// What reached the device.
     pub device: DeviceCounts,
+    /// Pages read from the back's non-volatile memory instead of the device.
+    pub nvm_reads: u64,
     /// Dirty pages still in the cache at the end.
     pub dirty_left: u64,
 }
@@ -82,7 +83,8 @@ impl Outcome {
     }
 }
 
-/// How many steps before its turn a page's table entry, then its frame, are fetched into the near caches.
+/// How many steps before its turn a page's table entry, then its frame, are fetched into the near
+/// caches.
 const FAR_AHEAD: usize = 32;
 const NEAR_AHEAD: usize = 12;
 
@@ -99,12 +101,6 @@ pub const FRAMES_MAX: u32 = 1 << 28;
 /// Frames in so many bytes of memory; `None` for less than one page or more than [`FRAMES_MAX`].
 pub fn frames_in(memory_bytes: u64) -> Option<u32> {
     u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
-}
-
-/// The sizes that tell caches apart where nobody asks for others: the five powers of two below what a trace touches.
-pub fn telling_frames(pages: u32) -> Vec<u32> {
-    let largest = (1 << (pages.max(2) - 1).ilog2()).min(FRAMES_MAX);
-    (0..5).rev().map(|halvings| largest >> halvings).filter(|frames| *frames > 0).collect()
 }
 
 /// Memory that a cell takes beside its trace, by estimate: the page table, a layout's places and a policy's ghosts by page;
@@ -130,50 +126,96 @@ pub(crate) fn run<P: Build>(
     future: Option<&Future>,
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
-    let setup =
-        Setup { frames: cell.frames, pages: trace.pages(), runs: trace.runs(), params: &cell.policy.params };
-    let cache = PageCache::new(P::build(&setup), setup.pages, setup.frames, cell.write_miss_reads);
-    let layout = || (cell.layout.spec.build)(trace, &cell.layout.params);
+    let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
+    let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
+    let layout = wanted.then(build);
+    let mut nowhere = |_: Io| ();
+    let sink: Option<&mut dyn FnMut(Io)> = match sink {
+        // A layout that allocates early follows each page that becomes dirty, and only the loop with
+        // a sink reports these.
+        None if layout.as_ref().is_some_and(|layout| layout.is_early()) => Some(&mut nowhere),
+        Some(sink) => Some(sink),
+        None => None,
+    };
     let machine = || Machine::new(cell.writeback, trace, cell.frames);
     match sink {
-        // Who listens pays for more than a machine that has nothing to do: no loop is compiled without.
+        // A sink costs more than a machine that has nothing to do: no loop is compiled without.
         Some(sink) => {
-            System::new(cache, Storage::new(Some(layout()), sink), machine()).replay(cell, trace, future)
+            let back = storage::<P, _>(trace, Storage::new(layout, sink));
+            system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
         }
         None => {
-            let storage = Storage::new((trace.totals().write_accesses > 0).then(layout), ());
+            let back = storage::<P, _>(trace, Storage::new(layout, ()));
             match cell.writeback.on_eviction_only() {
-                true => System::new(cache, storage, OnEviction).replay(cell, trace, future),
-                false => System::new(cache, storage, machine()).replay(cell, trace, future),
+                true => system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future),
+                false => system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future),
             }
         }
     }
 }
 
-struct System<F, C, B, W> {
-    front: F,
-    cache: C,
-    back: Told<B, W>,
+/// Storage that gives addresses if the policy wants them.
+fn storage<P: Build, S: Sink>(trace: &Trace, storage: Storage<S>) -> Storage<S> {
+    if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
-/// A back that tells of what leaves the cache on its own.
-struct Told<B, W> {
+/// A page cache under a policy, in front of any back.
+fn system<P: Build, B: Back, W: WriteBack>(
+    cell: &Cell<'_>,
+    trace: &Trace,
     back: B,
     writeback: W,
+) -> System<PageCache<P>, B, W> {
+    let Cell { frames, write_miss_reads, .. } = *cell;
+    let pages = trace.pages();
+    let setup = Setup { frames, pages, runs: trace.runs(), params: &cell.policy.params };
+    let cache = PageCache::new::<B>(P::build(&setup), pages, frames, write_miss_reads);
+    System::new(cache, back, writeback)
 }
 
-impl<B: Back, W: WriteBack> Back for Told<B, W> {
+struct System<C, B, W> {
+    cache: C,
+    back: Watched<B, W>,
+}
+
+/// A back whose cache is watched: the write-back machine hears of the pages that leave the cache
+/// unasked, and reads are counted by their source.
+struct Watched<B, W> {
+    back: B,
+    writeback: W,
+    nvm_reads: u64,
+}
+
+impl<B: Back, W: WriteBack> Back for Watched<B, W> {
+    const WANTS_TIME: bool = B::WANTS_TIME;
+    const WANTS_COUNTS: bool = B::WANTS_COUNTS;
+    const WANTS_OWNERS: bool = B::WANTS_OWNERS;
+    const WANTS_ACCESSES: bool = B::WANTS_ACCESSES;
+    const WANTS_DIRTIED: bool = B::WANTS_DIRTIED;
+
     #[inline(always)]
-    fn read(&mut self, page: Page) {
-        self.back.read(page);
+    fn now(&mut self, at_us: u64) {
+        self.back.now(at_us);
     }
 
     #[inline(always)]
-    fn write(&mut self, page: Page, why: Why) {
+    fn read(&mut self, page: Page, owner: Owner) -> Source {
+        let source = self.back.read(page, owner);
+        self.nvm_reads += u64::from(source == Source::Nvm);
+        source
+    }
+
+    #[inline(always)]
+    fn write(&mut self, written: Written) {
         if let Some(machine) = self.writeback.machine() {
-            machine.gone(page);
+            machine.gone(written.page);
         }
-        self.back.write(page, why);
+        self.back.write(written);
+    }
+
+    #[inline(always)]
+    fn submit(&mut self) {
+        self.back.submit();
     }
 
     #[inline(always)]
@@ -184,21 +226,50 @@ impl<B: Back, W: WriteBack> Back for Told<B, W> {
     #[inline(always)]
     fn free(&mut self, pages: Range<u32>) {
         if let Some(machine) = self.writeback.machine() {
-            machine.removed(pages.clone());
+            machine.cleaned(pages.clone());
         }
         self.back.free(pages);
     }
-}
 
-impl<C, B, W> System<NoFront, C, B, W> {
-    fn new(cache: C, back: B, writeback: W) -> Self {
-        Self { front: NoFront, cache, back: Told { back, writeback } }
+    #[inline(always)]
+    fn accessed(&mut self, page: Page) {
+        self.back.accessed(page);
+    }
+
+    #[inline(always)]
+    fn dirtied(&mut self, page: Page) {
+        self.back.dirtied(page);
+    }
+
+    #[inline(always)]
+    fn inherited_writes(&self, page: Page) -> u32 {
+        self.back.inherited_writes(page)
+    }
+
+    #[inline(always)]
+    fn address(&mut self, page: Page) -> Address {
+        self.back.address(page)
+    }
+
+    #[inline(always)]
+    fn poll_moved(&mut self) -> Option<Range<u32>> {
+        self.back.poll_moved()
+    }
+
+    fn counts(&self) -> DeviceCounts {
+        self.back.counts()
     }
 }
 
-impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
+impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
+    fn new(cache: C, back: B, writeback: W) -> Self {
+        Self { cache, back: Watched { back, writeback, nvm_reads: 0 } }
+    }
+
     fn replay(mut self, cell: &Cell<'_>, trace: &Trace, future: Option<&Future>) -> Outcome {
         assert!(!C::OFFLINE || future.is_some(), "an offline policy is given the future");
+        assert!(!C::WANTS_BYTES || trace.tables().bytes, "the trace has byte extents");
+        assert!(!B::WANTS_OWNERS || trace.tables().owners, "the trace has owners");
         let mut position = 0;
         let (mut read_hits, mut write_hits) = (0, 0);
         let steps = trace.steps();
@@ -210,21 +281,18 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
                 self.cache.far_ahead(later.first());
                 self.cache.near_ahead(steps[n + NEAR_AHEAD].first());
             }
-            let at_us = if S::WANTS_READS || W::ON { trace.at_us(n) } else { 0 };
+            let at_us = if B::WANTS_TIME || W::ON { trace.at_us(n) } else { 0 };
             self.write_due(at_us);
-            if self.front.take(*step, at_us, &mut self.cache, &mut self.back) {
-                continue;
-            }
             let kind = step.kind();
             let op = match kind {
                 StepKind::Read => Op::Read,
                 StepKind::Write | StepKind::WriteSync => Op::Write,
                 StepKind::Sync => {
-                    self.write_asked(|machine| machine.sync(Some(step.range())));
+                    self.sync(cell, trace, Some(step.range()));
                     continue;
                 }
                 StepKind::SyncAll => {
-                    self.write_asked(|machine| machine.sync(None));
+                    self.sync(cell, trace, None);
                     continue;
                 }
                 StepKind::Drop => {
@@ -232,6 +300,7 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
                     continue;
                 }
             };
+            let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
             let mut hits = 0;
             for page in step.range() {
                 let next_use = match future {
@@ -240,8 +309,13 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
                 };
                 position += usize::from(C::OFFLINE);
                 let access = Access { page: Page(page), op, was_dirty: false, next_use };
+                let bytes = if C::WANTS_BYTES { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
                 let partial = op == Op::Write && step.is_partial(page);
-                hits += u64::from(self.cache.access(access, partial, &mut self.back));
+                let details = Details { partial, bytes, owner };
+                hits += u64::from(self.cache.access(access, details, &mut self.back));
+                if B::WANTS_ACCESSES {
+                    self.back.accessed(Page(page));
+                }
                 if let (Some(machine), Op::Write) = (self.back.writeback.machine(), op) {
                     machine.dirtied(Page(page), at_us);
                 }
@@ -250,8 +324,9 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
                 Op::Read => read_hits += hits,
                 Op::Write => write_hits += hits,
             }
+            self.back.submit();
             if kind == StepKind::WriteSync {
-                self.write_asked(|machine| machine.sync(Some(step.range())));
+                self.sync(cell, trace, Some(step.range()));
             }
             if op == Op::Write {
                 self.write_asked(Machine::relieve);
@@ -261,18 +336,35 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
         self.write_due(totals.duration_us);
         if cell.drain {
             self.cache.drain(&mut self.back);
+            self.back.submit();
         }
         Outcome {
             read_accesses: totals.read_accesses,
             write_accesses: totals.write_accesses,
             read_hits,
             write_hits,
-            device: self.back.back.counts(),
+            device: self.back.counts(),
+            nvm_reads: self.back.nvm_reads,
             dirty_left: self.cache.dirty_pages(),
         }
     }
 
-    /// Writes what was due until now, each at its time; and it is now.
+    /// An application syncs pages of a file; `None`: all files.
+    #[inline(always)]
+    fn sync(&mut self, cell: &Cell<'_>, trace: &Trace, pages: Option<Range<u32>>) {
+        if C::DURABLE {
+            let of_file = pages.clone().filter(|_| cell.writeback.syncs != Syncs::Everything);
+            let reached = of_file.unwrap_or(0..trace.pages());
+            self.cache.sync(reached.clone(), Why::Sync, &mut self.back);
+            self.back.submit();
+            if let Some(machine) = self.back.writeback.machine() {
+                machine.cleaned(reached);
+            }
+        }
+        self.write_asked(|machine| machine.sync(pages));
+    }
+
+    /// Writes all that was due until now, each page at its time; then the present is `now_us`.
     #[inline(always)]
     fn write_due(&mut self, now_us: u64) {
         while let Some(machine) = self.back.writeback.machine()
@@ -280,15 +372,15 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
         {
             let writes = machine.tick(due_us);
             assert!(writes, "what is due is to be written");
-            self.back.back.at_us = due_us;
+            self.back.now(due_us);
             self.write_out();
         }
-        if S::WANTS_READS || W::ON {
-            self.back.back.at_us = now_us;
+        if B::WANTS_TIME {
+            self.back.now(now_us);
         }
     }
 
-    /// Writes what the machine is asked for.
+    /// Asks the machine for something and writes the pages that it decides on.
     #[inline(always)]
     fn write_asked(&mut self, ask: impl FnOnce(&mut Machine) -> bool) {
         if self.back.writeback.machine().is_some_and(ask) {
@@ -296,12 +388,12 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
         }
     }
 
-    /// Writes what the machine has decided on.
+    /// Writes the pages that the machine has decided on.
     fn write_out(&mut self) {
         while let Some((page, why)) = self.back.writeback.machine().and_then(Machine::poll) {
-            self.cache.clean(page);
-            self.back.back.write(page, why);
+            self.cache.sync(page.0..page.0 + 1, why, &mut self.back);
         }
+        self.back.submit();
     }
 
     fn check(&mut self) {
@@ -314,18 +406,4 @@ impl<F: Front, C: Cache, S: Sink, W: WriteBack> System<F, C, Storage<S>, W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_lie_below_what_is_touched() {
-        assert_eq!(telling_frames(1000), [32, 64, 128, 256, 512]);
-        assert_eq!(telling_frames(1024), [32, 64, 128, 256, 512]);
-        assert_eq!(telling_frames(1025), [64, 128, 256, 512, 1024]);
-        assert_eq!(
-            [0, 1, 2, 3, 5].map(telling_frames),
-            [vec![1], vec![1], vec![1], vec![1, 2], vec![1, 2, 4]]
-        );
-        assert_eq!(telling_frames(u32::MAX).last(), Some(&FRAMES_MAX));
-    }
-}
+mod tests;

@@ -10,8 +10,13 @@ use crate::{
 use std::sync::Arc;
 
 mod builder;
+mod files;
+mod tables;
 
 pub use builder::TraceBuilder;
+pub(crate) use files::{File, Files};
+use tables::StepTables;
+pub use tables::{Bytes, Owner, Tables};
 
 /// What a [`Step`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +180,11 @@ pub struct Trace {
     pages: u32,
     created: Vec<FileId>,
     totals: Totals,
+    tables: Tables,
+    step_tables: StepTables,
+    /// In (file, page) order, with ranks from `pages` on.
+    untouched: Vec<Run>,
+    untouched_pages: u32,
 }
 
 impl Trace {
@@ -218,11 +228,62 @@ impl Trace {
         self.totals
     }
 
+    /// The side tables that it has.
+    pub fn tables(&self) -> Tables {
+        self.tables
+    }
+
+    /// The bytes of `page` that step `n`, which accesses it, covers. Only where [`Tables::bytes`] were
+    /// asked for.
+    #[inline(always)]
+    pub fn bytes(&self, n: usize, page: Page) -> Bytes {
+        self.step_tables.bytes(n, self.steps[n], page)
+    }
+
+    /// The process and the file of step `n`. Only where [`Tables::owners`] were asked for.
+    #[inline(always)]
+    pub fn owner(&self, n: usize) -> Owner {
+        let all_files = self.steps[n].kind() == StepKind::SyncAll;
+        let StepTables { processes, files, .. } = &self.step_tables;
+        Owner { process: processes[n], file: (!all_files).then_some(files[n]) }
+    }
+
+    /// Pages inside a file's size that the trace could reach but never touches, near those that it
+    /// touches ([`Tables::untouched_within_pages`]). Their ranks begin at [`Trace::pages`].
+    pub fn untouched(&self) -> &[Run] {
+        &self.untouched
+    }
+
+    /// How many pages [`Trace::untouched`] has.
+    pub fn untouched_pages(&self) -> u32 {
+        self.untouched_pages
+    }
+
+    /// The rank of page `number` of a file, if the trace touches it or has it among the untouched.
+    pub fn page_of(&self, file: FileId, number: u64) -> Option<Page> {
+        let in_runs = |runs: &[Run]| {
+            let n = runs.partition_point(|run| (run.file, run.page) <= (file, number));
+            let run = runs[n.checked_sub(1)?];
+            let here = run.file == file && number - run.page < u64::from(run.pages);
+            here.then(|| Page(run.first + (number - run.page) as u32))
+        };
+        in_runs(&self.runs).or_else(|| in_runs(&self.untouched))
+    }
+
+    /// The file of a page, touched or not, and its number there; `None` for units without a place.
+    pub fn place_of(&self, page: Page) -> Option<(FileId, u64)> {
+        let runs = if page.0 < self.pages { self.runs() } else { self.untouched() };
+        let n = runs.partition_point(|run| run.first <= page.0);
+        let run = runs[n.checked_sub(1)?];
+        Some((run.file, run.page + u64::from(page.0 - run.first)))
+    }
+
     /// Bytes that this trace holds in memory.
     pub fn held_bytes(&self) -> usize {
         self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
-            + self.runs.capacity() * size_of::<Run>()
+            + (self.runs.capacity() + self.untouched.capacity()) * size_of::<Run>()
+            + self.step_tables.held_bytes()
     }
 
     /// Steps that ask for something to be durable: syncs, and writes that wait for storage.
@@ -295,7 +356,7 @@ impl Future {
 }
 
 /// A trace that cannot be held.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// More distinct pages than ranks.
     #[error("the trace touches more than 2^32 - 2 different pages (16 TiB): take a part of it")]

@@ -185,7 +185,11 @@ mod tests {
 
     impl Shell {
         fn new(folder: &Path, script: &str) -> Self {
-            let mut child = Command::new("sh")
+            Self::of(Path::new("sh"), folder, script)
+        }
+
+        fn of(program: &Path, folder: &Path, script: &str) -> Self {
+            let mut child = Command::new(program)
                 .args(["-c", &format!("{script}; echo ready; read line")])
                 .current_dir(folder)
                 .stdin(Stdio::piped())
@@ -242,15 +246,7 @@ mod tests {
         let here = mounts::resolved(folder.path()).unwrap();
         let copy = here.join("sh");
         fs::copy("/bin/sh", &copy).unwrap();
-        let mut child = Command::new(&copy)
-            .args(["-c", "echo ready; read line"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let shell = Shell(child);
+        let shell = Shell::of(&copy, Path::new("/"), ":");
         assert_eq!(uses(&here, &shell), [(How::Runs, copy)]);
     }
 

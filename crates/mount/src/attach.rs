@@ -1,79 +1,23 @@
-//! Mounting as root, by the kernel's newer calls: with our type, a source of any name, and no moment in which the place shows a file
-//! system that does not answer yet. (fuser would call what it mounts `fuse`.)
+//! Attaching a file system to a place: what may be mounted where, the mount itself, and its end.
 
-use crate::fuse::Options;
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::{Errno, Result};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount,
-};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+mod detached;
+pub mod noatime;
+pub mod place;
+pub mod undo;
+pub mod user_tmpfs;
 
-/// A mount without a place.
-pub(crate) struct Detached {
-    /// Where the kernel asks.
-    pub(crate) device: OwnedFd,
-    mount: OwnedFd,
-}
+pub(crate) use detached::Detached;
+use std::path::PathBuf;
 
-impl Detached {
-    /// `None` for a plain user.
-    pub(crate) fn new(options: &Options) -> Result<Option<Detached>> {
-        let context = match fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
-            Err(Errno::PERM) => return Ok(None),
-            context => context?,
-        };
-        let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        let us = rustix::process::geteuid().as_raw().to_string();
-        let our_group = rustix::process::getegid().as_raw().to_string();
-        let mode = rustix::fs::stat(&options.mountpoint)?.st_mode;
-        for (key, value) in [
-            ("source", options.name.as_str()),
-            ("subtype", "flashsift"),
-            ("fd", &device.as_raw_fd().to_string()),
-            ("rootmode", &format!("{mode:o}")),
-            ("user_id", &us),
-            ("group_id", &our_group),
-        ] {
-            fsconfig_set_string(&context, key, value)?;
-        }
-        fsconfig_set_flag(&context, "default_permissions")?;
-        if options.allow_other {
-            fsconfig_set_flag(&context, "allow_other")?;
-        }
-        if options.kernel.iter().any(|option| option == "ro") {
-            // The file system's, beside this mount's: as mount(8) has it, which may change it again.
-            fsconfig_set_flag(&context, "ro")?;
-        }
-        fsconfig_create(&context)?;
-        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(&options.kernel))?;
-        Ok(Some(Detached { device, mount }))
-    }
-
-    /// From now on it is seen there. Where that is was opened before; no link is followed.
-    pub(crate) fn attach(mount: OwnedFd, point: &Path) -> Result<()> {
-        move_mount(mount, "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-    }
-
-    pub(crate) fn split(self) -> (OwnedFd, OwnedFd) {
-        (self.device, self.mount)
-    }
-}
-
-/// Nobody gets another's rights by a file, or a device's by a name, unless that was asked for.
-fn attributes(options: &[String]) -> MountAttrFlags {
-    let mut flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    for option in options {
-        match option.as_str() {
-            "suid" => flags -= MountAttrFlags::MOUNT_ATTR_NOSUID,
-            "dev" => flags -= MountAttrFlags::MOUNT_ATTR_NODEV,
-            "ro" => flags |= MountAttrFlags::MOUNT_ATTR_RDONLY,
-            "noexec" => flags |= MountAttrFlags::MOUNT_ATTR_NOEXEC,
-            "noatime" => flags |= MountAttrFlags::MOUNT_ATTR_NOATIME,
-            _ => {}
-        }
-    }
-    flags
+/// How a mount looks to the kernel.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The directory on which it is mounted.
+    pub mountpoint: PathBuf,
+    /// The source that `mount` shows.
+    pub name: String,
+    /// Other users may use it too. Takes root.
+    pub allow_other: bool,
+    /// Options that the kernel knows: `ro`, `nodev`, `nosuid`, `noexec`, `noatime`.
+    pub kernel: Vec<String>,
 }

@@ -1,24 +1,45 @@
 //! The file system's logic: what each request means for the table of names, BACKING and the store.
 
-use crate::backing::{Backing, OpenDir, proc_path};
-use crate::content::{Content, Place};
-use crate::names::{BornSettled, HIDDEN};
-use crate::observe::Observer;
-use crate::room::Room;
-use crate::store::Store;
-use crate::table::{Is, Name, Table};
-use crate::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+pub(crate) mod backing;
+mod caller;
+mod content;
+mod events;
+pub(crate) mod failures;
+mod namespace;
+pub(crate) mod open_files;
+pub(crate) mod opens;
+mod processes;
+mod reservation;
+pub(crate) mod store;
+mod table;
+pub(crate) mod types;
+mod write_back;
+mod write_through;
+mod xattrs;
+
+use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
+use self::content::{Content, Place};
+use self::events::{At, Events};
+use self::failures::Failing;
+use self::opens::Opens;
+use self::reservation::Reservation;
+use self::store::Store;
+use self::table::{Is, Name, Table};
+use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+use self::write_through::WriteThrough;
+use flashsift_core::event::Action;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+
+/// Failures that a status holds: it has to fit into 64 KiB.
+const FAILURES_SHOWN: usize = 100;
 
 /// New files live in RAM until they settle in BACKING.
 ///
@@ -29,18 +50,19 @@ pub struct Fs {
     pub(crate) backing: Backing,
     pub(crate) store: Store,
     pub(crate) config: Config,
-    pub(crate) born_settled: BornSettled,
+    pub(crate) write_through: WriteThrough,
     table: Mutex<Table>,
-    /// What is open: reads and writes need nothing of the table.
-    pub(crate) opened: RwLock<HashMap<Ino, Arc<Content>>>,
-    pub(crate) room: Room,
+    /// Reads and writes find here what they need, without the table.
+    pub(crate) opens: Opens,
+    pub(crate) reservation: Reservation,
     pub(crate) counters: Mutex<Status>,
     /// Held by who makes room in RAM.
     pub(crate) making_room: Mutex<()>,
-    pub(crate) observer: Observer,
+    pub(crate) events: Events,
+    /// Locked after the table.
+    pub(crate) failing: Mutex<Failing>,
     /// Batches of which the names are not yet durable.
     pub(crate) unsynced: AtomicU32,
-    began: Instant,
 }
 
 impl Fs {
@@ -50,23 +72,23 @@ impl Fs {
         let backing = Backing::new(backing, config.noatime)?;
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino)),
-            born_settled: BornSettled::new(&config.settled),
-            room: Room::new(backing.root.as_fd())?,
+            write_through: WriteThrough::new(&config.settled),
+            reservation: Reservation::new(backing.root.as_fd())?,
             backing,
             store,
             config,
-            opened: RwLock::default(),
+            opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
-            observer: Observer::default(),
+            events: Events::new(),
+            failing: Mutex::default(),
             unsynced: AtomicU32::new(0),
-            began: Instant::now(),
         })
     }
 
-    /// Since this began, µs.
+    /// Since this began, by a clock that runs on through suspend, µs.
     pub fn now_us(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
+        self.events.now()
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
@@ -101,10 +123,10 @@ impl Fs {
     }
 
     /// `chmod`, `chown`, `truncate`, `utimensat`.
-    pub fn set_attr(&self, ino: Ino, changes: &Changes) -> Result<Attr> {
-        let content = self.content(ino)?;
+    pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
+        let content = self.content(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
-            self.resize(&content, ino, size)?;
+            self.resize(self.arrived(tid), ino, size)?;
         }
         let gate = content.gate.read();
         let mut table = self.table();
@@ -145,7 +167,7 @@ impl Fs {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().queue.len() as u64;
         let bytes = if files == 0 { 0 } else { self.store.usage()?.0 };
-        let in_ram = self.room.needed(files, bytes).div_ceil(all.f_frsize.max(1));
+        let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
         all.f_bavail = all.f_bavail.saturating_sub(in_ram);
         all.f_ffree = all.f_ffree.saturating_sub(files);
@@ -156,7 +178,17 @@ impl Fs {
     /// How it fares.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
-        status.files_in_ram = self.table().queue.len() as u64;
+        let table = self.table();
+        status.files_in_ram = table.queue.len() as u64;
+        status.failures = self.failing_now(&table);
+        drop(table);
+        status.failing_files = status.failures.len() as u64;
+        status.failures.truncate(FAILURES_SHOWN);
+        status.failing = status
+            .failures
+            .first()
+            .map(|first| format!("{}: {}: {}", first.path, first.step, first.error))
+            .unwrap_or_default();
         if let Ok((used, budget)) = self.store.usage() {
             (status.ram_bytes, status.budget_bytes) = (used, budget);
         }
@@ -190,7 +222,13 @@ impl Fs {
         }
         let stat = self.in_backing(table, parent, name)?.ok_or(Errno::NOENT)?;
         let ino = table.settled(stat.st_ino);
-        table.name(ino, parent, &Name::from(name));
+        if table.name(ino, parent, &Name::from(name))
+            && let Some(file) = table.file(ino)
+        {
+            // It may be a name that the event stream has not met; the thread is not known here.
+            let at = At { us: self.now_us(), tid: 0 };
+            self.saw_name(table, at, (parent, name), |name| Action::Bind { file, name });
+        }
         Ok(ino)
     }
 
@@ -328,8 +366,7 @@ impl Fs {
     }
 
     /// What its readers and writers share, made where nobody has it open.
-    pub(crate) fn content(&self, ino: Ino) -> Result<Arc<Content>> {
-        let mut table = self.table();
+    pub(crate) fn content(&self, table: &mut Table, ino: Ino) -> Result<Arc<Content>> {
         let node = table.node_mut(ino).ok_or(Errno::STALE)?;
         let settled = !matches!(node.is, Is::Ram);
         Ok(node.content.get_or_insert_with(|| Arc::new(Content::new(Place { file: None, settled }))).clone())

@@ -4,18 +4,18 @@
 //! keeps a file open for as long as it is mapped. A settled file that nothing else has open is handed to the kernel, which reads and writes it
 //! without us. Names and attributes may be remembered by the kernel for long: nothing changes but through it.
 
+pub mod control;
 mod convert;
-mod lending;
 mod listings;
-mod mounted;
+mod passthrough;
 
+use self::control::{SETTLE, STATUS};
 use self::convert::{caller, file_attr, kind, nothing, number, time};
-use self::lending::Lending;
 use self::listings::Listings;
-pub use self::mounted::{Options, Running, start};
-use crate::Fs;
-use crate::types::{Attr, Changes, Ino, ROOT};
-use flashsift_core::event::Action;
+use self::passthrough::Passthrough;
+use crate::fs::Fs;
+use crate::fs::types::{Access, Attr, Changes, ROOT};
+use flashsift_core::event::OpenId;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
@@ -26,30 +26,23 @@ use rustix::io::Result;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// [`Status`](crate::Status) as JSON, an extended attribute of the mounted directory.
-pub const STATUS: &str = "user.flashsift.status";
-/// When root, or whose mount it is, asks for the value that the mounted directory has for this, everything settles first. (It is not set: that would
-/// keep its names from changing meanwhile, and could not be done where it is mounted read-only.)
-pub const SETTLE: &str = "user.flashsift.settle";
-
 /// How long the kernel may remember what it was told.
 const REMEMBER: Duration = Duration::from_secs(3600);
 /// The largest write, bytes.
 const WRITE_BYTES: u32 = 1 << 20;
-/// What tells a file that the kernel reads and writes itself.
-const LENT: FileHandle = FileHandle(1);
-const OURS: FileHandle = FileHandle(0);
 
-struct Kernel {
+/// Answers the requests of the kernel.
+pub(crate) struct Adapter {
     fs: Arc<Fs>,
-    wants_passthrough: bool,
-    lending: Lending,
+    passthrough_wanted: bool,
+    pub(crate) passthrough: Passthrough,
     listings: Listings,
 }
 
@@ -58,23 +51,23 @@ thread_local! {
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Kernel {
-    fn new(fs: Arc<Fs>, wants_passthrough: bool) -> Kernel {
-        Kernel { fs, wants_passthrough, lending: Lending::default(), listings: Listings::default() }
+impl Adapter {
+    pub(crate) fn new(fs: Arc<Fs>, passthrough_wanted: bool) -> Adapter {
+        Adapter { fs, passthrough_wanted, passthrough: Passthrough::default(), listings: Listings::default() }
     }
 
     /// Answers a request. A panic in it is our mistake: this request fails (its reply, dropped, says `EIO`), no other does.
     fn answer(&self, what: &str, answer: impl FnOnce()) {
         if std::panic::catch_unwind(AssertUnwindSafe(answer)).is_err() {
             self.fs.count_fault();
-            crate::say!("{what} failed inside; it was answered with an input/output error");
+            tracing::error!("{what} failed inside; it was answered with an input/output error");
         }
     }
 
     fn entry(&self, reply: ReplyEntry, found: Result<Attr>) {
         match found {
             Ok(attr) => {
-                let attr_for = self.lending.remember(attr.ino);
+                let attr_for = self.passthrough.remember(attr.ino);
                 reply.entry_with_ttls(&attr_for, &REMEMBER, &file_attr(&attr), Generation(0));
             }
             Err(error) => reply.error(number(error)),
@@ -88,18 +81,6 @@ impl Kernel {
         }
     }
 
-    /// Bytes went in or out.
-    fn accessed(&self, request: &Request, ino: Ino, offset: u64, len: usize, flags: OpenFlags, write: bool) {
-        let (len, sync) = (len as u64, crate::files::asks_for_sync(flags.0));
-        let direct =
-            rustix::fs::OFlags::from_bits_retain(flags.0 as u32).contains(rustix::fs::OFlags::DIRECT);
-        self.fs.saw(request.pid(), ino, |file| match (direct, write) {
-            (true, _) => Action::Direct { file, offset, len, write },
-            (false, true) => Action::Write { file, offset, len, sync },
-            (false, false) => Action::Read { file, offset, len },
-        });
-    }
-
     fn xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>>) {
         match value {
             Ok(value) if size == 0 => reply.size(value.len() as u32),
@@ -110,7 +91,7 @@ impl Kernel {
     }
 }
 
-impl Filesystem for Kernel {
+impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let has = config.capabilities();
         for wanted in [
@@ -130,11 +111,11 @@ impl Filesystem for Kernel {
         config.add_capabilities(needed).map_err(|lacking| {
             io::Error::other(format!("this kernel's FUSE lacks {lacking:?}; Linux 6.6 or later is needed"))
         })?;
-        if self.wants_passthrough
+        if self.passthrough_wanted
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
             && config.set_max_stack_depth(1).is_ok()
         {
-            self.lending.allow(&self.fs);
+            self.passthrough.allow(&self.fs);
         }
         let _ = config.set_max_write(WRITE_BYTES);
         Ok(())
@@ -151,14 +132,14 @@ impl Filesystem for Kernel {
         self.answer("forget", || {
             self.fs.forget(ino.0, lookups);
             if !self.fs.knows(ino.0) {
-                self.lending.forget(ino.0);
+                self.passthrough.forget(ino.0);
             }
         });
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer("getattr", || match self.fs.attr(ino.0) {
-            Ok(attr) => reply.attr(&self.lending.remember(attr.ino), &file_attr(&attr)),
+            Ok(attr) => reply.attr(&self.passthrough.remember(attr.ino), &file_attr(&attr)),
             Err(error) => reply.error(number(error)),
         });
     }
@@ -195,12 +176,8 @@ impl Filesystem for Kernel {
                 None => !asks,
             };
             let changes = Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
-            let done = self.fs.set_attr(ino.0, &changes);
-            if let (Some(size), Ok(_)) = (size, &done) {
-                self.fs.saw(request.pid(), ino.0, |file| Action::Truncate { file, size });
-            }
-            match done {
-                Ok(attr) => reply.attr(&self.lending.remember(attr.ino), &file_attr(&attr)),
+            match self.fs.set_attr(request.pid(), ino.0, &changes) {
+                Ok(attr) => reply.attr(&self.passthrough.remember(attr.ino), &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
             }
         });
@@ -242,12 +219,12 @@ impl Filesystem for Kernel {
         });
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("unlink", || Kernel::empty(reply, self.fs.unlink(parent.0, name)));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer("unlink", || Adapter::empty(reply, self.fs.unlink(request.pid(), parent.0, name)));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("rmdir", || Kernel::empty(reply, self.fs.rmdir(parent.0, name)));
+        self.answer("rmdir", || Adapter::empty(reply, self.fs.rmdir(parent.0, name)));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
@@ -258,7 +235,7 @@ impl Filesystem for Kernel {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -268,29 +245,32 @@ impl Filesystem for Kernel {
     ) {
         self.answer("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-            Kernel::empty(reply, self.fs.rename((parent.0, name), (new_parent.0, new_name), flags));
+            Adapter::empty(
+                reply,
+                self.fs.rename(request.pid(), (parent.0, name), (new_parent.0, new_name), flags),
+            );
         });
     }
 
-    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer("link", || self.entry(reply, self.fs.link(ino.0, parent.0, name)));
+    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.answer("link", || self.entry(reply, self.fs.link(request.pid(), ino.0, parent.0, name)));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.answer("open", || {
-            let opened = match self.fs.open(ino.0) {
+            let (open, opened) = match self.fs.open(request.pid(), ino.0) {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
-            self.fs.saw(request.pid(), ino.0, |file| Action::Open { file, created: false });
-            match self.lending.lend(&self.fs, ino.0, opened, |file| reply.open_backing(file)) {
+            match self.passthrough.lend(&self.fs, ino.0, open, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
-                        self.lending.writes_past_us(ino.0);
+                        self.passthrough.writes_past_us(ino.0);
                     }
-                    reply.opened_passthrough(LENT, FopenFlags::empty(), &backing);
+                    self.fs.set_passed_through(open);
+                    reply.opened_passthrough(handle(open), FopenFlags::empty(), &backing);
                 }
-                None => reply.opened(OURS, direct()),
+                None => reply.opened(handle(open), direct()),
             }
         });
     }
@@ -306,24 +286,26 @@ impl Filesystem for Kernel {
         reply: ReplyCreate,
     ) {
         self.answer("create", || {
-            let (attr, opened) = match self.fs.create(&caller(request, umask), parent.0, name, mode, flags) {
-                Ok(created) => created,
-                Err(error) => return reply.error(number(error)),
-            };
+            let (attr, open, opened) =
+                match self.fs.create(&caller(request, umask), parent.0, name, mode, flags) {
+                    Ok(created) => created,
+                    Err(error) => return reply.error(number(error)),
+                };
             let shown = file_attr(&attr);
-            match self.lending.lend(&self.fs, attr.ino, opened, |file| reply.open_backing(file)) {
+            match self.passthrough.lend(&self.fs, attr.ino, open, opened, |file| reply.open_backing(file)) {
                 Some(backing) => {
-                    self.lending.writes_past_us(attr.ino);
+                    self.passthrough.writes_past_us(attr.ino);
+                    self.fs.set_passed_through(open);
                     reply.created_passthrough(
                         &Duration::ZERO,
                         &shown,
                         Generation(0),
-                        LENT,
+                        handle(open),
                         FopenFlags::empty(),
                         &backing,
                     );
                 }
-                None => reply.created(&REMEMBER, &shown, Generation(0), OURS, direct()),
+                None => reply.created(&REMEMBER, &shown, Generation(0), handle(open), direct()),
             }
         });
     }
@@ -331,8 +313,8 @@ impl Filesystem for Kernel {
     fn read(
         &self,
         request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         flags: OpenFlags,
@@ -344,11 +326,11 @@ impl Filesystem for Kernel {
                 if bytes.len() < size as usize {
                     bytes.resize(size as usize, 0);
                 }
-                match self.fs.read(ino.0, offset, &mut bytes[..size as usize]) {
-                    Ok(read) => {
-                        self.accessed(request, ino.0, offset, read, flags, false);
-                        reply.data(&bytes[..read]);
-                    }
+                let read = opened(handle).and_then(|open| {
+                    self.fs.read(access(request, flags), open, offset, &mut bytes[..size as usize])
+                });
+                match read {
+                    Ok(read) => reply.data(&bytes[..read]),
                     Err(error) => reply.error(number(error)),
                 }
             });
@@ -359,7 +341,7 @@ impl Filesystem for Kernel {
         &self,
         request: &Request,
         ino: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
@@ -368,19 +350,16 @@ impl Filesystem for Kernel {
         reply: ReplyWrite,
     ) {
         self.answer("write", || {
-            let written = self.fs.write(ino.0, offset, data, crate::files::asks_for_sync(flags.0)).and_then(
-                |written| {
-                    if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                        self.fs.set_attr(ino.0, &Changes { strip: true, ..Changes::default() })?;
-                    }
-                    Ok(written)
-                },
-            );
-            match written {
-                Ok(written) => {
-                    self.accessed(request, ino.0, offset, written, flags, true);
-                    reply.written(written as u32);
+            let written = opened(handle).and_then(|open| {
+                let written = self.fs.write(access(request, flags), open, offset, data)?;
+                if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                    let strip = Changes { strip: true, ..Changes::default() };
+                    self.fs.set_attr(request.pid(), ino.0, &strip)?;
                 }
+                Ok(written)
+            });
+            match written {
+                Ok(written) => reply.written(written as u32),
                 Err(error) => reply.error(number(error)),
             }
         });
@@ -397,11 +376,11 @@ impl Filesystem for Kernel {
         reply: ReplyEmpty,
     ) {
         self.answer("release", || {
-            self.fs.saw(request.pid(), ino.0, |file| Action::Close { file });
-            self.fs.release(ino.0);
-            // Behind it: who opens the file in between gets it lent too, instead of finding that he is not the first.
-            if handle == LENT {
-                self.lending.give_back(ino.0);
+            let passed_through = opened(handle).is_ok_and(|open| self.fs.release(request.pid(), open));
+            // Last: an open of the file in between gets passthrough too, instead of being refused it
+            // because it is not the first.
+            if passed_through {
+                self.passthrough.give_back(ino.0);
             }
             reply.ok();
         });
@@ -416,10 +395,10 @@ impl Filesystem for Kernel {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
         self.answer("fsync", || {
-            self.fs.saw(request.pid(), ino.0, |file| Action::Sync { file, offset: 0, len: u64::MAX });
-            Kernel::empty(reply, self.fs.fsync(ino.0, data_only));
+            let done = opened(handle).and_then(|open| self.fs.fsync(request.pid(), open, data_only));
+            Adapter::empty(reply, done);
         });
     }
 
@@ -459,7 +438,7 @@ impl Filesystem for Kernel {
                     INodeNo(attr.ino),
                     next,
                     &entry.name,
-                    &self.lending.remember(attr.ino),
+                    &self.passthrough.remember(attr.ino),
                     &file_attr(&attr),
                     Generation(0),
                 );
@@ -480,8 +459,8 @@ impl Filesystem for Kernel {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.answer("fsyncdir", || Kernel::empty(reply, self.fs.fsync_dir(ino.0)));
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.answer("fsyncdir", || Adapter::empty(reply, self.fs.fsync_dir(request.pid(), ino.0)));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -511,7 +490,7 @@ impl Filesystem for Kernel {
         reply: ReplyEmpty,
     ) {
         self.answer("setxattr", || {
-            Kernel::empty(
+            Adapter::empty(
                 reply,
                 match name.to_str() {
                     Some(STATUS | SETTLE) => Err(rustix::io::Errno::PERM),
@@ -527,10 +506,12 @@ impl Filesystem for Kernel {
                 (ROOT, Some(STATUS)) => {
                     serde_json::to_vec(&self.fs.status()).map_err(|_| rustix::io::Errno::IO)
                 }
-                (ROOT, Some(SETTLE)) if is_ours(request) => self.fs.settle_all().map(|()| Vec::new()),
+                (ROOT, Some(SETTLE)) if is_ours(request) => {
+                    self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
+                }
                 _ => self.fs.get_xattr(ino.0, name),
             };
-            Kernel::xattr(reply, size, value);
+            Adapter::xattr(reply, size, value);
         });
     }
 
@@ -545,43 +526,64 @@ impl Filesystem for Kernel {
                     list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
                 *list = shown.flatten().copied().collect();
             }
-            Kernel::xattr(reply, size, list);
+            Adapter::xattr(reply, size, list);
         });
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("removexattr", || Kernel::empty(reply, self.fs.remove_xattr(ino.0, name)));
+        self.answer("removexattr", || Adapter::empty(reply, self.fs.remove_xattr(ino.0, name)));
     }
 
     fn fallocate(
         &self,
         request: &Request,
-        ino: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        /// What `fallocate` calls a hole to be punched.
-        const PUNCH_HOLE: i32 = 2;
         self.answer("fallocate", || {
-            let done = self.fs.fallocate(ino.0, offset, length, mode as u32);
-            if done.is_ok() && mode & PUNCH_HOLE != 0 {
-                self.fs.saw(request.pid(), ino.0, |file| Action::Punch { file, offset, len: length });
-            }
-            Kernel::empty(reply, done);
+            let done = opened(handle)
+                .and_then(|open| self.fs.fallocate(request.pid(), open, offset, length, mode as u32));
+            Adapter::empty(reply, done);
         });
     }
 
-    fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         /// What `lseek` calls the search for a hole.
         const SEEK_HOLE: i32 = 4;
-        self.answer("lseek", || match self.fs.seek(ino.0, offset as u64, whence == SEEK_HOLE) {
-            Ok(at) => reply.offset(at as i64),
-            Err(error) => reply.error(number(error)),
+        self.answer("lseek", || {
+            let found =
+                opened(handle).and_then(|open| self.fs.seek(open, offset as u64, whence == SEEK_HOLE));
+            match found {
+                Ok(at) => reply.offset(at as i64),
+                Err(error) => reply.error(number(error)),
+            }
         });
     }
+}
+
+fn access(request: &Request, flags: OpenFlags) -> Access {
+    Access { tid: request.pid(), flags: flags.0 }
+}
+
+fn handle(open: OpenId) -> FileHandle {
+    FileHandle(u64::from(open.0.get()))
+}
+
+fn opened(handle: FileHandle) -> Result<OpenId> {
+    let number = u32::try_from(handle.0).ok().and_then(NonZeroU32::new);
+    number.map(OpenId).ok_or(rustix::io::Errno::BADF)
 }
 
 /// Root, or whose mount it is.

@@ -1,6 +1,8 @@
 //! Rights that the kernel leaves to us, through the kernel. Needs root, `setpriv` and `chattr`.
 
-use flashsift_mount::{Config, Fs, Store, fuse, undo};
+use flashsift_mount::attach::{Options, undo};
+use flashsift_mount::daemon::session::{self, Serving};
+use flashsift_mount::{Config, Fs, Store};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -11,7 +13,7 @@ use std::sync::Arc;
 struct Mounted {
     fs: Arc<Fs>,
     folder: tempfile::TempDir,
-    running: Option<fuse::Running>,
+    running: Option<session::Running>,
 }
 
 impl Mounted {
@@ -29,15 +31,14 @@ impl Mounted {
         let backing = File::open(folder.path().join("backing")).unwrap();
         let store = Store::detached_tmpfs(1 << 20).unwrap();
         let fs = Arc::new(Fs::new(backing.into(), store, Config::default()).unwrap());
-        let options = fuse::Options {
+        let options = Options {
             mountpoint: folder.path().join("mount"),
             name: "test".into(),
-            passthrough,
             allow_other: true,
-            threads: 2,
             kernel: Vec::new(),
         };
-        let running = Some(fuse::start(fs.clone(), &options).unwrap());
+        let running =
+            Some(session::start(fs.clone(), &options, Serving { passthrough, threads: 2 }).unwrap());
         Some(Mounted { fs, folder, running })
     }
 
@@ -49,7 +50,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = undo::unmount(&self.folder.path().join("mount"), true);
-        let _ = self.running.take().map(fuse::Running::wait);
+        let _ = self.running.take().map(session::Running::wait);
     }
 }
 

@@ -22,16 +22,25 @@ fn meaning(action: &Action) -> Meaning {
     use Meaning::{Do, Impossible, Nothing};
     match *action {
         Action::Read { len: 0, .. } | Action::Write { len: 0, .. } | Action::Punch { len: 0, .. } => Nothing,
-        Action::Read { file, offset, len } => Do(file, Op::Read, offset, len),
-        Action::Write { file, offset, len, sync } => {
+        Action::Read { file, offset, len, .. } => Do(file, Op::Read, offset, len),
+        Action::Write { file, offset, len, sync, .. } => {
             Do(file, if sync { Op::WriteSync } else { Op::Write }, offset, len)
         }
         Action::Punch { file, offset, len } => Do(file, Op::Discard, offset, len),
         // A device makes all its writes durable or none.
         Action::Sync { file, .. } => Do(file, Op::Sync, 0, 0),
         Action::SyncAll => Meaning::SyncAll,
-        Action::Open { .. } | Action::Close { .. } | Action::Bind { .. } | Action::Process { .. } => Nothing,
+        Action::Open { .. }
+        | Action::Close { .. }
+        | Action::Bind { .. }
+        | Action::Size { .. }
+        | Action::Process { .. }
+        | Action::MemoryPressure { .. }
+        | Action::Foreground { .. } => Nothing,
         Action::Direct { .. } => Impossible("an access past a page cache"),
+        Action::Create(_) => Impossible("the making of a file"),
+        Action::Link { .. } => Impossible("link"),
+        Action::RenameDirectory { .. } => Impossible("rename"),
         Action::Truncate { .. } => Impossible("truncate"),
         Action::Rename { .. } => Impossible("rename"),
         Action::Unbind { .. } => Impossible("unlink"),
@@ -171,10 +180,10 @@ impl Sink for Survey {
         Ok(())
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         for event in events {
             if let Action::Bind { file, name } = &event.action {
-                self.sources.entry(*file).or_default().name.get_or_insert_with(|| name.clone());
+                self.sources.entry(*file).or_default().name.get_or_insert_with(|| (**name).into());
             }
             let at_us = event.at_us;
             match meaning(&event.action) {
@@ -272,7 +281,7 @@ impl Sink for Requests {
         Ok(())
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         for event in events {
             let (file, op, offset, len) = match meaning(&event.action) {
                 Meaning::Do(file, op, offset, len) => (Some(file), op, offset, len),
@@ -302,14 +311,14 @@ mod tests {
     const FILE: FileId = FileId(3);
     const OTHER: FileId = FileId(5);
 
-    fn event() -> impl Strategy<Value = Event> {
+    fn event() -> impl Strategy<Value = Event<'static>> {
         let span = (0u64..5000, 0u64..2000).prop_map(|(first, count)| (first * 512, count * 4096));
         (0u64..50, 0u8..6, span, any::<bool>()).prop_map(|(at_us, kind, (offset, len), mine)| {
             let file = if mine { FILE } else { OTHER };
             let action = match kind {
-                0 => Action::Read { file, offset, len },
-                1 => Action::Write { file, offset, len, sync: false },
-                2 => Action::Write { file, offset, len, sync: true },
+                0 => Action::Read { open: None, file, offset, len },
+                1 => Action::Write { open: None, file, offset, len, sync: false },
+                2 => Action::Write { open: None, file, offset, len, sync: true },
                 3 => Action::Sync { file, offset: 0, len: u64::MAX },
                 4 => Action::Punch { file, offset, len },
                 _ => Action::SyncAll,
@@ -319,18 +328,18 @@ mod tests {
     }
 
     fn about(side: Side) -> About {
-        let knows = Knows { times: true, syncs: true, writes: true, removals: false };
-        About { side, space: Space::Blocks, knows }
+        let knows = Knows { times: true, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
+        About { epoch_us: None, side, space: Space::Blocks, knows }
     }
 
-    fn surveyed(events: &[Event]) -> Survey {
+    fn surveyed(events: &[Event<'static>]) -> Survey {
         let mut survey = Survey::default();
         survey.about(about(Side::After)).unwrap();
         survey.events(events).unwrap();
         survey
     }
 
-    fn handed_over(events: &[Event], rules: Rules, survey: &Survey) -> Vec<Request> {
+    fn handed_over(events: &[Event<'static>], rules: Rules, survey: &Survey) -> Vec<Request> {
         // Capacity for all pieces, as they are received only afterwards.
         let (to, from) = sync_channel(1000);
         let mut requests = Requests::new(rules, survey, to);
@@ -367,9 +376,9 @@ mod tests {
             let (mut wanted, mut number, mut first_us) = (Vec::new(), 0, None);
             for event in &events {
                 let (file, op, offset, len) = match event.action {
-                    Action::Read { file, offset, len } => (file, Op::Read, offset, len),
-                    Action::Write { file, offset, len, sync: false } => (file, Op::Write, offset, len),
-                    Action::Write { file, offset, len, sync: true } => (file, Op::WriteSync, offset, len),
+                    Action::Read { file, offset, len, .. } => (file, Op::Read, offset, len),
+                    Action::Write { file, offset, len, sync: false, .. } => (file, Op::Write, offset, len),
+                    Action::Write { file, offset, len, sync: true, .. } => (file, Op::WriteSync, offset, len),
                     Action::Punch { file, offset, len } => (file, Op::Discard, offset, len),
                     Action::Sync { file, .. } => (file, Op::Sync, 0, 512),
                     _ => (FILE, Op::Sync, 0, 512),
@@ -396,7 +405,7 @@ mod tests {
             let survey = surveyed(&events);
             let Some(source) = survey.sources.get(&FILE) else { return Ok(()) };
             let spans = events.iter().filter_map(|event| match event.action {
-                Action::Read { file: FILE, offset, len }
+                Action::Read { file: FILE, offset, len, .. }
                 | Action::Write { file: FILE, offset, len, .. }
                 | Action::Punch { file: FILE, offset, len } => (len > 0).then_some((offset, len)),
                 _ => None,

@@ -7,6 +7,7 @@
 //! earlier requests, and all later ones wait for it.
 
 use crate::{Op, Request};
+use slab::Slab;
 
 /// When a request is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,6 @@ pub enum Decision {
 /// A request that was started and has not completed.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
-    slot: u32,
     begun_ns: u64,
     request: Request,
 }
@@ -47,15 +47,16 @@ pub struct Schedule {
     timing: Timing,
     /// Discards run alone, as syncs do.
     discards_alone: bool,
-    free: Vec<u32>,
-    in_flight: Vec<InFlight>,
+    depth: usize,
+    /// By slot.
+    in_flight: Slab<InFlight>,
 }
 
 impl Schedule {
     /// Creates a schedule with nothing in flight.
     pub fn new(timing: Timing, depth: u32, discards_alone: bool) -> Self {
-        let in_flight = Vec::with_capacity(depth as usize);
-        Self { timing, discards_alone, free: (0..depth).rev().collect(), in_flight }
+        let depth = depth as usize;
+        Self { timing, discards_alone, depth, in_flight: Slab::with_capacity(depth) }
     }
 
     /// Returns the number of requests in flight.
@@ -72,11 +73,14 @@ impl Schedule {
         if due_ns > now_ns {
             return Decision::At(due_ns);
         }
-        if self.in_flight.iter().any(|other| self.conflict(&other.request, request)) {
+        if self.in_flight.iter().any(|(_, other)| self.conflict(&other.request, request)) {
             return Decision::AfterAnother;
         }
-        let Some(slot) = self.free.pop() else { return Decision::AfterAnother };
-        self.in_flight.push(InFlight { slot, begun_ns: now_ns, request: *request });
+        if self.in_flight.len() == self.depth {
+            return Decision::AfterAnother;
+        }
+        // Keys are below the greatest number of entries there ever were.
+        let slot = self.in_flight.insert(InFlight { begun_ns: now_ns, request: *request }) as u32;
         Decision::Start { slot, late_ns: now_ns - due_ns }
     }
 
@@ -86,10 +90,8 @@ impl Schedule {
     ///
     /// If no request is in flight in this slot.
     pub fn done(&mut self, slot: u32, now_ns: u64) -> (Request, u64) {
-        let at = self.in_flight.iter().position(|other| other.slot == slot);
-        let InFlight { begun_ns, request, .. } =
-            self.in_flight.swap_remove(at.expect("a completed request was started"));
-        self.free.push(slot);
+        let done = self.in_flight.try_remove(slot as usize);
+        let InFlight { begun_ns, request } = done.expect("a completed request was started");
         (request, now_ns.saturating_sub(begun_ns))
     }
 

@@ -1,7 +1,7 @@
 //! Reads names from fanotify: creations, renames, links and deletions, with the handles of the
 //! files.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "rustix has neither fanotify nor file handles")]
 
 use crate::{Error, system::Mounted};
 use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};

@@ -1,7 +1,7 @@
 //! Reads mappings of processes from perf's side-band events, the only interface of the kernel that
 //! reports them as they happen.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "no crate maps perf's ring buffer")]
 
 use flashsift_traces::tracepoint::{Dev, Inode, Mapping, Point, What};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -23,6 +23,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command},
 };
+use tracing::{info, warn};
 
 /// The processes or files to record.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ impl Host for System<'_> {
     }
 }
 
-/// Records the accesses of `subject` into `sink`. `say` receives, once at the beginning, what this
+/// Records the accesses of `subject` into `sink`. Before it begins, it logs which accesses this
 /// kernel cannot show.
 ///
 /// # Errors
@@ -107,30 +108,31 @@ pub fn record(
     options: &Options,
     sink: &mut dyn Sink,
     stop: &mut dyn Stop,
-    say: &mut dyn FnMut(&str),
 ) -> Result<Recorded, Error> {
     let tracefs = Tracefs::open()?;
     let mounts = listened(&subject, options)?;
     let mut recorder = Recorder::new(&tracefs, &mounts, &subject, options)?;
     let kinds: Vec<&str> = mounts.iter().map(|mount| &*mount.kind).collect();
     for blind in tracefs::blind_spots(&tracefs, &kinds, options.exact) {
-        say(&blind);
+        warn!("{blind}");
     }
     if recorder.maps.is_empty() {
-        say("perf events are not allowed: stores through mappings are known to the folio only");
+        warn!("perf events are not allowed: stores through mappings are known to the folio only");
     }
-    say(match options.exact {
-        true => "not seen: reads of mapped pages; sync_file_range (SEMANTICS.md)",
-        false => {
-            "reads on ext4 are exact to the page (--exact: to the byte); not seen: reads of mapped \
-             pages; sync_file_range (SEMANTICS.md)"
-        }
-    });
+    let exact = match options.exact {
+        true => "",
+        false => "reads on ext4 are exact to the page (--exact: to the byte); ",
+    };
+    info!(
+        "{exact}not seen: reads of pages that are mapped already; sync_file_range \
+         (SEMANTICS.md, \"Record\")"
+    );
     let mut events = Events::new(sink);
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Files,
-        knows: Knows { times: true, syncs: true, writes: true, removals: true },
+        knows: Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
     })?;
     let child = recorder.begin(subject, options)?;
     stop.begun();

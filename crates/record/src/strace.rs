@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-const CALLS: &str = "trace=%file,%desc,%process,msync,munmap,mremap,sync,syncfs";
+const CALLS: &str = "trace=%file,%desc,%process,msync,munmap,mremap,sync,syncfs,umask";
 
 /// Runs a program under strace and records its system calls. The output of strace is kept in the
 /// system's temporary directory meanwhile.

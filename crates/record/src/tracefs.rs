@@ -296,8 +296,8 @@ impl Drop for Instance {
         if let Err(error) = std::fs::remove_dir(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            eprintln!(
-                "flashsift: {} could not be removed ({error}); the next recording removes it",
+            tracing::warn!(
+                "{} could not be removed ({error}); the next recording removes it",
                 self.path.display()
             );
         }

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Ext4, Kept, Lives, ToTheEnd, built, lives, pages, recorded};
+use common::{Ext4, Lives, ToTheEnd, built, lives, pages, recorded};
 use flashsift_record::{Options, Subject, record};
+use flashsift_traces::events::Kept;
 use std::{collections::BTreeMap, process::Command};
 
 /// The accesses that `accesses` reports for each file, under the file's first name. `exact`
@@ -106,7 +107,7 @@ fn a_recorder_on_the_programs_processor_does_not_record_itself() {
     cat.arg(folder.join("file")).stdout(std::process::Stdio::null());
     // A buffer of this size holds the accesses of `cat` and nothing else.
     let options = Options { under: Some(folder.clone()), exact: true, buffer_kib: 256 };
-    let recorded = record(Subject::Command(cat), &options, &mut kept, &mut ToTheEnd, &mut |_| {}).unwrap();
+    let recorded = record(Subject::Command(cat), &options, &mut kept, &mut ToTheEnd).unwrap();
     assert_eq!((recorded.lost.by_cpu, recorded.lost.faults_by_cpu), (vec![], vec![]));
-    assert_eq!(pages(&lives(&kept.0, &folder))["file"], [0, 1, 2]);
+    assert_eq!(pages(&lives(&kept.events, &folder))["file"], [0, 1, 2]);
 }

@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::{Ext4, Kept, has, recorded, run};
+use common::{Ext4, has, recorded, run};
 use flashsift_core::event::{Action, Event, FileId};
-use flashsift_traces::open::{self, Limits};
+use flashsift_traces::{
+    events::Kept,
+    open::{self, Limits},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -22,7 +25,7 @@ struct Done {
     bytes: BTreeMap<String, [u64; 2]>,
 }
 
-fn done(events: &[Event], folder: &Path) -> Done {
+fn done(events: &[Event<'static>], folder: &Path) -> Done {
     let mut done = Done::default();
     let mut names: BTreeMap<FileId, String> = BTreeMap::new();
     let prefix = format!("{}/", folder.display());
@@ -44,7 +47,7 @@ fn done(events: &[Event], folder: &Path) -> Done {
             Action::Unbind { name, .. } => {
                 done.unlinked.extend(name.strip_prefix(&prefix).map(str::to_owned));
             }
-            Action::Read { file, offset, len } if names.contains_key(file) && *len > 0 => {
+            Action::Read { file, offset, len, .. } if names.contains_key(file) && *len > 0 => {
                 let name = names[file].clone();
                 done.bytes.entry(name.clone()).or_default()[0] += len;
                 done.read.entry(name).or_default().extend(pages(*offset, *len));
@@ -94,7 +97,7 @@ fn both(test: &str, exact: bool) -> Option<(Done, Done)> {
     let mut kept = Kept::default();
     open::read(&lines, Some("strace"), &mut kept, &Limits::default()).unwrap();
     run(Command::new("sync").arg("-f").arg(ext4.path()));
-    Some((done(&events, &folder), done(&kept.0, &folder)))
+    Some((done(&events, &folder), done(&kept.events, &folder)))
 }
 
 /// Removes accesses that strace cannot see: SQLite's index of its log is shared memory.

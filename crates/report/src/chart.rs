@@ -1,6 +1,6 @@
 //! The content of a figure as plain data, in the units of the axes.
 
-use crate::show;
+use flashsift_core::show;
 
 /// One drawing: two axes and the marks between them.
 #[derive(Clone, Debug)]

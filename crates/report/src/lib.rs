@@ -14,8 +14,8 @@ mod chart;
 mod draw;
 mod grid;
 mod page;
-pub mod show;
 
 pub use chart::{Axis, Bar, Chart, Ink, Layer, Line, Marks, Patch, Point, Scale, Unit};
+pub use flashsift_core::show;
 pub use grid::Grid;
 pub use page::{Block, Cell, Figure, Page, Reproduce, Section, Table, View};

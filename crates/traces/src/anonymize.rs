@@ -1,7 +1,7 @@
 //! Names without what they say: for traces that leave the house.
 
 use crate::{Error, events::Sink};
-use flashsift_core::event::{About, Action, Event, Renamed};
+use flashsift_core::event::{About, Action, Create, Event, MaybeOwned, Renamed};
 use std::hash::{BuildHasher, RandomState};
 
 /// Replaces each component of a path by a keyed hash, and hands the events on.
@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 pub struct Anonymize<'a> {
     sink: &'a mut dyn Sink,
     key: RandomState,
-    events: Vec<Event>,
+    events: Vec<Event<'static>>,
 }
 
 impl<'a> Anonymize<'a> {
@@ -57,16 +57,35 @@ impl Sink for Anonymize<'_> {
         self.sink.about(about)
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.events.clear();
         for event in events {
             let mut event = event.clone();
             match &mut event.action {
-                Action::Bind { name, .. } | Action::Unbind { name, .. } => *name = self.path(name),
-                Action::Rename { names, .. } => {
-                    **names = Renamed { from: self.path(&names.from), to: self.path(&names.to) };
+                Action::Create(create) => {
+                    let named = Create { name: self.path(&create.name).into(), ..create.to_static() };
+                    *create = MaybeOwned::owned(named);
                 }
-                _ => {}
+                Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
+                    *name = self.path(name).into();
+                }
+                Action::Rename { names, .. } | Action::RenameDirectory { names } => {
+                    *names = Renamed::owned(&self.path(&names.from), &self.path(&names.to));
+                }
+                // Programs keep their names, in front too: analyses compare traces by them.
+                Action::Process { .. } | Action::Foreground { .. } => {}
+                Action::Read { .. }
+                | Action::Write { .. }
+                | Action::Direct { .. }
+                | Action::Sync { .. }
+                | Action::SyncAll
+                | Action::Truncate { .. }
+                | Action::Punch { .. }
+                | Action::Size { .. }
+                | Action::Open { .. }
+                | Action::Close { .. }
+                | Action::Gone { .. }
+                | Action::MemoryPressure { .. } => {}
             }
             self.events.push(event);
         }
@@ -77,8 +96,8 @@ impl Sink for Anonymize<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::testing::Kept;
-    use flashsift_core::event::FileId;
+    use crate::events::Kept;
+    use flashsift_core::event::{FileId, MaybeOwned};
 
     fn hidden(paths: &[&str]) -> Vec<String> {
         let mut kept = Kept::default();
@@ -86,7 +105,7 @@ mod tests {
             at_us: 0,
             pid: 0,
             tid: 0,
-            action: Action::Bind { file: FileId(0), name: (*name).into() },
+            action: Action::Bind { file: FileId(0), name: MaybeOwned::owned_str(name) },
         };
         let events: Vec<_> = paths.iter().map(event).collect();
         Anonymize::new(&mut kept).events(&events).unwrap();
@@ -94,7 +113,7 @@ mod tests {
             Action::Bind { name, .. } => name.to_string(),
             _ => unreachable!("only names went in"),
         };
-        kept.0.iter().map(name).collect()
+        kept.events.iter().map(name).collect()
     }
 
     #[test]
@@ -111,6 +130,41 @@ mod tests {
         assert_eq!(format!("{}-wal", parts[0][3]), parts[1][3]);
         assert_eq!(format!("{}-journal", parts[0][3]), parts[2][3]);
         assert!(names[0].ends_with(".db"));
+    }
+
+    #[test]
+    fn no_path_in_any_event_stays() {
+        let (file, path) = (FileId(0), || MaybeOwned::from("/secret/secret.db"));
+        let renamed = || Renamed::owned("/secret/secret.db", "/secret/secret.db");
+        let create = Create { file, name: path(), owner: None, mode: Some(0o600), sync: true };
+        let actions = [
+            Action::Create(MaybeOwned::owned(create)),
+            Action::Bind { file, name: path() },
+            Action::Link { file, name: path() },
+            Action::Rename { file, names: renamed() },
+            Action::RenameDirectory { names: renamed() },
+            Action::Unbind { file, name: path() },
+        ];
+        let events = actions.map(|action| Event { at_us: 0, pid: 0, tid: 0, action });
+        let mut kept = Kept::default();
+        Anonymize::new(&mut kept).events(&events).unwrap();
+        let names = |event: &Event| match &event.action {
+            Action::Create(create) => {
+                assert_eq!((create.mode, create.sync), (Some(0o600), true));
+                vec![create.name.to_string()]
+            }
+            Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
+                vec![name.to_string()]
+            }
+            Action::Rename { names, .. } | Action::RenameDirectory { names } => {
+                vec![names.from.to_string(), names.to.to_string()]
+            }
+            other => panic!("{other:?}"),
+        };
+        let names: Vec<_> = kept.events.iter().flat_map(names).collect();
+        assert_eq!(names.len(), 8);
+        assert!(names.iter().all(|name| *name == names[0]), "equal names stay equal: {names:?}");
+        assert!(!names[0].contains("secret") && names[0].ends_with(".db"), "{}", names[0]);
     }
 
     #[test]

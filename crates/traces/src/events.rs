@@ -9,7 +9,28 @@ pub trait Sink {
     /// What kind of trace it is: called once, before the first batch.
     fn about(&mut self, about: About) -> Result<(), Error>;
     /// Some more events, in order; `at_us` never goes back.
-    fn events(&mut self, events: &[Event]) -> Result<(), Error>;
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error>;
+}
+
+/// A sink that keeps all events in memory: for small traces and for tests.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Description of the trace, once a reader has given it.
+    pub about: Option<About>,
+    /// All events, in order.
+    pub events: Vec<Event<'static>>,
+}
+
+impl Sink for Kept {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.about = Some(about);
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        self.events.extend_from_slice(events);
+        Ok(())
+    }
 }
 
 /// Why a line or record did not become an event. The phrase is a short constant such as "unmapped sector (-1)", shown
@@ -142,7 +163,7 @@ const BATCH: usize = 1024;
 /// What a reader writes to: hands batches on to a [`Sink`] and keeps the counts.
 pub struct Events<'a> {
     sink: &'a mut dyn Sink,
-    batch: Vec<Event>,
+    batch: Vec<Event<'static>>,
     line: u64,
     last_us: u64,
     len_max: u64,
@@ -184,7 +205,7 @@ impl<'a> Events<'a> {
     /// One more event. One that no system can have carried out is counted as damage instead: longer than
     /// [`ACCESS_BYTES_MAX`] (objects may be longer), or reaching past `i64::MAX`.
     #[inline]
-    pub fn push(&mut self, mut event: Event) -> Result<(), Error> {
+    pub fn push(&mut self, mut event: Event<'static>) -> Result<(), Error> {
         if let Err(skip) = possible(&event.action, self.len_max) {
             self.skipped(skip, self.line);
             return Ok(());
@@ -261,7 +282,7 @@ fn possible(action: &Action, len_max: u64) -> Result<(), Skip> {
         Action::Punch { offset, len, .. } => (offset, len),
         // Its length may be `u64::MAX`: to the end of the file.
         Action::Sync { offset, .. } => (offset, 0),
-        Action::Truncate { size, .. } => (size, 0),
+        Action::Truncate { size, .. } | Action::Size { size, .. } => (size, 0),
         _ => return Ok(()),
     };
     match offset.checked_add(len) {

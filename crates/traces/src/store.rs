@@ -1,20 +1,28 @@
-//! Our own store: Parquet, zstd inside, one row an event, so that polars, DuckDB and the like read it too.
+//! Our own store: Parquet, zstd inside, one row an event, so that polars, DuckDB and the like read it
+//! too.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `at_us` | INT64 | microseconds since the first event |
-//! | `action` | INT32 | index into the metadata's `actions` |
-//! | `file` | INT64 | the `FileId`; 0 for `sync-all` and `process` |
-//! | `offset` | INT64 | first byte; for `truncate` the new size; else 0 |
+//! | `action` | STRING | which kind of event: one of [`Kind`]'s names |
+//! | `file` | INT64 | the `FileId`; 0 where the event is about no file |
+//! | `offset` | INT64 | first byte; for `truncate` and `size` the size; for `memory-pressure` the parts per million; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
-//! | `flag` | BOOLEAN | `write`: the write itself is synchronous; `open`: it made the file; `direct`: a write |
-//! | `name` | STRING, null | the name bound, unbound, renamed from, or of the process |
+//! | `flag` | BOOLEAN | `write`: the write itself is synchronous; `open`: it made the file; `direct`: a write; `create`: opened with `O_SYNC` |
+//! | `name` | STRING, null | the name created, bound, linked, unbound, renamed from, or of the process or application |
 //! | `name2` | STRING, null | the name renamed to |
+//! | `open` | INT32 | the `OpenId`; 0 unknown |
+//! | `uid`, `gid` | INT32, null | `create`: the owner, where it is known |
+//! | `mode` | INT32, null | `create`: the permission bits, where they are known |
 //!
-//! Unsigned numbers stand with their bits unchanged. The key-value metadata holds one JSON object under `flashsift`:
-//! schema version, what the trace is about, the names of the actions, and where it came from: the name of the imported
-//! trace and what its reader skipped, which are lost otherwise.
+//! Schemas 1 and 2 have no columns after `name2`, and in `action` a number: an index into the
+//! metadata's `actions`. They lack what those columns say, and the kinds from `create` on.
+//!
+//! Unsigned numbers stand with their bits unchanged. The key-value metadata holds one JSON object
+//! under `flashsift`: schema version, what the trace is about and what it knows, the wall-clock time
+//! of its time 0, and where it came from: the name of the imported trace and what its reader skipped,
+//! which are lost otherwise.
 //!
 //! Rows are grouped so that writing and reading need a few tens of megabytes, however long the trace.
 
@@ -23,7 +31,9 @@ use crate::{
     events::{Events, Origin, Reason, Sink, Skipped},
     replace::Replace,
 };
-use flashsift_core::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
+use flashsift_core::event::{
+    About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Owner, Renamed, Side, Space,
+};
 use parquet::{
     basic::{Compression, Encoding, ZstdLevel},
     column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader},
@@ -42,16 +52,25 @@ use serde::{Deserialize, Serialize};
 use std::{
     cell::Cell,
     io::Write,
+    num::NonZeroU32,
     panic::{self, AssertUnwindSafe},
     path::Path,
     sync::{Arc, Once},
 };
 
 /// The version this writes, and the newest it reads.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 const KEY: &str = "flashsift";
 const MESSAGE: &str = "message event {
+    required int64 at_us; required binary action (UTF8); required int64 file (UINT_64); required int64 offset;
+    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32); required boolean flag;
+    optional binary name (UTF8); optional binary name2 (UTF8);
+    required int32 open (UINT_32); optional int32 uid (UINT_32); optional int32 gid (UINT_32);
+    optional int32 mode (UINT_32);
+}";
+/// Schemas 1 and 2.
+const MESSAGE_2: &str = "message event {
     required int64 at_us; required int32 action; required int64 file (UINT_64); required int64 offset;
     required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32); required boolean flag;
     optional binary name (UTF8); optional binary name2 (UTF8);
@@ -60,11 +79,54 @@ const GROUP_ROWS_MAX: usize = 1 << 18;
 const GROUP_NAME_BYTES_MAX: usize = 32 << 20;
 const READ_ROWS: usize = 4096;
 
-/// In the order of the numbers in the `action` column. A schema may add some at the end: older stores have fewer.
-const ACTIONS: [&str; 14] = [
-    "read", "write", "sync", "sync-all", "truncate", "punch", "open", "close", "bind", "rename", "unbind",
-    "gone", "process", "direct",
-];
+/// The kinds of event, one for each [`Action`], and their names in the `action` column.
+macro_rules! kinds {
+    ($($kind:ident $name:literal,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        enum Kind { $($kind,)* }
+
+        impl Kind {
+            const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            fn named(name: &[u8]) -> Option<Self> {
+                $(if name == $name.as_bytes() { return Some(Self::$kind); })*
+                None
+            }
+        }
+    };
+}
+
+// In the order of the numbers of schemas 1 and 2, which end with `gone` and `direct`: new kinds
+// stand behind those.
+kinds! {
+    Read "read",
+    Write "write",
+    Sync "sync",
+    SyncAll "sync-all",
+    Truncate "truncate",
+    Punch "punch",
+    Open "open",
+    Close "close",
+    Bind "bind",
+    Rename "rename",
+    Unbind "unbind",
+    Gone "gone",
+    Process "process",
+    Direct "direct",
+    Create "create",
+    Size "size",
+    Link "link",
+    RenameDirectory "rename-directory",
+    MemoryPressure "memory-pressure",
+    Foreground "foreground",
+}
+
+/// How many kinds schema 2 has.
+const KINDS_2: usize = 14;
 
 #[derive(Serialize, Deserialize)]
 struct Meta {
@@ -75,6 +137,23 @@ struct Meta {
     syncs: bool,
     writes: bool,
     removals: bool,
+    // Absent before schema 3: not known.
+    #[serde(default)]
+    opens: bool,
+    #[serde(default)]
+    creations: bool,
+    #[serde(default)]
+    sizes: bool,
+    #[serde(default)]
+    names: bool,
+    #[serde(default)]
+    pressure: bool,
+    #[serde(default)]
+    foreground: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epoch_us: Option<u64>,
+    /// Names of the numbers in the `action` column, before schema 3.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     actions: Vec<String>,
     trace: String,
     skipped: Vec<MetaSkip>,
@@ -99,7 +178,8 @@ struct MetaVersion {
 
 impl Meta {
     fn new(about: About, trace: &str, skipped: &Skipped) -> Self {
-        let Knows { times, syncs, writes, removals } = about.knows;
+        let Knows { times, syncs, writes, removals, opens, creations, sizes, names, pressure, foreground } =
+            about.knows;
         let skip = |(reason, r): (&str, Reason)| {
             let Reason { count, first, damage, note } = r;
             MetaSkip { reason: reason.to_owned(), count, first, damage, note }
@@ -119,7 +199,14 @@ impl Meta {
             syncs,
             writes,
             removals,
-            actions: ACTIONS.map(String::from).to_vec(),
+            opens,
+            creations,
+            sizes,
+            names,
+            pressure,
+            foreground,
+            epoch_us: about.epoch_us,
+            actions: Vec::new(),
             trace: trace.to_owned(),
             skipped: skipped.iter().map(skip).collect(),
         }
@@ -133,16 +220,16 @@ impl Meta {
             ));
         }
         let meta: Self = serde_json::from_str(json).map_err(|e| e.to_string())?;
-        if !ACTIONS.iter().zip(&meta.actions).all(|(ours, theirs)| ours == theirs)
-            || meta.actions.len() > ACTIONS.len()
-        {
+        let known = || Kind::ALL.iter().map(|kind| kind.name());
+        if meta.actions.len() > KINDS_2 || !known().zip(&meta.actions).all(|(ours, theirs)| ours == theirs) {
             return Err("its actions are not those of its schema".into());
         }
         Ok(meta)
     }
 
     fn about(&self) -> Result<About, String> {
-        let &Self { times, syncs, writes, removals, .. } = self;
+        let &Self { times, syncs, writes, removals, opens, creations, .. } = self;
+        let &Self { sizes, names, pressure, foreground, .. } = self;
         let side = match &*self.side {
             "before" => Side::Before,
             "after" => Side::After,
@@ -154,7 +241,23 @@ impl Meta {
             "objects" => Space::Objects,
             other => return Err(format!("unknown space \"{other}\"")),
         };
-        Ok(About { side, space, knows: Knows { times, syncs, writes, removals } })
+        Ok(About {
+            epoch_us: self.epoch_us,
+            side,
+            space,
+            knows: Knows {
+                times,
+                syncs,
+                writes,
+                removals,
+                opens,
+                creations,
+                sizes,
+                names,
+                pressure,
+                foreground,
+            },
+        })
     }
 
     fn origin(self) -> Origin {
@@ -200,7 +303,7 @@ impl Sink for Writer {
     fn about(&mut self, about: About) -> Result<(), Error> {
         self.encoder.about(about)
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.encoder.events(events).map_err(|e| self.named(e))
     }
 }
@@ -239,7 +342,7 @@ impl<W: Write + Send> Sink for Encoder<W> {
         self.about = Some(about);
         Ok(())
     }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         for event in events {
             self.rows.push(event);
             if self.rows.full() {
@@ -273,85 +376,154 @@ fn properties() -> WriterProperties {
 #[derive(Default)]
 struct Rows {
     at_us: Vec<i64>,
-    action: Vec<i32>,
+    kind: Vec<Kind>,
     file: Vec<i64>,
     offset: Vec<i64>,
     len: Vec<i64>,
     pid: Vec<i32>,
     tid: Vec<i32>,
     flag: Vec<bool>,
-    names: [Names; 2],
+    names: [Sparse<ByteArray>; 2],
     name_bytes: usize,
+    open: Vec<i32>,
+    /// User, group, mode.
+    owner: [Sparse<i32>; 3],
 }
 
-#[derive(Default)]
-struct Names {
+/// A column with nulls.
+struct Sparse<T> {
     levels: Vec<i16>,
-    values: Vec<ByteArray>,
+    values: Vec<T>,
+}
+
+impl<T> Default for Sparse<T> {
+    fn default() -> Self {
+        Self { levels: Vec::new(), values: Vec::new() }
+    }
+}
+
+impl<T> Sparse<T> {
+    fn push(&mut self, value: Option<T>) {
+        self.levels.push(i16::from(value.is_some()));
+        self.values.extend(value);
+    }
 }
 
 /// An event as a row has it.
-#[derive(Default)]
 struct Row<'a> {
-    action: i32,
+    kind: Kind,
     file: u64,
     offset: u64,
     len: u64,
     flag: bool,
     names: [Option<&'a str>; 2],
+    open: u32,
+    owner: Option<Owner>,
+    mode: Option<u32>,
 }
 
 impl<'a> Row<'a> {
-    fn new(action: &'a Action) -> Self {
-        let row = Self::default();
-        match *action {
-            Action::Read { file, offset, len } => Self { action: 0, file: file.0, offset, len, ..row },
-            Action::Write { file, offset, len, sync } => {
-                Self { action: 1, file: file.0, offset, len, flag: sync, ..row }
-            }
-            Action::Sync { file, offset, len } => Self { action: 2, file: file.0, offset, len, ..row },
-            Action::SyncAll => Self { action: 3, ..row },
-            Action::Truncate { file, size } => Self { action: 4, file: file.0, offset: size, ..row },
-            Action::Punch { file, offset, len } => Self { action: 5, file: file.0, offset, len, ..row },
-            Action::Open { file, created } => Self { action: 6, file: file.0, flag: created, ..row },
-            Action::Close { file } => Self { action: 7, file: file.0, ..row },
-            Action::Bind { file, ref name } => {
-                Self { action: 8, file: file.0, names: [Some(name), None], ..row }
-            }
-            Action::Rename { file, ref names } => {
-                Self { action: 9, file: file.0, names: [Some(&names.from), Some(&names.to)], ..row }
-            }
-            Action::Unbind { file, ref name } => {
-                Self { action: 10, file: file.0, names: [Some(name), None], ..row }
-            }
-            Action::Gone { file } => Self { action: 11, file: file.0, ..row },
-            Action::Process { ref name } => Self { action: 12, names: [Some(name), None], ..row },
-            Action::Direct { file, offset, len, write } => {
-                Self { action: 13, file: file.0, offset, len, flag: write, ..row }
-            }
+    fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            file: 0,
+            offset: 0,
+            len: 0,
+            flag: false,
+            names: [None; 2],
+            open: 0,
+            owner: None,
+            mode: None,
         }
     }
 
-    fn action(&self) -> Result<Action, &'static str> {
-        let &Self { action, offset, len, flag, .. } = self;
+    fn new(action: &'a Action<'_>) -> Self {
+        let of = Self::of;
+        let number = |open: Option<OpenId>| open.map_or(0, |OpenId(open)| open.get());
+        match *action {
+            Action::Read { file, open, offset, len } => {
+                Self { file: file.0, open: number(open), offset, len, ..of(Kind::Read) }
+            }
+            Action::Write { file, open, offset, len, sync } => {
+                Self { file: file.0, open: number(open), offset, len, flag: sync, ..of(Kind::Write) }
+            }
+            Action::Direct { file, open, offset, len, write } => {
+                Self { file: file.0, open: number(open), offset, len, flag: write, ..of(Kind::Direct) }
+            }
+            Action::Sync { file, offset, len } => Self { file: file.0, offset, len, ..of(Kind::Sync) },
+            Action::SyncAll => of(Kind::SyncAll),
+            Action::Truncate { file, size } => Self { file: file.0, offset: size, ..of(Kind::Truncate) },
+            Action::Punch { file, offset, len } => Self { file: file.0, offset, len, ..of(Kind::Punch) },
+            Action::Create(ref create) => Self {
+                file: create.file.0,
+                names: [Some(&create.name), None],
+                owner: create.owner,
+                mode: create.mode,
+                flag: create.sync,
+                ..of(Kind::Create)
+            },
+            Action::Size { file, size } => Self { file: file.0, offset: size, ..of(Kind::Size) },
+            Action::Open { file, open, created } => {
+                Self { file: file.0, open: number(open), flag: created, ..of(Kind::Open) }
+            }
+            Action::Close { file, open } => Self { file: file.0, open: number(open), ..of(Kind::Close) },
+            Action::Bind { file, ref name } => {
+                Self { file: file.0, names: [Some(name), None], ..of(Kind::Bind) }
+            }
+            Action::Link { file, ref name } => {
+                Self { file: file.0, names: [Some(name), None], ..of(Kind::Link) }
+            }
+            Action::Rename { file, ref names } => {
+                Self { file: file.0, names: [Some(&names.from), Some(&names.to)], ..of(Kind::Rename) }
+            }
+            Action::RenameDirectory { ref names } => {
+                Self { names: [Some(&names.from), Some(&names.to)], ..of(Kind::RenameDirectory) }
+            }
+            Action::Unbind { file, ref name } => {
+                Self { file: file.0, names: [Some(name), None], ..of(Kind::Unbind) }
+            }
+            Action::Gone { file } => Self { file: file.0, ..of(Kind::Gone) },
+            Action::Process { ref name } => Self { names: [Some(name), None], ..of(Kind::Process) },
+            Action::MemoryPressure { stalled_ppm } => {
+                Self { offset: stalled_ppm.into(), ..of(Kind::MemoryPressure) }
+            }
+            Action::Foreground { ref app } => Self { names: [Some(app), None], ..of(Kind::Foreground) },
+        }
+    }
+
+    fn action(&self) -> Result<Action<'static>, &'static str> {
+        let &Self { offset, len, flag, .. } = self;
         let file = FileId(self.file);
-        let name = |n: usize| self.names[n].map(Box::from).ok_or("a name is missing");
-        Ok(match action {
-            0 => Action::Read { file, offset, len },
-            1 => Action::Write { file, offset, len, sync: flag },
-            2 => Action::Sync { file, offset, len },
-            3 => Action::SyncAll,
-            4 => Action::Truncate { file, size: offset },
-            5 => Action::Punch { file, offset, len },
-            6 => Action::Open { file, created: flag },
-            7 => Action::Close { file },
-            8 => Action::Bind { file, name: name(0)? },
-            9 => Action::Rename { file, names: Box::new(Renamed { from: name(0)?, to: name(1)? }) },
-            10 => Action::Unbind { file, name: name(0)? },
-            11 => Action::Gone { file },
-            12 => Action::Process { name: name(0)? },
-            13 => Action::Direct { file, offset, len, write: flag },
-            _ => return Err("there is no such action"),
+        let open = NonZeroU32::new(self.open).map(OpenId);
+        let name = |n: usize| self.names[n].map(MaybeOwned::owned_str).ok_or("a name is missing");
+        let names = || Ok::<_, &'static str>(MaybeOwned::owned(Renamed { from: name(0)?, to: name(1)? }));
+        Ok(match self.kind {
+            Kind::Read => Action::Read { file, open, offset, len },
+            Kind::Write => Action::Write { file, open, offset, len, sync: flag },
+            Kind::Sync => Action::Sync { file, offset, len },
+            Kind::SyncAll => Action::SyncAll,
+            Kind::Truncate => Action::Truncate { file, size: offset },
+            Kind::Punch => Action::Punch { file, offset, len },
+            Kind::Open => Action::Open { file, open, created: flag },
+            Kind::Close => Action::Close { file, open },
+            Kind::Bind => Action::Bind { file, name: name(0)? },
+            Kind::Rename => Action::Rename { file, names: names()? },
+            Kind::Unbind => Action::Unbind { file, name: name(0)? },
+            Kind::Gone => Action::Gone { file },
+            Kind::Process => Action::Process { name: name(0)? },
+            Kind::Direct => Action::Direct { file, open, offset, len, write: flag },
+            Kind::Create => {
+                let &Self { owner, mode, .. } = self;
+                Action::Create(MaybeOwned::owned(Create { file, name: name(0)?, owner, mode, sync: flag }))
+            }
+            Kind::Size => Action::Size { file, size: offset },
+            Kind::Link => Action::Link { file, name: name(0)? },
+            Kind::RenameDirectory => Action::RenameDirectory { names: names()? },
+            Kind::MemoryPressure => {
+                let stalled_ppm = u32::try_from(offset).map_err(|_| "memory pressure beyond all")?;
+                Action::MemoryPressure { stalled_ppm }
+            }
+            Kind::Foreground => Action::Foreground { app: name(0)? },
         })
     }
 }
@@ -360,7 +532,7 @@ impl Rows {
     fn push(&mut self, event: &Event) {
         let row = Row::new(&event.action);
         self.at_us.push(event.at_us.cast_signed());
-        self.action.push(row.action);
+        self.kind.push(row.kind);
         self.file.push(row.file.cast_signed());
         self.offset.push(row.offset.cast_signed());
         self.len.push(row.len.cast_signed());
@@ -368,9 +540,13 @@ impl Rows {
         self.tid.push(event.tid.cast_signed());
         self.flag.push(row.flag);
         for (names, name) in self.names.iter_mut().zip(row.names) {
-            names.levels.push(i16::from(name.is_some()));
             self.name_bytes += name.map_or(0, str::len);
-            names.values.extend(name.map(ByteArray::from));
+            names.push(name.map(ByteArray::from));
+        }
+        self.open.push(row.open.cast_signed());
+        let owner = [row.owner.map(|owner| owner.uid), row.owner.map(|owner| owner.gid), row.mode];
+        for (column, value) in self.owner.iter_mut().zip(owner) {
+            column.push(value.map(u32::cast_signed));
         }
     }
 
@@ -392,17 +568,23 @@ impl Rows {
                 column.typed::<T>().write_batch(values, levels, None)?;
                 column.close()
             }
+            let names: Vec<_> = Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect();
+            let actions: Vec<_> = rows.kind.iter().map(|kind| names[*kind as usize].clone()).collect();
             let mut group = writer.next_row_group()?;
             column::<Int64Type, _>(&mut group, &rows.at_us, None)?;
-            column::<Int32Type, _>(&mut group, &rows.action, None)?;
+            column::<ByteArrayType, _>(&mut group, &actions, None)?;
             column::<Int64Type, _>(&mut group, &rows.file, None)?;
             column::<Int64Type, _>(&mut group, &rows.offset, None)?;
             column::<Int64Type, _>(&mut group, &rows.len, None)?;
             column::<Int32Type, _>(&mut group, &rows.pid, None)?;
             column::<Int32Type, _>(&mut group, &rows.tid, None)?;
             column::<BoolType, _>(&mut group, &rows.flag, None)?;
-            for Names { levels, values } in &rows.names {
+            for Sparse { levels, values } in &rows.names {
                 column::<ByteArrayType, _>(&mut group, values, Some(levels))?;
+            }
+            column::<Int32Type, _>(&mut group, &rows.open, None)?;
+            for Sparse { levels, values } in &rows.owner {
+                column::<Int32Type, _>(&mut group, values, Some(levels))?;
             }
             group.close()?;
             Ok(())
@@ -453,7 +635,9 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
         return Err(malformed("its metadata says nothing about flashsift; import the original trace"));
     };
     let meta = Meta::parse(meta).map_err(malformed)?;
-    let ours = parse_message_type(MESSAGE).expect("the schema is a constant");
+    let numbered = meta.schema < 3;
+    let ours = if numbered { MESSAGE_2 } else { MESSAGE };
+    let ours = parse_message_type(ours).expect("the schema is a constant");
     if metadata.schema().get_fields() != ours.get_fields() {
         return Err(malformed("its columns are not ours"));
     }
@@ -462,57 +646,78 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
     let mut row = 0;
     for group in 0..reader.num_row_groups() {
         let group = guarded(|| reader.get_row_group(group))?;
-        read_group(&*group, &mut row, events)?;
+        read_group(&*group, numbered, &mut row, events)?;
     }
     Ok(())
 }
 
-fn read_group(group: &dyn RowGroupReader, row: &mut u64, events: &mut Events<'_>) -> Result<(), Error> {
+/// `numbered`: as schemas 1 and 2 have it.
+fn read_group(
+    group: &dyn RowGroupReader,
+    numbered: bool,
+    row: &mut u64,
+    events: &mut Events<'_>,
+) -> Result<(), Error> {
     let mut left = match usize::try_from(group.metadata().num_rows()) {
         Ok(rows) if rows <= GROUP_ROWS_MAX => rows,
         _ => return Err(malformed(format_args!("a row group of {} rows", group.metadata().num_rows()))),
     };
     let get = |n| guarded(|| group.get_column_reader(n));
-    let (mut at_us, mut action) = (Column::<Int64Type>::new(get(0)?), Column::<Int32Type>::new(get(1)?));
-    let (mut file, mut offset) = (Column::<Int64Type>::new(get(2)?), Column::<Int64Type>::new(get(3)?));
-    let (mut len, mut flag) = (Column::<Int64Type>::new(get(4)?), Column::<BoolType>::new(get(7)?));
+    let mut kinds = match numbered {
+        true => Kinds::Numbers(Column::new(get(1)?)),
+        false => Kinds::Names(Column::new(get(1)?)),
+    };
+    let (mut at_us, mut file) = (Column::<Int64Type>::new(get(0)?), Column::<Int64Type>::new(get(2)?));
+    let (mut offset, mut len) = (Column::<Int64Type>::new(get(3)?), Column::<Int64Type>::new(get(4)?));
     let (mut pid, mut tid) = (Column::<Int32Type>::new(get(5)?), Column::<Int32Type>::new(get(6)?));
-    let mut names = [Column::<ByteArrayType>::new(get(8)?), Column::<ByteArrayType>::new(get(9)?)];
+    let mut flag = Column::<BoolType>::new(get(7)?);
+    let mut names = [Nullable::<ByteArrayType>::new(group, 8)?, Nullable::new(group, 9)?];
+    let mut open = match numbered {
+        true => None,
+        false => Some(Column::<Int32Type>::new(get(10)?)),
+    };
+    let mut owner = match numbered {
+        true => [const { Nullable::<Int32Type>::NOTHING }; 3],
+        false => [Nullable::new(group, 11)?, Nullable::new(group, 12)?, Nullable::new(group, 13)?],
+    };
     while left > 0 {
         let rows = left.min(READ_ROWS);
         left -= rows;
         at_us.next(rows)?;
-        action.next(rows)?;
+        kinds.next(rows)?;
         file.next(rows)?;
         offset.next(rows)?;
         len.next(rows)?;
         pid.next(rows)?;
         tid.next(rows)?;
         flag.next(rows)?;
-        names[0].next(rows)?;
-        names[1].next(rows)?;
-        let mut present = [0; 2];
+        names.iter_mut().try_for_each(|column| column.next(rows))?;
+        open.as_mut().map_or(Ok(()), |column| column.next(rows))?;
+        owner.iter_mut().try_for_each(|column| column.next(rows))?;
         for n in 0..rows {
             *row += 1;
             events.at(*row);
-            let mut name = |which: usize| -> Result<Option<&str>, Error> {
-                if names[which].levels[n] == 0 {
-                    return Ok(None);
-                }
-                let value =
-                    names[which].values.get(present[which]).ok_or_else(|| malformed("names are missing"))?;
-                present[which] += 1;
-                value.as_utf8().map(Some).map_err(malformed)
+            let at = |what: &str| malformed(format_args!("row {row}: {what}"));
+            let [name, name2] = &mut names;
+            let names = [name.value(n)?, name2.value(n)?];
+            let [name, name2] = names.map(|value| value.map(ByteArray::as_utf8).transpose());
+            let [uid, gid, mode] = &mut owner;
+            let number = |column: &mut Nullable<Int32Type>| -> Result<Option<u32>, Error> {
+                Ok(column.value(n)?.map(|value| value.cast_unsigned()))
             };
+            let (uid, gid, mode) = (number(uid)?, number(gid)?, number(mode)?);
             let stored = Row {
-                action: action.values[n],
+                kind: kinds.get(n).ok_or_else(|| at("there is no such action"))?,
                 file: file.values[n].cast_unsigned(),
                 offset: offset.values[n].cast_unsigned(),
                 len: len.values[n].cast_unsigned(),
                 flag: flag.values[n],
-                names: [name(0)?, name(1)?],
+                names: [name.map_err(malformed)?, name2.map_err(malformed)?],
+                open: open.as_ref().map_or(0, |column| column.values[n].cast_unsigned()),
+                owner: uid.zip(gid).map(|(uid, gid)| Owner { uid, gid }),
+                mode,
             };
-            let action = stored.action().map_err(|what| malformed(format_args!("row {row}: {what}")))?;
+            let action = stored.action().map_err(at)?;
             events.push(Event {
                 at_us: at_us.values[n].cast_unsigned(),
                 pid: pid.values[n].cast_unsigned(),
@@ -522,6 +727,69 @@ fn read_group(group: &dyn RowGroupReader, row: &mut u64, events: &mut Events<'_>
         }
     }
     Ok(())
+}
+
+/// The `action` column.
+enum Kinds {
+    Numbers(Column<Int32Type>),
+    Names(Column<ByteArrayType>),
+}
+
+impl Kinds {
+    fn next(&mut self, rows: usize) -> Result<(), Error> {
+        match self {
+            Self::Numbers(column) => column.next(rows),
+            Self::Names(column) => column.next(rows),
+        }
+    }
+
+    #[inline]
+    fn get(&self, n: usize) -> Option<Kind> {
+        match self {
+            Self::Numbers(column) => {
+                Kind::ALL[..KINDS_2].get(usize::try_from(column.values[n]).ok()?).copied()
+            }
+            Self::Names(column) => Kind::named(column.values[n].data()),
+        }
+    }
+}
+
+/// A column with nulls, of which one row after the other is taken.
+struct Nullable<T: DataType> {
+    /// `None`: nothing but nulls.
+    column: Option<Column<T>>,
+    /// Values taken of those at hand.
+    taken: usize,
+}
+
+impl<T: DataType> Nullable<T> {
+    const NOTHING: Self = Self { column: None, taken: 0 };
+
+    fn new(group: &dyn RowGroupReader, n: usize) -> Result<Self, Error> {
+        // Most columns with nulls have nothing else: they need not be read.
+        let chunk = group.metadata().column(n);
+        let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
+        if nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(group.metadata().num_rows())) {
+            return Ok(Self::NOTHING);
+        }
+        Ok(Self { column: Some(Column::new(guarded(|| group.get_column_reader(n))?)), taken: 0 })
+    }
+
+    fn next(&mut self, rows: usize) -> Result<(), Error> {
+        self.taken = 0;
+        self.column.as_mut().map_or(Ok(()), |column| column.next(rows))
+    }
+
+    /// What row `n` has, the rows before it having been asked for.
+    #[inline]
+    fn value(&mut self, n: usize) -> Result<Option<&T::T>, Error> {
+        let Some(column) = &self.column else { return Ok(None) };
+        if column.levels[n] == 0 {
+            return Ok(None);
+        }
+        self.taken += 1;
+        column.values.get(self.taken - 1).map(Some).ok_or_else(|| malformed("values are missing"))
+    }
 }
 
 struct Column<T: DataType> {
@@ -561,30 +829,53 @@ impl<T: DataType> Column<T> {
 /// A store that holds each kind of event, for the tests, the fuzzers and the docs.
 pub(crate) fn sample() -> Vec<u8> {
     let mut encoder = Encoder::new(Vec::new(), "sample").expect("memory takes anything");
-    let knows = Knows { times: true, syncs: true, writes: true, removals: true };
-    let file = FileId(0);
-    let name = || Box::from("/data/a");
-    let names = || Box::new(Renamed { from: name(), to: "/data/b".into() });
+    let knows = Knows {
+        times: true,
+        syncs: true,
+        writes: true,
+        removals: true,
+        opens: true,
+        creations: true,
+        sizes: true,
+        names: true,
+        pressure: true,
+        foreground: true,
+    };
+    let (file, older) = (FileId(0), FileId(1));
+    let open = NonZeroU32::new(1).map(OpenId);
+    let owner = Some(Owner { uid: 10_001, gid: 10_001 });
+    let create = Create { file, name: "/data/a".into(), owner, mode: Some(0o600), sync: false };
     let actions = [
         Action::Process { name: "app".into() },
-        Action::Bind { file, name: name() },
-        Action::Open { file, created: true },
-        Action::Write { file, offset: 0, len: 8192, sync: false },
-        Action::Write { file, offset: 4096, len: 100, sync: true },
+        Action::Foreground { app: "app".into() },
+        Action::Create(MaybeOwned::owned(create)),
+        Action::Open { open, file, created: true },
+        Action::Write { open, file, offset: 0, len: 8192, sync: false },
+        Action::Write { open, file, offset: 4096, len: 100, sync: true },
         Action::Sync { file, offset: 0, len: u64::MAX },
-        Action::Read { file, offset: 0, len: 4096 },
+        Action::Read { open, file, offset: 0, len: 4096 },
         Action::Truncate { file, size: 4096 },
         Action::Punch { file, offset: 0, len: 4096 },
-        Action::Direct { file, offset: 4096, len: 512, write: true },
+        Action::Direct { open, file, offset: 4096, len: 512, write: true },
+        Action::MemoryPressure { stalled_ppm: 25_000 },
         Action::SyncAll,
-        Action::Close { file },
-        Action::Rename { file, names: names() },
+        Action::Close { open, file },
+        Action::Rename { file, names: Renamed::owned("/data/a", "/data/b") },
+        Action::Link { file, name: "/data/d/c".into() },
+        Action::RenameDirectory { names: Renamed::owned("/data/d", "/data/e") },
+        Action::Bind { file: older, name: "/data/old".into() },
+        Action::Size { file: older, size: 4097 },
+        Action::Read { open: None, file: older, offset: 0, len: 4097 },
         Action::Unbind { file, name: "/data/b".into() },
+        Action::Unbind { file, name: "/data/e/c".into() },
         Action::Gone { file },
     ];
-    let event = |(n, action): (u64, Action)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
+    let event = |(n, action): (u64, Action<'static>)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
     let events: Vec<_> = (0..).zip(actions).map(event).collect();
-    encoder.about(About { side: Side::Before, space: Space::Files, knows }).expect("memory takes anything");
+    let epoch_us = Some(1_795_000_000_000_000);
+    encoder
+        .about(About { epoch_us, side: Side::Before, space: Space::Files, knows })
+        .expect("memory takes anything");
     encoder.events(&events).expect("memory takes anything");
     encoder.finish(&Skipped::default()).expect("memory takes anything")
 }

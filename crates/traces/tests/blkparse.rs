@@ -4,14 +4,13 @@
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part.
 
-mod kept;
-
 use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
-    Error, format,
+    Error,
+    events::Kept,
+    format,
     open::{self, Outcome},
 };
-use kept::Kept;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::{
@@ -44,11 +43,11 @@ fn blkparse(records: &[u8], options: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-fn read(text: &[u8]) -> Result<(Vec<(u32, Action)>, Outcome), Error> {
+fn read(text: &[u8]) -> Result<(Vec<(u32, Action<'static>)>, Outcome), Error> {
     let mut kept = Kept::default();
     let outcome = open::read_stream(text, None, None, &mut kept, &open::Limits::default())?;
     assert_eq!(outcome.format, "blkparse");
-    Ok((kept.0.into_iter().map(|event| (event.pid, event.action)).collect(), outcome))
+    Ok((kept.events.into_iter().map(|event| (event.pid, event.action)).collect(), outcome))
 }
 
 /// `struct blk_io_trace` and its constants, of Linux's `blktrace_api.h`.
@@ -128,8 +127,8 @@ fn blkparse_prints_we_read() {
         let sync = random.random_bool(0.5);
         let flush = random.random_bool(0.2);
         let (action, mut flags) = match if n < 2 { 0 } else { random.random_range(0..4) } {
-            0 => (Some(Action::Read { file, offset, len }), READ),
-            1 => (Some(Action::Write { file, offset, len, sync }), WRITE),
+            0 => (Some(Action::Read { open: None, file, offset, len }), READ),
+            1 => (Some(Action::Write { open: None, file, offset, len, sync }), WRITE),
             2 => (Some(Action::Punch { file, offset, len }), WRITE | DISCARD),
             _ => (None, WRITE),
         };
@@ -314,7 +313,7 @@ fn what_a_kernel_does_with_a_partition_we_read() {
     let base = PARTITION_SECTOR * SECTOR_BYTES;
     let file = FileId(0);
     let sync = Action::Sync { file, offset: 0, len: u64::MAX };
-    let write = |offset, len| Action::Write { file, offset: base + offset, len, sync: true };
+    let write = |offset, len| Action::Write { open: None, file, offset: base + offset, len, sync: true };
     let pids_and_truth = [
         (
             dd(&["if=/dev/zero", &to, "bs=1M", "seek=1", "count=2", "oflag=direct"]),
@@ -322,7 +321,7 @@ fn what_a_kernel_does_with_a_partition_we_read() {
         ),
         (
             dd(&[&from, "of=/dev/null", "bs=8k", "skip=3", "count=2", "iflag=direct"]),
-            vec![Action::Read { file, offset: base + (24 << 10), len: 16 << 10 }],
+            vec![Action::Read { open: None, file, offset: base + (24 << 10), len: 16 << 10 }],
         ),
         (
             dd(&["if=/dev/zero", &to, "bs=4k", "seek=8", "count=20", "conv=fsync"]),
@@ -341,7 +340,7 @@ fn what_a_kernel_does_with_a_partition_we_read() {
     assert_eq!(outcome.skipped.damaged(), 0, "{}\n{shown}", outcome.skipped);
     assert!(shown.contains(" A ") && shown.contains(" X "), "remapped and split:\n{shown}");
     for (pid, truth) in pids_and_truth {
-        let mut told: Vec<Action> = Vec::new();
+        let mut told: Vec<Action<'static>> = Vec::new();
         for (by, action) in &events {
             let access = !matches!(action, Action::Bind { .. } | Action::Process { .. });
             if *by == pid && access && !told.last_mut().is_some_and(|last| joined(last, action)) {

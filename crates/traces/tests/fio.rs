@@ -1,13 +1,10 @@
 //! What the real fio writes we read, and what we write it replays. Skipped, by name, where fio is not installed.
 
-mod kept;
-
 use flashsift_core::{
     back::{Io, IoOp},
     event::{Action, Knows, Side, Space},
 };
-use flashsift_traces::{fio_log::FioLog, open};
-use kept::Kept;
+use flashsift_traces::{events::Kept, fio_log::FioLog, open};
 use std::{fs, path::Path, process::Command};
 
 /// fio's output, or `None` where there is no fio.
@@ -39,17 +36,17 @@ fn fio_writes_we_read() {
     assert_eq!(outcome.format, "fio-iolog-3");
     assert_eq!((outcome.about.side, outcome.about.space), (Side::Before, Space::Files));
     assert_eq!((outcome.skipped.total(), outcome.accesses), (0, 16), "16 blocks over two files");
-    let count = |is: fn(&Action) -> bool| kept.0.iter().filter(|e| is(&e.action)).count();
+    let count = |is: fn(&Action) -> bool| kept.events.iter().filter(|e| is(&e.action)).count();
     assert!(count(|a| matches!(a, Action::Sync { .. })) > 0);
     assert_eq!(count(|a| matches!(a, Action::Bind { .. })), 2);
     assert_eq!(count(|a| matches!(a, Action::Open { .. })), count(|a| matches!(a, Action::Close { .. })));
     // 400 a second and direction: 16 of either take at least 20 ms if the times are microseconds.
-    let last_us = kept.0.last().unwrap().at_us;
+    let last_us = kept.events.last().unwrap().at_us;
     assert!((10_000..10_000_000).contains(&last_us), "{last_us}");
 }
 
 fn our_log(target: &str) -> Vec<u8> {
-    let knows = Knows { times: true, syncs: true, writes: true, removals: false };
+    let knows = Knows { times: true, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
     let mut log = FioLog::new(Vec::new(), target, knows).unwrap();
     let io = |at_us, op, lba, pages, sync| Io { at_us, op, lba, pages, sync, awaited: sync };
     for io in [
@@ -103,7 +100,7 @@ fn our_own_log_reads_back() {
 
 #[test]
 fn what_fio_cannot_replay_is_refused() {
-    let knows = Knows { times: false, syncs: false, writes: true, removals: false };
+    let knows = Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
     let error = FioLog::new(Vec::new(), "a", knows).unwrap_err().to_string();
     assert!(error.contains("--rate"), "{error}");
     let knows = Knows { times: true, ..knows };

@@ -1,14 +1,12 @@
 //! What this kernel prints of accesses that are known we read. As root, on a file system of its own in a loop device, in a
 //! tracing instance of its own; skipped, by name, where one of these cannot be had.
 
-mod kept;
-
 use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
+    events::Kept,
     open::{self, Limits},
     tracepoint::{self, Need},
 };
-use kept::Kept;
 use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
@@ -108,8 +106,8 @@ fn told(text: &[u8]) -> Vec<String> {
     };
     let line = |event: &flashsift_core::event::Event| {
         Some(match event.action {
-            Action::Open { file, created } => format!("open {} {created}", letter(file)),
-            Action::Read { file, offset, len } => format!("read {} {offset} {len}", letter(file)),
+            Action::Open { file, created, .. } => format!("open {} {created}", letter(file)),
+            Action::Read { file, offset, len, .. } => format!("read {} {offset} {len}", letter(file)),
             Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", letter(file)),
             Action::Sync { file, .. } => format!("sync {}", letter(file)),
             Action::Truncate { file, size } => format!("truncate {} {size}", letter(file)),
@@ -118,7 +116,7 @@ fn told(text: &[u8]) -> Vec<String> {
             ref other => format!("{other:?}"),
         })
     };
-    kept.0.iter().filter_map(line).collect()
+    kept.events.iter().filter_map(line).collect()
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! From a path to events: every compression, every way a file can be wrong.
 
-mod kept;
-
 use flashsift_traces::{
     Error,
+    events::Kept,
     open::{self, Compression, Limits},
 };
-use kept::Kept;
 use std::{
     fs,
     io::Write,
@@ -70,12 +68,12 @@ fn packed_or_not_the_events_are_the_same() {
     for (compression, pack) in PACKED {
         // The name says nothing.
         let (kept, outcome) = read(&folder.file("t.csv", &pack(TRACE.as_bytes()))).unwrap();
-        assert_eq!(kept.0, plain.0);
+        assert_eq!(kept.events, plain.events);
         assert_eq!((outcome.compression, outcome.bytes), (compression, TRACE.len() as u64));
 
         let (first, second) = TRACE.as_bytes().split_at(10);
         let (kept, _) = read(&folder.file("two", &[pack(first), pack(second)].concat())).unwrap();
-        assert_eq!(kept.0, plain.0, "{compression}: two members one after the other");
+        assert_eq!(kept.events, plain.events, "{compression}: two members one after the other");
 
         let twice = folder.file("twice", &pack(&pack(TRACE.as_bytes())));
         assert!(

@@ -1,26 +1,40 @@
 //! What is stored comes back, and damage is said.
 
-mod kept;
-
-use flashsift_core::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
+use flashsift_core::event::{
+    About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Owner, Renamed, Side, Space,
+};
 use flashsift_traces::{
     Error,
-    events::{Sink, Skip, Skipped},
+    events::{Kept, Sink, Skip, Skipped},
     open::{self, Limits},
     store::{Encoder, Writer},
 };
-use kept::Kept;
 use proptest::prelude::*;
-use std::fs;
+use std::{collections::HashSet, fs, num::NonZeroU32};
 
-const ABOUT: About = About {
-    side: Side::Before,
-    space: Space::Objects,
-    knows: Knows { times: true, syncs: false, writes: true, removals: false },
-};
+fn about() -> impl Strategy<Value = About> {
+    let side = prop_oneof![Just(Side::Before), Just(Side::After)];
+    let space = prop_oneof![Just(Space::Files), Just(Space::Blocks), Just(Space::Objects)];
+    let knows = any::<[bool; 10]>().prop_map(
+        |[times, syncs, writes, removals, opens, creations, sizes, names, pressure, foreground]| Knows {
+            times,
+            syncs,
+            writes,
+            removals,
+            opens,
+            creations,
+            sizes,
+            names,
+            pressure,
+            foreground,
+        },
+    );
+    let about = |(side, space, knows, epoch_us)| About { side, space, knows, epoch_us };
+    (side, space, knows, any::<Option<u64>>()).prop_map(about)
+}
 
-fn name() -> impl Strategy<Value = Box<str>> {
-    prop_oneof![".*", "/data/[a-c]/[0-9]{1,3}"].prop_map(Into::into)
+fn name() -> impl Strategy<Value = MaybeOwned<'static, str>> {
+    prop_oneof![".*", "/data/[a-c]/[0-9]{1,3}"].prop_map(MaybeOwned::from)
 }
 
 /// A range that a system can have carried out.
@@ -29,12 +43,23 @@ fn range() -> impl Strategy<Value = (u64, u64)> {
     offset.prop_flat_map(|offset| (Just(offset), prop_oneof![0..=4096u64, 0..=i64::MAX as u64 - offset]))
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn action() -> impl Strategy<Value = Action<'static>> {
     let file = || prop_oneof![0..20u64, any::<u64>()].prop_map(FileId);
-    let access = (file(), range(), any::<(bool, bool)>()).prop_map(|(file, (offset, len), (write, sync))| {
-        if write { Action::Write { file, offset, len, sync } } else { Action::Read { file, offset, len } }
+    let open = || prop_oneof![Just(0), 0..9u32, any::<u32>()].prop_map(|n| NonZeroU32::new(n).map(OpenId));
+    let names = || (name(), name()).prop_map(|(from, to)| MaybeOwned::owned(Renamed { from, to }));
+    // No longer than any reader lets an access be.
+    let access = (file(), open(), range(), 0..3u8, any::<bool>());
+    let access = access.prop_map(|(file, open, (offset, len), kind, flag)| match (len.min(1 << 30), kind) {
+        (len, 0) => Action::Write { open, file, offset, len, sync: flag },
+        (len, 1) => Action::Direct { open, file, offset, len, write: flag },
+        (len, _) => Action::Read { open, file, offset, len },
     });
-    let range_of = |make: fn(FileId, u64, u64) -> Action| {
+    let owner = any::<Option<(u32, u32)>>().prop_map(|owner| owner.map(|(uid, gid)| Owner { uid, gid }));
+    let create = (file(), name(), owner, any::<Option<u32>>(), any::<bool>());
+    let create = create.prop_map(|(file, name, owner, mode, sync)| {
+        Action::Create(MaybeOwned::owned(Create { file, name, owner, mode, sync }))
+    });
+    let range_of = |make: fn(FileId, u64, u64) -> Action<'static>| {
         (file(), range()).prop_map(move |(file, (offset, len))| make(file, offset, len))
     };
     let size = 0..=i64::MAX as u64;
@@ -43,20 +68,26 @@ fn action() -> impl Strategy<Value = Action> {
         1 => range_of(|file, offset, len| Action::Sync { file, offset, len }),
         1 => (file(), size.clone()).prop_map(|(file, offset)| Action::Sync { file, offset, len: u64::MAX }),
         1 => Just(Action::SyncAll),
-        1 => (file(), size).prop_map(|(file, size)| Action::Truncate { file, size }),
+        1 => (file(), size.clone()).prop_map(|(file, size)| Action::Truncate { file, size }),
         1 => range_of(|file, offset, len| Action::Punch { file, offset, len }),
-        1 => (file(), any::<bool>()).prop_map(|(file, created)| Action::Open { file, created }),
-        1 => file().prop_map(|file| Action::Close { file }),
+        2 => create,
+        1 => (file(), size).prop_map(|(file, size)| Action::Size { file, size }),
+        1 => (file(), open(), any::<bool>())
+            .prop_map(|(file, open, created)| Action::Open { open, file, created }),
+        1 => (file(), open()).prop_map(|(file, open)| Action::Close { open, file }),
         1 => (file(), name()).prop_map(|(file, name)| Action::Bind { file, name }),
-        1 => (file(), name(), name())
-            .prop_map(|(file, from, to)| Action::Rename { file, names: Box::new(Renamed { from, to }) }),
+        1 => (file(), name()).prop_map(|(file, name)| Action::Link { file, name }),
+        1 => (file(), names()).prop_map(|(file, names)| Action::Rename { file, names }),
+        1 => names().prop_map(|names| Action::RenameDirectory { names }),
         1 => (file(), name()).prop_map(|(file, name)| Action::Unbind { file, name }),
         1 => file().prop_map(|file| Action::Gone { file }),
         1 => name().prop_map(|name| Action::Process { name }),
+        1 => any::<u32>().prop_map(|stalled_ppm| Action::MemoryPressure { stalled_ppm }),
+        1 => name().prop_map(|app| Action::Foreground { app }),
     ]
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
     let step = prop_oneof![Just(0), 0..1_000_000u64, 0..1u64 << 50];
     prop::collection::vec((step, any::<(u32, u32)>(), action()), 0..200).prop_map(|parts| {
         let mut at_us = 0;
@@ -68,26 +99,33 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-fn stored(events: &[Event], skipped: &Skipped) -> Vec<u8> {
+const ABOUT: About =
+    About { epoch_us: None, side: Side::Before, space: Space::Objects, knows: Knows::NOTHING };
+
+fn stored(events: &[Event<'static>], skipped: &Skipped) -> Vec<u8> {
+    stored_as(ABOUT, events, skipped)
+}
+
+fn stored_as(about: About, events: &[Event<'static>], skipped: &Skipped) -> Vec<u8> {
     let mut encoder = Encoder::new(Vec::new(), "somewhere/trace.csv").unwrap();
-    encoder.about(ABOUT).unwrap();
+    encoder.about(about).unwrap();
     encoder.events(events).unwrap();
     encoder.finish(skipped).unwrap()
 }
 
-fn loaded(bytes: &[u8]) -> Result<(Vec<Event>, open::Outcome), Error> {
+fn loaded(bytes: &[u8]) -> Result<(Vec<Event<'static>>, open::Outcome), Error> {
     let mut kept = Kept::default();
     let outcome = open::read_stream(bytes, None, None, &mut kept, &Limits::default())?;
-    Ok((kept.0, outcome))
+    Ok((kept.events, outcome))
 }
 
 /// At the end of time, beyond which nothing can be asked.
-fn read_once() -> Event {
+fn read_once() -> Event<'static> {
     Event {
         at_us: u64::MAX,
         pid: 0,
         tid: 0,
-        action: Action::Read { file: FileId(u64::MAX), offset: 0, len: 1 },
+        action: Action::Read { open: None, file: FileId(u64::MAX), offset: 0, len: 1 },
     }
 }
 
@@ -95,14 +133,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_events_come_back(mut events in events()) {
+    fn any_events_come_back(about in about(), mut events in events()) {
         events.push(read_once());
         let mut skipped = Skipped::default();
         skipped.add(Skip::Benign("comment"), 3);
         skipped.add(Skip::Damage("nonsense"), 5);
-        let (again, outcome) = loaded(&stored(&events, &skipped)).unwrap();
+        let (again, outcome) = loaded(&stored_as(about, &events, &skipped)).unwrap();
         prop_assert_eq!(again, events);
-        prop_assert_eq!(outcome.about, ABOUT);
+        prop_assert_eq!(outcome.about, about);
         let origin = outcome.origin.unwrap();
         prop_assert_eq!(origin.trace, "somewhere/trace.csv");
         prop_assert_eq!(origin.skipped, skipped);
@@ -110,8 +148,14 @@ proptest! {
     }
 }
 
-fn many(count: u64) -> Vec<Event> {
-    let access = |n| Action::Write { file: FileId(n % 100), offset: n * 4096, len: 4096, sync: n % 9 == 0 };
+fn many(count: u64) -> Vec<Event<'static>> {
+    let access = |n| Action::Write {
+        open: None,
+        file: FileId(n % 100),
+        offset: n * 4096,
+        len: 4096,
+        sync: n % 9 == 0,
+    };
     (0..count).map(|n| Event { at_us: n * 17, pid: 5, tid: n as u32 % 3, action: access(n) }).collect()
 }
 
@@ -143,7 +187,7 @@ fn a_file_appears_when_it_is_finished() {
     let limits = Limits::default();
     let mut kept = Kept::default();
     let outcome = open::read(&path, None, &mut kept, &limits).unwrap();
-    assert!(kept.0 == many(10));
+    assert!(kept.events == many(10));
     assert_eq!((outcome.format, outcome.bytes), ("parquet", bytes));
     assert_eq!(limits.progress.total_bytes(), bytes);
     assert!(limits.progress.done_bytes() > 0);
@@ -155,14 +199,85 @@ fn a_file_appears_when_it_is_finished() {
 #[test]
 fn a_newer_schema_says_so() {
     let bytes = stored(&many(3), &Skipped::default());
-    let text = br#"{"schema":2,"#;
+    let text = br#"{"schema":3,"#;
     let at = bytes.windows(text.len()).position(|w| w == text).expect("metadata is plain text");
     let mut newer = bytes.clone();
-    newer[at + 10] = b'3';
+    newer[at + 10] = b'4';
     let error = loaded(&newer).unwrap_err().to_string();
-    assert!(error.contains("newer flashsift (schema 3, this one reads 2): update"), "{error}");
+    assert!(error.contains("newer flashsift (schema 4, this one reads 3): update"), "{error}");
 
     let mut foreign = bytes;
     foreign[at - 12..at].iter_mut().for_each(|byte| *byte = byte.to_ascii_uppercase());
     assert!(loaded(&foreign).unwrap_err().to_string().contains("not one of ours"));
+}
+
+/// The samples of schemas 1 and 2, written by the versions that had them.
+#[test]
+fn older_schemas_open_and_know_nothing_of_what_came_later() {
+    let name = || MaybeOwned::from("/data/a");
+    let (file, open) = (FileId(0), None);
+    let events = |direct: bool| {
+        let actions = [
+            Action::Process { name: "app".into() },
+            Action::Bind { file, name: name() },
+            Action::Open { open, file, created: true },
+            Action::Write { open, file, offset: 0, len: 8192, sync: false },
+            Action::Write { open, file, offset: 4096, len: 100, sync: true },
+            Action::Sync { file, offset: 0, len: u64::MAX },
+            Action::Read { open, file, offset: 0, len: 4096 },
+            Action::Truncate { file, size: 4096 },
+            Action::Punch { file, offset: 0, len: 4096 },
+            Action::Direct { open, file, offset: 4096, len: 512, write: true },
+            Action::SyncAll,
+            Action::Close { open, file },
+            Action::Rename { file, names: Renamed::owned("/data/a", "/data/b") },
+            Action::Unbind { file, name: "/data/b".into() },
+            Action::Gone { file },
+        ];
+        let event = |(n, action): (u64, _)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
+        let kept = |event: &Event| direct || !matches!(event.action, Action::Direct { .. });
+        (0..).zip(actions).map(event).filter(kept).collect::<Vec<_>>()
+    };
+    let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
+    for (bytes, direct) in [
+        (&include_bytes!("store/schema1.parquet")[..], false),
+        (include_bytes!("store/schema2.parquet"), true),
+    ] {
+        let (found, outcome) = loaded(bytes).unwrap();
+        assert_eq!(found, events(direct));
+        assert_eq!(outcome.about, about);
+        assert_eq!(outcome.origin.unwrap().trace, "sample");
+        // Stored again it says the same.
+        let again = stored_as(outcome.about, &found, &Skipped::default());
+        let (again, outcome) = loaded(&again).unwrap();
+        assert_eq!((again, outcome.about), (found, about));
+    }
+}
+
+#[test]
+fn the_sample_holds_each_kind_of_event() {
+    let (events, outcome) = loaded(&(flashsift_traces::format::named("parquet").unwrap().sample)()).unwrap();
+    let kinds: HashSet<_> = events.iter().map(|event| std::mem::discriminant(&event.action)).collect();
+    assert_eq!(kinds.len(), 20);
+    assert!(outcome.about.epoch_us.is_some());
+}
+
+/// Columns that say nothing cost nothing: a trace that knows no more than schema 2 could say is no
+/// larger than it was.
+#[test]
+fn columns_that_say_nothing_take_no_room() {
+    let bytes = stored(&many(200_000), &Skipped::default());
+    let open = NonZeroU32::new(7).map(OpenId);
+    let with_opens: Vec<_> = many(200_000)
+        .into_iter()
+        .map(|mut event| {
+            if let Action::Write { open: of, .. } = &mut event.action {
+                *of = open;
+            }
+            event
+        })
+        .collect();
+    let with_opens = stored(&with_opens, &Skipped::default());
+    assert!(with_opens.len() < bytes.len() + 100, "{} and {} bytes", with_opens.len(), bytes.len());
 }

@@ -2,8 +2,7 @@
 
 use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
-    Error,
-    events::{Events, Sink, Summary},
+    events::{Events, Kept, Summary},
     format,
     input::Input,
 };
@@ -13,35 +12,27 @@ use std::{
     process::{Command, Stdio},
 };
 
-struct Kept(Vec<Event>);
-
-impl Sink for Kept {
-    fn about(&mut self, about: flashsift_core::event::About) -> Result<(), Error> {
-        assert!(about.knows.syncs && about.knows.writes && about.knows.removals);
-        Ok(())
-    }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
-        self.0.extend_from_slice(events);
-        Ok(())
-    }
-}
-
-fn read(mut text: &[u8]) -> (Vec<Event>, Summary) {
+fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
     let spec = format::named("strace").expect("it is one of the formats");
     assert_eq!(format::detected(&text[..text.len().min(format::HEAD_BYTES)]).expect("known").name, "strace");
-    let mut kept = Kept(Vec::new());
+    let mut kept = Kept::default();
     let mut events = Events::new(&mut kept);
     (spec.read)(&mut Input::new(&mut text), &mut events).expect("readable");
     let summary = events.finish().expect("the sink takes all");
-    (kept.0, summary)
+    let knows = kept.about.expect("a reader describes its trace").knows;
+    assert!(knows.syncs && knows.writes && knows.removals && knows.opens && knows.names);
+    (kept.events, summary)
 }
 
 /// The events of files that ever had a name below `directory`, with letters for files and relative names.
-fn told(events: &[Event], directory: &str) -> Vec<String> {
+fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()
         .filter_map(|event| match &event.action {
-            Action::Bind { file, name } if name.starts_with(directory) => Some(*file),
+            Action::Bind { file, name } | Action::Link { file, name } if name.starts_with(directory) => {
+                Some(*file)
+            }
+            Action::Create(create) if create.name.starts_with(directory) => Some(create.file),
             _ => None,
         })
         .collect();
@@ -58,8 +49,10 @@ fn told(events: &[Event], directory: &str) -> Vec<String> {
                 .replace('\n', "\\n")
         };
         let line = match &event.action {
-            Action::Read { file, offset, len } => letter(file).map(|f| format!("read {f} {offset} {len}")),
-            Action::Write { file, offset, len, sync } => {
+            Action::Read { file, offset, len, .. } => {
+                letter(file).map(|f| format!("read {f} {offset} {len}"))
+            }
+            Action::Write { file, offset, len, sync, .. } => {
                 letter(file).map(|f| format!("write{} {f} {offset} {len}", if *sync { "sync" } else { "" }))
             }
             Action::Sync { file, offset, len: u64::MAX } => {
@@ -69,19 +62,29 @@ fn told(events: &[Event], directory: &str) -> Vec<String> {
             Action::SyncAll => Some("syncall".to_owned()),
             Action::Truncate { file, size } => letter(file).map(|f| format!("truncate {f} {size}")),
             Action::Punch { file, offset, len } => letter(file).map(|f| format!("punch {f} {offset} {len}")),
-            Action::Open { file, created } => {
+            Action::Open { file, created, .. } => {
                 letter(file).map(|f| format!("open {f}{}", if *created { " created" } else { "" }))
             }
-            Action::Close { file } => letter(file).map(|f| format!("close {f}")),
+            Action::Close { file, .. } => letter(file).map(|f| format!("close {f}")),
+            Action::Create(create) => letter(&create.file).map(|f| {
+                let mode = create.mode.map_or("?".to_owned(), |mode| format!("{mode:o}"));
+                let sync = if create.sync { " sync" } else { "" };
+                format!("create {f} {mode}{sync} {}", short(&create.name)).trim_end().to_owned()
+            }),
             Action::Bind { file, name } => letter(file).map(|f| format!("bind {f} {}", short(name))),
+            Action::Link { file, name } => letter(file).map(|f| format!("link {f} {}", short(name))),
+            Action::RenameDirectory { names } => {
+                Some(format!("rename directory {} {}", short(&names.from), short(&names.to)))
+            }
             Action::Rename { file, names } => {
                 letter(file).map(|f| format!("rename {f} {} {}", short(&names.from), short(&names.to)))
             }
             Action::Unbind { file, name } => letter(file).map(|f| format!("unbind {f} {}", short(name))),
             Action::Gone { file } => letter(file).map(|f| format!("gone {f}")),
-            Action::Direct { file, offset, len, write } => letter(file)
+            Action::Direct { file, offset, len, write, .. } => letter(file)
                 .map(|f| format!("direct {} {f} {offset} {len}", if *write { "write" } else { "read" })),
             Action::Process { .. } => None,
+            other => panic!("strace gives no {other:?}"),
         };
         told.extend(line);
     }

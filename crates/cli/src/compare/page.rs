@@ -1,154 +1,157 @@
 //! The comparison as a page: words first, figures, tables, and what reproduces it.
 
-use super::{Args, Done, notes, size_label};
+use super::{places::Places, table, verdict};
 use crate::{
     card,
-    devices::{self, Chosen, OnDevice},
-    load::Loaded,
+    load::{Input, Loaded},
     size,
-    table::{self, Row},
-    verdict::{self, Judged},
 };
 use flashsift_core::{
-    back::{Io, IoOp},
-    layout,
     page::PAGE_BYTES,
-    policy::{self, Kind},
+    policy::Kind,
+    study::{DeviceResult, REFERENCE, ResultRow, Results, SizeResults, StudyVerdict},
     system::Outcome,
-    trace::Future,
-    verdict::REFERENCE,
+    trace::{Trace, Unit as FrameUnit},
 };
 use flashsift_report::{
-    Axis, Bar, Block, Chart, Figure, Grid, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table, Unit,
-    View,
+    Axis, Bar, Block, Chart, Figure, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table, Unit, View,
 };
 
-/// What has run.
-pub(super) struct Run<'a> {
-    pub(super) args: &'a Args,
+/// A comparison that has run.
+pub(super) struct Comparison<'a> {
     pub(super) name: &'a str,
+    pub(super) input: &'a Input,
     pub(super) loaded: &'a Loaded,
-    pub(super) layout: &'a layout::Selection,
-    pub(super) labels: &'a [String],
-    pub(super) cells: &'a [(u32, &'a policy::Selection)],
-    pub(super) done: &'a [Done],
-    pub(super) devices: &'a [Chosen],
-    /// By cell and device.
-    pub(super) on: &'a [Vec<OnDevice>],
+    pub(super) results: &'a Results<'a>,
+    pub(super) verdict: Option<&'a StudyVerdict<'a>>,
+    pub(super) places: Option<&'a Places>,
 }
 
-/// The page. Two cells run once more, for where their writes go.
-pub(super) fn build(run: &Run<'_>, judged: Option<&Judged<'_>>, future: Option<&Future>) -> Page {
-    let about = run.loaded.trace.about();
-    let inks = inks(run, judged);
-    let lead = lead_size(run, judged);
-    let on_devices = ON_DEVICES.iter().filter_map(|what| on_devices(run, &inks, what));
-    let mut figures = vec![Block::Figure(of_outcome(run, &inks, "hit-ratio", "Found in memory", HITS))];
-    if about.knows.writes && run.loaded.trace.totals().write_accesses > 0 {
-        figures.push(Block::Figure(of_outcome(run, &inks, "writes", "Pages written to storage", WRITES)));
-        figures.push(Block::Figure(of_outcome(run, &inks, "scattered", "Scattered writes", SCATTERED)));
-        figures.push(Block::Figure(of_outcome(run, &inks, "cost", "Modelled time on storage", COST)));
-        figures.extend(on_devices.map(Block::Figure));
-        figures.push(Block::Figure(pareto(run, &inks, judged, lead)));
-        figures.push(Block::Figure(fates(run, lead)));
-        figures.extend(places(run, lead, future).map(Block::Figure));
-    } else {
-        figures.push(Block::Figure(of_outcome(run, &inks, "reads", "Read from storage", READS)));
-        figures.extend(on_devices.map(Block::Figure));
+/// Whether the page of a trace shows where writes go.
+pub(super) fn shows_places(trace: &Trace) -> bool {
+    trace.about().knows.writes && trace.totals().write_accesses > 0
+}
+
+impl Comparison<'_> {
+    /// The page.
+    pub(super) fn page(&self) -> Page {
+        let inks = Inks::new(self);
+        let lead = self.lead_size();
+        let on_devices = ON_DEVICES.iter().filter_map(|what| on_devices(self, &inks, what));
+        let by_size = |id, title, measure| Block::Figure(of_outcome(self, &inks, id, title, measure));
+        let mut figures = vec![by_size("hit-ratio", "Found in memory", HITS)];
+        if shows_places(&self.loaded.trace) {
+            figures.push(by_size("writes", "Pages written to storage", WRITES));
+            figures.push(by_size("scattered", "Scattered writes", SCATTERED));
+            figures.push(by_size("cost", "Modelled time on storage", COST));
+            figures.extend(on_devices.map(Block::Figure));
+            figures.push(Block::Figure(pareto(self, &inks, lead)));
+            figures.push(Block::Figure(fates(self, lead)));
+            figures.extend(places(self, lead).map(Block::Figure));
+        } else {
+            figures.push(by_size("reads", "Read from storage", READS));
+            figures.extend(on_devices.map(Block::Figure));
+        }
+        let tables = self.sizes().iter().enumerate().flat_map(|(at, size)| self.tables(at, size, at == lead));
+        let tables = tables.map(Block::Table).collect();
+        let section =
+            |id: &str, title: &str, blocks| Section { id: id.to_owned(), title: title.to_owned(), blocks };
+        let mut sections = vec![section("figures", "Figures", figures)];
+        if let Some(found) = self.verdict {
+            let lines = verdict::lines(found);
+            let open = verdict::what_drain_tells(found).map(|words| Block::Note(words.to_owned()));
+            let blocks = std::iter::once(Block::List(lines)).chain(open).collect();
+            sections.insert(0, section("verdict", "At every size", blocks));
+        }
+        sections.push(section("tables", "All numbers", tables));
+        let notes = self.results.notes().into_iter().map(|note| Block::Note(note.to_string()));
+        sections.push(section("notes", "What to keep in mind", notes.collect()));
+        Page {
+            title: format!("{}: what each page cache would send to flash", self.name),
+            subtitle: card::line(self.loaded),
+            lead: sentences(self, lead),
+            sections,
+            reproduce: card::reproduce(self.input, &self.loaded.outcome),
+        }
     }
-    let tables = (0..run.sizes().len()).flat_map(|at| {
-        let on = (0..run.devices.len()).map(move |device| table(run, at, Some(device), false));
-        std::iter::once(table(run, at, None, at == lead)).chain(on).map(Block::Table)
-    });
-    let tables = tables.collect();
-    let mut sections =
-        vec![Section { id: "figures".to_owned(), title: "Figures".to_owned(), blocks: figures }];
-    if let Some(judged) = judged {
-        let lines = verdict::lines(judged);
-        let open = verdict::what_drain_tells(judged).map(|words| Block::Note(words.to_owned()));
-        let blocks = std::iter::once(Block::List(lines)).chain(open).collect();
-        sections.insert(0, Section { id: "verdict".to_owned(), title: "At every size".to_owned(), blocks });
+
+    /// The size to speak of first: in the middle of those at which policies differ.
+    fn lead_size(&self) -> usize {
+        let sizes = self.verdict.map_or(&[][..], |found| &found.sizes);
+        let differ: Vec<usize> = (0..sizes.len())
+            .filter(|at| {
+                let verdict = &sizes[*at].verdict;
+                !verdict.hits.all_alike
+                    || verdict.writes.as_ref().is_some_and(|writes| !writes.fewest.all_alike)
+            })
+            .collect();
+        differ.get(differ.len() / 2).copied().unwrap_or(self.sizes().len() / 2)
     }
-    sections.push(Section { id: "tables".to_owned(), title: "All numbers".to_owned(), blocks: tables });
-    let policies = run.labels.iter().cloned();
-    let on_devices = devices::notes(run.devices, &run.loaded.trace, policies);
-    let notes = notes(run.args, run.loaded, run.layout, run.done)
-        .into_iter()
-        .chain(on_devices)
-        .map(|note| note.trim_start_matches("* best of its column. ").to_owned());
-    sections.push(Section {
-        id: "notes".to_owned(),
-        title: "What to keep in mind".to_owned(),
-        blocks: notes.map(Block::Note).collect(),
-    });
-    Page {
-        title: format!("{}: what each page cache would send to flash", run.name),
-        subtitle: card::line(run.loaded),
-        lead: sentences(run, judged, lead),
-        sections,
-        reproduce: card::reproduce(&run.args.input, &run.loaded.outcome),
+
+    /// Sizes ascending.
+    fn sizes(&self) -> &[SizeResults] {
+        self.results.sizes()
+    }
+
+    fn unit(&self) -> FrameUnit {
+        self.results.study().request().unit
+    }
+
+    fn size_label(&self, size: &SizeResults) -> String {
+        size::of_cache(size.frames, self.unit())
+    }
+
+    /// All numbers of a size, then those on each device.
+    fn tables(&self, at: usize, size: &SizeResults, open: bool) -> Vec<Table> {
+        let table = |id: String, on: String, rows: &[table::Row<'_>], open: bool| {
+            let (columns, rows) = table::cells(rows, self.results.study().request().drain);
+            let title = format!("Cache of {}{on}", self.size_label(size));
+            Table { id, title, columns, rows, open }
+        };
+        let plain = table(format!("table-{at}"), String::new(), &table::rows(size), open);
+        let on_devices = table::rows_on_devices(size).enumerate();
+        let on_devices = on_devices.map(|(n, (device, rows))| {
+            table(format!("table-{at}-{n}"), format!(", on {device}"), &rows, false)
+        });
+        std::iter::once(plain).chain(on_devices).collect()
     }
 }
 
 /// The same policy in the same colour throughout; those that matter most in colours of their own.
-fn inks(run: &Run<'_>, judged: Option<&Judged<'_>>) -> Vec<Ink> {
-    let kind = |n: usize| run.cells[n].1.spec.kind;
-    let worth = |n: usize| -> u32 {
-        let label = &*run.labels[n];
-        let among = |best: &[&str]| u32::from(best.len() <= 3 && best.contains(&label));
-        let sizes = judged.iter().flat_map(|judged| &judged.sizes).map(|size| {
-            let writes = size.verdict.writes.as_ref().map_or(0, |writes| {
-                let scattered = writes.scattered.as_ref().map_or(0, |best| among(&best.policies));
-                20 * (among(&writes.fewest.policies) + scattered)
-                    + u32::from(writes.unbeaten.contains(&label))
+struct Inks(Vec<(String, Ink)>);
+
+impl Inks {
+    fn new(run: &Comparison<'_>) -> Self {
+        let worth = |label: &str| -> u32 {
+            let among = |best: &[&str]| u32::from(best.len() <= 3 && best.contains(&label));
+            let sizes = run.verdict.iter().flat_map(|found| &found.sizes).map(|size| {
+                let writes = size.verdict.writes.as_ref().map_or(0, |writes| {
+                    let nonsequential = writes.fewest_nonsequential.as_ref();
+                    20 * among(&writes.fewest.policies)
+                        + 20 * nonsequential.map_or(0, |best| among(&best.policies))
+                        + u32::from(writes.pareto_front.contains(&label))
+                });
+                20 * among(&size.verdict.hits.policies) + writes
             });
-            20 * among(&size.verdict.hits.policies) + writes
-        });
-        sizes.sum::<u32>() + if label == REFERENCE { 1000 } else { 0 }
-    };
-    let mut ranked: Vec<(usize, u32)> =
-        (0..run.labels.len()).filter(|n| kind(*n) == Kind::Online).map(|n| (n, worth(n))).collect();
-    ranked.sort_by_key(|(_, worth)| std::cmp::Reverse(*worth));
-    let mut inks: Vec<Ink> =
-        (0..run.labels.len()).map(|n| if kind(n) == Kind::Bound { Ink::Bound } else { Ink::Other }).collect();
-    let few = ranked.len() <= usize::from(Ink::SERIES);
-    for (series, (n, worth)) in (0..Ink::SERIES).zip(ranked) {
-        if few || worth > 0 {
-            inks[n] = Ink::Series(series);
+            sizes.sum::<u32>() + if label == REFERENCE { 1000 } else { 0 }
+        };
+        let rows = run.sizes().first().map_or(&[][..], |size| &size.rows);
+        let plain = |kind| if kind == Kind::Bound { Ink::Bound } else { Ink::Other };
+        let mut inks: Vec<_> = rows.iter().map(|row| (row.policy.clone(), plain(row.kind))).collect();
+        let online = rows.iter().zip(&mut inks).filter(|(row, _)| row.kind == Kind::Online);
+        let mut ranked: Vec<_> = online.map(|(row, (_, ink))| (ink, worth(&row.policy))).collect();
+        ranked.sort_by_key(|(_, worth)| std::cmp::Reverse(*worth));
+        let few = ranked.len() <= usize::from(Ink::SERIES);
+        for (series, (ink, worth)) in (0..Ink::SERIES).zip(ranked) {
+            if few || worth > 0 {
+                *ink = Ink::Series(series);
+            }
         }
-    }
-    inks
-}
-
-/// The size to speak of first: in the middle of those at which policies differ.
-fn lead_size(run: &Run<'_>, judged: Option<&Judged<'_>>) -> usize {
-    let sizes = judged.map_or(&[][..], |judged| &judged.sizes);
-    let differ: Vec<usize> = (0..sizes.len())
-        .filter(|at| {
-            let verdict = &sizes[*at].verdict;
-            !verdict.hits.all_alike || verdict.writes.as_ref().is_some_and(|writes| !writes.fewest.all_alike)
-        })
-        .collect();
-    differ.get(differ.len() / 2).copied().unwrap_or(run.sizes().len() / 2)
-}
-
-impl Run<'_> {
-    /// Frames, ascending.
-    fn sizes(&self) -> Vec<u32> {
-        self.cells.iter().step_by(self.labels.len()).map(|(frames, _)| *frames).collect()
+        Self(inks)
     }
 
-    fn size_label(&self, at: usize) -> String {
-        size_label(self.args, self.sizes()[at])
-    }
-
-    /// What came of a policy at a size.
-    fn done(&self, at: usize, policy: usize) -> &Done {
-        &self.done[at * self.labels.len() + policy]
-    }
-
-    fn outcome(&self, at: usize, policy: usize) -> &Outcome {
-        &self.done(at, policy).outcome
+    fn of(&self, policy: &str) -> Ink {
+        self.0.iter().find(|(other, _)| other == policy).map_or(Ink::Other, |(_, ink)| *ink)
     }
 }
 
@@ -200,49 +203,49 @@ const COST: Measure = Measure {
            scattered.",
 };
 
-fn of_outcome(run: &Run<'_>, inks: &[Ink], id: &str, title: &str, measure: Measure) -> Figure {
+fn of_outcome(run: &Comparison<'_>, inks: &Inks, id: &str, title: &str, measure: Measure) -> Figure {
     let y = Axis::new(measure.axis, measure.unit);
-    let chart =
-        by_size(run, inks, title, y, measure.higher_is_better, &|at, n| (measure.value)(run.outcome(at, n)));
-    let title =
-        if run.sizes().len() == 1 { format!("{title}, at {}", run.size_label(0)) } else { title.to_owned() };
+    let value = |row: &ResultRow| (measure.value)(&row.outcome);
+    let chart = by_size(run, inks, title, y, measure.higher_is_better, &value);
+    let title = match run.sizes() {
+        [only] => format!("{title}, at {}", run.size_label(only)),
+        _ => title.to_owned(),
+    };
     Figure::new(id, title, chart).says(measure.says)
 }
 
 /// A value, by size and policy, against the size of the cache; of one size, as bars.
 fn by_size(
-    run: &Run<'_>,
-    inks: &[Ink],
+    run: &Comparison<'_>,
+    inks: &Inks,
     title: &str,
     y: Axis,
     higher_is_better: bool,
-    value: &dyn Fn(usize, usize) -> f64,
+    value: &dyn Fn(&ResultRow) -> f64,
 ) -> Chart {
-    let sizes = run.sizes();
-    if sizes.len() == 1 {
-        let mut order: Vec<usize> = (0..run.labels.len()).collect();
-        order.sort_by(|one, other| value(0, *one).total_cmp(&value(0, *other)));
+    if let [only] = run.sizes() {
+        let mut order: Vec<&ResultRow> = only.rows.iter().collect();
+        order.sort_by(|one, other| value(one).total_cmp(&value(other)));
         if higher_is_better {
             order.reverse();
         }
-        let names = order.iter().map(|n| run.labels[*n].clone()).collect();
-        let bars = order.iter().map(|n| Bar { values: vec![value(0, *n)] }).collect();
+        let names = order.iter().map(|row| row.policy.clone()).collect();
+        let bars = order.iter().map(|row| Bar { values: vec![value(row)] }).collect();
         let marks = Marks::Bars { parts: vec![(title.to_owned(), Ink::Series(0))], bars };
         let names = Axis::new("", Unit::Count).scale(Scale::Names(names));
         return Chart { title: String::new(), x: y, y: names, marks };
     }
-    let objects = run.args.object_cache;
-    let x_of = |frames: u32| f64::from(frames) * if objects { 1.0 } else { PAGE_BYTES as f64 };
-    let lines = run.labels.iter().enumerate().map(|(n, name)| Line {
-        name: name.clone(),
-        ink: inks[n],
-        points: (0..sizes.len()).map(|at| (x_of(sizes[at]), value(at, n))).collect(),
-    });
-    let x = match objects {
-        true => Axis::new("objects in memory", Unit::Count),
-        false => Axis::new("memory for the cache", Unit::Bytes),
+    let (x, frame) = match run.unit() {
+        FrameUnit::Request => (Axis::new("objects in memory", Unit::Count), 1.0),
+        FrameUnit::Page => (Axis::new("memory for the cache", Unit::Bytes), PAGE_BYTES as f64),
     };
-    let x = x.scale(Scale::Log2).ticks(sizes.iter().map(|frames| x_of(*frames)).collect());
+    let x_of = |frames: u32| f64::from(frames) * frame;
+    let lines = run.results.by_policy().filter_map(|rows| {
+        let name = &rows.first()?.policy;
+        let points = rows.iter().map(|row| (x_of(row.frames), value(row))).collect();
+        Some(Line { name: name.clone(), ink: inks.of(name), points })
+    });
+    let x = x.scale(Scale::Log2).ticks(run.sizes().iter().map(|size| x_of(size.frames)).collect());
     Chart { title: String::new(), x, y, marks: Marks::Lines(lines.collect()) }
 }
 
@@ -252,7 +255,7 @@ struct OnDevices {
     title: &'static str,
     axis: &'static str,
     unit: Unit,
-    value: fn(&OnDevice) -> Option<f64>,
+    value: fn(&DeviceResult) -> Option<f64>,
     says: &'static str,
 }
 
@@ -284,16 +287,16 @@ const ON_DEVICES: [OnDevices; 3] = [
 ];
 
 /// What all devices say, a view a device; nothing where one of them says nothing of a cell.
-fn on_devices(run: &Run<'_>, inks: &[Ink], what: &OnDevices) -> Option<Figure> {
-    let labels = run.labels.len();
-    let views = run.devices.iter().enumerate().filter_map(|(device, chosen)| {
-        // Who writes nothing amplifies nothing.
-        let value = |at: usize, n: usize| (what.value)(&run.on[at * labels + n][device]);
-        let any = (0..run.sizes().len()).any(|at| (0..labels).any(|n| value(at, n).is_some()));
-        let chart = by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|at, n| {
-            value(at, n).unwrap_or(f64::NAN)
+fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Figure> {
+    let devices = run.results.study().request().devices.iter().enumerate();
+    let views = devices.filter_map(|(n, device)| {
+        // A policy that writes nothing amplifies nothing.
+        let value = |row: &ResultRow| (what.value)(&row.devices[n]);
+        let any = run.results.rows().any(|row| value(row).is_some());
+        let chart = by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|row| {
+            value(row).unwrap_or(f64::NAN)
         });
-        any.then(|| View { label: chosen.label.clone(), panels: vec![without_gaps(chart)] })
+        any.then(|| View { label: device.label().to_owned(), panels: vec![without_gaps(chart)] })
     });
     let views: Vec<View> = views.collect();
     (!views.is_empty()).then(|| Figure {
@@ -322,22 +325,21 @@ fn without_gaps(mut chart: Chart) -> Chart {
 }
 
 /// Hits against writes, a view a size.
-fn pareto(run: &Run<'_>, inks: &[Ink], judged: Option<&Judged<'_>>, lead: usize) -> Figure {
-    let at = |outcome: &Outcome| (outcome.writes_due() as f64, outcome.hit_ratio());
-    let views = (0..run.sizes().len()).map(|size| {
-        let points = run.labels.iter().enumerate().map(|(n, name)| Point {
-            name: name.clone(),
-            ink: inks[n],
-            at: at(run.outcome(size, n)),
+fn pareto(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Figure {
+    let at = |row: &ResultRow| (row.outcome.writes_due() as f64, row.outcome.hit_ratio());
+    let front_of = |size: &SizeResults| {
+        let verdict = run.verdict?.sizes.iter().find(|verdict| verdict.frames == size.frames)?;
+        let front = &verdict.verdict.writes.as_ref()?.pareto_front;
+        Some(front.iter().filter_map(|policy| size.row(policy)).map(at).collect::<Vec<_>>())
+    };
+    let views = run.sizes().iter().map(|size| {
+        let points = size.rows.iter().map(|row| Point {
+            name: row.policy.clone(),
+            ink: inks.of(&row.policy),
+            at: at(row),
         });
-        let unbeaten = judged
-            .and_then(|judged| judged.sizes[size].verdict.writes.as_ref())
-            .map(|writes| &writes.unbeaten);
-        let front = unbeaten.into_iter().flatten().map(|name| {
-            let n = run.labels.iter().position(|label| label == name).expect("it competes");
-            at(run.outcome(size, n))
-        });
-        let marks = Marks::Points { points: points.collect(), front: front.collect() };
+        let front = front_of(size).unwrap_or_default();
+        let marks = Marks::Points { points: points.collect(), front };
         let chart = Chart {
             title: String::new(),
             x: Axis::new(WRITES.axis, Unit::Count),
@@ -361,7 +363,7 @@ fn fate(outcome: &Outcome) -> [u64; 4] {
     [outcome.device.writes, outcome.dirty_left, outcome.overwritten(), outcome.device.dropped_dirty]
 }
 
-fn fates(run: &Run<'_>, lead: usize) -> Figure {
+fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
     let parts = [
         ("written to storage", Ink::Series(1)),
         ("still dirty at the end", Ink::Series(4)),
@@ -370,13 +372,12 @@ fn fates(run: &Run<'_>, lead: usize) -> Figure {
     ];
     // Not all traces tell of deletions.
     let parts = &parts[..if run.loaded.trace.about().knows.removals { 4 } else { 3 }];
-    let views = (0..run.sizes().len()).map(|size| {
-        let mut order: Vec<usize> = (0..run.labels.len()).collect();
-        order.sort_by_key(|n| run.outcome(size, *n).writes_due());
-        let bars = order
-            .iter()
-            .map(|n| Bar { values: fate(run.outcome(size, *n)).map(|pages| pages as f64).to_vec() });
-        let names = order.iter().map(|n| run.labels[*n].clone()).collect();
+    let views = run.sizes().iter().map(|size| {
+        let mut order: Vec<&ResultRow> = size.rows.iter().collect();
+        order.sort_by_key(|row| row.outcome.writes_due());
+        let bars =
+            order.iter().map(|row| Bar { values: fate(&row.outcome).map(|pages| pages as f64).to_vec() });
+        let names = order.iter().map(|row| row.policy.clone()).collect();
         let marks = Marks::Bars {
             parts: parts.iter().map(|(name, ink)| ((*name).to_owned(), *ink)).collect(),
             bars: bars.collect(),
@@ -400,20 +401,17 @@ fn fates(run: &Run<'_>, lead: usize) -> Figure {
     }
 }
 
-/// Where on the device two policies write, one after the other: the reference, and who scatters least.
-fn places(run: &Run<'_>, lead: usize, future: Option<&Future>) -> Option<Figure> {
-    let online: Vec<usize> =
-        (0..run.labels.len()).filter(|n| run.cells[*n].1.spec.kind == Kind::Online).collect();
-    let first = online.iter().copied().find(|n| run.labels[*n] == REFERENCE).or(online.first().copied())?;
-    let jumps = |n: &usize| run.outcome(lead, *n).device.nonsequential_writes;
-    let other = online.iter().copied().filter(|n| *n != first).min_by_key(jumps)?;
-    let grids = [first, other].map(|n| (n, written(run, lead, n, future)));
+/// Where on the device two policies write, one after the other: the reference, and the policy with
+/// the fewest non-sequential writes beside it.
+fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
+    let size = &run.sizes()[lead];
+    let grids = run.places?.at_size(size.frames)?;
     let most = |of: &dyn Fn(&flashsift_report::Patch) -> f64| {
         grids.iter().flat_map(|(_, grid)| grid.patches()).map(|patch| of(&patch)).fold(1.0, f64::max)
     };
     let (x_most, y_most) = (most(&|patch| patch.x.1), most(&|patch| patch.y.1));
     let y_least = y_most - most(&|patch| y_most - patch.y.0);
-    let panels = grids.iter().map(|(n, grid)| {
+    let panels = grids.iter().zip([1, 0]).filter_map(|((policy, grid), series)| {
         let patches = grid
             .patches()
             .into_iter()
@@ -422,28 +420,24 @@ fn places(run: &Run<'_>, lead: usize, future: Option<&Future>) -> Option<Figure>
                 ..patch
             })
             .collect();
-        let layer = Layer {
-            name: "pages written".to_owned(),
-            ink: Ink::Series(if *n == first { 1 } else { 0 }),
-            patches,
-        };
-        Chart {
+        let layer = Layer { name: "pages written".to_owned(), ink: Ink::Series(series), patches };
+        let device = size.row(policy)?.outcome.device;
+        Some(Chart {
             title: format!(
-                "{}: {} pages, {} of them scattered",
-                run.labels[*n],
-                size::count(run.outcome(lead, *n).device.writes),
-                size::count(jumps(n))
+                "{policy}: {} pages, {} of them scattered",
+                size::count(device.writes),
+                size::count(device.nonsequential_writes)
             ),
             x: Axis::new("n-th page written", Unit::Count).range(0.0, x_most),
             y: Axis::new("place on the device", Unit::Bytes)
                 .range(y_least * PAGE_BYTES as f64, y_most * PAGE_BYTES as f64),
             marks: Marks::Patches(vec![layer]),
-        }
+        })
     });
     let view = View { label: String::new(), panels: panels.collect() };
     Some(Figure {
         id: "places".to_owned(),
-        title: format!("Where the writes go, at {}", run.size_label(lead)),
+        title: format!("Where the writes go, at {}", run.size_label(size)),
         says: "Each write in its turn, by its place on the device: a rising line is sequential, a cloud is scattered."
             .to_owned(),
         paper: String::new(),
@@ -452,50 +446,12 @@ fn places(run: &Run<'_>, lead: usize, future: Option<&Future>) -> Option<Figure>
     })
 }
 
-/// The writes of a cell, in their order, by place.
-fn written(run: &Run<'_>, at: usize, policy: usize, future: Option<&Future>) -> Grid {
-    let mut grid = Grid::new((240, 128));
-    let mut turn = 0;
-    let (frames, policy) = run.cells[at * run.labels.len() + policy];
-    super::cell(run.args, run.layout, policy, frames).run(
-        &run.loaded.trace,
-        future,
-        Some(&mut |io: Io| {
-            if io.op == IoOp::Write {
-                for page in 0..u64::from(io.pages) {
-                    grid.add(turn, io.lba + page);
-                    turn += 1;
-                }
-            }
-        }),
-    );
-    grid
-}
-
-/// All numbers of a size; on a device, if one is given.
-fn table(run: &Run<'_>, at: usize, device: Option<usize>, open: bool) -> Table {
-    let row = |(n, label): (usize, &String)| Row {
-        policy: label.clone(),
-        kind: run.cells[n].1.spec.kind,
-        outcome: *run.outcome(at, n),
-        cpu_ns_per_access: run.done(at, n).cpu_ns_per_access,
-        on: device.map(|device| run.on[at * run.labels.len() + n][device].clone()),
-    };
-    let rows: Vec<Row> = run.labels.iter().enumerate().map(row).collect();
-    let (columns, rows) = table::cells(&rows, run.args.drain);
-    let (id, on) = match device {
-        None => (format!("table-{at}"), String::new()),
-        Some(device) => (format!("table-{at}-{device}"), format!(", on {}", run.devices[device].label)),
-    };
-    Table { id, title: format!("Cache of {}{on}", run.size_label(at)), columns, rows, open }
-}
-
 /// What to know first.
-fn sentences(run: &Run<'_>, judged: Option<&Judged<'_>>, lead: usize) -> Vec<String> {
-    let Some(judged) = judged else { return Vec::new() };
-    let Some(size) = judged.sizes.get(lead) else { return Vec::new() };
-    let at_size = format!("at {}", run.size_label(lead));
-    let of = |name: &str| run.labels.iter().position(|label| label == name).map(|n| run.outcome(lead, n));
+fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
+    let Some(found) = run.verdict else { return Vec::new() };
+    let (rows, size) = (&run.sizes()[lead], &found.sizes[lead]);
+    let at_size = format!("at {}", run.size_label(rows));
+    let of = |name: &str| rows.row(name).map(|row| &row.outcome);
     let reference = of(REFERENCE);
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut out = Vec::new();
@@ -543,7 +499,7 @@ fn sentences(run: &Run<'_>, judged: Option<&Judged<'_>>, lead: usize) -> Vec<Str
             ),
             _ => format!("Nobody writes fewer pages to storage than {REFERENCE} {at_size}."),
         });
-        let scattered = writes.scattered.as_ref().map(|best| best.policies[0]);
+        let scattered = writes.fewest_nonsequential.as_ref().map(|best| best.policies[0]);
         if let Some((name, outcome)) = scattered.and_then(|name| Some((name, of(name)?)))
             && outcome.device.nonsequential_writes < lru.device.nonsequential_writes
         {
@@ -565,8 +521,9 @@ fn sentences(run: &Run<'_>, judged: Option<&Judged<'_>>, lead: usize) -> Vec<Str
             if removals { format!(", {dropped} deleted or cut first") } else { String::new() }
         ));
     }
-    out.extend((0..run.devices.len()).filter_map(|device| fastest(run, lead, device)));
-    let most = 1.0 - judged.cold_accesses as f64 / size.verdict.accesses.max(1) as f64;
+    let devices = 0..run.results.study().request().devices.len();
+    out.extend(devices.filter_map(|device| fastest(run, rows, device)));
+    let most = 1.0 - found.cold_accesses as f64 / size.verdict.accesses.max(1) as f64;
     out.push(format!("No cache of any size hits more than {}: the rest are first accesses.", percent(most)));
     if run.loaded.trace.about().side == flashsift_core::event::Side::After {
         out.push(
@@ -577,19 +534,18 @@ fn sentences(run: &Run<'_>, judged: Option<&Judged<'_>>, lead: usize) -> Vec<Str
     out
 }
 
-/// Who takes the device the least time, and how much less that is.
-fn fastest(run: &Run<'_>, lead: usize, device: usize) -> Option<String> {
-    let elapsed_s = |n: usize| run.on[lead * run.labels.len() + n][device].elapsed_s;
-    let online = (0..run.labels.len()).filter(|n| run.cells[*n].1.spec.kind == Kind::Online);
-    let best = online.min_by(|one, other| elapsed_s(*one).total_cmp(&elapsed_s(*other)))?;
-    let reference = run.labels.iter().position(|label| label == REFERENCE)?;
-    let (name, at) = (&run.devices[device].label, run.size_label(lead));
+/// The policy that takes the least time on a device, and how much less that is.
+fn fastest(run: &Comparison<'_>, size: &SizeResults, device: usize) -> Option<String> {
+    let elapsed_s = |row: &ResultRow| row.devices[device].elapsed_s;
+    let best = size.online().min_by(|one, other| elapsed_s(one).total_cmp(&elapsed_s(other)))?;
+    let reference = size.row(REFERENCE)?;
+    let (name, at) = (&best.devices[device].device, run.size_label(size));
     let saved = 1.0 - elapsed_s(best) / elapsed_s(reference);
     Some(match saved {
         _ if elapsed_s(reference) <= 0.0 => return None,
         0.005.. => format!(
             "On {name} {} would take {} less time than {REFERENCE} at {at}: {} instead of {}.",
-            run.labels[best],
+            best.policy,
             size::share(saved),
             Unit::TimeUs.show(elapsed_s(best) * 1e6),
             Unit::TimeUs.show(elapsed_s(reference) * 1e6)

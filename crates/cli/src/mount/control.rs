@@ -1,13 +1,16 @@
 //! `status`, `settle` and `unmount`: asked of a mount through the mount itself, as extended attributes of its directory.
 
-use super::serve;
 use crate::size;
 use anyhow::{Context, bail};
 use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
-    Status, fuse,
-    place::{self, KIND, Left},
-    undo::{self, Allows},
+    Failure, Status,
+    attach::{
+        place::{self, KIND, Left},
+        undo::{self, Allows},
+    },
+    daemon,
+    fuse::control,
 };
 use rustix::io::Errno;
 use serde::Serialize;
@@ -58,17 +61,6 @@ pub(crate) struct UnmountArgs {
     /// Also where somebody uses it: from its place at once, wholly when they are done, and not waited for
     #[arg(long)]
     lazy: bool,
-}
-
-/// What a mount says of itself.
-pub(super) fn status_of(point: &Path) -> io::Result<Status> {
-    let mut bytes = vec![0; 1 << 16];
-    let len = rustix::fs::getxattr(point, fuse::STATUS, bytes.as_mut_slice())?;
-    serde_json::from_slice(&bytes[..len]).map_err(io::Error::other)
-}
-
-fn settle_there(point: &Path) -> Result<(), Errno> {
-    rustix::fs::getxattr(point, fuse::SETTLE, &mut [0; 1]).map(drop)
 }
 
 /// As mount(8) asks for it: `-o remount`.
@@ -125,7 +117,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let mut failed = Ok(());
     for mount in &mounts {
         let at = || mount.point.display().to_string();
-        match status_of(&mount.point) {
+        match control::status(&mount.point) {
             Ok(status) => show(mount, &status, args.json)?,
             Err(why) if mounts::is_dead(&why) => {
                 let undo = format!("its process was killed; `flashsift unmount {}` takes it away", at());
@@ -169,7 +161,14 @@ fn in_words(mount: &Mount, status: &Status) -> String {
         );
     }
     if !status.failing.is_empty() {
-        line("FAILING", format!("files cannot settle: {}", status.failing));
+        line("FAILING", format!("{} cannot be written back", files(status.failing_files)));
+        for Failure { path, step, error, .. } in &status.failures {
+            line("", format!("{path}: {step}: {error}"));
+        }
+        let more = status.failing_files.saturating_sub(status.failures.len() as u64);
+        if more > 0 {
+            line("", format!("and {}", size::counted(more, "more file")));
+        }
     }
     text
 }
@@ -179,7 +178,8 @@ pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     // One that fails does not keep the others from settling; a dead one has nothing to settle.
     let all = args.mountpoint.is_empty();
     for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
-        let done = settle_there(&mount.point).with_context(|| format!("{}: settling", mount.point.display()));
+        let done =
+            control::settle(&mount.point).with_context(|| format!("{}: settling", mount.point.display()));
         failed = failed.and(done);
     }
     failed
@@ -193,9 +193,12 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     let mount = ours(point)?;
     let point = &mount.point;
     if undo::is_dead(&mount) {
-        return serve::say_freed(point);
+        if daemon::free_dead(point)? {
+            super::say_freed(point);
+        }
+        return Ok(());
     }
-    match settle_there(point) {
+    match control::settle(point) {
         // Not even root may ask another user's mount for anything. Taken away, it settles behind us.
         Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => {}
         settled => settled.with_context(|| {

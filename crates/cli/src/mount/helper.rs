@@ -1,7 +1,7 @@
 //! As `mount -t fuse.flashsift` and /etc/fstab call us: `mount.fuse.flashsift BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]`, put into
 //! the words of our own command line.
 
-use flashsift_mount::undo::Allows;
+use flashsift_mount::attach::undo::Allows;
 use std::{
     borrow::Cow,
     ffi::{OsStr, OsString},

@@ -1,7 +1,7 @@
 //! What is said of the policies.
 
 use super::{cells, flashsift, repository, run};
-use flashsift_core::{params, policy};
+use flashsift_core::{duration::Exact, params, policy};
 use serde_json::Value;
 
 fn says(args: &[&str]) -> String {
@@ -38,6 +38,7 @@ fn all_forms_say_all() {
             let default = match param.kind {
                 params::Kind::Number { default, .. } => Value::from(default),
                 params::Kind::Word(words) => Value::from(words[0]),
+                params::Kind::Duration { default_us, .. } => Value::from(Exact(default_us).to_string()),
             };
             assert_eq!((&value["name"], &value["default"]), (&param.name.into(), &default));
         }

@@ -1,10 +1,9 @@
 //! flashsift under another kernel: Debian's, emulated, with F2FS on an SD card. `boot` says how the guest sees this machine. And what is
 //! done to no machine for a test: power is cut, it sleeps, it is switched off.
 
-use flashsift_core::event::{About, Action, Event, FileId};
+use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
-    Error,
-    events::Sink,
+    events::Kept,
     open::{self, Limits, Outcome},
 };
 use std::{
@@ -78,35 +77,26 @@ fn run_one(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
 
 /// Events of a trace that say what was asked for, in order; a file goes by the first name it was known by, below /flash.
 fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
-    struct Kept(Vec<Event>);
-    impl Sink for Kept {
-        fn about(&mut self, about: About) -> Result<(), Error> {
-            assert!(about.knows.times && about.knows.writes && about.knows.syncs && about.knows.removals);
-            Ok(())
-        }
-        fn events(&mut self, events: &[Event]) -> Result<(), Error> {
-            self.0.extend_from_slice(events);
-            Ok(())
-        }
-    }
-    let mut kept = Kept(Vec::new());
+    let mut kept = Kept::default();
     let outcome = open::read(trace, None, &mut kept, &Limits::default()).unwrap();
+    let knows = kept.about.unwrap().knows;
+    assert!(knows.times && knows.writes && knows.syncs && knows.removals);
 
     let short = |name: &str| name.trim_start_matches("/flash/").to_owned();
     let mut first_names: HashMap<FileId, String> = HashMap::new();
     let mut told = Vec::new();
-    for event in kept.0 {
+    for event in kept.events {
         if let Action::Bind { file, name } = &event.action {
             first_names.entry(*file).or_insert_with(|| short(name));
         }
         let of = |file: &FileId| first_names.get(file).cloned().unwrap_or_else(|| "?".to_owned());
         told.push(match &event.action {
-            Action::Read { file, offset, len } => format!("read {} {offset} {len}", of(file)),
+            Action::Read { file, offset, len, .. } => format!("read {} {offset} {len}", of(file)),
             Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", of(file)),
-            Action::Direct { file, offset, len, write: false } => {
+            Action::Direct { file, offset, len, write: false, .. } => {
                 format!("direct read {} {offset} {len}", of(file))
             }
-            Action::Direct { file, offset, len, write: true } => {
+            Action::Direct { file, offset, len, write: true, .. } => {
                 format!("direct write {} {offset} {len}", of(file))
             }
             Action::Sync { file, .. } => format!("sync {}", of(file)),
@@ -117,6 +107,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             Action::Unbind { file, name } => format!("unbind {} {}", of(file), short(name)),
             Action::Gone { file } => format!("gone {}", of(file)),
             Action::SyncAll | Action::Open { .. } | Action::Close { .. } | Action::Process { .. } => continue,
+            other => panic!("a recording has no {other:?}"),
         });
     }
     (told, outcome)

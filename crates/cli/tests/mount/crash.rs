@@ -1,15 +1,17 @@
 //! The daemon is killed at every system call of a scenario, by strace; after each, BACKING is held against what was promised. So there is a
 //! fault point at every step of every move, and no fault code in the product. Then the same with power.
 
-use super::{FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run, tree};
+use super::{
+    FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run, started::started, tree,
+};
 use rustix::fs::RenameFlags;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Write},
+    io::{self, Write},
     os::unix::fs::FileExt,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
 };
 
 /// What an application does. Names are the test's own; each file's bytes tell its step.
@@ -230,18 +232,9 @@ const CHANGE_NOTHING: &[&str] = &[
 
 /// Attaches strace to the daemon, and waits until it is.
 fn strace(mounted: &Mounted, arguments: &[&str]) -> Child {
-    let mut strace = Command::new("strace")
-        .args(["-f", "-p", &mounted.pid().as_raw_nonzero().to_string()])
-        .args(arguments)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(strace.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("attached") {
-        line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "strace cannot attach");
-    }
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-p", &mounted.pid().as_raw_nonzero().to_string()]).args(arguments);
+    let (strace, mut said) = started(&mut strace, "attached");
     // It says more, and must not end for it.
     std::thread::spawn(move || io::copy(&mut said, &mut io::sink()));
     strace
@@ -249,7 +242,7 @@ fn strace(mounted: &Mounted, arguments: &[&str]) -> Child {
 
 /// Every system call that the scenario makes the daemon do: name, and how often.
 fn fault_points(mounted: &mut Mounted) -> BTreeMap<String, usize> {
-    let log = mounted.ext4.folder.path().join("calls");
+    let log = mounted.ext4.path("calls");
     let mut strace = strace(mounted, &["-s0", "-o", log.to_str().unwrap()]);
     let (_, failed) = play(&mounted.ext4.mountpoint(), false);
     assert!(failed.is_none(), "step {failed:?} fails without any fault: {}", mounted.said());
@@ -548,7 +541,7 @@ fn somebody_else_unmounts_it() {
 #[test]
 fn one_daemon_has_a_backing() {
     let Some(mounted) = Mounted::new("one_daemon_has_a_backing", &LATE) else { return };
-    let second = mounted.ext4.folder.path().join("second");
+    let second = mounted.ext4.path("second");
     fs::create_dir(&second).unwrap();
     let mut command = Command::new(FLASHSIFT);
     command.arg("mount").args([mounted.ext4.backing(), second]).arg("--foreground");

@@ -210,7 +210,7 @@ fn setgid_goes_with_an_access_list_of_who_is_not_of_the_group() {
         return;
     }
     let Some(mounted) = Mounted::new(test, &LATE) else { return };
-    let native = mounted.ext4.folder.path().join("backing/native");
+    let native = mounted.ext4.path("backing/native");
     fs::create_dir(&native).unwrap();
     let mut modes = BTreeSet::new();
     for who in OTHERS.iter().chain([&&["env"][..]]) {
@@ -297,7 +297,7 @@ fn noatime_in_place_on_a_shared_mount() {
     fs::create_dir(&place).unwrap();
     fs::write(place.join("old"), "old").unwrap();
     let mut command = Command::new(super::FLASHSIFT);
-    let said = File::create(ext4.folder.path().join("said")).unwrap();
+    let said = File::create(ext4.path("said")).unwrap();
     let mount = command.arg("mount").args([&place, &place]).args(LATE).args(["-o", "noatime"]).stderr(said);
     assert!(mount.status().unwrap().success());
     assert_eq!(fs::read(place.join("old")).unwrap(), b"old");
@@ -350,7 +350,7 @@ fn writing_takes_setuid_away() {
 #[test]
 fn nothing_escapes_backing() {
     let Some(mut mounted) = Mounted::new("nothing_escapes_backing", &LATE) else { return };
-    let outside = mounted.ext4.folder.path().join("outside");
+    let outside = mounted.ext4.path("outside");
     fs::create_dir(&outside).unwrap();
     const WORDS: &str = "not for others";
     fs::write(outside.join("secret"), WORDS).unwrap();
@@ -787,7 +787,7 @@ fn a_plain_user_has_it_too() {
     // She has a name, without which fusermount3 does nothing for her.
     const ANN: u32 = 65534;
     // Where she may run it.
-    let program = ext4.folder.path().join("flashsift");
+    let program = ext4.path("flashsift");
     fs::copy(super::FLASHSIFT, &program).unwrap();
     let (backing, mountpoint) = (ext4.backing().join("anns"), ext4.mountpoint().join("anns"));
     for place in [&backing, &mountpoint] {

@@ -3,10 +3,15 @@
 mod crash;
 mod files;
 mod model;
-mod moving;
-mod random;
-mod waiting;
+#[path = "../places/mod.rs"]
+mod places;
+mod random_crashes;
+mod slow_flash;
+#[path = "../started/mod.rs"]
+mod started;
+mod write_back;
 
+use places::{Places, is_mounted, make_image, mount_image, skip};
 use rustix::{
     fs::{Mode, OFlags, inotify},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
@@ -22,7 +27,6 @@ use std::{
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
-use tempfile::TempDir;
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 const KIB: usize = 1 << 10;
@@ -66,38 +70,20 @@ impl Drop for Alone {
 /// An ext4 of its own on a loop device, and beside it a place to mount on; both are gone when dropped. Where the kernel has F2FS,
 /// `FLASHSIFT_ON=f2fs` makes it one of these.
 struct Ext4 {
-    folder: TempDir,
+    places: Places,
     _alone: Alone,
 }
 
 impl Ext4 {
-    /// `None`, with a word, where there can be none.
+    /// `None`, with the reason printed, where there can be none.
     fn new(test: &str) -> Option<Self> {
-        let skip = |why: &str| {
-            println!("SKIPPED {test}: {why}");
-            None
-        };
-        if !rustix::process::geteuid().is_root() {
-            return skip("loop devices need root");
-        }
-        if !Path::new("/dev/fuse").exists() {
-            return skip("/dev/fuse is not there");
-        }
-        let ext4 = Self { folder: tempfile::tempdir().unwrap(), _alone: Alone::wait() };
-        // So that other users reach what is mounted there.
-        fs::set_permissions(ext4.folder.path(), mode(0o755)).unwrap();
-        File::create(ext4.image()).unwrap().set_len(128 * MIB as u64).unwrap();
-        for place in [ext4.backing(), ext4.mountpoint()] {
-            fs::create_dir(place).unwrap();
-        }
+        let ext4 = Self { places: Places::new(test)?, _alone: Alone::wait() };
+        ext4.places.create_directories();
         let mkfs =
             if on_f2fs() { &["mkfs.f2fs", "-q"][..] } else { &["mkfs.ext4", "-q", "-F", "-b", "4096"] };
-        let made = Command::new(mkfs[0]).args(&mkfs[1..]).arg(ext4.image()).output();
-        if !made.is_ok_and(|output| output.status.success()) {
-            return skip(&format!("{} is missing or failed", mkfs[0]));
-        }
-        if let Err(why) = ext4.mount() {
-            return skip(&why);
+        let made = make_image(&ext4.image(), 128 * MIB as u64, mkfs);
+        if let Err(why) = made.and_then(|()| ext4.mount()) {
+            return skip(test, &why);
         }
         if !on_f2fs() {
             fs::remove_dir(ext4.backing().join("lost+found")).unwrap();
@@ -106,29 +92,30 @@ impl Ext4 {
     }
 
     fn image(&self) -> PathBuf {
-        self.folder.path().join("image")
+        self.path("image")
+    }
+
+    /// A name beside BACKING and the mount point.
+    fn path(&self, name: &str) -> PathBuf {
+        self.places.path(name)
     }
 
     fn backing(&self) -> PathBuf {
-        self.folder.path().join("backing")
+        self.places.backing()
     }
 
     fn mountpoint(&self) -> PathBuf {
-        self.folder.path().join("mount")
+        self.places.mountpoint()
     }
 
     /// What a power cut leaves must not depend on how long the test took: the journal is not committed by the clock.
     fn mount(&self) -> Result<(), String> {
         let (kind, options) = if on_f2fs() { ("f2fs", "loop") } else { ("ext4", "loop,commit=3600") };
-        let output = Command::new("mount")
-            .args(["-t", kind, "-o", options])
-            .args([self.image(), self.backing()])
-            .output()
-            .map_err(|error| error.to_string())?;
-        output.status.success().then_some(()).ok_or_else(|| text(output.stderr))
+        mount_image(&self.image(), kind, options, &self.backing())
     }
 
     /// As if power were cut now: nothing more reaches the device. Then the device comes back.
+    #[allow(unsafe_code, reason = "rustix has no function for FS_IOC_SHUTDOWN")]
     fn lose_power(&self) {
         const SHUTDOWN: rustix::ioctl::Opcode = 0x8004_587d;
         const NO_LOG_FLUSH: u32 = 2;
@@ -152,16 +139,6 @@ impl Ext4 {
             thread::yield_now();
         }
         self.mount().unwrap();
-    }
-}
-
-impl Drop for Ext4 {
-    fn drop(&mut self) {
-        for place in [self.mountpoint(), self.backing()] {
-            if is_mounted(&place) {
-                let _ = Command::new("umount").arg("--lazy").arg(place).output();
-            }
-        }
     }
 }
 
@@ -229,7 +206,7 @@ impl Mounted {
     }
 
     fn log(&self) -> PathBuf {
-        self.ext4.folder.path().join("said")
+        self.ext4.path("said")
     }
 
     fn said(&self) -> String {
@@ -326,11 +303,6 @@ impl Drop for Mounted {
             eprintln!("the daemon said: {}", self.said());
         }
     }
-}
-
-fn is_mounted(place: &Path) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4).map(Path::new) == Some(place))
 }
 
 fn mode(bits: u32) -> fs::Permissions {

@@ -2,16 +2,19 @@
 //! refused, and the ways in which a replay ends.
 
 mod devices;
+#[path = "../started/mod.rs"]
+mod started;
 
 use serde_json::Value;
+use started::started;
 use std::{
     collections::HashMap,
     fmt::Write as _,
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufReader, Read},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStderr, Command, Output, Stdio},
 };
 use tempfile::TempDir;
 
@@ -258,23 +261,10 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_written() {
 }
 
 /// Starts a replay whose last request is due in an hour, and waits until it runs.
-fn begun(log: &Path, target: &Path) -> (Child, BufReader<std::process::ChildStderr>) {
-    let mut child = Command::new(FLASHSIFT)
-        .arg("replay")
-        .arg(log)
-        .args(["--timing", "recorded", "--json", "--target"])
-        .arg(target)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("replaying") {
-        line.clear();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it began");
-    }
-    (child, stderr)
+fn begun(log: &Path, target: &Path) -> (Child, BufReader<ChildStderr>) {
+    let mut replay = Command::new(FLASHSIFT);
+    replay.arg("replay").arg(log).args(["--timing", "recorded", "--json", "--target"]).arg(target);
+    started(replay.stdout(Stdio::piped()), "replaying")
 }
 
 fn signal(child: &Child, signal: &str) {

@@ -1,6 +1,10 @@
-//! The end of a system: where pages come from and go to.
+//! The end of a system: everything below the cache.
+//!
+//! A [`Back`] is plain [`Storage`], or storage behind a write buffer of its own. It states in
+//! associated constants which facts it needs; a cache and a replay loop compiled for a back that
+//! needs none of them hold and compute none.
 
-use crate::page::Page;
+use crate::{layout::Address, page::Page, trace::Owner};
 use std::ops::Range;
 
 mod storage;
@@ -18,20 +22,79 @@ pub enum Why {
     Expire,
     /// Too much was dirty, and its file was the oldest.
     Background,
-    /// Somebody asked for it, and waits.
+    /// An application synced it, and waits.
     Sync,
     /// It was dirty at the end of the trace.
     Drain,
 }
 
-/// Takes what a cache lets go of.
+/// The medium that a page was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The device.
+    Storage,
+    /// Non-volatile memory that the back holds.
+    Nvm,
+}
+
+/// A dirty page that is written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The page.
+    pub page: Page,
+    /// The reason.
+    pub why: Why,
+    /// Its write count: page writes since it entered the cache, and those that it inherited then
+    /// ([`Back::inherited_writes`]). A write-back does not reset it. 0 unless
+    /// [`Back::WANTS_COUNTS`].
+    pub writes: u32,
+    /// The process that wrote the page last, and the file. Unknown unless [`Back::WANTS_OWNERS`].
+    pub owner: Owner,
+}
+
+/// Everything below a cache: serves its misses and takes its dirty pages.
 pub trait Back {
-    /// A page is fetched.
-    fn read(&mut self, page: Page);
+    /// [`Back::now`] is called before each step.
+    const WANTS_TIME: bool = false;
+    /// The cache keeps a write count for each page that it holds.
+    const WANTS_COUNTS: bool = false;
+    /// Reads and write-backs come with their process and file. The trace has the table of owners.
+    const WANTS_OWNERS: bool = false;
+    /// [`Back::accessed`] is called after each access.
+    const WANTS_ACCESSES: bool = false;
+    /// [`Back::dirtied`] is called when a cached page becomes dirty.
+    const WANTS_DIRTIED: bool = false;
+
+    /// The present, in microseconds from the trace's beginning.
+    fn now(&mut self, _at_us: u64) {}
+    /// A page is fetched for `owner`. Returns the medium that it came from.
+    fn read(&mut self, page: Page, owner: Owner) -> Source;
     /// A dirty page is written back.
-    fn write(&mut self, page: Page, why: Why);
+    fn write(&mut self, written: Written);
+    /// The reads and writes since the last call belong together: they come from one access of an
+    /// application or from one write-back. A back that merges pages into longer requests sends them
+    /// now.
+    #[inline(always)]
+    fn submit(&mut self) {}
     /// A cached page was truncated or deleted; `dirty`: unwritten.
     fn dropped(&mut self, dirty: bool);
     /// These pages no longer exist, cached or not.
     fn free(&mut self, pages: Range<u32>);
+    /// The cache served an access to this page, which is its most recently used page now.
+    fn accessed(&mut self, _: Page) {}
+    /// A cached page became dirty. A layout that allocates early gives it a place.
+    fn dirtied(&mut self, _: Page) {}
+    /// The write count with which a page enters the cache: that of the back's own copy, or 0.
+    fn inherited_writes(&self, _: Page) -> u32 {
+        0
+    }
+    /// The address of a page that is in the cache. Called only for policies that want addresses.
+    fn address(&mut self, page: Page) -> Address;
+    /// Pages whose address may have changed since the last call; `None` once all were returned.
+    /// Called only for policies that want addresses.
+    fn poll_moved(&mut self) -> Option<Range<u32>> {
+        None
+    }
+    /// The requests to the device until now.
+    fn counts(&self) -> DeviceCounts;
 }

@@ -1,9 +1,10 @@
 //! Plain storage: every miss is a read request, every write-back a write request, each at the place that a layout gives.
 
-use super::{Back, Why};
+use super::{Back, Source, Why, Written};
 use crate::{
-    layout::{Layout, Lba},
+    layout::{Address, Goals, Layout, Lba},
     page::Page,
+    trace::{Owner, Trace},
 };
 use std::ops::Range;
 
@@ -42,7 +43,7 @@ pub trait Sink {
     fn io(&mut self, io: Io);
 }
 
-/// Nobody listens.
+/// No listener.
 impl Sink for () {
     const WANTS_READS: bool = false;
     #[inline(always)]
@@ -79,39 +80,82 @@ pub struct Storage<S> {
     /// Where a write would be sequential.
     next_lba: Option<Lba>,
     /// The present, for the requests.
-    pub(crate) at_us: u64,
+    at_us: u64,
     sink: S,
     counts: DeviceCounts,
+    /// Where the cache shows addresses.
+    addresses: Option<Addresses>,
+}
+
+/// The state behind [`Back::address`] and [`Back::poll_moved`].
+struct Addresses {
+    goals: Goals,
+    moved: Vec<Range<u32>>,
 }
 
 impl<S: Sink> Storage<S> {
     /// Requests go to `sink`. Without a layout (a trace without writes that nobody listens to) no place is looked up.
     pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
-        Self { layout, next_lba: None, at_us: 0, sink, counts: DeviceCounts::default() }
+        let counts = DeviceCounts::default();
+        Self { layout, next_lba: None, at_us: 0, sink, counts, addresses: None }
     }
 
-    /// What reached it so far.
-    pub fn counts(&self) -> DeviceCounts {
-        self.counts
+    /// The same for a cache whose policy orders pages by address. It has a layout.
+    pub(crate) fn with_addresses(mut self, trace: &Trace) -> Self {
+        let goals = Goals::new(trace, self.layout());
+        self.addresses = Some(Addresses { goals, moved: Vec::new() });
+        self
     }
 
     fn layout(&mut self) -> &mut dyn Layout {
         &mut **self.layout.as_mut().expect("a trace with writes, or a sink, gets a layout")
     }
+
+    /// The layout has just been asked about `page`.
+    #[inline(always)]
+    fn note_moved(&mut self, page: Page) {
+        if let (Some(addresses), Some(layout)) = (&mut self.addresses, &self.layout) {
+            addresses.note_moved(page, &**layout);
+        }
+    }
+}
+
+impl Addresses {
+    #[cold]
+    fn note_moved(&mut self, page: Page, layout: &dyn Layout) {
+        let pages = layout.moved();
+        if let Some(lba) = layout.place(page).filter(|_| !pages.is_empty()) {
+            self.goals.placed(page, lba);
+            self.moved.push(pages);
+        }
+    }
 }
 
 impl<S: Sink> Back for Storage<S> {
+    const WANTS_TIME: bool = S::WANTS_READS;
+    // Without a sink only a layout that allocates late is behind it (`system::run`).
+    const WANTS_DIRTIED: bool = S::WANTS_READS;
+
+    #[inline(always)]
+    fn now(&mut self, at_us: u64) {
+        self.at_us = at_us;
+    }
+
     #[inline]
-    fn read(&mut self, page: Page) {
+    fn read(&mut self, page: Page, _: Owner) -> Source {
         self.counts.reads += 1;
         if S::WANTS_READS {
             let lba = self.layout().read(page);
-            self.sink.io(Io { at_us: self.at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
+            self.note_moved(page);
+            let at_us = self.at_us;
+            self.sink.io(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
         }
+        Source::Storage
     }
 
-    fn write(&mut self, page: Page, why: Why) {
+    fn write(&mut self, Written { page, why, .. }: Written) {
         let lba = self.layout().write(page);
+        self.note_moved(page);
         self.counts.writes += 1;
         self.counts.drained += u64::from(why == Why::Drain);
         self.counts.sync_writes += u64::from(why == Why::Sync);
@@ -131,6 +175,28 @@ impl<S: Sink> Back for Storage<S> {
             layout.free(pages);
         }
     }
+
+    #[inline]
+    fn dirtied(&mut self, page: Page) {
+        if self.layout().is_early() {
+            self.layout().dirtied(page);
+            self.note_moved(page);
+        }
+    }
+
+    fn address(&mut self, page: Page) -> Address {
+        let goals = &self.addresses.as_ref().expect("addresses were asked for").goals;
+        let place = self.layout.as_ref().and_then(|layout| layout.place(page));
+        place.map_or_else(|| goals.behind(page), Address::at)
+    }
+
+    fn poll_moved(&mut self) -> Option<Range<u32>> {
+        self.addresses.as_mut()?.moved.pop()
+    }
+
+    fn counts(&self) -> DeviceCounts {
+        self.counts
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +213,12 @@ mod tests {
         fn read(&mut self, page: Page) -> Lba {
             self.0[page.0 as usize]
         }
+        fn place(&self, page: Page) -> Option<Lba> {
+            Some(self.0[page.0 as usize])
+        }
+        fn moved(&self) -> Range<u32> {
+            0..0
+        }
         fn free(&mut self, _: Range<u32>) {}
     }
 
@@ -161,10 +233,11 @@ mod tests {
         for (page, read_between) in
             [(0, false), (1, true), (2, false), (3, false), (2, false), (2, false), (4, false)]
         {
-            storage.write(Page(page), Why::Evict);
+            let page = Page(page);
+            storage.write(Written { page, why: Why::Evict, writes: 0, owner: Owner::UNKNOWN });
             nonsequential.push(storage.counts().nonsequential_writes);
             if read_between {
-                storage.read(Page(3));
+                storage.read(Page(3), Owner::UNKNOWN);
             }
         }
         assert_eq!(nonsequential, [1, 1, 1, 2, 3, 4, 5]);

@@ -1,9 +1,13 @@
-//! The middle of a system: what is held in memory. A page cache with a policy; later also the NVM caches, which
-//! replace the policy.
+//! The middle of a system: the pages held in memory.
+//!
+//! A [`PageCache`] orders them by a replacement policy and writes dirty ones to its back. A cache of
+//! another kind replaces both: it may keep pages in non-volatile memory and make them durable there
+//! ([`Cache::DURABLE`]).
 
 use crate::{
-    back::Back,
+    back::{Back, Why},
     page::{Access, Page},
+    trace::{Bytes, Owner},
 };
 use std::ops::Range;
 
@@ -11,25 +15,48 @@ mod page_cache;
 
 pub use page_cache::{Frames, PageCache, Victims};
 
+/// Facts about an access that no policy uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Details {
+    /// It is a write that covers only a part of the page.
+    pub partial: bool,
+    /// The bytes of the page that it covers; the whole page unless [`Cache::WANTS_BYTES`].
+    pub bytes: Bytes,
+    /// Process and file; unknown unless [`Back::WANTS_OWNERS`].
+    pub owner: Owner,
+}
+
+impl Details {
+    /// An access to a whole page by an unknown process.
+    pub const WHOLE: Self = Self { partial: false, bytes: Bytes::PAGE, owner: Owner::UNKNOWN };
+}
+
 /// Takes page accesses, sends what must reach storage to a [`Back`].
 pub trait Cache {
     /// Whether [`Access::next_use`] has to be filled in.
     const OFFLINE: bool;
-    /// One access. `partial`: it is a write that covers only a part of the page. Returns whether it hit.
-    fn access<B: Back>(&mut self, access: Access, partial: bool, back: &mut B) -> bool;
+    /// Whether [`Details::bytes`] has to be filled in. The trace has the table of byte extents.
+    const WANTS_BYTES: bool = false;
+    /// The cache makes pages durable itself. It then gets each sync of the trace as one call of
+    /// [`Cache::sync`], whatever the mode of write-back.
+    const DURABLE: bool = false;
+    /// One access. Returns whether it hit.
+    fn access<B: Back>(&mut self, access: Access, details: Details, back: &mut B) -> bool;
     /// This page will be accessed some steps from now: have at hand where it is. Changes nothing.
     fn far_ahead(&self, _: Page) {}
     /// This page will be accessed soon: have at hand what its access touches. Changes nothing.
     fn near_ahead(&self, _: Page) {}
     /// These pages are truncated or deleted: gone, dirty ones unwritten.
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B);
-    /// A dirty page was written back and stays: it is clean from now on. One that is clean or not held stays so.
-    fn clean(&mut self, page: Page);
-    /// The end of a trace, when everything dirty is to be written, in the cache's own order.
+    /// Dirty pages of the range are to be durable. They stay in the cache and are clean afterwards:
+    /// written to the back in ascending order or, by a cache that is [`Cache::DURABLE`], kept in
+    /// non-volatile memory of its own. Clean pages and pages not held stay as they are.
+    fn sync<B: Back>(&mut self, pages: Range<u32>, why: Why, back: &mut B);
+    /// The end of a trace, when everything that storage lacks is written, in the cache's own order.
     fn drain<B: Back>(&mut self, back: &mut B);
     /// Whether the page is held.
     fn holds(&self, page: Page) -> bool;
-    /// Whether the page is held and dirty.
+    /// Whether the page is held and dirty: written since it was last durable.
     fn is_dirty(&self, page: Page) -> bool;
     /// Dirty pages held.
     fn dirty_pages(&self) -> u64;

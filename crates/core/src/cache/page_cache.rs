@@ -1,13 +1,20 @@
-//! The page cache: owns page ↔ frame and the dirty bits; a policy owns the order.
+//! The page cache: owns page ↔ frame, the dirty bits and, where they are wanted, each frame's address,
+//! write count and last writer; a policy owns the order.
 //!
-//! Two invariants: a page is in at most one frame, and the table and the frames agree; the policy holds exactly the
-//! frames in use.
+//! Two invariants: a page is in at most one frame, and the table and the frames agree; the policy
+//! holds exactly the frames in use.
+//!
+//! Arrays that only some systems need are empty in all others: addresses unless
+//! [`Policy::WANTS_ADDRESSES`], write counts unless [`Back::WANTS_COUNTS`], writers unless
+//! [`Back::WANTS_OWNERS`].
 
-use super::Cache;
+use super::{Cache, Details};
 use crate::{
-    back::{Back, Why},
+    back::{Back, Why, Written},
+    layout::Address,
     page::{Access, Frame, Op, Page},
     policy::Policy,
+    trace::Owner,
 };
 use prefetch_index::prefetch_index;
 use std::ops::Range;
@@ -16,17 +23,23 @@ const NONE: u32 = u32::MAX;
 /// In a table entry: the frame is dirty. Frames are numbered below 2^28 ([`crate::system::FRAMES_MAX`]).
 const DIRTY: u32 = 1 << 31;
 
-/// What a policy may look at: each frame's page and dirty bit, each page's frame.
+/// The view of a cache that a policy has: each frame's page, dirty bit and address, each page's frame.
 pub struct Frames {
     /// By page: its frame and whether that is dirty, in one word, since an access wants both.
     table: Vec<u32>,
     /// By frame.
     page: Vec<u32>,
+    /// By frame; empty unless the policy wants addresses.
+    address: Vec<Address>,
 }
 
 impl Frames {
-    fn new(pages: u32, slots: u32) -> Self {
-        Self { table: vec![NONE; pages as usize], page: vec![NONE; slots as usize] }
+    fn new(pages: u32, slots: u32, addresses: bool) -> Self {
+        Self {
+            table: vec![NONE; pages as usize],
+            page: vec![NONE; slots as usize],
+            address: vec![Address::LAST; if addresses { slots as usize } else { 0 }],
+        }
     }
 
     /// The page in a frame in use.
@@ -39,6 +52,13 @@ impl Frames {
     #[inline(always)]
     pub fn dirty(&self, frame: Frame) -> bool {
         self.table[self.page[frame.0 as usize] as usize] & DIRTY != 0
+    }
+
+    /// The address of the page in a frame in use. Only for policies that set
+    /// [`Policy::WANTS_ADDRESSES`].
+    #[inline(always)]
+    pub fn address(&self, frame: Frame) -> Address {
+        self.address[frame.0 as usize]
     }
 
     /// This frame will probably be evicted next: fetches what that reads first. Changes nothing.
@@ -69,9 +89,55 @@ impl Victims {
     }
 }
 
+/// By frame, the facts that go with a page when it is written back, as far as the back wants them.
+struct Belongings {
+    writes: Vec<u32>,
+    /// Of the last write.
+    owner: Vec<Owner>,
+}
+
+impl Belongings {
+    fn new<B: Back>(slots: u32) -> Self {
+        let slots = slots as usize;
+        Self {
+            writes: vec![0; if B::WANTS_COUNTS { slots } else { 0 }],
+            owner: vec![Owner::UNKNOWN; if B::WANTS_OWNERS { slots } else { 0 }],
+        }
+    }
+
+    #[inline(always)]
+    fn entered<B: Back>(&mut self, frame: Frame, page: Page, back: &B) {
+        if B::WANTS_COUNTS {
+            self.writes[frame.0 as usize] = back.inherited_writes(page);
+        }
+    }
+
+    #[inline(always)]
+    fn written<B: Back>(&mut self, frame: Frame, owner: Owner) {
+        if B::WANTS_COUNTS {
+            let writes = &mut self.writes[frame.0 as usize];
+            *writes = writes.saturating_add(1);
+        }
+        if B::WANTS_OWNERS {
+            self.owner[frame.0 as usize] = owner;
+        }
+    }
+
+    #[inline(always)]
+    fn of<B: Back>(&self, frame: Frame, page: Page, why: Why) -> Written {
+        Written {
+            page,
+            why,
+            writes: if B::WANTS_COUNTS { self.writes[frame.0 as usize] } else { 0 },
+            owner: if B::WANTS_OWNERS { self.owner[frame.0 as usize] } else { Owner::UNKNOWN },
+        }
+    }
+}
+
 /// A page cache of some frames under a policy.
 pub struct PageCache<P> {
     frames: Frames,
+    belongings: Belongings,
     free: Vec<Frame>,
     victims: Victims,
     /// A write miss that covers only a part of its page reads the page first (`--write-miss read`).
@@ -80,12 +146,13 @@ pub struct PageCache<P> {
 }
 
 impl<P: Policy> PageCache<P> {
-    /// An empty cache for a trace of `pages` pages. No more frames are made than there are pages; `policy` was built
-    /// for the same numbers.
-    pub fn new(policy: P, pages: u32, frames: u32, write_miss_reads: bool) -> Self {
+    /// An empty cache in front of a `B`, for a trace of `pages` pages. It has at most as many frames
+    /// as there are pages; `policy` was built for the same numbers.
+    pub fn new<B: Back>(policy: P, pages: u32, frames: u32, write_miss_reads: bool) -> Self {
         let slots = frames.min(pages);
         Self {
-            frames: Frames::new(pages, slots),
+            frames: Frames::new(pages, slots, P::WANTS_ADDRESSES),
+            belongings: Belongings::new::<B>(slots),
             // Popped from the end: frame 0 goes first.
             free: (0..slots).rev().map(Frame).collect(),
             victims: Victims::default(),
@@ -94,8 +161,9 @@ impl<P: Policy> PageCache<P> {
         }
     }
 
+    /// `reads`: the page is read first. Not all of [`Details`], which would be laid out for each call.
     #[inline(never)]
-    fn miss<B: Back>(&mut self, access: &Access, partial: bool, back: &mut B) {
+    fn miss<B: Back>(&mut self, access: &Access, reads: bool, owner: &Owner, back: &mut B) {
         let frame = match self.free.pop() {
             Some(frame) => frame,
             None => {
@@ -105,11 +173,21 @@ impl<P: Policy> PageCache<P> {
         };
         self.frames.page[frame.0 as usize] = access.page.0;
         self.frames.table[access.page.0 as usize] = frame.0;
-        if access.op == Op::Read || (partial && self.write_miss_reads) {
-            back.read(access.page);
+        if reads {
+            back.read(access.page, *owner);
+        }
+        self.belongings.entered(frame, access.page, back);
+        if B::WANTS_DIRTIED && access.op == Op::Write {
+            back.dirtied(access.page);
         }
         self.policy.insert(frame, access);
+        if P::WANTS_ADDRESSES {
+            self.frames.address[frame.0 as usize] = back.address(access.page);
+            self.policy.moved(frame, None, &self.frames);
+        }
+        self.deliver_moves(back);
         if access.op == Op::Write {
+            self.belongings.written::<B>(frame, *owner);
             self.frames.table[access.page.0 as usize] |= DIRTY;
         }
     }
@@ -117,14 +195,35 @@ impl<P: Policy> PageCache<P> {
     #[inline(always)]
     fn evict<B: Back>(&mut self, incoming: Option<&Access>, why: Why, back: &mut B) {
         self.policy.evict(incoming, &self.frames, &mut self.victims);
-        let Self { frames, free, victims, .. } = self;
+        let Self { frames, belongings, free, victims, .. } = self;
         for frame in victims.0.drain(..) {
             let page = std::mem::replace(&mut frames.page[frame.0 as usize], NONE);
             assert!(page != NONE, "a policy evicts a frame that is in use");
             if std::mem::replace(&mut frames.table[page as usize], NONE) & DIRTY != 0 {
-                back.write(Page(page), why);
+                back.write(belongings.of::<B>(frame, Page(page), why));
             }
             free.push(frame);
+        }
+        // Only now: a victim that waits for its turn is in no order of the policy's any more.
+        self.deliver_moves(back);
+    }
+
+    /// Looks up the addresses of the cached pages that may have moved.
+    #[inline(always)]
+    fn deliver_moves<B: Back>(&mut self, back: &mut B) {
+        if !P::WANTS_ADDRESSES {
+            return;
+        }
+        while let Some(pages) = back.poll_moved() {
+            for page in pages.map(Page) {
+                if let Some(frame) = self.frames.frame(page) {
+                    let to = back.address(page);
+                    let from = std::mem::replace(&mut self.frames.address[frame.0 as usize], to);
+                    if from != to {
+                        self.policy.moved(frame, Some(from), &self.frames);
+                    }
+                }
+            }
         }
     }
 }
@@ -133,22 +232,30 @@ impl<P: Policy> Cache for PageCache<P> {
     const OFFLINE: bool = P::OFFLINE;
 
     #[inline(always)]
-    fn access<B: Back>(&mut self, mut access: Access, partial: bool, back: &mut B) -> bool {
+    fn access<B: Back>(&mut self, mut access: Access, details: Details, back: &mut B) -> bool {
         let entry = self.frames.table[access.page.0 as usize];
         if entry == NONE {
-            self.miss(&access, partial, back);
+            let reads = access.op == Op::Read || (details.partial && self.write_miss_reads);
+            let owner = if B::WANTS_OWNERS { &details.owner } else { &Owner::UNKNOWN };
+            self.miss(&access, reads, owner, back);
             return false;
         }
         access.was_dirty = entry & DIRTY != 0;
-        self.policy.hit(Frame(entry & !DIRTY), &access);
+        let frame = Frame(entry & !DIRTY);
+        self.policy.hit(frame, &access);
         if access.op == Op::Write {
+            self.belongings.written::<B>(frame, details.owner);
             self.frames.table[access.page.0 as usize] = entry | DIRTY;
+            if B::WANTS_DIRTIED && !access.was_dirty {
+                back.dirtied(access.page);
+                self.deliver_moves(back);
+            }
         }
         true
     }
 
-    // A table of millions of pages lies beyond the near caches, and whether an access hits is a branch that nobody can
-    // predict: without fetching ahead each one waits.
+    // A table of millions of pages lies beyond the near caches, and whether an access hits is a branch
+    // that is hard to predict: without fetching ahead each access waits for memory.
     #[inline(always)]
     fn far_ahead(&self, page: Page) {
         prefetch_index(&self.frames.table, page.0 as usize);
@@ -178,11 +285,16 @@ impl<P: Policy> Cache for PageCache<P> {
         back.free(pages);
     }
 
-    fn clean(&mut self, page: Page) {
-        if self.is_dirty(page) {
-            let entry = &mut self.frames.table[page.0 as usize];
-            *entry &= !DIRTY;
-            self.policy.cleaned(Frame(*entry));
+    fn sync<B: Back>(&mut self, pages: Range<u32>, why: Why, back: &mut B) {
+        for page in pages.map(Page) {
+            if self.is_dirty(page) {
+                let entry = &mut self.frames.table[page.0 as usize];
+                *entry &= !DIRTY;
+                let frame = Frame(*entry);
+                self.policy.cleaned(frame);
+                back.write(self.belongings.of::<B>(frame, page, why));
+                self.deliver_moves(back);
+            }
         }
     }
 
@@ -210,7 +322,7 @@ impl<P: Policy> Cache for PageCache<P> {
     }
 
     fn check(&self) {
-        let Frames { table, page } = &self.frames;
+        let Frames { table, page, .. } = &self.frames;
         let used = page.iter().filter(|page| **page != NONE).count();
         assert_eq!(used + self.free.len(), page.len(), "a frame is in use or free");
         assert_eq!(used, table.iter().filter(|frame| **frame != NONE).count(), "table and frames agree");

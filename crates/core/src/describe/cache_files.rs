@@ -1,4 +1,4 @@
-//! Traffic of files that applications can fetch again: CS Fig. 1.
+//! Traffic of files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
 //!
 //! A cache file is in or below a directory whose name contains `cache`, in upper or lower case:
 //! `/data/data/APP/cache`, `code_cache`, `.cache`, `Caches`, Chromium's `Cache`, `Code Cache`,

@@ -1,4 +1,5 @@
-//! Use of files over time: CS Fig. 2, whose circles are the accesses to a file within 100 s.
+//! Use of files over time: CacheSifter (FAST '22), Fig. 2, whose circles are the accesses to a file
+//! within 100 s.
 //!
 //! Time is divided into at most [`WINDOWS`] windows of equal length: a 64th of a second, doubled as
 //! often as necessary. In each window, a file's requests that touch a page and the bytes that they

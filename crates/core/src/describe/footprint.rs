@@ -1,8 +1,9 @@
 //! Footprint of the trace: pages and files touched, and how many of them are only read, only
 //! written, or both.
 //!
-//! It corresponds to the "memory footprint" of FS Table I. A file counts as soon as a request to it
-//! touches a page. A page is an offset in a file: truncated and written again, it is the same page.
+//! It corresponds to the "memory footprint" of FSLRU (IEEE TCE 2016), Table I. A file counts as
+//! soon as a request to it touches a page. A page is an offset in a file: truncated and written
+//! again, it is the same page.
 
 use super::{Characterisation, CharacterisationSpec, Found, Ledger, Table, Value};
 use crate::{event::Space, page::PAGE_BYTES};

@@ -51,7 +51,7 @@ impl Ledger {
         touched.clear();
         self.end_us = self.end_us.max(event.at_us);
         let access = match event.action {
-            Action::Read { file, offset, len } => Some((file, offset, len, false)),
+            Action::Read { file, offset, len, .. } => Some((file, offset, len, false)),
             Action::Write { file, offset, len, .. } => Some((file, offset, len, true)),
             _ => None,
         };
@@ -71,7 +71,7 @@ impl Ledger {
 
     /// Prefetches the data of these events into the near caches, and returns the pages that they
     /// probably begin with.
-    pub(super) fn prefetch(&self, events: &[Event], likely: &mut Vec<u32>) {
+    pub(super) fn prefetch(&self, events: &[Event<'static>], likely: &mut Vec<u32>) {
         let Pages { pages, slots } = &self.pages;
         likely.clear();
         for event in events {
@@ -288,23 +288,14 @@ impl Files {
     }
 
     fn take(&mut self, event: &Event, pages: u64) -> Option<u32> {
-        let (&Action::Read { file, .. }
-        | &Action::Write { file, .. }
-        | &Action::Sync { file, .. }
-        | &Action::Truncate { file, .. }
-        | &Action::Punch { file, .. }
-        | &Action::Open { file, .. }
-        | &Action::Close { file }
-        | &Action::Bind { file, .. }
-        | &Action::Rename { file, .. }
-        | &Action::Unbind { file, .. }
-        | &Action::Gone { file }) = &event.action
-        else {
+        if let Action::RenameDirectory { names } = &event.action {
+            self.moved(&names.from, &names.to);
             return None;
-        };
-        let number = *self.index.entry(file).or_insert_with(|| {
+        }
+        let id = event.action.file().filter(|_| !matches!(event.action, Action::Direct { .. }))?;
+        let number = *self.index.entry(id).or_insert_with(|| {
             self.files.push(File {
-                id: file,
+                id,
                 name: None,
                 reads: Traffic::default(),
                 writes: Traffic::default(),
@@ -321,7 +312,15 @@ impl Files {
             Action::Write { len, .. } if pages > 0 => file.writes.add(*len, pages),
             Action::Sync { .. } => file.syncs += 1,
             Action::Open { created: true, .. } => file.created_us = file.created_us.or(Some(event.at_us)),
-            Action::Bind { name, .. } => file.name = Some(self.names.number(name)),
+            Action::Create(create) => {
+                file.created_us = file.created_us.or(Some(event.at_us));
+                if !create.name.is_empty() {
+                    file.name = Some(self.names.number(&create.name));
+                }
+            }
+            Action::Bind { name, .. } | Action::Link { name, .. } => {
+                file.name = Some(self.names.number(name));
+            }
             Action::Rename { names, .. } => file.name = Some(self.names.number(&names.to)),
             Action::Gone { .. } => file.gone_us = Some(event.at_us),
             _ => {}
@@ -331,6 +330,19 @@ impl Files {
             file.active_us = Some((first, event.at_us));
         }
         Some(number)
+    }
+
+    /// A directory has another path now, and so has what is below it. Each such event looks at all
+    /// files: directories are renamed seldom.
+    fn moved(&mut self, from: &str, to: &str) {
+        for file in &mut self.files {
+            let Some(name) = file.name else { continue };
+            let rest = self.names.text(name).strip_prefix(from);
+            if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+                let moved = format!("{to}{rest}");
+                file.name = Some(self.names.number(&moved));
+            }
+        }
     }
 
     fn held_bytes(&self) -> usize {

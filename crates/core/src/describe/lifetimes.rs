@@ -1,4 +1,4 @@
-//! Lifetime and active period of files: CS Fig. 6, with the classes of its §5.1.
+//! Lifetime and active period of files: CacheSifter (FAST '22), Fig. 6, with its classes.
 //!
 //! The active period of a file is the time from its first to its last request; 0 if it is used
 //! once. Burn-after-reading is less than 30 s, transient 30 to 90 s, long-living more than 90 s.
@@ -215,6 +215,25 @@ fn distribution(ledger: &Ledger) -> Table {
 mod tests {
     use super::super::testing::*;
     use super::*;
+
+    /// A call that creates and opens a file gives two events; the file counts once, from the first.
+    #[test]
+    fn a_creation_counts_once() {
+        let events = [
+            at(0, create_named(1, "/data/app/cache/x")),
+            at(1, create(1)),
+            at(1, write(1, 0, 10)),
+            at(2, create_named(2, "")),
+            at(3, write(2, 0, 10)),
+            at(4, create(3)),
+            at(5, gone(1)),
+            at(6, gone(3)),
+        ];
+        let found = describe("lifetimes", &events);
+        // Used, made, deleted, both, deleted young.
+        assert_eq!(column(&found, "files", "files"), counts([2, 3, 2, 2, 2]));
+        assert_eq!(figure(&found, "lifetime_p90_us"), Value::TimeUs(5_000_000));
+    }
 
     #[test]
     fn classes_by_hand() {

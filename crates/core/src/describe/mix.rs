@@ -1,4 +1,4 @@
-//! Numbers of reads and writes: HF Table 1 and Fig. 5.
+//! Numbers of reads and writes: Lim & Bahn (IEEE Access 2021), Table 1 and Fig. 5.
 //!
 //! The paper counts block accesses. Here requests, bytes and page accesses are counted, as one
 //! request may touch many pages.
@@ -144,7 +144,7 @@ mod tests {
             at(0, write(1, 4000, 200)),
             at(0, write_sync(1, 0, 100)),
             at(0, read(1, 0, 0)),
-            at(0, Action::Direct { file: FileId(1), offset: 0, len: 8192, write: true }),
+            at(0, Action::Direct { open: None, file: FileId(1), offset: 0, len: 8192, write: true }),
             at(0, sync(1)),
             at(0, sync(1)),
             at(0, Action::SyncAll),

@@ -158,7 +158,7 @@ impl Describer {
     /// # Errors
     ///
     /// The memory limit is exceeded, or there are too many pages.
-    pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
+    pub fn extend(&mut self, events: &[Event<'static>]) -> Result<(), TraceError> {
         for events in events.chunks(AHEAD) {
             self.ledger.prefetch(events, &mut self.touched);
             self.watching.iter().for_each(|machine| machine.prefetch(&self.touched));

@@ -1,4 +1,5 @@
-//! Accesses to pages over time, and pages that are accessed all the time: HF Fig. 2.
+//! Accesses to pages over time, and pages that are accessed all the time: Lim & Bahn (IEEE Access
+//! 2021), Fig. 2.
 //!
 //! Time is logical, as in the paper: each page access is one unit. Pages are in the order of their
 //! first access. The paper does not say how it numbers blocks, but its figure suggests this order

@@ -1,4 +1,5 @@
-//! Accesses to pages by popularity: HF Fig. 3, which separates SQLite's pages from others.
+//! Accesses to pages by popularity: Lim & Bahn (IEEE Access 2021), Fig. 3, which separates SQLite's
+//! pages from others.
 //!
 //! Pages with the same number of accesses share a row of `ranking`: that number and the number of
 //! pages. Numbers of accesses whose first ranks fall into one bin ([`logarithmic`]) share a row,

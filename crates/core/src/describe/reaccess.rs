@@ -1,4 +1,4 @@
-//! Recency and frequency of accessed pages: HF Fig. 6.
+//! Recency and frequency of accessed pages: Lim & Bahn (IEEE Access 2021), Fig. 6.
 //!
 //! Pages are ranked in two ways: by last use, and by number of uses so far. At each re-access the
 //! page's ranks before the access are counted; rank 1 is the page used last or most. So "by

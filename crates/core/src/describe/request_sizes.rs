@@ -1,4 +1,4 @@
-//! Sizes of requests by powers of two: RA Fig. 3.
+//! Sizes of requests by powers of two: Liang et al. (read-ahead tuning), Fig. 3.
 //!
 //! A request of 4096 bytes is counted at 4 KiB, one of 4097 at 8 KiB. (The paper measures at the
 //! block layer, where most reads of mobile devices are below 64 KiB. A trace of file accesses has

@@ -1,4 +1,4 @@
-//! Distribution of accesses over pages: HF Fig. 4.
+//! Distribution of accesses over pages: Lim & Bahn (IEEE Access 2021), Fig. 4.
 //!
 //! The population of each row is the pages with at least one access of its kind: reads are compared
 //! with the pages that are read, not with all. The top 20 % of n pages are the ⌈n/5⌉ accessed most

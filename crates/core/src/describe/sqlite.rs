@@ -1,4 +1,4 @@
-//! Share of SQLite in the traffic: HF Fig. 3.
+//! Share of SQLite in the traffic: Lim & Bahn (IEEE Access 2021), Fig. 3.
 //!
 //! SQLite is recognised by names. A database `X` has the companions `X-journal`, `X-wal` and
 //! `X-shm`, and files with such names are SQLite's. `X` is a database if any of the three names

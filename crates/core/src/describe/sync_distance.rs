@@ -1,4 +1,4 @@
-//! Number of writes between syncs: FS Table II, the "distance" of `fsync`.
+//! Number of writes between syncs: FSLRU (IEEE TCE 2016), Table II, the "distance" of `fsync`.
 //!
 //! The paper defines it as "the number of write requests between two consecutive fsync() system
 //! calls". Its averages differ from its Table I's writes over syncs (SNS: 11198 / 2339 = 4.8, Table

@@ -1,68 +1,86 @@
 //! Helpers for hand-made traces and their results.
 
 use super::{Describer, Found, Value};
-use crate::event::{About, Action, Event, FileId, Knows, Renamed, Side, Space};
+use crate::event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
 
 /// A trace of files with all information.
 pub(super) fn about() -> About {
-    let knows = Knows { times: true, syncs: true, writes: true, removals: true };
-    About { side: Side::Before, space: Space::Files, knows }
+    let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    About { epoch_us: None, side: Side::Before, space: Space::Files, knows }
 }
 
-pub(super) fn at(second: u64, action: Action) -> Event {
+pub(super) fn at(second: u64, action: Action<'static>) -> Event<'static> {
     Event { at_us: second * 1_000_000, pid: 0, tid: 0, action }
 }
 
-pub(super) fn by(pid: u32, action: Action) -> Event {
+pub(super) fn by(pid: u32, action: Action<'static>) -> Event<'static> {
     Event { at_us: 0, pid, tid: pid, action }
 }
 
-pub(super) fn read(file: u64, offset: u64, len: u64) -> Action {
-    Action::Read { file: FileId(file), offset, len }
+pub(super) fn read(file: u64, offset: u64, len: u64) -> Action<'static> {
+    Action::Read { open: None, file: FileId(file), offset, len }
 }
 
-pub(super) fn write(file: u64, offset: u64, len: u64) -> Action {
-    Action::Write { file: FileId(file), offset, len, sync: false }
+pub(super) fn write(file: u64, offset: u64, len: u64) -> Action<'static> {
+    Action::Write { open: None, file: FileId(file), offset, len, sync: false }
 }
 
-pub(super) fn write_sync(file: u64, offset: u64, len: u64) -> Action {
-    Action::Write { file: FileId(file), offset, len, sync: true }
+pub(super) fn write_sync(file: u64, offset: u64, len: u64) -> Action<'static> {
+    Action::Write { open: None, file: FileId(file), offset, len, sync: true }
 }
 
-pub(super) fn sync(file: u64) -> Action {
+pub(super) fn sync(file: u64) -> Action<'static> {
     Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
 }
 
-pub(super) fn truncate(file: u64, size: u64) -> Action {
+pub(super) fn truncate(file: u64, size: u64) -> Action<'static> {
     Action::Truncate { file: FileId(file), size }
 }
 
-pub(super) fn create(file: u64) -> Action {
-    Action::Open { file: FileId(file), created: true }
+/// Made by an open, as traces tell it that do not know owners and modes.
+pub(super) fn create(file: u64) -> Action<'static> {
+    Action::Open { open: None, file: FileId(file), created: true }
 }
 
-pub(super) fn bind(file: u64, name: &str) -> Action {
-    Action::Bind { file: FileId(file), name: name.into() }
+pub(super) fn create_named(file: u64, name: &str) -> Action<'static> {
+    let (file, name) = (FileId(file), MaybeOwned::owned_str(name));
+    Action::Create(MaybeOwned::owned(Create { file, name, owner: None, mode: None, sync: false }))
 }
 
-pub(super) fn rename(file: u64, from: &str, to: &str) -> Action {
-    Action::Rename { file: FileId(file), names: Box::new(Renamed { from: from.into(), to: to.into() }) }
+pub(super) fn link(file: u64, name: &str) -> Action<'static> {
+    Action::Link { file: FileId(file), name: MaybeOwned::owned_str(name) }
 }
 
-pub(super) fn gone(file: u64) -> Action {
+pub(super) fn rename_directory(from: &str, to: &str) -> Action<'static> {
+    Action::RenameDirectory { names: Renamed::owned(from, to) }
+}
+
+pub(super) fn bind(file: u64, name: &str) -> Action<'static> {
+    Action::Bind { file: FileId(file), name: MaybeOwned::owned_str(name) }
+}
+
+pub(super) fn rename(file: u64, from: &str, to: &str) -> Action<'static> {
+    Action::Rename { file: FileId(file), names: Renamed::owned(from, to) }
+}
+
+pub(super) fn gone(file: u64) -> Action<'static> {
     Action::Gone { file: FileId(file) }
 }
 
-pub(super) fn process(name: &str) -> Action {
-    Action::Process { name: name.into() }
+pub(super) fn process(name: &str) -> Action<'static> {
+    Action::Process { name: MaybeOwned::owned_str(name) }
 }
 
 /// Results of one characterisation.
-pub(super) fn describe(name: &str, events: &[Event]) -> Found {
+pub(super) fn describe(name: &str, events: &[Event<'static>]) -> Found {
     describe_as(about(), name, events).unwrap()
 }
 
-pub(super) fn describe_as(about: About, name: &str, events: &[Event]) -> Result<Found, &'static str> {
+pub(super) fn describe_as(
+    about: About,
+    name: &str,
+    events: &[Event<'static>],
+) -> Result<Found, &'static str> {
     let mut describer = Describer::new(about, u64::MAX);
     describer.extend(events).unwrap();
     let sections = describer.finish(10).sections;

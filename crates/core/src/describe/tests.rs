@@ -2,7 +2,7 @@
 
 use super::{testing::*, *};
 use crate::{
-    event::{Action, FileId, Knows, Side},
+    event::{Action, FileId, Knows, MaybeOwned, Side},
     trace::{TraceBuilder, Unit},
 };
 use proptest::prelude::*;
@@ -12,24 +12,24 @@ fn abouts() -> Vec<About> {
     for space in [Space::Files, Space::Blocks, Space::Objects] {
         for bits in 0..16 {
             let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
-            let knows = Knows { times, syncs, writes, removals };
-            all.push(About { side: Side::Before, space, knows });
+            let knows = Knows { times, syncs, writes, removals, ..Knows::NOTHING };
+            all.push(About { epoch_us: None, side: Side::Before, space, knows });
         }
     }
     all
 }
 
-fn described(about: About, events: &[Event]) -> Description {
+fn described(about: About, events: &[Event<'static>]) -> Description {
     let mut describer = Describer::new(about, u64::MAX);
     describer.extend(events).unwrap();
     describer.finish(3)
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn action() -> impl Strategy<Value = Action<'static>> {
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
-    (0..15u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
+    (0..21u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
         0 | 1 => read(file, offset, len),
         2 | 3 => write(file, offset, len),
         4 => write_sync(file, offset, len),
@@ -41,7 +41,13 @@ fn action() -> impl Strategy<Value = Action> {
         10 => create(file),
         11 => bind(file, name),
         12 => rename(file, "/z", name),
-        13 => Action::Direct { file: FileId(file), offset, len, write: offset % 2 == 0 },
+        13 => Action::Direct { open: None, file: FileId(file), offset, len, write: offset % 2 == 0 },
+        14 => create_named(file, name),
+        15 => link(file, name),
+        16 => rename_directory("/a", if offset % 2 == 0 { "/a/b" } else { "/z" }),
+        17 => Action::Size { file: FileId(file), size: offset },
+        18 => Action::MemoryPressure { stalled_ppm: len as u32 },
+        19 => Action::Foreground { app: MaybeOwned::owned_str(name) },
         _ => process(name),
     })
 }
@@ -54,11 +60,11 @@ fn extreme() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
     let step = (action(), 0..3u32, prop_oneof![Just(0), 0..40_000_000u64]);
     prop::collection::vec(step, 1..80).prop_map(|steps| {
         let mut at_us = 0;
-        let mut events: Vec<Event> = Vec::new();
+        let mut events: Vec<Event<'static>> = Vec::new();
         for (action, pid, pause_us) in steps {
             at_us += pause_us;
             events.push(Event { at_us, pid, tid: pid, action });
@@ -221,7 +227,7 @@ proptest! {
     /// Every event that a reader accepts is handled.
     #[test]
     fn extremes(
-        steps in prop::collection::vec((0..14u8, extreme(), extreme(), extreme(), extreme()), 1..6),
+        steps in prop::collection::vec((0..17u8, extreme(), extreme(), extreme(), extreme()), 1..6),
         which in 0..48usize,
     ) {
         let mut at_us = 0;
@@ -240,6 +246,9 @@ proptest! {
                 10 => bind(file, ""),
                 11 => rename(file, "", "-journal"),
                 12 => gone(file),
+                13 => create_named(file, ""),
+                14 => link(file, "/a"),
+                15 => rename_directory("", "/-wal"),
                 _ => process(""),
             };
             Event { at_us, pid: file as u32, tid: 0, action }

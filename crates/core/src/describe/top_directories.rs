@@ -72,6 +72,26 @@ mod tests {
     use super::super::testing::*;
 
     #[test]
+    fn files_move_with_their_directory() {
+        let events = [
+            at(0, create_named(1, "/a/b/x")),
+            at(0, write(1, 0, 10)),
+            at(0, bind(2, "/a/bc/y")),
+            at(0, write(2, 0, 20)),
+            at(0, bind(3, "/a/z")),
+            at(0, link(3, "/a/b/z")),
+            at(0, write(3, 0, 40)),
+            at(1, rename_directory("/a/b", "/new")),
+            at(1, bind(4, "/a/b/after")),
+            at(1, write(4, 0, 80)),
+            at(2, rename_directory("/new", "/newer/still")),
+        ];
+        let found = describe("top_directories", &events);
+        assert_eq!(column(&found, "written", "name"), ["/a/b", "/newer/still", "/a/bc"].map(name));
+        assert_eq!(column(&found, "written", "files"), counts([1, 2, 1]));
+    }
+
+    #[test]
     fn files_count_for_the_directory_they_stand_in() {
         let files = [(1, "/a/b/x", 10), (2, "/a/b/y", 20), (3, "/a/z", 40), (4, "/top", 1), (5, "bare", 2)];
         let mut events = vec![at(0, write(6, 0, 27)), at(0, bind(7, "/never/written"))];

@@ -1,4 +1,5 @@
-//! Bytes written in 60 s: CS Fig. 8, from which the paper derives the memory for transient files.
+//! Bytes written in 60 s: CacheSifter (FAST '22), Fig. 8, from which the paper derives the memory
+//! for transient files.
 //!
 //! The trace is divided into windows of 60 s from its beginning; the last may be shorter. The paper
 //! shows cache files; writes to created files and to all files are listed as well. The series

@@ -20,7 +20,7 @@ pub mod profile;
 pub mod wear;
 
 pub use clocks::{Clocks, DeviceTimes};
-pub use profile::{Model, Profile, ProfileError, ProfileSelection};
+pub use profile::{LabelledProfile, Model, Profile, ProfileError, ProfileSelection};
 pub use wear::Wear;
 
 /// A modelled device. Requests are served in the order of arrival.

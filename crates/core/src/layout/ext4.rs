@@ -9,7 +9,11 @@
 //! and deletion free an extent that goes whole. Block groups, the journal and metadata are not modelled.
 
 use super::{Layout, Lba, Runs, Spec};
-use crate::{event::Space, page::Page, trace::Trace};
+use crate::{
+    event::Space,
+    page::Page,
+    trace::{Run, Trace},
+};
 use std::{collections::BTreeMap, collections::BTreeSet, ops::Range};
 
 pub(super) const SPEC: Spec = Spec {
@@ -28,6 +32,8 @@ struct Ext4 {
     /// First LBA of each run; `None` until its first write-back.
     base: Vec<Option<Lba>>,
     free: FreeSpace,
+    /// See [`Layout::moved`].
+    moved: Range<u32>,
 }
 
 impl Ext4 {
@@ -49,7 +55,7 @@ impl Ext4 {
             end += u64::from(run.pages);
             previous = Some((run.file, run.page + u64::from(run.pages)));
         }
-        Self { runs, base, free: FreeSpace { end, ..FreeSpace::default() } }
+        Self { runs, base, free: FreeSpace { end, ..FreeSpace::default() }, moved: 0..0 }
     }
 }
 
@@ -57,14 +63,30 @@ impl Layout for Ext4 {
     fn write(&mut self, page: Page) -> Lba {
         let (run, offset) = self.runs.find(page).expect("a file trace knows the place of its pages");
         let base = match self.base[run] {
-            Some(base) => base,
-            None => *self.base[run].insert(self.free.take(u64::from(self.runs.runs[run].pages))),
+            Some(base) => {
+                self.moved = 0..0;
+                base
+            }
+            None => {
+                let Run { first, pages, .. } = self.runs.runs[run];
+                self.moved = first..first + pages;
+                *self.base[run].insert(self.free.take(u64::from(pages)))
+            }
         };
         base + u64::from(offset)
     }
 
     fn read(&mut self, page: Page) -> Lba {
         self.write(page)
+    }
+
+    fn place(&self, page: Page) -> Option<Lba> {
+        let (run, offset) = self.runs.find(page).expect("a file trace knows the place of its pages");
+        Some(self.base[run]? + u64::from(offset))
+    }
+
+    fn moved(&self) -> Range<u32> {
+        self.moved.clone()
     }
 
     fn free(&mut self, pages: Range<u32>) {

@@ -49,6 +49,8 @@ struct F2fs {
     head: Range<u32>,
     /// Where the search for a hole goes on.
     cursor: u32,
+    /// See [`Layout::moved`].
+    moved: Range<u32>,
 }
 
 impl F2fs {
@@ -70,6 +72,7 @@ impl F2fs {
             free_segment_count: segments,
             head: 0..0,
             cursor: 0,
+            moved: 0..0,
         };
         (0..slots).for_each(|slot| layout.free.insert(slot));
         (0..segments).for_each(|segment| layout.free_segments.insert(segment));
@@ -91,6 +94,7 @@ impl F2fs {
         }
         let old = std::mem::replace(&mut self.place[page as usize], slot);
         self.release(old);
+        self.moved = page..page + 1;
     }
 
     fn slot(&mut self) -> u32 {
@@ -148,10 +152,20 @@ impl Layout for F2fs {
     }
 
     fn read(&mut self, page: Page) -> Lba {
+        self.moved = 0..0;
         if self.place[page.0 as usize] == NOWHERE {
             self.append(page.0);
         }
         Lba::from(self.place[page.0 as usize])
+    }
+
+    fn place(&self, page: Page) -> Option<Lba> {
+        let slot = self.place[page.0 as usize];
+        (slot != NOWHERE).then_some(Lba::from(slot))
+    }
+
+    fn moved(&self) -> Range<u32> {
+        self.moved.clone()
     }
 
     fn free(&mut self, pages: Range<u32>) {

@@ -41,17 +41,31 @@ impl Identity {
         }
         Self { runs, base }
     }
+
+    #[inline]
+    fn address(&self, page: Page) -> Lba {
+        let offset_in = |(run, offset): (usize, u32)| self.base[run] + u64::from(offset);
+        self.runs.find(page).map_or(u64::from(page.0), offset_in)
+    }
 }
 
 impl Layout for Identity {
     #[inline]
     fn write(&mut self, page: Page) -> Lba {
-        self.read(page)
+        self.address(page)
     }
 
     #[inline]
     fn read(&mut self, page: Page) -> Lba {
-        self.runs.find(page).map_or(u64::from(page.0), |(run, offset)| self.base[run] + u64::from(offset))
+        self.address(page)
+    }
+
+    fn place(&self, page: Page) -> Option<Lba> {
+        Some(self.address(page))
+    }
+
+    fn moved(&self) -> std::ops::Range<u32> {
+        0..0
     }
 
     fn free(&mut self, _: std::ops::Range<u32>) {}

@@ -1,18 +1,27 @@
-//! Where a page lies on the device: the LBA of a request is given when the request is emitted (spec §1).
+//! Where a page lies on the device.
+//!
+//! A layout that allocates late gives a page its place when the page is written back; one that
+//! allocates early ([`Layout::is_early`]) when the page first becomes dirty in the cache. The LBA of a
+//! request is fixed when the request is emitted. Policies that order frames by address see
+//! an [`Address`].
 //!
 //! A layout is one file and one line in [`ALL`].
 
 use crate::{
     event::Space,
     page::Page,
-    params::{self, Param, Params},
+    params::{self, Listed, Param, Params},
     trace::{Run, Trace},
 };
 use std::sync::Arc;
 
+mod address;
 mod ext4;
 mod f2fs;
 mod identity;
+
+pub use address::Address;
+pub(crate) use address::Goals;
 
 /// Place on the device, in 4 KiB units.
 pub type Lba = u64;
@@ -23,6 +32,17 @@ pub trait Layout {
     fn write(&mut self, page: Page) -> Lba;
     /// The page is read: where from. A page that never was written lies where it would be written.
     fn read(&mut self, page: Page) -> Lba;
+    /// The page's present place; `None` before it gets one.
+    fn place(&self, page: Page) -> Option<Lba>;
+    /// A page gets its place when it first becomes dirty in the cache ([`Layout::dirtied`]), not at
+    /// write-back.
+    fn is_early(&self) -> bool {
+        false
+    }
+    /// A cached page became dirty. Called only for layouts that allocate early.
+    fn dirtied(&mut self, _: Page) {}
+    /// The pages that the last call of `write`, `read` or `dirtied` gave a place, or another one.
+    fn moved(&self) -> std::ops::Range<u32>;
     /// These ranks are truncated or deleted: their places are free.
     fn free(&mut self, pages: std::ops::Range<u32>);
     /// Panics unless no two pages share a place.
@@ -46,26 +66,24 @@ pub struct Spec {
 /// Every layout.
 pub const ALL: &[Spec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
 
-/// A layout and its parameters, as a person asked for it.
-#[derive(Clone)]
-pub struct Selection {
-    /// Which.
-    pub spec: &'static Spec,
-    /// How.
-    pub params: Params,
+/// A layout with its parameters.
+pub type Selection = params::Selection<Spec>;
+
+impl Listed for Spec {
+    const KIND: &'static str = "layout";
+    const ALL: &'static [Self] = ALL;
+
+    fn declared(&self) -> (&'static str, &'static [Param]) {
+        (self.name, self.params)
+    }
 }
 
 impl Selection {
-    /// `name` or `name:key=value,…`.
-    pub fn parse(text: &str) -> Result<Self, params::Error> {
-        let (spec, params) = params::select(text, "layout", ALL, |spec| (spec.name, spec.params))?;
-        Ok(Self { spec, params })
-    }
-
-    /// What suits a trace where nothing is asked: files lie as on ext4, blocks and objects where they say.
+    /// The layout of a trace for which none is asked: files lie as on ext4, blocks and objects where
+    /// they say.
     pub fn default_for(space: Space) -> Self {
-        let name = if space == Space::Files { ext4::SPEC.name } else { identity::SPEC.name };
-        Self::parse(name).expect("both are in the list")
+        let spec = if space == Space::Files { &ext4::SPEC } else { &identity::SPEC };
+        Self::default_of(spec)
     }
 }
 

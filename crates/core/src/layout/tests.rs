@@ -9,12 +9,14 @@ use proptest::prelude::*;
 use std::collections::BTreeMap as Model;
 
 fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
-    let knows = Knows { times: false, syncs: true, writes: true, removals: true };
-    let mut builder = TraceBuilder::new(About { side: Side::Before, space, knows }, Unit::Page, u64::MAX);
+    let knows = Knows { times: false, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    let mut builder =
+        TraceBuilder::new(About { epoch_us: None, side: Side::Before, space, knows }, Unit::Page, u64::MAX);
     for (n, (created, ranges)) in files.iter().enumerate() {
         let file = FileId(n as u64);
-        let mut actions = vec![Action::Open { file, created: *created }];
+        let mut actions = vec![Action::Open { open: None, file, created: *created }];
         actions.extend(ranges.iter().map(|(page, pages)| Action::Read {
+            open: None,
             file,
             offset: page * 4096,
             len: pages * 4096,
@@ -42,12 +44,17 @@ proptest! {
             let chosen = Selection::parse(&text).unwrap();
             let mut layout = (spec.build)(&trace, &chosen.params);
             layout.check();
+            let places = |layout: &dyn Layout| -> Vec<_> {
+                (0..trace.pages()).map(|page| layout.place(Page(page))).collect()
+            };
+            let mut before = places(&*layout);
             let mut model: Model<u32, Lba> = Model::new();
             for (op, page, count) in &ops {
                 let page = page.index(trace.pages() as usize) as u32;
                 if *op == 0 {
                     let range = page..(page + count).min(trace.pages());
                     layout.free(range.clone());
+                    before = places(&*layout);
                     range.for_each(|page| { model.remove(&page); });
                     model.clear();
                 } else if *op == 1 {
@@ -61,6 +68,17 @@ proptest! {
                     model.insert(page, lba);
                 }
                 layout.check();
+                // Every page whose place changed is among those that it says have moved.
+                let after = places(&*layout);
+                let changed = |page: &u32| before[*page as usize] != after[*page as usize];
+                let moved = layout.moved();
+                if *op != 0 {
+                    let silent = (0..trace.pages()).filter(changed).find(|page| !moved.contains(page));
+                    prop_assert_eq!(silent, None, "{} page {}", text, page);
+                    prop_assert_eq!(after[page as usize], model.get(&page).copied().or(after[page as usize]));
+                    prop_assert!(after[page as usize].is_some(), "{} page {} has a place now", text, page);
+                }
+                before = after;
             }
         }
     }

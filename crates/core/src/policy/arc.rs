@@ -13,20 +13,22 @@
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten.
 //! - A drain replaces as if for a page that is no ghost.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{
+    Build, Kind, Policy, Setup, Spec,
+    adaptive::{Adaptive, ONCE, TWICE},
+};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
     params::{self, Param},
-    structure::{Ghosts, Lists},
     system,
 };
 
 pub(super) const SPEC: Spec = Spec {
     name: "arc",
     paper: "Megiddo & Modha, \"ARC: A Self-Tuning, Low Overhead Replacement Cache\", FAST '03",
-    what: "recency and frequency, balanced by what left too early",
-    goal: "hits: recency against frequency, balanced as the load asks",
+    what: "recency and frequency, balanced by hits on evicted pages",
+    goal: "hits: adapts the balance of recency and frequency to the load",
     time: "O(1); a hit moves a list node",
     memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
     when: "where the load changes between recency and frequency",
@@ -50,76 +52,26 @@ fn steps_are_whole(setup: &Setup<'_>) -> bool {
     setup.params.word(PARAMS, "steps") == "whole"
 }
 
-/// T1 and B1, seen once; T2 and B2, seen at least twice.
-const ONCE: usize = 0;
-const TWICE: usize = 1;
-
 struct Arc {
-    capacity: u32,
-    /// T1 and T2.
-    resident: Lists<Frame, 2>,
-    /// The frame is in T2.
-    twice: Vec<bool>,
-    len: [u32; 2],
-    /// B1 and B2.
-    ghosts: Ghosts<2>,
-    /// Target for |T1|, between 0 and c.
-    p: f64,
+    directory: Adaptive,
     steps_are_whole: bool,
-    /// `p` and the directory are ready for the page that comes in.
+    /// The target and the directory are ready for the page that comes in.
     prepared: bool,
 }
 
 impl Build for Arc {
     fn build(setup: &Setup<'_>) -> Self {
-        Self {
-            capacity: setup.frames,
-            resident: Lists::new(setup.slots()),
-            twice: vec![false; setup.slots() as usize],
-            len: [0; 2],
-            ghosts: Ghosts::new(setup.pages),
-            p: 0.0,
-            steps_are_whole: steps_are_whole(setup),
-            prepared: false,
-        }
+        Self { directory: Adaptive::new(setup), steps_are_whole: steps_are_whole(setup), prepared: false }
     }
 }
 
 impl Arc {
-    /// Adapts `p` if the page is a ghost, else makes room in the directory for it. Says which ghost it is.
+    /// Adapts to the page that comes in. Returns the queue that it is a ghost of.
     #[inline(always)]
     fn prepare(&mut self, page: Page) -> Option<usize> {
         self.prepared = true;
-        let ghost = self.ghosts.queue_of(page);
-        let [b1, b2] = [ONCE, TWICE].map(|queue| self.ghosts.len(queue));
-        match ghost {
-            Some(ONCE) => self.p = (self.p + self.step(b2, b1)).min(f64::from(self.capacity)),
-            Some(_) => self.p = (self.p - self.step(b1, b2)).max(0.0),
-            None => {
-                let [t1, t2] = self.len;
-                if t1 + b1 == self.capacity {
-                    // With |T1| = c, B1 is empty and T1's own oldest leaves without a ghost: see `evict`.
-                    self.ghosts.pop(ONCE);
-                } else if t1 + t2 + b1 + b2 == 2 * self.capacity {
-                    self.ghosts.pop(TWICE);
-                }
-            }
-        }
-        ghost
-    }
-
-    #[inline(always)]
-    fn step(&self, other: u32, own: u32) -> f64 {
-        let quotient = f64::from(other) / f64::from(own);
-        if self.steps_are_whole { quotient.floor() } else { quotient }.max(1.0)
-    }
-
-    #[inline(always)]
-    fn take_oldest(&mut self, list: usize) -> Frame {
-        let frame = self.resident.oldest(list).expect("evict is never called on an empty cache");
-        self.resident.remove(frame);
-        self.len[list] -= 1;
-        frame
+        let whole = self.steps_are_whole;
+        self.directory.adapt(page, |quotient| if whole { quotient.floor() } else { quotient })
     }
 }
 
@@ -132,71 +84,49 @@ impl Policy for Arc {
             self.prepare(access.page);
         }
         self.prepared = false;
-        let list = if self.ghosts.queue_of(access.page).is_some() { TWICE } else { ONCE };
-        self.ghosts.remove(access.page);
-        self.resident.push_newest(list, frame);
-        self.len[list] += 1;
-        self.twice[frame.0 as usize] = list == TWICE;
+        self.directory.insert(frame, access.page);
     }
 
     #[inline(always)]
     fn hit(&mut self, frame: Frame, _: &Access) {
-        let moved = u32::from(!std::mem::replace(&mut self.twice[frame.0 as usize], true));
-        self.len[ONCE] -= moved;
-        self.len[TWICE] += moved;
-        self.resident.move_newest(TWICE, frame);
+        self.directory.promote(frame);
     }
 
     #[inline]
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         let ghost = incoming.and_then(|access| self.prepare(access.page));
-        if incoming.is_some() && ghost.is_none() && self.len[ONCE] == self.capacity {
-            return victims.push(self.take_oldest(ONCE));
+        let directory = &mut self.directory;
+        if incoming.is_some() && ghost.is_none() && directory.len(ONCE) == directory.capacity() {
+            return victims.push(directory.take_oldest(ONCE));
         }
-        let t1 = f64::from(self.len[ONCE]);
-        let from_t1 = t1 > 0.0 && (t1 > self.p || (ghost == Some(TWICE) && t1 == self.p));
-        let list = if from_t1 || self.len[TWICE] == 0 { ONCE } else { TWICE };
-        let frame = self.take_oldest(list);
-        self.ghosts.push(list, frames.page(frame));
-        frames.expect_victim(self.resident.oldest(list));
+        let (t1, p) = (f64::from(directory.len(ONCE)), directory.target());
+        let from_t1 = t1 > 0.0 && (t1 > p || (ghost == Some(TWICE) && t1 == p));
+        let list = if from_t1 || directory.len(TWICE) == 0 { ONCE } else { TWICE };
+        let frame = directory.replace_oldest(list, frames);
+        frames.expect_victim(directory.oldest(list));
         victims.push(frame);
     }
 
     fn remove(&mut self, frame: Frame, _: &Frames) {
-        self.resident.remove(frame);
-        self.len[usize::from(self.twice[frame.0 as usize])] -= 1;
+        self.directory.remove(frame);
     }
 
     fn forget(&mut self, page: Page) {
-        self.ghosts.remove(page);
+        self.directory.forget(page);
     }
 
     #[inline(always)]
     fn expect_hit(&self, frame: Frame) {
-        self.resident.prefetch(frame);
+        self.directory.expect_hit(frame);
     }
 
     #[inline(always)]
     fn expect_miss(&self, page: Page) {
-        self.ghosts.prefetch(page);
+        self.directory.expect_miss(page);
     }
 
     fn check(&self, frames: &Frames) {
-        self.resident.check();
-        self.ghosts.check();
-        for list in [ONCE, TWICE] {
-            assert_eq!(self.resident.iter(list).count(), self.len[list] as usize);
-            assert!(self.resident.iter(list).all(|frame| self.twice[frame.0 as usize] == (list == TWICE)));
-            assert!(
-                self.ghosts.iter(list).all(|page| frames.frame(page).is_none()),
-                "a ghost is not resident"
-            );
-        }
-        let ([t1, t2], [b1, b2], c) =
-            (self.len, [ONCE, TWICE].map(|queue| self.ghosts.len(queue)), self.capacity);
-        assert!(t1 + t2 <= c && t1 + b1 <= c, "|T1|+|B1| ≤ c");
-        assert!((0.0..=f64::from(c)).contains(&self.p));
-        assert!(t1 + t2 + b1 + b2 <= 2 * c, "the directory is at most 2c");
+        self.directory.check(frames);
     }
 }
 

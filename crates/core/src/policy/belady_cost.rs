@@ -1,10 +1,11 @@
 //! Belady with prices: clean pages first, as far as their next use is far. It sees the future and bounds nothing.
 //!
-//! An offline heuristic (spec §3), for want of a bound: whom to evict so that reads and writes together cost least is
-//! NP-complete (Beckmann et al., "Writeback-Aware Caching", APOCS 2020). Each page has a price, what its absence costs:
-//! `read`, and `write` with it if it is dirty. The page whose next use is farthest for its price leaves: greatest (next
-//! use − now) / price, of equals the clean one, then the lowest page. A page never used again is infinitely far, a clean
-//! one before a dirty one. Every next use is priced as a read: of the future a policy is told when and not what.
+//! An offline heuristic, for want of a bound: whom to evict so that reads and writes together cost
+//! least is NP-complete (Beckmann et al., "Writeback-Aware Caching", APOCS 2020). Each page has a
+//! price, what its absence costs: `read`, and `write` with it if it is dirty. The page whose next
+//! use is farthest for its price leaves: greatest (next use − now) / price, of equals the clean
+//! one, then the lowest page. A page never used again is infinitely far, a clean one before a dirty
+//! one. Every next use is priced as a read: of the future a policy is told when and not what.
 //!
 //! A truncated or deleted page counts as never used again, though what it would have saved is a write. A page that is
 //! written back turns clean. Drain: as ever; nothing is used again, so clean pages go, then dirty ones, ascending.
@@ -24,11 +25,12 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 pub(super) const SPEC: Spec = Spec {
     name: "belady-cost",
     paper: "a heuristic after Belady 1966",
-    what: "the page used farthest in the future for its price leaves: no bound",
+    what: "the page with the farthest next use for its cost leaves; a heuristic, not a bound",
     goal: "the cost of reads and writes, knowing the future",
     time: "O(log frames)",
     memory: "76 bytes a frame, 4 bytes an access of the trace",
-    when: "to see what knowing the future could save in writes; something else may save more",
+    when: "to see how many writes could be saved with the future known; another policy may save \
+        more",
     params: PARAMS,
     kind: Kind::Heuristic,
     slow: false,

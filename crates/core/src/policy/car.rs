@@ -14,11 +14,13 @@
 //! libCacheSim has no CAR. Miss ratios of `cloudphysics` at 100, 1,000, 10,000 objects: 0.8560, 0.8247, 0.6942; ARC has
 //! 0.8547, 0.8257, 0.6974.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{
+    Build, Kind, Policy, Setup, Spec,
+    adaptive::{Adaptive, ONCE, TWICE},
+};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
-    structure::{Ghosts, Lists},
     system,
 };
 
@@ -26,10 +28,10 @@ pub(super) const SPEC: Spec = Spec {
     name: "car",
     paper: "Bansal & Modha, \"CAR: Clock with Adaptive Replacement\", FAST '04",
     what: "ARC with clocks: a hit moves nothing",
-    goal: "hits, as arc, with next to no work at a hit",
+    goal: "hits, like arc, with next to no work at a hit",
     time: "amortised O(1): a hit sets a bit, an eviction walks two laps of its clocks at most",
     memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
-    when: "as arc, where a hit may not move anything",
+    when: "like arc, where a hit must not move anything",
     params: &[],
     kind: Kind::Online,
     slow: false,
@@ -40,36 +42,15 @@ pub(super) const SPEC: Spec = Spec {
     cache: super::naive::real::<Car>,
 };
 
-/// T1 and B1, seen once; T2 and B2, seen at least twice.
-const ONCE: usize = 0;
-const TWICE: usize = 1;
-
 struct Car {
-    capacity: u32,
-    /// T1 and T2, from the hand on.
-    clocks: Lists<Frame, 2>,
-    len: [u32; 2],
-    /// The frame is in T2.
-    twice: Vec<bool>,
+    /// T1 and T2 are clocks: their lists begin at the hand.
+    directory: Adaptive,
     referenced: Vec<bool>,
-    /// B1 and B2.
-    ghosts: Ghosts<2>,
-    /// Target for |T1|, between 0 and c.
-    p: f64,
 }
 
 impl Build for Car {
     fn build(setup: &Setup<'_>) -> Self {
-        let slots = setup.slots();
-        Self {
-            capacity: setup.frames,
-            clocks: Lists::new(slots),
-            len: [0; 2],
-            twice: vec![false; slots as usize],
-            referenced: vec![false; slots as usize],
-            ghosts: Ghosts::new(setup.pages),
-            p: 0.0,
-        }
+        Self { directory: Adaptive::new(setup), referenced: vec![false; setup.slots() as usize] }
     }
 }
 
@@ -78,21 +59,8 @@ impl Policy for Car {
 
     #[inline(always)]
     fn insert(&mut self, frame: Frame, access: &Access) {
-        let ghost = self.ghosts.queue_of(access.page);
-        let ([t1, t2], [b1, b2], c) =
-            (self.len, [ONCE, TWICE].map(|queue| self.ghosts.len(queue)), self.capacity);
-        match ghost {
-            Some(ONCE) => self.p = (self.p + (f64::from(b2) / f64::from(b1)).max(1.0)).min(f64::from(c)),
-            Some(_) => self.p = (self.p - (f64::from(b1) / f64::from(b2)).max(1.0)).max(0.0),
-            None if t1 + b1 == c => drop(self.ghosts.pop(ONCE)),
-            None if t1 + t2 + b1 + b2 == 2 * c => drop(self.ghosts.pop(TWICE)),
-            None => {}
-        }
-        self.ghosts.remove(access.page);
-        let clock = if ghost.is_some() { TWICE } else { ONCE };
-        self.clocks.push_newest(clock, frame);
-        self.len[clock] += 1;
-        self.twice[frame.0 as usize] = clock == TWICE;
+        self.directory.adapt(access.page, |quotient| quotient);
+        self.directory.insert(frame, access.page);
         self.referenced[frame.0 as usize] = false;
     }
 
@@ -103,54 +71,34 @@ impl Policy for Car {
 
     #[inline(always)]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        let directory = &mut self.directory;
         // T1's set bits are met once, each on its way to T2; T2's at most two laps.
         loop {
-            let from_t1 = f64::from(self.len[ONCE]) >= self.p.max(1.0) || self.len[TWICE] == 0;
-            let clock = if from_t1 { ONCE } else { TWICE };
-            let frame = self.clocks.oldest(clock).expect("evict is never called on an empty cache");
-            self.len[clock] -= 1;
-            if std::mem::take(&mut self.referenced[frame.0 as usize]) {
-                self.clocks.move_newest(TWICE, frame);
-                self.len[TWICE] += 1;
-                self.twice[frame.0 as usize] = true;
-            } else {
-                self.clocks.remove(frame);
-                self.ghosts.push(clock, frames.page(frame));
-                return victims.push(frame);
+            let from_t1 = f64::from(directory.len(ONCE)) >= directory.target().max(1.0);
+            let clock = if from_t1 || directory.len(TWICE) == 0 { ONCE } else { TWICE };
+            let frame = directory.oldest(clock).expect("evict is never called on an empty cache");
+            if !std::mem::take(&mut self.referenced[frame.0 as usize]) {
+                return victims.push(directory.replace_oldest(clock, frames));
             }
+            directory.promote(frame);
         }
     }
 
     fn remove(&mut self, frame: Frame, _: &Frames) {
-        self.clocks.remove(frame);
-        self.len[usize::from(self.twice[frame.0 as usize])] -= 1;
+        self.directory.remove(frame);
     }
 
     fn forget(&mut self, page: Page) {
-        self.ghosts.remove(page);
+        self.directory.forget(page);
     }
 
     #[inline(always)]
     fn expect_miss(&self, page: Page) {
-        self.ghosts.prefetch(page);
+        self.directory.expect_miss(page);
     }
 
     fn check(&self, frames: &Frames) {
-        self.clocks.check();
-        self.ghosts.check();
-        for list in [ONCE, TWICE] {
-            assert_eq!(self.clocks.iter(list).count(), self.len[list] as usize);
-            assert!(self.clocks.iter(list).all(|frame| self.twice[frame.0 as usize] == (list == TWICE)));
-            assert!(
-                self.ghosts.iter(list).all(|page| frames.frame(page).is_none()),
-                "a ghost is not resident"
-            );
-        }
-        let ([t1, t2], [b1, b2], c) =
-            (self.len, [ONCE, TWICE].map(|queue| self.ghosts.len(queue)), self.capacity);
-        assert!(t1 + t2 <= c && t1 + b1 <= c, "|T1|+|B1| ≤ c");
-        assert!((0.0..=f64::from(c)).contains(&self.p));
-        assert!(t1 + t2 + b1 + b2 <= 2 * c, "the directory is at most 2c");
+        self.directory.check(frames);
     }
 }
 

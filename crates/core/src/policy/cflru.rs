@@ -24,11 +24,12 @@ use prefetch_index::prefetch_index;
 pub(super) const SPEC: Spec = Spec {
     name: "cflru",
     paper: "Park, Jung, Kang, Kim & Lee, \"CFLRU: a replacement algorithm for flash memory\", CASES '06",
-    what: "LRU; in its last quarter clean pages leave first",
+    what: "LRU, but clean pages leave first in its last quarter",
     goal: "fewer writes: among the least recent pages clean ones leave first",
     time: "amortised O(1); the next clean page is found in a bitmap with summaries",
     memory: "12 bytes a frame",
-    when: "where a write costs much more than a read; `window` says how many hits may be paid for it",
+    when: "where a write costs much more than a read; a larger `window` saves more writes and \
+        loses more hits",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

@@ -4,7 +4,7 @@
 //! passes over frames whose bit is set, clearing it, and takes the first whose bit is clear. A new page stands right
 //! behind the hand, the last to be met. The queue below is that ring cut open at the hand: passing a frame moves it
 //! to the end. Whether a new page's bit is set is left open by the paper (in a kernel the first access sets it): clear
-//! by default, as spec §3 decides; `insert_ref=1` sets it.
+//! by default, our choice; `insert_ref=1` sets it.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{
@@ -22,7 +22,7 @@ pub(super) const SPEC: Spec = Spec {
     goal: "hits, by recency, with next to no work at a hit",
     time: "amortised O(1): a hit sets a bit, an eviction walks one lap of the clock at most",
     memory: "9 bytes a frame",
-    when: "where a hit may not move anything: the practical stand-in for lru",
+    when: "where a hit must not move anything: the practical substitute for lru",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

@@ -49,10 +49,10 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Jiang, Chen & Zhang, \"CLOCK-Pro: An Effective Improvement of the CLOCK Replacement\", USENIX \
         ATC '05",
     what: "LIRS on one clock with three hands",
-    goal: "hits, by distance between uses as lirs, with next to no work at a hit",
+    goal: "hits, by the distance between uses like lirs, with next to no work at a hit",
     time: "a hit sets a bit; a miss moves hands, each a lap at most, O(1) on average on the traces measured",
     memory: "34 bytes a frame, 4 bytes a page of the trace",
-    when: "as lirs, where a hit may not move anything: loops and scans longer than the cache",
+    when: "like lirs, where a hit must not move anything",
     params: &[],
     kind: Kind::Online,
     slow: false,

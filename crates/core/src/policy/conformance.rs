@@ -15,16 +15,16 @@ use proptest::{
 };
 
 /// A seeded stream of small numbers.
-pub(super) struct Dice(TestRng);
+pub(crate) struct Dice(TestRng);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
     }
 
-    pub(super) fn below(&mut self, n: u32) -> u32 {
+    pub(crate) fn below(&mut self, n: u32) -> u32 {
         self.0.next_u32() % n
     }
 }
@@ -117,6 +117,9 @@ fn settings(spec: &'static Spec) -> Vec<(String, Params)> {
             }
             params::Kind::Word(words) => {
                 texts.extend(words.iter().map(|word| format!("{}:{}={word}", spec.name, param.name)));
+            }
+            params::Kind::Duration { min_us, max_us, .. } => {
+                texts.extend([min_us, max_us].map(|us| format!("{}:{}={us}us", spec.name, param.name)));
             }
         }
     }

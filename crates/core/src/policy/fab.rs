@@ -1,10 +1,11 @@
 //! FAB: whole erase blocks leave, the fullest first.
 //!
 //! Jo et al., "FAB: flash-aware buffer management policy for portable media players", IEEE Transactions on Consumer
-//! Electronics 2006; SpatialClock §2, §5.1.2 (64 pages a block). A block is (file, page / 64): spec §3. The victim is
-//! the block of which most pages are resident, of equals the one accessed least recently; all of its pages leave, in
-//! ascending order, so that the dirty ones are written as neighbours. SpatialClock's text can also be read as counting
-//! dirty pages only: `count=dirty`, under which a block whose pages are all clean counts 0. Left open:
+//! Electronics 2006; SpatialClock §2, §5.1.2 (64 pages a block). A block is (file, page / 64), our
+//! choice. The victim is the block of which most pages are resident, of equals the one accessed
+//! least recently; all of its pages leave, in ascending order, so that the dirty ones are written
+//! as neighbours. SpatialClock's text can also be read as counting dirty pages only: `count=dirty`,
+//! under which a block whose pages are all clean counts 0. Left open:
 //!
 //! - The block of the page that comes in is no exception: it can be the victim.
 //! - A removal lowers its block's count and a write-back that keeps the page lowers the count of dirty pages; neither is
@@ -29,7 +30,7 @@ pub(super) const SPEC: Spec = Spec {
     name: "fab",
     paper: "Jo, Kang, Park, Kim & Lee, \"FAB: flash-aware buffer management policy for portable media \
         players\", IEEE Transactions on Consumer Electronics 52(2), 2006",
-    what: "the block of which most pages are cached leaves, whole",
+    what: "the block with most cached pages leaves, whole",
     goal: "sequential writes: whole erase blocks leave at once",
     time: "two or three steps of a tournament over blocks on average, O(log blocks) at most; an eviction \
         takes a block's pages",

@@ -28,12 +28,13 @@ use crate::{
 pub(super) const SPEC: Spec = Spec {
     name: "for",
     paper: "Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", SIGMOD '11",
-    what: "least read and write cost for its distances leaves (exact; for-plus is fast)",
-    goal: "the cost of reads and writes: distances between operations, weighed by what each costs",
+    what: "the page with the least read and write cost for its reuse distances leaves; exact and \
+        slow",
+    goal: "the cost of reads and writes: distances between operations, weighted by their costs",
     time: "O(log n) a hit for n different operations so far, O(frames + n/16) an eviction: slow in large \
         caches",
     memory: "17 bytes a page of the trace, 16 bytes a frame",
-    when: "to repeat published figures and to judge for-plus; where time matters take for-plus",
+    when: "to repeat published figures and to check for-plus, which is fast",
     params: &[ALPHA, READ, WRITE, HISTORY],
     kind: Kind::Online,
     slow: true,

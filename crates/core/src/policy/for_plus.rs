@@ -1,8 +1,8 @@
 //! FOR+: FOR's weights, looked at in two places only.
 //!
 //! Lv et al., "Operation-aware buffer management in flash-based systems", SIGMOD '11, whose abstract promises "an efficient
-//! implementation FOR+ with the time complexity of O(1) for each operation". The form here is ours (spec §3: two
-//! cost-weighted lists); it keeps the idea and is not meant to repeat that paper's victims:
+//! implementation FOR+ with the time complexity of O(1) for each operation". The form here is ours
+//! (two cost-weighted lists); it keeps the idea and is not meant to repeat that paper's victims:
 //!
 //! - Two LRU lists: pages that were only read since they came in, and pages that were written, too. Any access makes a
 //!   page the most recent of its list; the first write moves it to the other.
@@ -30,11 +30,12 @@ pub(super) const SPEC: Spec = Spec {
     name: "for-plus",
     paper: "after Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", \
         SIGMOD '11",
-    what: "FOR in constant time: only read or also written, the lighter of the two least recent leaves",
-    goal: "the cost of reads and writes, as for does, looking at two pages only",
+    what: "FOR in constant time: of the least recent read-only and written pages, the cheaper one \
+        leaves",
+    goal: "the cost of reads and writes, like `for`, but by looking at two pages only",
     time: "O(1); a hit moves a list node",
     memory: "40 bytes a frame",
-    when: "where read and write costs are known: `read` and `write` take them",
+    when: "where the costs of a read and a write are known (`read`, `write`)",
     params: &[ALPHA, READ, WRITE],
     kind: Kind::Online,
     slow: false,

@@ -1,7 +1,8 @@
 //! LFU: the page with the fewest accesses leaves; of those with equally few, the least recently used.
 //!
-//! Textbook; spec §3 for the ties. Accesses count from when a page came in: nothing is remembered of a page that left
-//! by eviction or removal, and write-back changes nothing. A drain evicts on in the same order.
+//! Textbook; the ties are our choice. Accesses count from when a page came in: nothing is
+//! remembered of a page that left by eviction or removal, and write-back changes nothing. A drain
+//! evicts on in the same order.
 //!
 //! Frames with equal counts share a list in order of their last access, and the lists in use form a chain by count, so
 //! that a hit moves a frame to the next list and a victim is the first list's oldest. A page that is alone with its count,

@@ -7,10 +7,10 @@
 //! pruned until an LIR page is at its bottom. The front of Q leaves; if it is in S it stays there, non-resident. Open
 //! points and choices:
 //!
-//! - Resident HIR pages are max(2, ⌊1 %⌋) (spec §3), or the whole cache where that is larger. With no room for LIR
-//!   pages S is always empty and Q is an LRU list.
-//! - Non-resident pages in S are at most twice the cache (spec §3): beyond, the one that left first is forgotten, when
-//!   the page that comes in has taken its place.
+//! - Resident HIR pages are max(2, ⌊1 %⌋), 1 % as in the paper, or the whole cache where that is larger.
+//!   With no room for LIR pages S is always empty and Q is an LRU list.
+//! - Non-resident pages in S are at most twice the cache, our choice: beyond, the one that left
+//!   first is forgotten, when the page that comes in has taken its place.
 //! - Pages become LIR at once while there are fewer LIR pages than there may be: at first, as in the paper, and again
 //!   after LIR pages were removed. A resident HIR page becomes LIR only by an access while in S.
 //! - A removed page leaves S and Q; a non-resident page that is removed leaves S.
@@ -34,7 +34,7 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Jiang & Zhang, \"LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to \
         Improve Buffer Cache Performance\", SIGMETRICS '02",
     what: "pages that come back soon stay, the rest pass through a short queue",
-    goal: "hits, by distance between uses",
+    goal: "hits, by the distance between uses",
     time: "amortised O(1): a hit moves a list node, and what is pruned was pushed once",
     memory: "12 bytes a page of the trace, 4 bytes a frame, 4 bytes a page in its queues",
     when: "where loops and scans are longer than the cache",
@@ -350,7 +350,7 @@ mod model {
 mod tests {
     use super::*;
     use crate::{
-        cache::{Cache, PageCache},
+        cache::{Cache, Details, PageCache},
         page::{NEVER, Op},
         policy::naive::Effect,
     };
@@ -366,11 +366,11 @@ mod tests {
     /// The pages that accesses push out of a cache of so many frames, so many of them for HIR pages.
     fn pushed_out(frames: u32, hir_max: u32, accesses: &[u32]) -> Vec<u32> {
         let pages = 12;
-        let mut cache = PageCache::new(Lirs::new(frames, hir_max, pages), pages, frames, false);
+        let mut cache = PageCache::new::<Effect>(Lirs::new(frames, hir_max, pages), pages, frames, false);
         let (mut gone, mut before) = (vec![], vec![]);
         for page in accesses {
             let access = Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
-            cache.access(access, false, &mut Effect::default());
+            cache.access(access, Details::WHOLE, &mut Effect::default());
             cache.check();
             let after: Vec<u32> = (0..pages).filter(|page| cache.holds(Page(*page))).collect();
             gone.extend(before.iter().filter(|page| !after.contains(page)));

@@ -1,11 +1,12 @@
 //! LRU-WSR: LRU that gives a dirty page a second chance unless it is known to be cold.
 //!
 //! Jung et al., "LRU-WSR: Integration of LRU and Writes Sequence Reordering for Flash Memory", IEEE Transactions on
-//! Consumer Electronics 2008; SpatialClock §2; spec §3: the flag is clear at insertion and a write clears it; a dirty
-//! LRU page with a clear flag gets the flag and moves to the MRU end; a clean LRU page, or a dirty one with the flag,
-//! leaves. Left open: a read hit makes a page the most recent and leaves its flag alone; so does a write-back that keeps
-//! the page, which then leaves as a clean one; a removal concerns nobody else. A drain is evictions: dirty pages whose
-//! flag is clear go around once.
+//! Consumer Electronics 2008; SpatialClock §2. The flag is clear at insertion and a write clears
+//! it; a dirty LRU page with a clear flag gets the flag and moves to the MRU end; a clean LRU page,
+//! or a dirty one with the flag, leaves. Left open: a read hit makes a page the most recent and
+//! leaves its flag alone; so does a write-back that keeps the page, which then leaves as a clean
+//! one; a removal concerns nobody else. A drain is evictions: dirty pages whose flag is clear go
+//! around once.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{
@@ -20,10 +21,10 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Jung, Shim, Park, Kang & Cha, \"LRU-WSR: integration of LRU and writes sequence reordering \
         for flash memory\", IEEE Transactions on Consumer Electronics 54(3), 2008",
     what: "LRU; a dirty page gets a second chance unless it is cold",
-    goal: "fewer writes: a dirty page has to be cold to leave",
+    goal: "fewer writes: a dirty page leaves only when it is cold",
     time: "amortised O(1): a page is passed over once a write",
     memory: "9 bytes a frame",
-    when: "as cflru, without a parameter to choose",
+    when: "like cflru, without a parameter to choose",
     params: &[],
     kind: Kind::Online,
     slow: false,

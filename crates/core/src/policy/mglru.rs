@@ -10,15 +10,17 @@
 //!
 //! - The kernel's youngest generations are for pages met in page tables. Through descriptors pages only come into the
 //!   oldest two of 2–4 generations: those are two of the lists here.
-//! - A page comes in at the young end of the oldest generation or, refaulting, of the next (spec §3; in kernels before
-//!   6.14 a refault only counts). As in the kernel a protected page moves to the old end of the next generation.
+//! - A page comes in at the young end of the oldest generation or, refaulting, of the next (in
+//!   kernels before 6.14 a refault only counts). As in the kernel a protected page moves to the old
+//!   end of the next generation.
 //! - A page that comes back while the generation from which it was evicted is still the oldest is a refault.
 //! - A page once found dirty would be moved on by every later scan as long as it stays dirty. It waits in a list of its
 //!   own instead, which makes a scan's cost constant on average. When it is cleaned it goes to the old end of the
 //!   oldest generation, as the kernel rotates pages that reclaim has found dirty. "Unless a whole scan finds nothing
 //!   clean": when no other page is left, the one that was found dirty first is written and goes.
 //! - Tiers are judged at each eviction and each new generation; the kernel does so once a batch of pages. That it
-//!   always protects a page whose counter is saturated is left out: neither the document nor spec §3 has it.
+//!   always protects a page whose counter is saturated is left out: the kernel's document does not
+//!   have it.
 //! - 64, the kernel's batch, is `min_refaults`.
 //! - A removed page is no refault when it comes again, whether it was resident or evicted. A page that is cleaned
 //!   before it was found dirty keeps its place. A drain evicts as for a miss: clean pages first.
@@ -36,12 +38,12 @@ use prefetch_index::prefetch_index;
 pub(super) const SPEC: Spec = Spec {
     name: "mglru",
     paper: "Linux kernel, Documentation/mm/multigen_lru.rst",
-    what: "generations, and tiers by number of accesses, protected by what refaults",
-    goal: "hits at little cost; clean pages leave first, so writes are few, too",
+    what: "generations, and tiers by number of accesses, protected according to refaults",
+    goal: "hits at little cost; clean pages leave first, so writes are also few",
     time: "amortised O(1): a hit counts, an eviction meets a page once a generation",
     memory: "10 bytes a frame, 4 bytes a page of the trace",
-    when: "as the baseline of today: current Android kernels run it; here only for pages accessed through \
-        descriptors",
+    when: "as today's baseline: current Android kernels use it; only its part for pages accessed \
+        through descriptors is modelled",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

@@ -5,8 +5,9 @@
 
 use crate::{
     cache::{Frames, Victims},
+    layout::Address,
     page::{Access, Frame, Page},
-    params::{self, Param, Params},
+    params::{self, Listed, Param, Params},
     system,
     trace::Run,
 };
@@ -14,6 +15,7 @@ use crate::{
 #[cfg(any(test, feature = "naive"))]
 pub mod naive;
 
+mod adaptive;
 mod arc;
 mod belady;
 mod belady_cost;
@@ -38,7 +40,7 @@ mod twoq;
 mod wtinylfu;
 
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 
 /// Every policy.
 pub const ALL: &[Spec] = &[
@@ -70,6 +72,8 @@ pub const ALL: &[Spec] = &[
 pub trait Policy {
     /// Whether [`Access::next_use`] has to be filled in: the policy sees the future.
     const OFFLINE: bool;
+    /// The policy orders frames by [`Frames::address`], and [`Policy::moved`] is called.
+    const WANTS_ADDRESSES: bool = false;
 
     /// A page that was not resident now is, in this frame.
     fn insert(&mut self, frame: Frame, access: &Access);
@@ -89,6 +93,10 @@ pub trait Policy {
 
     /// A dirty page was written back and stays.
     fn cleaned(&mut self, _: Frame) {}
+
+    /// The page in this frame got an address, which [`Frames::address`] shows. `from` is the address
+    /// that it had before; a page that was inserted just now had none.
+    fn moved(&mut self, _frame: Frame, _from: Option<Address>, _: &Frames) {}
 
     /// This page will be accessed soon, hit or miss. Changes nothing.
     #[inline(always)]
@@ -181,30 +189,22 @@ pub struct Spec {
     pub cache: fn(&Setup<'_>) -> Box<dyn naive::Stepped>,
 }
 
-/// A policy and its parameters, as a person asked for it.
-#[derive(Clone)]
-pub struct Selection {
-    /// Which.
-    pub spec: &'static Spec,
-    /// How.
-    pub params: Params,
+/// A policy with its parameters.
+pub type Selection = params::Selection<Spec>;
+
+impl Listed for Spec {
+    const KIND: &'static str = "policy";
+    const ALL: &'static [Self] = ALL;
+
+    fn declared(&self) -> (&'static str, &'static [Param]) {
+        (self.name, self.params)
+    }
 }
 
 impl Selection {
-    /// `name` or `name:key=value,…`.
-    pub fn parse(text: &str) -> Result<Self, params::Error> {
-        let (spec, params) = params::select(text, "policy", ALL, |spec| (spec.name, spec.params))?;
-        Ok(Self { spec, params })
-    }
-
     /// Every policy that is fast at any size, with its defaults.
     pub fn all() -> Vec<Self> {
-        ALL.iter().filter(|spec| !spec.slow).map(|spec| Self { spec, params: Params::default() }).collect()
-    }
-
-    /// The name with the parameters that were given.
-    pub fn label(&self) -> String {
-        self.params.label(self.spec.name)
+        ALL.iter().filter(|spec| !spec.slow).map(Self::default_of).collect()
     }
 }
 

@@ -5,9 +5,11 @@
 
 use super::{Policy, Setup, Spec};
 use crate::{
-    back::{Back, Why},
-    cache::{Cache, PageCache},
+    back::{Back, DeviceCounts, Source, Why, Written},
+    cache::{Cache, Details, PageCache},
+    layout::Address,
     page::{Access, NEVER, Op, Page},
+    trace::Owner,
 };
 use std::{collections::BTreeSet, fmt, ops::Range};
 
@@ -70,16 +72,29 @@ fn access(page: u32, op: Op, was_dirty: bool, next_use: u32) -> Access {
 }
 
 impl Back for Effect {
-    fn read(&mut self, page: Page) {
+    fn read(&mut self, page: Page, _: Owner) -> Source {
         self.fetched.push(page);
+        Source::Storage
     }
-    fn write(&mut self, page: Page, _: Why) {
-        self.written.push(page);
+    fn write(&mut self, written: Written) {
+        self.written.push(written.page);
     }
     fn dropped(&mut self, dirty: bool) {
         self.dropped_dirty += u64::from(dirty);
     }
     fn free(&mut self, _: Range<u32>) {}
+    /// Pages lie in the order of their ranks.
+    fn address(&mut self, page: Page) -> Address {
+        Address::at(page.0.into())
+    }
+    fn counts(&self) -> DeviceCounts {
+        DeviceCounts {
+            reads: self.fetched.len() as u64,
+            writes: self.written.len() as u64,
+            dropped_dirty: self.dropped_dirty,
+            ..DeviceCounts::default()
+        }
+    }
 }
 
 struct Real<P> {
@@ -99,15 +114,18 @@ impl<P: Policy> Stepped for Real<P> {
         let mut effect = Effect::default();
         match act {
             Act::Read(page) => {
-                effect.hit = self.cache.access(access(page, Op::Read, false, next_use), false, &mut effect);
+                let access = access(page, Op::Read, false, next_use);
+                effect.hit = self.cache.access(access, Details::WHOLE, &mut effect);
             }
             Act::Write(page) => {
-                effect.hit = self.cache.access(access(page, Op::Write, false, next_use), false, &mut effect);
+                let access = access(page, Op::Write, false, next_use);
+                effect.hit = self.cache.access(access, Details::WHOLE, &mut effect);
             }
             Act::Drop(first, pages) => {
                 self.cache.drop_pages(first..(first + pages).min(self.pages), &mut effect)
             }
-            Act::Clean(page) => self.cache.clean(Page(page)),
+            // The effect lists pages that are written because they leave; this one stays.
+            Act::Clean(page) => self.cache.sync(page..page + 1, Why::Sync, &mut Effect::default()),
         }
         self.with_resident(effect)
     }
@@ -126,7 +144,7 @@ impl<P: Policy> Stepped for Real<P> {
 /// The real cache under a policy.
 pub fn real<P: super::Build + 'static>(setup: &Setup<'_>) -> Box<dyn Stepped> {
     Box::new(Real {
-        cache: PageCache::new(P::build(setup), setup.pages, setup.frames, false),
+        cache: PageCache::new::<Effect>(P::build(setup), setup.pages, setup.frames, false),
         pages: setup.pages,
     })
 }

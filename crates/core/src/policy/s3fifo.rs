@@ -7,10 +7,11 @@
 //!
 //! - The shares are a tenth of the cache for S, at least one page, and 9/10 of it for G, in entries, rounded down.
 //! - A page is looked up in G before room is made for it, so that its own ghost does not count there.
-//! - "Before any eviction an over-full small spills" (spec §3) is read as Algorithm 1 has it: S at its share is what
-//!   gives, so an empty cache fills through S alone. libCacheSim of October 2024 gives the same miss ratios of
-//!   `cloudphysics` to four digits: 0.8509, 0.8256, 0.6693 at 100, 1,000, 10,000 objects. Letting new pages enter M
-//!   while S is full, until the first eviction, gives 0.8547, 0.8255, 0.6636.
+//! - An over-full S spills before any eviction. This is read as Algorithm 1 has it: S at its share
+//!   is what gives, so an empty cache fills through S alone. libCacheSim of October 2024 gives the
+//!   same miss ratios of `cloudphysics` to four digits: 0.8509, 0.8256, 0.6693 at 100, 1,000,
+//!   10,000 objects. Letting new pages enter M while S is full, until the first eviction, gives
+//!   0.8547, 0.8255, 0.6636.
 //! - Pages moved from S to M may take M over its share; nothing leaves M for that until S is under its own.
 //! - A removed page leaves no ghost, a ghost that is removed is forgotten. A drain takes from S and M by the same rule.
 
@@ -25,8 +26,8 @@ use crate::{
 pub(super) const SPEC: Spec = Spec {
     name: "s3fifo",
     paper: "Yang, Zhang, Qiu, Yue & Rashmi, \"FIFO Queues are All You Need for Cache Eviction\", SOSP '23",
-    what: "a small queue filters what enters the main one",
-    goal: "hits: what is used once leaves soon",
+    what: "a small queue filters the pages that enter the main queue",
+    goal: "hits: pages used once leave soon",
     time: "amortised O(1): a hit counts, an eviction walks four laps of the main queue at most",
     memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
     when: "where many pages are used once and few are popular, as in web caches",

@@ -5,7 +5,7 @@
 //! over pages and the sweep skips 64 pages with set reference bits at a time. As in Figure 2, the pointer is a *node*,
 //! the successor of the last victim when that was chosen: a page that comes in between the two waits a lap. Past the
 //! last node the pointer is null and the next sweep begins at whatever is first then. Left open by the paper: if the
-//! pointer's node is removed, its successor takes its place; a page comes in with a clear bit (spec §3).
+//! pointer's node is removed, its successor takes its place; a page comes in with a clear bit.
 
 use super::{Build, Kind, Policy, Setup, Spec, clock};
 use crate::{
@@ -20,13 +20,13 @@ pub(super) const SPEC: Spec = Spec {
     name: "spatialclock",
     paper: "Kim, Ryu & Ramachandran, \"What is a good buffer cache replacement scheme for mobile flash \
         storage?\", SIGMETRICS '12",
-    what: "second chance in order of address: scattered writes become neighbours",
-    goal: "sequential writes, at the hits of clock",
+    what: "second chance in order of address, so that victims are neighbours",
+    goal: "sequential writes, with about the hits of clock",
     time: "a hit sets a bit; a miss O(log pages) to base 64; the hand passes 64 pages a step, one lap at \
         most, amortised O(1)",
     memory: "2 bits a page of the trace",
-    when: "on SD cards and simple eMMC, which write scattered pages slowly, under a file system that \
-        updates in place",
+    when: "on SD cards and simple eMMC, where non-sequential writes are slow, under a file system \
+        that updates in place",
     params: clock::PARAMS,
     kind: Kind::Online,
     slow: false,

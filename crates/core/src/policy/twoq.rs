@@ -30,7 +30,7 @@ pub(super) const SPEC: Spec = Spec {
     goal: "hits: a page has to come back before it counts",
     time: "O(1); a hit in the main list moves a list node",
     memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
-    when: "where scans pass beside a steady hot set; its two sizes are to be chosen",
+    when: "where scans run beside a stable hot set; two sizes have to be chosen",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,

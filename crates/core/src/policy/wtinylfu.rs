@@ -34,8 +34,8 @@ pub(super) const SPEC: Spec = Spec {
     name: "wtinylfu",
     paper: "Einziger, Friedman & Manes, \"TinyLFU: A Highly Efficient Cache Admission Policy\", ACM \
         Transactions on Storage 13(4), 2017",
-    what: "a window, then only what is asked for more often than what it replaces",
-    goal: "hits, by an estimate of frequency that fades",
+    what: "a window, then only pages used more often than those that they replace",
+    goal: "hits, by an aging estimate of frequency",
     time: "amortised O(1): each access touches a line of counters, which are halved once in ten accesses \
         a frame",
     memory: "21 to 29 bytes a frame",

@@ -1,8 +1,8 @@
 //! From events to a dense trace.
 
 use super::{
-    BUILDER, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, TAIL_PARTIAL, Times, Totals, Trace, TraceError,
-    Unit,
+    BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables, Times,
+    Totals, Trace, TraceError, Unit, tables::untouched,
 };
 use crate::{
     event::{About, Action, Event, FileId},
@@ -49,6 +49,12 @@ pub struct TraceBuilder {
     ranges: Vec<(FileId, u64, u64)>,
     created: Vec<FileId>,
     totals: Totals,
+    tables: Tables,
+    step_tables: StepTables,
+    /// The process of the present event.
+    process: u32,
+    /// The largest size of each file, in bytes, where untouched pages are wanted.
+    sizes: HashMap<FileId, u64, FixedState>,
 }
 
 impl TraceBuilder {
@@ -67,17 +73,29 @@ impl TraceBuilder {
             ranges: Vec::new(),
             created: Vec::new(),
             totals: Totals::default(),
+            tables: Tables::default(),
+            step_tables: StepTables::default(),
+            process: 0,
+            sizes: HashMap::default(),
         }
     }
 
+    /// The trace will have these side tables. Called before the first event.
+    pub fn with_tables(mut self, tables: Tables) -> Self {
+        self.tables = tables;
+        self
+    }
+
     /// Takes some events, in order.
-    pub fn extend(&mut self, events: &[Event]) -> Result<(), TraceError> {
+    pub fn extend(&mut self, events: &[Event<'_>]) -> Result<(), TraceError> {
         // Counting capacities once a batch is near enough; a vector that grows holds its old content for a moment.
         let held = self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
             + self.leaves.capacity() * size_of::<Leaf>()
             + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
-            + self.ranges.capacity() * size_of::<(FileId, u64, u64)>();
+            + self.ranges.capacity() * size_of::<(FileId, u64, u64)>()
+            + self.step_tables.held_bytes()
+            + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1);
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
@@ -89,11 +107,18 @@ impl TraceBuilder {
 
     #[inline]
     fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+        self.process = event.pid;
+        if self.tables.untouched_within_pages > 0
+            && let Some((file, size)) = size_after(&event.action)
+        {
+            let largest = self.sizes.entry(file).or_default();
+            *largest = size.max(*largest);
+        }
         match event.action {
-            Action::Read { file, offset, len } => {
+            Action::Read { file, offset, len, .. } => {
                 self.access(event.at_us, StepKind::Read, file, offset, len)?;
             }
-            Action::Write { file, offset, len, sync } => {
+            Action::Write { file, offset, len, sync, .. } => {
                 let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
                 self.access(event.at_us, kind, file, offset, len)?;
             }
@@ -116,17 +141,23 @@ impl TraceBuilder {
                 }
             }
             Action::Gone { file } => self.range(event.at_us, StepKind::Drop, file, 0, u64::MAX),
-            Action::Open { file, created } => {
+            Action::Open { file, created, .. } => {
                 if created {
                     self.created.push(file);
                 }
             }
             Action::Direct { .. } => self.totals.direct_requests += 1,
+            Action::Create(ref create) => self.created.push(create.file),
             Action::Close { .. }
+            | Action::Size { .. }
             | Action::Bind { .. }
+            | Action::Link { .. }
             | Action::Rename { .. }
+            | Action::RenameDirectory { .. }
             | Action::Unbind { .. }
-            | Action::Process { .. } => {}
+            | Action::Process { .. }
+            | Action::MemoryPressure { .. }
+            | Action::Foreground { .. } => {}
         }
         self.totals.duration_us = self.totals.duration_us.max(event.at_us);
         Ok(())
@@ -141,6 +172,7 @@ impl TraceBuilder {
         offset: u64,
         len: u64,
     ) -> Result<(), TraceError> {
+        let owner = file;
         let (file, page, pages, partial) = match self.unit {
             // Identifiers take the place of pages, so that neighbours share a leaf.
             Unit::Request => (0, file.0, 1, 0),
@@ -167,6 +199,14 @@ impl TraceBuilder {
         let leaf = self.touch(file, page / 64, page % 64, u64::from(pages))?;
         let mut step = Step::new(kind, leaf, pages);
         step.bits |= partial | ((page % 64) as u32) << BUILDER;
+        let bytes = match self.unit {
+            Unit::Request => Bytes::PAGE,
+            Unit::Page => Bytes {
+                from: (offset % PAGE_BYTES) as u16,
+                to: ((offset.saturating_add(len) - 1) % PAGE_BYTES) as u16 + 1,
+            },
+        };
+        self.step_tables.push(self.tables, bytes, self.process, owner);
         self.step(at_us, step);
         Ok(())
     }
@@ -216,6 +256,7 @@ impl TraceBuilder {
     }
 
     fn range(&mut self, at_us: u64, kind: StepKind, file: FileId, from: u64, to: u64) {
+        self.step_tables.push(self.tables, Bytes::PAGE, self.process, file);
         self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
         self.ranges.push((file, from, to));
     }
@@ -242,6 +283,7 @@ impl TraceBuilder {
         } else {
             // A range may reach no page of the trace, or need several steps.
             let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
+            let step_tables = std::mem::take(&mut self.step_tables);
             // A file may be cut again and again: only a cut that reaches a page that exists is a step. Those of files from
             // before the trace exist from its beginning, others from their first access, until they are cut.
             let mut live = BitTree::new(pages);
@@ -253,6 +295,7 @@ impl TraceBuilder {
                 let kind = step.kind();
                 if !matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::Drop) {
                     let step = step.ranked(&leaves);
+                    self.step_tables.push_from(&step_tables, n);
                     self.step(at, step);
                     step.range().for_each(|page| live.insert(page));
                     continue;
@@ -270,10 +313,12 @@ impl TraceBuilder {
                     }
                 }
                 if ranks.is_empty() && pages > 0 {
+                    self.step_tables.push_from(&step_tables, n);
                     self.step(at, Step::new(kind, 0, 0));
                 }
                 while !ranks.is_empty() {
                     let part = (ranks.end - ranks.start).min(PAGES_MAX);
+                    self.step_tables.push_from(&step_tables, n);
                     self.step(at, Step::new(kind, ranks.start, part));
                     ranks.start += part;
                 }
@@ -281,8 +326,36 @@ impl TraceBuilder {
         }
         self.steps.shrink_to_fit();
         self.times.low.shrink_to_fit();
-        let Self { about, steps, times, created, totals, .. } = self;
-        Ok(Trace { about, steps, times, runs: Arc::new(runs), pages, created, totals })
+        self.step_tables.shrink_to_fit();
+        let Self { about, steps, times, created, totals, tables, step_tables, sizes, .. } = self;
+        let (untouched, untouched_pages) = match tables.untouched_within_pages {
+            0 => (Vec::new(), 0),
+            within => untouched(&runs, pages, within, |file| sizes.get(&file).copied().unwrap_or(0))?,
+        };
+        Ok(Trace {
+            about,
+            steps,
+            times,
+            runs: Arc::new(runs),
+            pages,
+            created,
+            totals,
+            tables,
+            step_tables,
+            untouched,
+            untouched_pages,
+        })
+    }
+}
+
+/// The size that a file has at least after an action, in bytes: reads and writes end inside it.
+fn size_after(action: &Action) -> Option<(FileId, u64)> {
+    match *action {
+        Action::Read { file, offset, len, .. }
+        | Action::Write { file, offset, len, .. }
+        | Action::Direct { file, offset, len, .. } => (len > 0).then(|| (file, offset.saturating_add(len))),
+        Action::Truncate { file, size } => Some((file, size)),
+        _ => None,
     }
 }
 

@@ -3,7 +3,9 @@
 use super::*;
 use crate::{
     event::{Action, Event, Knows, Side, Space},
-    layout, policy,
+    layout,
+    page::PAGE_BYTES,
+    policy,
     system::Cell,
     writeback::Modes,
 };
@@ -11,8 +13,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn about(times: bool) -> About {
-    let knows = Knows { times, syncs: true, writes: true, removals: true };
-    About { side: Side::Before, space: Space::Files, knows }
+    let knows = Knows { times, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    About { epoch_us: None, side: Side::Before, space: Space::Files, knows }
 }
 
 fn build(actions: &[Action]) -> Trace {
@@ -23,28 +25,39 @@ fn build(actions: &[Action]) -> Trace {
     builder.finish().unwrap()
 }
 
-fn action() -> impl Strategy<Value = Action> {
+/// The same with all side tables; event `n` is process `n`'s.
+fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
+    let tables = Tables { bytes: true, owners: true, untouched_within_pages };
+    let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
+    for (n, action) in actions.iter().enumerate() {
+        let event = Event { at_us: n as u64, pid: n as u32, tid: 0, action: action.clone() };
+        builder.extend(&[event]).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+fn action() -> impl Strategy<Value = Action<'static>> {
     let file = (0..4u64).prop_map(FileId);
     // Around page and leaf borders, and far out.
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     (0..7u8, file, offset, len).prop_map(|(kind, file, offset, len)| match kind {
-        0 | 1 => Action::Read { file, offset, len },
-        2 | 3 => Action::Write { file, offset, len, sync: kind == 3 },
+        0 | 1 => Action::Read { open: None, file, offset, len },
+        2 | 3 => Action::Write { open: None, file, offset, len, sync: kind == 3 },
         4 => Action::Truncate { file, size: offset },
         5 => Action::Punch { file, offset, len },
         _ => Action::Sync { file, offset, len },
     })
 }
 
-/// The pages an action reaches, by the definition of spec §1.
+/// The pages an action reaches, as SEMANTICS.md, "Counting", defines them.
 fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
     let touched = |file: FileId, offset: u64, len: u64| match len {
         0 => BTreeSet::new(),
         _ => (offset / 4096..=(offset + len - 1) / 4096).map(|page| (file.0, page)).collect(),
     };
     match *action {
-        Action::Read { file, offset, len }
+        Action::Read { file, offset, len, .. }
         | Action::Write { file, offset, len, .. }
         | Action::Sync { file, offset, len } => touched(file, offset, len),
         // Pages wholly inside the hole.
@@ -101,6 +114,84 @@ proptest! {
         }
     }
 
+    /// Side tables change no step, time, rank or total; each step has the bytes that its action covers in
+    /// each page, and its process and file.
+    #[test]
+    fn step_tables_stand_beside_the_steps(actions in prop::collection::vec(action(), 0..40)) {
+        let (plain, trace) = (build(&actions), build_with_tables(&actions, 3));
+        prop_assert_eq!(plain.steps(), trace.steps());
+        prop_assert_eq!((plain.runs(), plain.totals()), (trace.runs(), trace.totals()));
+        prop_assert_eq!((plain.tables(), plain.untouched()), (Tables::default(), &[][..]));
+        for (n, step) in trace.steps().iter().enumerate() {
+            let event = trace.at_us(n);
+            prop_assert_eq!(event, plain.at_us(n));
+            let (file, covered) = match actions[event as usize] {
+                Action::Read { file, offset, len, .. } | Action::Write { file, offset, len, .. } => {
+                    (file, offset..offset + len)
+                }
+                Action::Sync { file, .. } | Action::Truncate { file, .. } | Action::Punch { file, .. } => {
+                    (file, 0..u64::MAX)
+                }
+                _ => unreachable!(),
+            };
+            prop_assert_eq!(trace.owner(n), Owner { process: event as u32, file: Some(file) });
+            for page in step.range().map(Page) {
+                let (of, number) = trace.place_of(page).unwrap();
+                let start = number * PAGE_BYTES;
+                let from = covered.start.max(start) - start;
+                let to = covered.end.min(start + PAGE_BYTES) - start;
+                let Bytes { from: first, to: end } = trace.bytes(n, page);
+                prop_assert_eq!((of, u64::from(first), u64::from(end)), (file, from, to));
+                let partial = step.kind() == StepKind::Write && (from, to) != (0, PAGE_BYTES);
+                prop_assert!(!partial || step.is_partial(page.0));
+            }
+        }
+    }
+
+    /// The untouched pages are those inside their file's size and near a touched page of it, each once,
+    /// in (file, page) order, with the ranks behind those of the touched pages.
+    #[test]
+    fn untouched_pages_are_near_touched_ones(
+        actions in prop::collection::vec(action(), 0..30),
+        within in prop_oneof![Just(1u32), Just(2), Just(8), Just(32), Just(200)],
+    ) {
+        let trace = build_with_tables(&actions, within);
+        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut touched: BTreeSet<(u64, u64)> = BTreeSet::new();
+        for action in &actions {
+            let (file, size) = match *action {
+                Action::Read { file, offset, len, .. } | Action::Write { file, offset, len, .. } if len > 0 => {
+                    touched.extend(pages_of(action));
+                    (file, offset + len)
+                }
+                Action::Truncate { file, size } => (file, size),
+                _ => continue,
+            };
+            let largest = sizes.entry(file.0).or_default();
+            *largest = size.max(*largest);
+        }
+        let within = u64::from(within);
+        let wanted: BTreeSet<(u64, u64)> = touched
+            .iter()
+            .flat_map(|(file, page)| (page.saturating_sub(within)..=page + within).map(|page| (*file, page)))
+            .filter(|(file, page)| page * PAGE_BYTES < sizes[file] && !touched.contains(&(*file, *page)))
+            .collect();
+        let pages = |run: &Run| {
+            let (file, page) = (run.file.0, run.page);
+            (0..u64::from(run.pages)).map(move |n| (file, page + n))
+        };
+        let found: Vec<_> = trace.untouched().iter().flat_map(pages).collect();
+        prop_assert_eq!(&found, &wanted.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(found.len(), trace.untouched_pages() as usize);
+        for (n, (file, number)) in touched.into_iter().chain(found).enumerate() {
+            let page = Page(n as u32);
+            prop_assert_eq!(trace.page_of(FileId(file), number), Some(page));
+            prop_assert_eq!(trace.place_of(page), Some((FileId(file), number)));
+        }
+        let beyond = sizes.values().max().copied().unwrap_or(0) / PAGE_BYTES + 1;
+        prop_assert_eq!(trace.page_of(FileId(0), beyond), None);
+    }
+
     /// The future of each access is the next access of its page, unless the page is dropped before.
     #[test]
     fn future_looks_ahead(actions in prop::collection::vec(action(), 0..25)) {
@@ -125,13 +216,31 @@ proptest! {
     }
 }
 
+/// An object trace keeps the object of each step, though all objects are pages of one file in it; a sync
+/// of everything has a process and no file; a trace that was asked for no table holds none.
+#[test]
+fn owners_of_other_steps() {
+    let tables = Tables { owners: true, ..Tables::default() };
+    let mut builder = TraceBuilder::new(about(false), Unit::Request, u64::MAX).with_tables(tables);
+    let read = Action::Read { open: None, file: FileId(77), offset: 0, len: 10 };
+    for (pid, action) in [(5, read), (6, Action::SyncAll)] {
+        builder.extend(&[Event { at_us: 0, pid, tid: 0, action }]).unwrap();
+    }
+    let trace = builder.finish().unwrap();
+    assert_eq!(trace.owner(0), Owner { process: 5, file: Some(FileId(77)) });
+    assert_eq!(trace.owner(1), Owner { process: 6, file: None });
+    let read = [Action::Read { open: None, file: FileId(0), offset: 0, len: 5 * PAGE_BYTES }];
+    let (plain, with) = (build(&read), build_with_tables(&read, 1));
+    assert_eq!(with.held_bytes() - plain.held_bytes(), 4 + 12);
+}
+
 /// Times come back exact, past 32 bits too.
 #[test]
 fn times_are_exact() {
     let times = [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 7, 1 << 50, u64::MAX];
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
     for at_us in times {
-        let action = Action::Read { file: FileId(0), offset: 0, len: 1 };
+        let action = Action::Read { open: None, file: FileId(0), offset: 0, len: 1 };
         builder.extend(&[Event { at_us, pid: 0, tid: 0, action }]).unwrap();
     }
     let trace = builder.finish().unwrap();
@@ -141,7 +250,7 @@ fn times_are_exact() {
 /// A request for a part of a page says so; one for the whole does not.
 #[test]
 fn partial_pages_are_marked() {
-    let write = |offset, len| Action::Write { file: FileId(0), offset, len, sync: false };
+    let write = |offset, len| Action::Write { open: None, file: FileId(0), offset, len, sync: false };
     for (offset, len, partial) in [
         (0, 4096, vec![]),
         (0, 100, vec![0]),
@@ -162,7 +271,7 @@ fn partial_pages_are_marked() {
 /// A request of no bytes touches nothing and is counted; memory and numbers have limits that are said.
 #[test]
 fn limits_are_said() {
-    let read = |len| Action::Read { file: FileId(0), offset: 0, len };
+    let read = |len| Action::Read { open: None, file: FileId(0), offset: 0, len };
     let trace = build(&[read(0), read(1)]);
     assert_eq!((trace.totals().empty_requests, trace.totals().requests, trace.pages()), (1, 1, 1));
 
@@ -178,7 +287,7 @@ fn long_ranges_are_split() {
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
     let mut push = |action| builder.extend(&[Event { at_us: 0, pid: 0, tid: 0, action }]).unwrap();
     for part in 0..5 {
-        push(Action::Read { file: FileId(0), offset: part << 31, len: 1 << 31 });
+        push(Action::Read { open: None, file: FileId(0), offset: part << 31, len: 1 << 31 });
     }
     push(Action::Sync { file: FileId(0), offset: 0, len: u64::MAX });
     let trace = builder.finish().unwrap();
@@ -192,7 +301,7 @@ fn long_ranges_are_split() {
 #[test]
 fn every_sync_is_a_step() {
     let sync = |file, offset, len| Action::Sync { file: FileId(file), offset, len };
-    let write = Action::Write { file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
+    let write = Action::Write { open: None, file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
     let syncs = [sync(1, 4096, 4097), sync(1, 0, 0), sync(7, 0, u64::MAX), Action::SyncAll];
     let trace = build(&[&[write][..], &syncs].concat());
     let steps: Vec<_> = trace.steps()[1..].iter().map(|step| (step.kind(), step.range())).collect();

@@ -8,15 +8,12 @@
 //! Invariants: `dirty` is what is dirty in the cache; every dirty page's file is in `order`, which holds files by the time
 //! at which they came there. A file stays in it when its pages are synced, evicted or cut, as inodes do in the kernel.
 
-use super::{
-    Expire, Modes, Syncs,
-    files::{File, Files},
-};
+use super::{Expire, Modes, Syncs};
 use crate::{
     back::Why,
     page::Page,
     structure::{BitTree, Lists},
-    trace::Trace,
+    trace::{File, Files, Trace},
 };
 use std::ops::Range;
 
@@ -126,8 +123,8 @@ impl Machine {
         }
     }
 
-    /// These pages no longer exist.
-    pub fn removed(&mut self, pages: Range<u32>) {
+    /// These pages are no longer dirty: they were removed, or the cache made them durable itself.
+    pub fn cleaned(&mut self, pages: Range<u32>) {
         while let Some(page) = self.dirty.next(pages.start).filter(|page| *page < pages.end) {
             self.gone(Page(page));
         }

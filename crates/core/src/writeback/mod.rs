@@ -1,4 +1,5 @@
-//! When dirty pages leave the cache other than by eviction: the modes of `--writeback` (spec §4), as a machine without I/O.
+//! When dirty pages leave the cache other than by eviction: the modes of `--writeback`, as a
+//! machine without I/O. SEMANTICS.md, "Write-back", defines them.
 //!
 //! Modes are combined. Eviction writes what is dirty in all of them, and with none of them nothing else does. They are:
 //!
@@ -20,10 +21,13 @@
 //! Order: files by their first dirtying (as above), pages of a file ascending; `sync-all` ascending over all files. Pages
 //! that are written stay, clean. A block trace has one file a device.
 
-use crate::{event::Space, trace::Trace};
+use crate::{
+    duration::{DurationError, Exact, parse_us},
+    event::Space,
+    trace::Trace,
+};
 use std::{fmt, str::FromStr};
 
-mod files;
 mod machine;
 
 #[cfg(test)]
@@ -99,8 +103,8 @@ pub enum ModesError {
     #[error("`{0}` belongs to no mode: expire takes tick and ratio, as in expire:30s,tick=5s,ratio=10")]
     Param(String),
     /// Not a time.
-    #[error("`{0}` is no time: one reads 5s, 500ms or 2min, and is more than nothing")]
-    Time(String),
+    #[error(transparent)]
+    Time(#[from] DurationError),
     /// Not a share.
     #[error("ratio={0}: it is a percentage of the cache, 0 to 100")]
     Ratio(String),
@@ -119,7 +123,7 @@ impl FromStr for Modes {
             if let Some((key, value)) = part.split_once('=').filter(|_| is_param) {
                 let expire = modes.expire.as_mut().filter(|_| in_expire);
                 match (key, expire) {
-                    ("tick", Some(expire)) => expire.tick_us = time(value)?,
+                    ("tick", Some(expire)) => expire.tick_us = parse_us(value)?,
                     ("ratio", Some(expire)) => {
                         let ratio = value.parse().ok().filter(|ratio| *ratio <= 100);
                         expire.ratio = ratio.ok_or_else(|| ModesError::Ratio(value.to_owned()))?;
@@ -130,9 +134,9 @@ impl FromStr for Modes {
             }
             in_expire = false;
             match part.split_once(':') {
-                Some(("periodic", every)) => modes.periodic_us = Some(time(every)?),
+                Some(("periodic", every)) => modes.periodic_us = Some(parse_us(every)?),
                 Some(("expire", after)) => {
-                    modes.expire = Some(Expire { after_us: time(after)?, ..Expire::default() });
+                    modes.expire = Some(Expire { after_us: parse_us(after)?, ..Expire::default() });
                     in_expire = true;
                 }
                 Some(_) => return Err(unknown()),
@@ -163,38 +167,15 @@ impl FromStr for Modes {
 /// ext4's commit interval.
 const PERIOD_US: u64 = 5_000_000;
 
-/// `5s`, `500ms`, `2min`.
-fn time(text: &str) -> Result<u64, ModesError> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let unit_us = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, us)| *us);
-    let time = number.parse::<u64>().ok().zip(unit_us).and_then(|(number, us)| number.checked_mul(us));
-    time.filter(|us| *us > 0).ok_or_else(|| ModesError::Time(text.to_owned()))
-}
-
-const UNITS: [(&str, u64); 5] =
-    [("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
-
-/// A time as [`time`] reads it; with `#`, as people do.
-struct Time(u64);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // 120 s are said as seconds, as in the kernel's settings; 2500 ms as milliseconds.
-        let (name, us) =
-            UNITS[2..].iter().find(|(_, us)| self.0.is_multiple_of(*us)).expect("each has whole µs");
-        write!(f, "{}{}{name}", self.0 / us, if f.alternate() { " " } else { "" })
-    }
-}
-
 /// As they are given: reading it again gives the same.
 impl fmt::Display for Modes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("evict")?;
         if let Some(every) = self.periodic_us {
-            write!(f, ",periodic:{}", Time(every))?;
+            write!(f, ",periodic:{}", Exact(every))?;
         }
         if let Some(Expire { after_us, tick_us, ratio }) = self.expire {
-            write!(f, ",expire:{},tick={},ratio={ratio}", Time(after_us), Time(tick_us))?;
+            write!(f, ",expire:{},tick={},ratio={ratio}", Exact(after_us), Exact(tick_us))?;
         }
         f.write_str(match self.syncs {
             Syncs::Nothing => "",
@@ -215,6 +196,27 @@ pub enum Unsuited {
     /// Syncs are to write, and cannot be known.
     #[error("this kind of trace does not tell who syncs: leave sync and sync-all out")]
     NoSyncs,
+}
+
+/// How far a trace, which suits the modes, answers for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caveat {
+    /// Syncs are to write, and the trace has none.
+    NoSyncs,
+    /// Syncs are to write, and the trace may lack some.
+    SyncsIncomplete,
+    /// The modes go by file, and a block trace has one file a device.
+    OneFile,
+}
+
+impl fmt::Display for Caveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSyncs => "nobody syncs in this trace: syncs write nothing",
+            Self::SyncsIncomplete => "this kind of trace tells syncs incompletely: more may have written",
+            Self::OneFile => "a block trace has one file a device: it ages, and is synced, as a whole",
+        })
+    }
 }
 
 /// Memory that a [`Machine`] takes at most: what is dirty and whose, by page; since when, by file, of which there are no more
@@ -241,21 +243,19 @@ impl Modes {
         Ok(())
     }
 
-    /// What is to be known of these modes over this trace, which suits them.
-    pub fn caveats(&self, trace: &Trace) -> Vec<&'static str> {
+    /// What to know of these modes over this trace, which suits them.
+    pub fn caveats(&self, trace: &Trace) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         if self.syncs != Syncs::Nothing {
             match (trace.about().knows.syncs, trace.syncing_steps()) {
-                (true, 0) => caveats.push("nobody syncs in this trace: syncs write nothing"),
-                (false, _) => {
-                    caveats.push("this kind of trace tells syncs incompletely: more may have written")
-                }
+                (true, 0) => caveats.push(Caveat::NoSyncs),
+                (false, _) => caveats.push(Caveat::SyncsIncomplete),
                 _ => {}
             }
         }
         let by_file = self.expire.is_some() || self.syncs == Syncs::TheirFile;
         if by_file && trace.about().space == Space::Blocks {
-            caveats.push("a block trace has one file a device: it ages, and is synced, as a whole");
+            caveats.push(Caveat::OneFile);
         }
         caveats
     }
@@ -264,10 +264,10 @@ impl Modes {
     pub fn when(&self) -> String {
         let mut when = vec!["on eviction".to_owned()];
         if let Some(every) = self.periodic_us {
-            when.push(format!("all of them every {:#}", Time(every)));
+            when.push(format!("all of them every {:#}", Exact(every)));
         }
         if let Some(Expire { after_us, tick_us, ratio }) = self.expire {
-            let (after, tick) = (Time(after_us), Time(tick_us));
+            let (after, tick) = (Exact(after_us), Exact(tick_us));
             when.push(format!(
                 "with their file when it has been dirty for {after:#} (looked at every {tick:#})"
             ));

@@ -1,6 +1,6 @@
 //! What the library calls things, and what we call them.
 
-use crate::types::{Attr, Caller, Time};
+use crate::fs::types::{Attr, Caller, Time};
 use fuser::{Errno, FileAttr, FileType, INodeNo, Request};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -82,7 +82,7 @@ pub(super) fn nothing() -> FileAttr {
 }
 
 pub(super) fn caller(request: &Request, umask: u32) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), pid: request.pid(), umask }
+    Caller { uid: request.uid(), gid: request.gid(), tid: request.pid(), umask }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Directories that are open: what each held when it was opened, or read anew from its beginning.
 
-use crate::types::Ino;
-use crate::{Entry, Fs};
+use crate::fs::Fs;
+use crate::fs::types::{Entry, Ino};
 use fuser::FileHandle;
 use parking_lot::Mutex;
 use rustix::io::{Errno, Result};

@@ -1,6 +1,6 @@
 //! The written data: bytes that no device can compress, and in each sector a stamp of the request
 //! that wrote it.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "direct I/O needs buffers that are aligned and stay in place")]
 
 use crate::{Error, Request};
 use rand::{Rng, SeedableRng};

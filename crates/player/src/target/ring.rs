@@ -1,5 +1,5 @@
 //! Requests by io_uring.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "io_uring: a buffer has to outlive its request")]
 
 use super::{RequestResult, Target, buffers::Buffers};
 use crate::{

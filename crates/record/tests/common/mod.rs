@@ -2,9 +2,9 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
-use flashsift_core::event::{About, Action, Event, FileId};
+use flashsift_core::event::{Action, Event, FileId};
 use flashsift_record::{Options, Recorded, Stop, Subject, record};
-use flashsift_traces::{Error, events::Sink};
+use flashsift_traces::events::Kept;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -85,20 +85,6 @@ pub(crate) fn built(name: &str, folder: &Path) -> PathBuf {
     program
 }
 
-/// Keeps all events.
-#[derive(Default)]
-pub(crate) struct Kept(pub(crate) Vec<Event>);
-
-impl Sink for Kept {
-    fn about(&mut self, _: About) -> Result<(), Error> {
-        Ok(())
-    }
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
-        self.0.extend_from_slice(events);
-        Ok(())
-    }
-}
-
 /// Never ends the recording early.
 pub(crate) struct ToTheEnd;
 
@@ -109,20 +95,19 @@ impl Stop for ToTheEnd {
 }
 
 /// Records the accesses of a program below a directory.
-pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event>, Recorded) {
+pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event<'static>>, Recorded) {
     let mut kept = Kept::default();
     let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 32 << 10 };
-    let recorded =
-        record(Subject::Command(command), &options, &mut kept, &mut ToTheEnd, &mut |_| {}).unwrap();
+    let recorded = record(Subject::Command(command), &options, &mut kept, &mut ToTheEnd).unwrap();
     assert_eq!(recorded.lost.by_cpu, [], "records were lost");
-    (kept.0, recorded)
+    (kept.events, recorded)
 }
 
 /// The events of each file in words, in order, under the file's first name.
 pub(crate) type Lives = BTreeMap<String, Vec<String>>;
 
 /// Returns the events of all files that ever had a name below `folder`.
-pub(crate) fn lives(events: &[Event], folder: &Path) -> Lives {
+pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
     let prefix = format!("{}/", folder.display());
     let mut names: BTreeMap<FileId, String> = BTreeMap::new();
     let mut lives = Lives::new();
@@ -138,14 +123,16 @@ pub(crate) fn lives(events: &[Event], folder: &Path) -> Lives {
                     continue;
                 }
             },
-            Action::Open { file, created: true } => (file, "created".to_owned()),
-            Action::Read { file, offset, len } => (file, format!("read {offset} {len}")),
-            Action::Write { file, offset, len, sync: false } => (file, format!("write {offset} {len}")),
-            Action::Write { file, offset, len, sync: true } => (file, format!("write {offset} {len} sync")),
-            Action::Direct { file, offset, len, write: true } => {
+            Action::Open { file, created: true, .. } => (file, "created".to_owned()),
+            Action::Read { file, offset, len, .. } => (file, format!("read {offset} {len}")),
+            Action::Write { file, offset, len, sync: false, .. } => (file, format!("write {offset} {len}")),
+            Action::Write { file, offset, len, sync: true, .. } => {
+                (file, format!("write {offset} {len} sync"))
+            }
+            Action::Direct { file, offset, len, write: true, .. } => {
                 (file, format!("direct write {offset} {len}"))
             }
-            Action::Direct { file, offset, len, write: false } => {
+            Action::Direct { file, offset, len, write: false, .. } => {
                 (file, format!("direct read {offset} {len}"))
             }
             Action::Sync { file, .. } => (file, "sync".to_owned()),
@@ -161,6 +148,7 @@ pub(crate) fn lives(events: &[Event], folder: &Path) -> Lives {
             },
             Action::Gone { file } => (file, "gone".to_owned()),
             Action::Open { .. } | Action::Close { .. } | Action::SyncAll | Action::Process { .. } => continue,
+            other => panic!("a recording has no {other:?}"),
         };
         if let Some(name) = names.get(file) {
             lives.get_mut(name).expect("it was named").push(line);

@@ -29,7 +29,7 @@
 use super::{
     Confidence, Knows, Side, Space, Spec,
     block::{Devices, Rwbs, device_name},
-    head_lines,
+    detected_by_lines,
     held::Held,
     processes::Processes,
     text_lines,
@@ -83,22 +83,19 @@ const STACKED: Skip =
 const PROGRAM_BYTES_MAX: usize = 64;
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line) {
-            Ok(line) if Line::parse(line).is_some() => good += 1,
-            Ok(line) if is_summary(line) => {}
-            _ => bad += 1,
-        }
-    }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| match line {
+        Some(line) if Line::parse(line).is_some() => Some(true),
+        Some(line) if is_summary(line) => None,
+        _ => Some(false),
+    })
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::After,
         space: Space::Blocks,
-        knows: Knows { times: true, syncs: false, writes: true, removals: false },
+        knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     let mut reader = Reader::default();
     text_lines(input, events, |text, events| reader.line(text, events))?;
@@ -340,8 +337,10 @@ mod tests {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| {
             let what = match &e.action {
-                Action::Read { file, offset, len } => format!("{} r {offset} {len}", file.0),
-                Action::Write { file, offset, len, sync: false } => format!("{} w {offset} {len}", file.0),
+                Action::Read { file, offset, len, .. } => format!("{} r {offset} {len}", file.0),
+                Action::Write { file, offset, len, sync: false, .. } => {
+                    format!("{} w {offset} {len}", file.0)
+                }
                 Action::Write { file, offset, len, .. } => format!("{} ws {offset} {len}", file.0),
                 Action::Sync { file, offset: 0, len: u64::MAX } => format!("{} sync", file.0),
                 Action::Punch { file, offset, len } => format!("{} punch {offset} {len}", file.0),

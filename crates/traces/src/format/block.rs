@@ -58,13 +58,13 @@ impl Rwbs {
         self,
         file: FileId,
         span: Option<(u64, u64)>,
-    ) -> Result<impl Iterator<Item = Action>, Skip> {
+    ) -> Result<impl Iterator<Item = Action<'static>>, Skip> {
         let flush = self.flush.then_some(Action::Sync { file, offset: 0, len: u64::MAX });
         let access = span.and_then(|(sector, sectors)| {
             let (offset, len) = (sector.saturating_mul(SECTOR_BYTES), sectors.saturating_mul(SECTOR_BYTES));
             match self.op {
-                Op::Read => Some(Action::Read { file, offset, len }),
-                Op::Write => Some(Action::Write { file, offset, len, sync: self.sync }),
+                Op::Read => Some(Action::Read { open: None, file, offset, len }),
+                Op::Write => Some(Action::Write { open: None, file, offset, len, sync: self.sync }),
                 // On a device as in a file: what the range held is gone.
                 Op::Discard => Some(Action::Punch { file, offset, len }),
                 Op::None => None,
@@ -102,7 +102,12 @@ impl Devices {
             None => {
                 let file = FileId(self.files.len() as u64);
                 self.files.insert(device.into(), file);
-                events.push(Event { at_us, pid: 0, tid: 0, action: Action::Bind { file, name: name() } })?;
+                events.push(Event {
+                    at_us,
+                    pid: 0,
+                    tid: 0,
+                    action: Action::Bind { file, name: name().into() },
+                })?;
                 file
             }
         };

@@ -42,14 +42,15 @@
 //! from its end, and the thread's name is the shortest that leaves five numbers before it.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec, head_lines, held::Held, processes::Processes, text_lines,
+    Confidence, FileId, Knows, Side, Space, Spec, detected_by_lines, held::Held, processes::Processes,
+    text_lines,
 };
 use crate::{
     Error,
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event, Renamed};
+use flashsift_core::event::{About, Action, Event, MaybeOwned, Renamed};
 use std::collections::{HashMap, HashSet};
 
 pub(super) const SPEC: Spec = Spec {
@@ -88,22 +89,19 @@ const REPLACED: &str = "path with another inode: taken for another file";
 const SHRUNK: &str = "file smaller than it was left: taken for a truncation";
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line).map(Line::parse) {
-            Ok(Ok(_)) => good += 1,
-            Ok(Err(skip)) if skip == CUT => bad += 1,
-            _ => {}
-        }
-    }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| match line.map(Line::parse) {
+        Some(Ok(_)) => Some(true),
+        Some(Err(skip)) if skip == CUT => Some(false),
+        _ => None,
+    })
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Files,
-        knows: Knows { times: true, syncs: false, writes: true, removals: false },
+        knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     let mut reader = Reader::default();
     text_lines(input, events, |text, events| reader.line(text, events))?;
@@ -250,9 +248,9 @@ impl Reader {
         file.left = if write { size.max(offset.saturating_add(len)) } else { size };
         let file = file.id;
         match write {
-            true => out.push(Action::Write { file, offset, len, sync: false })?,
+            true => out.push(Action::Write { open: None, file, offset, len, sync: false })?,
             false if len == 0 => return Ok(Err(AT_END)),
-            false => out.push(Action::Read { file, offset, len })?,
+            false => out.push(Action::Read { open: None, file, offset, len })?,
         }
         Ok(Ok(()))
     }
@@ -266,7 +264,7 @@ struct Out<'a, 's> {
 }
 
 impl Out<'_, '_> {
-    fn push(&mut self, action: Action) -> Result<(), Error> {
+    fn push(&mut self, action: Action<'static>) -> Result<(), Error> {
         let &mut Self { at_us, tid, .. } = self;
         self.events.push(Event { at_us, pid: tid, tid, action })
     }
@@ -335,7 +333,7 @@ impl Files {
         {
             former.named = false;
             out.note(REPLACED);
-            out.push(Action::Unbind { file: former.id, name: line.path.into() })?;
+            out.push(Action::Unbind { file: former.id, name: MaybeOwned::owned_str(line.path) })?;
         }
         Ok(())
     }
@@ -346,10 +344,10 @@ impl Files {
         let had_name = std::mem::replace(&mut file.named, true);
         out.note(RENAMED);
         if !had_name {
-            return out.push(Action::Bind { file: file.id, name: line.path.into() });
+            return out.push(Action::Bind { file: file.id, name: MaybeOwned::owned_str(line.path) });
         }
         self.paths.remove(&from);
-        let names = Box::new(Renamed { from, to: line.path.into() });
+        let names = Renamed::owned(&from, line.path);
         out.push(Action::Rename { file: file.id, names })
     }
 
@@ -358,7 +356,7 @@ impl Files {
         out.note(REUSED);
         if named {
             self.paths.remove(&path);
-            out.push(Action::Unbind { file: id, name: path })?;
+            out.push(Action::Unbind { file: id, name: path.into() })?;
         }
         out.push(Action::Gone { file: id })
     }
@@ -368,7 +366,7 @@ impl Files {
         self.count += 1;
         let file = File { id, path: line.path.into(), named: true, size: 0, tid: 0, left: 0 };
         self.inodes.insert(line.inode, file);
-        out.push(Action::Bind { file: id, name: line.path.into() })
+        out.push(Action::Bind { file: id, name: MaybeOwned::owned_str(line.path) })
     }
 }
 
@@ -382,8 +380,10 @@ mod tests {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| {
             let what = match &e.action {
-                Action::Read { file, offset, len } => format!("{} r {offset} {len}", file.0),
-                Action::Write { file, offset, len, sync: false } => format!("{} w {offset} {len}", file.0),
+                Action::Read { file, offset, len, .. } => format!("{} r {offset} {len}", file.0),
+                Action::Write { file, offset, len, sync: false, .. } => {
+                    format!("{} w {offset} {len}", file.0)
+                }
                 Action::Truncate { file, size } => format!("{} cut {size}", file.0),
                 Action::Bind { file, name } => format!("{} is {name}", file.0),
                 Action::Unbind { file, name } => format!("{} is not {name}", file.0),
@@ -621,7 +621,7 @@ mod tests {
                         writes += 1;
                         prop_assert!(!gone.contains(&file));
                     }
-                    Action::Read { file, offset, len } => {
+                    Action::Read { file, offset, len, .. } => {
                         let known = files.entry(file).or_default();
                         known.resize(known.len().max((offset + len) as usize), None);
                         let known = &known[offset as usize..][..len as usize];

@@ -25,7 +25,7 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event};
+use flashsift_core::event::{About, Action, Event, MaybeOwned};
 use std::collections::HashMap;
 
 pub(super) const V2: Spec = Spec {
@@ -147,7 +147,7 @@ struct Reader {
     files: HashMap<Box<str>, FileId>,
     waits: bool,
     /// Until it is settled what the trace is about: events and their lines.
-    held: Vec<(u64, Event)>,
+    held: Vec<(u64, Event<'static>)>,
     /// Whether the trace has times, once that is settled.
     times: Option<bool>,
 }
@@ -166,15 +166,15 @@ impl Reader {
             None => {
                 let file = FileId(self.files.len() as u64);
                 self.files.insert(name.into(), file);
-                self.push(number, Action::Bind { file, name: name.into() }, events)?;
+                self.push(number, Action::Bind { file, name: MaybeOwned::owned_str(name) }, events)?;
                 file
             }
         };
         let action = match action {
-            "open" => Action::Open { file, created: false },
-            "close" => Action::Close { file },
-            "read" => Action::Read { file, offset, len },
-            "write" => Action::Write { file, offset, len, sync: false },
+            "open" => Action::Open { open: None, file, created: false },
+            "close" => Action::Close { open: None, file },
+            "read" => Action::Read { open: None, file, offset, len },
+            "write" => Action::Write { open: None, file, offset, len, sync: false },
             "sync" | "datasync" => Action::Sync { file, offset: 0, len: u64::MAX },
             "sync_file_range" => Action::Sync { file, offset, len },
             "trim" => Action::Punch { file, offset, len },
@@ -191,7 +191,7 @@ impl Reader {
         self.push(number, action, events)
     }
 
-    fn push(&mut self, number: u64, action: Action, events: &mut Events<'_>) -> Result<(), Error> {
+    fn push(&mut self, number: u64, action: Action<'static>, events: &mut Events<'_>) -> Result<(), Error> {
         let event = Event { at_us: self.at_us, pid: 0, tid: 0, action };
         if self.times.is_some() {
             return events.push(event);
@@ -209,8 +209,8 @@ impl Reader {
         let (side, space) = if blocks { (Side::After, Space::Blocks) } else { (Side::Before, Space::Files) };
         let times = self.version == Version::Three || self.waits;
         self.times = Some(times);
-        let knows = Knows { times, syncs: true, writes: true, removals: false };
-        events.about(About { side, space, knows })?;
+        let knows = Knows { times, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
+        events.about(About { epoch_us: None, side, space, knows })?;
         for (number, event) in self.held.drain(..) {
             events.at(number);
             events.push(event)?;
@@ -228,11 +228,13 @@ mod tests {
         let (events, summary) = testing::read(spec, text.as_bytes()).unwrap();
         let line = |e: &Event| {
             let what = match &e.action {
-                Action::Read { file, offset, len } => format!("{} r {offset} {len}", file.0),
-                Action::Write { file, offset, len, sync: false } => format!("{} w {offset} {len}", file.0),
+                Action::Read { file, offset, len, .. } => format!("{} r {offset} {len}", file.0),
+                Action::Write { file, offset, len, sync: false, .. } => {
+                    format!("{} w {offset} {len}", file.0)
+                }
                 Action::Bind { file, name } => format!("{} is {name}", file.0),
-                Action::Open { file, created: false } => format!("{} opened", file.0),
-                Action::Close { file } => format!("{} closed", file.0),
+                Action::Open { file, created: false, .. } => format!("{} opened", file.0),
+                Action::Close { file, .. } => format!("{} closed", file.0),
                 Action::Sync { file, offset, len: u64::MAX } => format!("{} sync {offset}", file.0),
                 Action::Sync { file, offset, len } => format!("{} sync {offset} {len}", file.0),
                 Action::Punch { file, offset, len } => format!("{} trim {offset} {len}", file.0),

@@ -127,9 +127,17 @@ fn detect(head: &[u8]) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Files,
-        knows: Knows { times: true, syncs: true, writes: true, removals: true },
+        knows: Knows {
+            times: true,
+            syncs: true,
+            writes: true,
+            removals: true,
+            opens: true,
+            ..Knows::NOTHING
+        },
     })?;
     let (mut text, mut lines) = (Vec::new(), Vec::new());
     while let Some(line) = input.line()? {
@@ -178,7 +186,7 @@ fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out)
                 return machine.call(
                     at_us,
                     tid,
-                    Call::Open { path: path(whole), flags: parsed, fd: fd.into() },
+                    Call::Open { path: path(whole), flags: parsed, mode: None, fd: fd.into() },
                     out,
                 );
             }
@@ -235,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    fn lines(text: &str) -> (Vec<Event>, String) {
+    fn lines(text: &str) -> (Vec<Event<'static>>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("no error but of I/O");
         (events, testing::skipped(&summary))
     }

@@ -118,6 +118,20 @@ fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty())
 }
 
+/// Whether a head has a line format: more than three lines in four have its shape. `has_shape` is
+/// given a line if it is UTF-8; lines for which it returns `None` count neither way.
+fn detected_by_lines(head: &[u8], has_shape: impl Fn(Option<&str>) -> Option<bool>) -> Confidence {
+    let (mut good, mut bad) = (0, 0);
+    for line in head_lines(head) {
+        match has_shape(std::str::from_utf8(line).ok()) {
+            Some(true) => good += 1,
+            Some(false) => bad += 1,
+            None => {}
+        }
+    }
+    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+}
+
 /// Hands over every line that is text and not empty; `read` says why one gives no event.
 fn text_lines(
     input: &mut Input<'_>,
@@ -141,37 +155,23 @@ fn text_lines(
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! What the readers' tests need: a sink that keeps everything.
+    //! What the readers' tests need.
 
     use super::Spec;
     use crate::{
         Error,
-        events::{Events, Sink, Summary},
+        events::{Events, Kept, Summary},
         input::Input,
     };
-    use flashsift_core::event::{About, Event};
-
-    /// Keeps all events.
-    #[derive(Default)]
-    pub(crate) struct Kept(pub(crate) Vec<Event>);
-
-    impl Sink for Kept {
-        fn about(&mut self, _: About) -> Result<(), Error> {
-            Ok(())
-        }
-        fn events(&mut self, events: &[Event]) -> Result<(), Error> {
-            self.0.extend_from_slice(events);
-            Ok(())
-        }
-    }
+    use flashsift_core::event::Event;
 
     /// Everything that `spec` makes of these bytes.
-    pub(crate) fn read(spec: &Spec, mut bytes: &[u8]) -> Result<(Vec<Event>, Summary), Error> {
+    pub(crate) fn read(spec: &Spec, mut bytes: &[u8]) -> Result<(Vec<Event<'static>>, Summary), Error> {
         let mut kept = Kept::default();
         let mut events = Events::new(&mut kept);
         (spec.read)(&mut Input::new(&mut bytes), &mut events)?;
         let summary = events.finish()?;
-        Ok((kept.0, summary))
+        Ok((kept.events, summary))
     }
 
     /// One of the traces recorded by others, decompressed; `None`, with a word, where they are absent.

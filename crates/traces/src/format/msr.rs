@@ -13,7 +13,9 @@
 //! Lines stand by and large in order of time; the few that do not are lifted to the one before and counted. The
 //! response time is what one array of disks needed in 2007, and is not kept.
 
-use super::{Confidence, Knows, Side, Space, Spec, block::Devices, head_lines, text_lines};
+use super::{
+    Confidence, Knows, Side, Space, Spec, block::Devices, detected_by_lines, head_lines, text_lines,
+};
 use crate::{
     Error,
     events::{Events, Skip},
@@ -46,22 +48,18 @@ fn is_header(line: &str) -> bool {
 }
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line) {
-            Ok(line) if is_header(line) => return Confidence::Certain,
-            Ok(line) if Request::new(line).is_some() => good += 1,
-            _ => bad += 1,
-        }
+    if head_lines(head).any(|line| std::str::from_utf8(line).is_ok_and(is_header)) {
+        return Confidence::Certain;
     }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| Some(line.is_some_and(|line| Request::new(line).is_some())))
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::After,
         space: Space::Blocks,
-        knows: Knows { times: true, syncs: false, writes: true, removals: false },
+        knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     let mut devices = Devices::default();
     let mut first = None;
@@ -74,8 +72,8 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         // As the files of the set are named.
         let file = devices.file(disk, || disk.replacen(',', "_", 1).into(), at_us, events)?;
         let action = match write {
-            true => Action::Write { file, offset, len, sync: false },
-            false => Action::Read { file, offset, len },
+            true => Action::Write { open: None, file, offset, len, sync: false },
+            false => Action::Read { open: None, file, offset, len },
         };
         events.push(Event { at_us, pid: 0, tid: 0, action }).map(Ok)
     })
@@ -119,7 +117,7 @@ mod tests {
     fn told(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| match &e.action {
-            Action::Read { file, offset, len } => format!("{} {} r {offset} {len}", e.at_us, file.0),
+            Action::Read { file, offset, len, .. } => format!("{} {} r {offset} {len}", e.at_us, file.0),
             Action::Write { file, offset, len, .. } => format!("{} {} w {offset} {len}", e.at_us, file.0),
             Action::Bind { file, name } => format!("{} is {name}", file.0),
             other => panic!("{other:?}"),

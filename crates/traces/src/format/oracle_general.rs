@@ -85,9 +85,10 @@ fn detect(head: &[u8]) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Objects,
-        knows: Knows { times: true, syncs: false, writes: false, removals: false },
+        knows: Knows { times: true, syncs: false, writes: false, removals: false, ..Knows::NOTHING },
     })?;
     let mut number = 0;
     let mut first_s = None;
@@ -100,7 +101,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
                 continue;
             }
             let at_us = u64::from(time_s.saturating_sub(*first_s.get_or_insert(time_s))) * 1_000_000;
-            let action = Action::Read { file: FileId(object), offset: 0, len: size.into() };
+            let action = Action::Read { open: None, file: FileId(object), offset: 0, len: size.into() };
             events.push(Event { at_us, pid: 0, tid: 0, action })?;
         }
         Ok(())
@@ -134,7 +135,7 @@ mod tests {
         let seen: Vec<_> = events
             .iter()
             .map(|e| match e.action {
-                Action::Read { file, offset: 0, len } => (e.at_us, file.0, len),
+                Action::Read { file, offset: 0, len, .. } => (e.at_us, file.0, len),
                 _ => panic!("{e:?}"),
             })
             .collect();

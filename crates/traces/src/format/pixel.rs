@@ -71,9 +71,10 @@ fn detect(head: &[u8]) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::After,
         space: Space::Blocks,
-        knows: Knows { times: true, syncs: false, writes: true, removals: false },
+        knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     let mut reader = Reader::default();
     text_lines(input, events, |line, events| match Request::new(line) {

@@ -1,7 +1,7 @@
 //! Which program a process runs, said once.
 
 use crate::{Error, events::Events};
-use flashsift_core::event::{Action, Event};
+use flashsift_core::event::{Action, Event, MaybeOwned};
 use std::collections::HashMap;
 
 /// The processes of a trace whose lines each name theirs.
@@ -21,6 +21,11 @@ impl Processes {
             return Ok(());
         }
         self.0.insert(pid, name.into());
-        events.push(Event { at_us, pid, tid: pid, action: Action::Process { name: name.into() } })
+        events.push(Event {
+            at_us,
+            pid,
+            tid: pid,
+            action: Action::Process { name: MaybeOwned::owned_str(name) },
+        })
     }
 }

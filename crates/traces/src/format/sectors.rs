@@ -4,7 +4,9 @@
 //! page cache and their files mapped to sectors afterwards, which is why a sector can be -1: the file had no place on
 //! the device yet, or never got one. Such a line names no page and is left out. `#` begins a comment.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, head_lines, text_lines};
+use super::{
+    Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, detected_by_lines, text_lines,
+};
 use crate::{
     Error,
     events::{Events, Skip},
@@ -21,22 +23,19 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut bad) = (0, 0);
-    for line in head_lines(head) {
-        match std::str::from_utf8(line).map(parse) {
-            Ok(Err(Skip::Benign("comment"))) => {}
-            Ok(Ok(_) | Err(Skip::Benign(_))) => good += 1,
-            _ => bad += 1,
-        }
-    }
-    if good > 3 * bad { Confidence::Likely } else { Confidence::No }
+    detected_by_lines(head, |line| match line.map(parse) {
+        Some(Err(Skip::Benign("comment"))) => None,
+        Some(Ok(_) | Err(Skip::Benign(_))) => Some(true),
+        _ => Some(false),
+    })
 }
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
+        epoch_us: None,
         side: Side::Before,
         space: Space::Blocks,
-        knows: Knows { times: false, syncs: false, writes: true, removals: false },
+        knows: Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
     text_lines(input, events, |line, events| {
         let (write, sector) = match parse(line) {
@@ -45,8 +44,8 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         };
         let (file, offset, len) = (FileId(0), sector.saturating_mul(SECTOR_BYTES), SECTOR_BYTES);
         let action = match write {
-            true => Action::Write { file, offset, len, sync: false },
-            false => Action::Read { file, offset, len },
+            true => Action::Write { open: None, file, offset, len, sync: false },
+            false => Action::Read { open: None, file, offset, len },
         };
         events.push(Event { at_us: 0, pid: 0, tid: 0, action }).map(Ok)
     })
@@ -82,7 +81,10 @@ mod tests {
         let (file, len) = (FileId(0), 512);
         assert_eq!(
             actions,
-            [Action::Read { file, offset: 512, len }, Action::Write { file, offset: 1024, len, sync: false }]
+            [
+                Action::Read { open: None, file, offset: 512, len },
+                Action::Write { open: None, file, offset: 1024, len, sync: false }
+            ]
         );
         assert_eq!(
             testing::skipped(&summary),

@@ -122,9 +122,11 @@ pub enum Target<'a> {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Call<'a> {
+    /// `mode`: what the call asks for, should it make the file; the umask takes its part of it.
     Open {
         path: Path<'a>,
         flags: Flags,
+        mode: Option<u32>,
         fd: Fd<'a>,
     },
     /// The open of a file that cannot be told by its name: a file of its own, which lives on after it is closed.
@@ -233,6 +235,15 @@ pub enum Call<'a> {
     },
     Mkdir {
         path: Path<'a>,
+    },
+    /// `mknod` of a regular file.
+    MakeFile {
+        path: Path<'a>,
+        mode: Option<u32>,
+    },
+    /// `umask`: what new files lack from now on.
+    Umask {
+        mask: u32,
     },
     Chdir {
         target: Target<'a>,

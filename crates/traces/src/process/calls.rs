@@ -1,9 +1,9 @@
 //! The longer calls.
 
 use super::{
-    Action, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, NO_PATH, NOT_STORAGE, Node, Of, Out, Path,
-    ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip, Slot, TOO_LONG, Target,
-    Task, Walk, What, id, in_range,
+    Action, Create, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, MaybeOwned, NO_PATH, NOT_STORAGE,
+    Node, Of, Out, Path, ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip,
+    Slot, TOO_LONG, Target, Task, Walk, What, id, in_range, open_id,
 };
 
 impl Machine {
@@ -12,6 +12,7 @@ impl Machine {
         task: Task,
         path: Path<'_>,
         flags: Flags,
+        mode: Option<u32>,
         fd: Fd<'_>,
         out: &mut Out,
     ) -> Done {
@@ -46,6 +47,7 @@ impl Machine {
             self.files.describe(Of::Path, node, Some(0), flags)
         } else if tmpfile {
             let (file, node) = (self.files.add(0, Some(0)), self.names.nameless());
+            self.create(file, "".into(), mode, flags, out);
             self.open_file(file, node, flags, true, out)
         } else {
             if exclusive {
@@ -54,7 +56,16 @@ impl Machine {
             let known = self.names.file(node);
             let absent = matches!(self.names.what(node), What::Absent);
             let created = exclusive || (absent && flags.has(Flags::CREATE));
-            let file = known.unwrap_or_else(|| self.add(node, created.then_some(0), out));
+            let file = match known {
+                Some(file) => file,
+                None if created => {
+                    let file = self.files.add(0, Some(0));
+                    self.name(node, file);
+                    self.create(file, self.names.name(node), mode, flags, out);
+                    file
+                }
+                None => self.add(node, None, out),
+            };
             self.open_file(file, node, flags, created, out)
         };
         if let Some(Shown::Path(shown, _)) = fd.shown {
@@ -64,13 +75,37 @@ impl Machine {
         Ok(())
     }
 
-    fn open_file(&mut self, file: u32, node: Node, flags: Flags, created: bool, out: &mut Out) -> u32 {
+    pub(super) fn open_file(
+        &mut self,
+        file: u32,
+        node: Node,
+        flags: Flags,
+        created: bool,
+        out: &mut Out,
+    ) -> u32 {
         let open = self.files.describe(Of::File(file), node, Some(0), flags);
-        out.push(Action::Open { file: id(file), created });
+        out.push(Action::Open { open: open_id(open), file: id(file), created });
         if flags.has(Flags::TRUNCATE | Flags::WRITABLE) && !created {
             self.truncate(file, 0, out);
         }
         open
+    }
+
+    /// `file` came into being under this name. Its owner is not in a trace of system calls.
+    pub(super) fn create(&self, file: u32, name: Box<str>, mode: Option<u32>, flags: Flags, out: &mut Out) {
+        let (file, sync) = (id(file), flags.has(Flags::SYNC));
+        let create = Create { file, name: name.into(), owner: None, mode, sync };
+        out.push(Action::Create(MaybeOwned::owned(create)));
+    }
+
+    /// The mode of a file that is made with `mode`: known where the umask is, or takes nothing.
+    pub(super) fn masked(&self, task: Task, mode: Option<u32>) -> Option<u32> {
+        let mode = mode?;
+        match self.tasks.fs[task.fs].umask {
+            Some(umask) => Some(mode & !umask),
+            None if mode & 0o777 == 0 => Some(mode),
+            None => None,
+        }
     }
 
     /// `/proc/self/fd/N` and `/dev/fd/N` lead where descriptor `N` does.
@@ -106,10 +141,15 @@ impl Machine {
         file
     }
 
-    pub(super) fn bind(&mut self, node: Node, file: u32, out: &mut Out) {
+    /// `node` names `file` from now on.
+    pub(super) fn name(&mut self, node: Node, file: u32) {
         self.names.set(node, What::File(file));
         self.files.file(file).links += 1;
-        out.push(Action::Bind { file: id(file), name: self.names.name(node) });
+    }
+
+    fn bind(&mut self, node: Node, file: u32, out: &mut Out) {
+        self.name(node, file);
+        out.push(Action::Bind { file: id(file), name: self.names.name(node).into() });
     }
 
     /// `node` names nothing any more, as far as is known.
@@ -163,15 +203,16 @@ impl Machine {
         let of = if self.names.is_virtual(node) {
             Of::Other
         } else {
-            let file = match self.names.file(node) {
+            Of::File(match self.names.file(node) {
                 Some(file) => file,
                 None if deleted => self.files.add(0, None),
                 None => self.add(node, None, out),
-            };
-            out.push(Action::Open { file: id(file), created: false });
-            Of::File(file)
+            })
         };
         let open = self.files.describe(of, node, None, Flags::default());
+        if let Of::File(file) = of {
+            out.push(Action::Open { open: open_id(open), file: id(file), created: false });
+        }
         self.files.open[open].shown = path.into();
         Ok(open)
     }
@@ -350,13 +391,13 @@ impl Machine {
         if len > 0 {
             self.files.reaches(file, end, write.is_some());
         }
-        let (file, sync) = (id(file), flags.has(Flags::SYNC));
+        let (file, open, sync) = (id(file), open_id(open), flags.has(Flags::SYNC));
         out.push(match write {
             _ if flags.has(Flags::DIRECT) => {
-                Action::Direct { file, offset: start, len, write: write.is_some() }
+                Action::Direct { open, file, offset: start, len, write: write.is_some() }
             }
-            Some(_) => Action::Write { file, offset: start, len, sync },
-            None => Action::Read { file, offset: start, len },
+            Some(_) => Action::Write { open, file, offset: start, len, sync },
+            None => Action::Read { open, file, offset: start, len },
         });
         Ok(())
     }
@@ -366,7 +407,9 @@ impl Machine {
         out.push(Action::Truncate { file: id(file), size });
     }
 
-    /// An exchange is told as two renames, one each way.
+    /// A directory that moves is one event, whatever is below it. An exchange is two renames, one each
+    /// way; where a directory takes part, the renames of all files below the two, since two directories
+    /// cannot be renamed to each other one after the other.
     pub(super) fn rename(
         &mut self,
         task: Task,
@@ -384,13 +427,21 @@ impl Machine {
         if a.min(b) <= SOMEWHERE || self.names.is_above(a, b) || self.names.is_above(b, a) {
             return Err(Skip::Damage("rename of a directory into itself"));
         }
+        if !exchange && self.names.is_directory(a) {
+            let from = self.names.name(a);
+            self.unbind_all(b, out);
+            self.names.rename(a, b);
+            let names = Renamed::owned(&from, &self.names.name(a));
+            out.push(Action::RenameDirectory { names });
+            return Ok(());
+        }
         let mut moved = Vec::new();
         for node in [a, b].into_iter().take(if exchange { 2 } else { 1 }) {
             if self.moved < MOVED_MAX {
                 moved.append(&mut self.names.files_beneath(node));
             } else {
                 out.note(
-                    "rename of a directory after millions of others: names beneath it move without a word",
+                    "exchange of a directory after millions of others: names beneath it move without a word",
                 );
                 moved.extend(self.names.file(node).map(|file| (node, file)));
             }
@@ -404,7 +455,7 @@ impl Machine {
             self.names.rename(a, b);
         }
         for (&(node, file), from) in moved.iter().zip(before) {
-            let names = Box::new(Renamed { from, to: self.names.name(node) });
+            let names = Renamed::owned(&from, &self.names.name(node));
             out.push(Action::Rename { file: id(file), names });
         }
         if moved.is_empty() && matches!(self.names.what(a), What::Unknown) {

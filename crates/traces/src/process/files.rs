@@ -1,7 +1,8 @@
 //! Files and open file descriptions, and when they end.
 
 use super::{Flags, Out, names::Node, slab::Slab};
-use flashsift_core::event::{Action, FileId};
+use flashsift_core::event::{Action, FileId, OpenId};
+use std::num::NonZeroU32;
 
 /// One identity; its number is its [`FileId`], never reused.
 #[derive(Debug, Default)]
@@ -75,7 +76,7 @@ impl Files {
             return;
         }
         if let Of::File(file) = self.open.remove(open).of {
-            out.push(Action::Close { file: id(file) });
+            out.push(Action::Close { open: open_id(open), file: id(file) });
             self.unuse(file, out);
         }
     }
@@ -88,7 +89,7 @@ impl Files {
 
     /// One name less.
     pub(super) fn unlink(&mut self, file: u32, name: Box<str>, out: &mut Out) {
-        out.push(Action::Unbind { file: id(file), name });
+        out.push(Action::Unbind { file: id(file), name: name.into() });
         self.file(file).links -= 1;
         self.end(file, out);
     }
@@ -118,4 +119,9 @@ impl Files {
 
 pub(super) fn id(file: u32) -> FileId {
     FileId(file.into())
+}
+
+/// A description is an open: it lasts as long as one.
+pub(super) fn open_id(description: u32) -> Option<OpenId> {
+    NonZeroU32::new(description.wrapping_add(1)).map(OpenId)
 }

@@ -33,8 +33,8 @@ use crate::{
     events::{Events, Skip},
 };
 pub use call::{Call, Dir, Fd, Flags, Path, Pin, Seen, Shown, Strangers, Target};
-use files::{Description, Files, Of, id};
-use flashsift_core::event::{Action, Event, Renamed};
+use files::{Description, Files, Of, id, open_id};
+use flashsift_core::event::{Action, Create, Event, MaybeOwned, Renamed};
 use names::{Names, Node, ROOT, SOMEWHERE, Walk, What};
 pub use tasks::Shares;
 use tasks::{Slot, Task, Tasks};
@@ -50,8 +50,8 @@ const STRANGE_OFFSET: Skip = Skip::Damage("read at an offset from before the tra
 /// An unlink or rename of something that had no [`FileId`](flashsift_core::event::FileId).
 pub const STRANGE_FILE: Skip = Skip::Benign("change of a file that the trace never opens");
 const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kernel takes");
-/// More files than this, all told, are not said to have moved with a directory: a little hostile input would say it for
-/// ever.
+/// More files than this, all told, are not said to have moved with a directory that was exchanged: a
+/// little hostile input would say it for ever.
 const MOVED_MAX: usize = 10_000_000;
 const TOO_LONG: Skip = Skip::Damage("read or write of more than 2 GiB");
 const TOO_FAR: Skip = Skip::Damage("offset beyond 2^63");
@@ -63,7 +63,7 @@ pub type Done = Result<(), Skip>;
 #[derive(Debug, Default)]
 pub struct Out {
     /// In order.
-    pub events: Vec<Event>,
+    pub events: Vec<Event<'static>>,
     /// Things that were used although something about them is a guess.
     pub notes: Vec<&'static str>,
     at_us: u64,
@@ -72,12 +72,17 @@ pub struct Out {
 }
 
 impl Out {
-    fn push(&mut self, action: Action) {
+    fn push(&mut self, action: Action<'static>) {
         self.events.push(Event { at_us: self.at_us, pid: self.pid, tid: self.tid, action });
     }
 
     fn process(&mut self, pid: u32, tid: u32, name: Box<str>) {
-        self.events.push(Event { at_us: self.at_us, pid, tid, action: Action::Process { name } });
+        self.events.push(Event {
+            at_us: self.at_us,
+            pid,
+            tid,
+            action: Action::Process { name: name.into() },
+        });
     }
 
     pub(crate) fn note(&mut self, note: &'static str) {
@@ -143,14 +148,19 @@ impl Machine {
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
         out.pid = task.pid;
         match call {
-            Call::Open { path, flags, fd } => self.open(task, path, flags, fd, out),
+            Call::Open { path, flags, mode, fd } => {
+                let mode = self.masked(task, mode);
+                self.open(task, path, flags, mode, fd, out)
+            }
             Call::OpenNameless { flags, fd } => {
                 let created = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
                 // The name that it does have somewhere is never lost: it must not end with its descriptor.
                 let file = self.files.add(1, created.then_some(0));
                 let node = self.names.nameless();
-                let open = self.files.describe(Of::File(file), node, Some(0), flags);
-                out.push(Action::Open { file: id(file), created });
+                if created {
+                    self.create(file, "".into(), None, flags, out);
+                }
+                let open = self.open_file(file, node, flags, created, out);
                 self.install(task, fd, open, flags.has(Flags::CLOEXEC), out);
                 Ok(())
             }
@@ -262,7 +272,8 @@ impl Machine {
                 let file = self.target(task, from, true, out)?.ok_or(NOT_STORAGE)?;
                 if self.names.file(to) != Some(file) {
                     self.unbind(to, out);
-                    self.bind(to, file, out);
+                    self.name(to, file);
+                    out.push(Action::Link { file: id(file), name: self.names.name(to).into() });
                 }
                 Ok(())
             }
@@ -288,6 +299,22 @@ impl Machine {
                 let node = self.resolve(task, path, false, out)?;
                 self.unbind_all(node, out);
                 self.names.set(node, What::Directory);
+                Ok(())
+            }
+            Call::MakeFile { path, mode } => {
+                let node = self.resolve(task, path, false, out)?;
+                if self.names.is_virtual(node) {
+                    return Err(NOT_STORAGE);
+                }
+                let mode = self.masked(task, mode);
+                self.unbind(node, out);
+                let file = self.files.add(0, Some(0));
+                self.name(node, file);
+                self.create(file, self.names.name(node), mode, Flags::default(), out);
+                Ok(())
+            }
+            Call::Umask { mask } => {
+                self.tasks.fs[task.fs].umask = Some(mask & 0o777);
                 Ok(())
             }
             Call::Chdir { target } => {

@@ -170,6 +170,12 @@ impl Names {
         }
     }
 
+    /// The trace made it as a directory, or mentioned something in it.
+    pub(super) fn is_directory(&self, node: Node) -> bool {
+        let entry = self.entry(node);
+        matches!(entry.what, What::Directory) || !entry.children.is_empty()
+    }
+
     /// Is `above` an ancestor of `node`, or `node` itself?
     pub(super) fn is_above(&self, above: Node, mut node: Node) -> bool {
         loop {

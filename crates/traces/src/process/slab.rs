@@ -1,52 +1,43 @@
-//! Numbered things that come and go.
+//! A slab whose keys take 32 bits: many of them are held, by descriptors, tasks and files.
 
 use std::ops::{Index, IndexMut};
 
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
-    items: Vec<Option<T>>,
-    free: Vec<u32>,
-}
+pub(crate) struct Slab<T>(slab::Slab<T>);
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), free: Vec::new() }
+        Self(slab::Slab::new())
     }
 }
 
 impl<T> Slab<T> {
     pub(crate) fn add(&mut self, item: T) -> u32 {
-        let n = self.free.pop().unwrap_or_else(|| {
-            self.items.push(None);
-            (self.items.len() - 1) as u32
-        });
-        self.items[n as usize] = Some(item);
-        n
+        u32::try_from(self.0.insert(item)).expect("2^32 items do not fit in memory")
     }
 
-    pub(crate) fn get(&self, n: u32) -> Option<&T> {
-        self.items.get(n as usize)?.as_ref()
+    pub(crate) fn get(&self, key: u32) -> Option<&T> {
+        self.0.get(key as usize)
     }
 
-    pub(crate) fn remove(&mut self, n: u32) -> T {
-        self.free.push(n);
-        self.items[n as usize].take().expect("only what is there is removed")
+    pub(crate) fn remove(&mut self, key: u32) -> T {
+        self.0.remove(key as usize)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.items.iter().enumerate().filter_map(|(n, item)| Some((n as u32, item.as_ref()?)))
+        self.0.iter().map(|(key, item)| (key as u32, item))
     }
 }
 
 impl<T> Index<u32> for Slab<T> {
     type Output = T;
-    fn index(&self, n: u32) -> &T {
-        self.items[n as usize].as_ref().expect("a reference keeps it")
+    fn index(&self, key: u32) -> &T {
+        &self.0[key as usize]
     }
 }
 
 impl<T> IndexMut<u32> for Slab<T> {
-    fn index_mut(&mut self, n: u32) -> &mut T {
-        self.items[n as usize].as_mut().expect("a reference keeps it")
+    fn index_mut(&mut self, key: u32) -> &mut T {
+        &mut self.0[key as usize]
     }
 }

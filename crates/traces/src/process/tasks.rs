@@ -32,6 +32,8 @@ pub(super) struct Fs {
     refs: u32,
     pub(super) cwd: Node,
     pub(super) root: Node,
+    /// What new files lack of the mode asked for, once the trace has told.
+    pub(super) umask: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +144,7 @@ impl Tasks {
                     let task = Task {
                         pid,
                         table: self.tables.add(Table::default()),
-                        fs: self.fs.add(Fs { refs: 0, cwd: SOMEWHERE, root: ROOT }),
+                        fs: self.fs.add(Fs { refs: 0, cwd: SOMEWHERE, root: ROOT, umask: None }),
                         space: self.spaces.add(Space::default()),
                         born: true,
                     };
@@ -224,8 +226,8 @@ impl Tasks {
             task.table = self.copy_table(task.table, files, out);
         }
         if !shares.fs {
-            let Fs { cwd, root, .. } = self.fs[task.fs];
-            task.fs = self.fs.add(Fs { refs: 0, cwd, root });
+            let Fs { cwd, root, umask, .. } = self.fs[task.fs];
+            task.fs = self.fs.add(Fs { refs: 0, cwd, root, umask });
         }
         if !shares.vm {
             task.space = self.copy_space(task.space, files, out);
@@ -278,9 +280,9 @@ impl Tasks {
             task.table = copy;
         }
         if fs && self.fs[task.fs].refs > 1 {
-            let Fs { cwd, root, .. } = self.fs[task.fs];
+            let Fs { cwd, root, umask, .. } = self.fs[task.fs];
             self.fs[task.fs].refs -= 1;
-            task.fs = self.fs.add(Fs { refs: 1, cwd, root });
+            task.fs = self.fs.add(Fs { refs: 1, cwd, root, umask });
         }
         self.tasks.insert(tid, task);
     }

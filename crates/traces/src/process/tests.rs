@@ -79,6 +79,8 @@ struct Kernel {
     gone: BTreeSet<usize>,
     processes: Vec<Process>,
     tids: u32,
+    /// Of all processes, once it was set.
+    umask: Option<u64>,
 }
 
 /// An event in the kernel's own words.
@@ -124,10 +126,16 @@ impl Kernel {
         let under =
             |name: &str| name == from || name.strip_prefix(from).is_some_and(|rest| rest.starts_with('/'));
         let shift = |name: &str| format!("{to}{}", &name[from.len()..]);
+        if self.directories.contains(from) {
+            said.push(("rename directory", 0, 0, 0, format!("{from} {to}")));
+        }
         let names: Vec<_> = self.names.keys().filter(|name| under(name)).cloned().collect();
         for name in names {
             let inode = self.names.remove(&name).unwrap();
-            said.push(("rename", inode, 0, 0, format!("{name} {}", shift(&name))));
+            // Those below a directory move with it, without a word.
+            if name == from {
+                said.push(("rename", inode, 0, 0, format!("{name} {to}")));
+            }
             self.names.insert(shift(&name), inode);
         }
         self.directories =
@@ -145,12 +153,21 @@ fn told(event: &Event, inodes: &HashMap<u64, usize>) -> Said {
     let n = |file: &flashsift_core::event::FileId| inodes[&file.0];
     let none = String::new;
     match &event.action {
-        Action::Read { file, offset, len } => ("read", n(file), *offset, *len, none()),
+        Action::Read { file, offset, len, .. } => ("read", n(file), *offset, *len, none()),
         Action::Write { file, offset, len, .. } => ("write", n(file), *offset, *len, none()),
         Action::Truncate { file, size } => ("truncate", n(file), *size, 0, none()),
-        Action::Open { file, created } => ("open", n(file), (*created).into(), 0, none()),
-        Action::Close { file } => ("close", n(file), 0, 0, none()),
-        Action::Bind { file, name } => ("bind", n(file), 0, 0, name.to_string()),
+        Action::Open { file, created, .. } => ("open", n(file), (*created).into(), 0, none()),
+        Action::Close { file, .. } => ("close", n(file), 0, 0, none()),
+        Action::Create(create) => {
+            assert_eq!(create.owner, None);
+            let mode = create.mode.map_or(u64::MAX, u64::from);
+            ("bind", n(&create.file), mode, create.sync.into(), create.name.to_string())
+        }
+        Action::Bind { file, name } => ("bind", n(file), u64::MAX, 0, name.to_string()),
+        Action::Link { file, name } => ("link", n(file), 0, 0, name.to_string()),
+        Action::RenameDirectory { names } => {
+            ("rename directory", 0, 0, 0, format!("{} {}", names.from, names.to))
+        }
         Action::Unbind { file, name } => ("unbind", n(file), 0, 0, name.to_string()),
         Action::Rename { file, names } => ("rename", n(file), 0, 0, format!("{} {}", names.from, names.to)),
         Action::Gone { file } => ("gone", n(file), 0, 0, none()),
@@ -207,7 +224,8 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
                 None => {
                     kernel.sizes.push(0);
                     kernel.names.insert(whole.clone(), kernel.sizes.len() - 1);
-                    said.push(("bind", kernel.sizes.len() - 1, 0, 0, whole.clone()));
+                    let mode = kernel.umask.map_or(u64::MAX, |umask| 0o666 & !umask);
+                    said.push(("bind?", kernel.sizes.len() - 1, mode, 0, whole.clone()));
                     kernel.sizes.len() - 1
                 }
             };
@@ -221,7 +239,7 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             }
             let open = Rc::new(Open { inode, offset: Cell::new(0), append });
             process.table.borrow_mut().insert(free, (open, cloexec));
-            call(machine, Call::Open { path: dir(&given), flags, fd: free.into() });
+            call(machine, Call::Open { path: dir(&given), flags, mode: Some(0o666), fd: free.into() });
         }
         5..=6 => {
             let Some(fd) = fd else { return said };
@@ -308,7 +326,7 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
                 return said;
             }
             kernel.names.insert(other.clone(), inode);
-            said.push(("bind", inode, 0, 0, other.clone()));
+            said.push(("link", inode, 0, 0, other.clone()));
             call(machine, Call::Link { from: Target::Path(dir(&given)), to: dir(&other) });
         }
         19 => {
@@ -380,13 +398,19 @@ fn random_histories_are_told_as_a_plain_kernel_lived_them() {
         });
         let mut out = Out::default();
         machine.call(0, 1, Call::Cwd { path: b"/" }, &mut out).unwrap();
+        // All processes descend from the first.
+        if seed % 2 == 0 {
+            kernel.umask = Some(0o027);
+            machine.call(0, 1, Call::Umask { mask: 0o027 }, &mut out).unwrap();
+        }
         for n in 0..300 {
             let mut said = step(&mut kernel, &mut machine, &mut dice, &mut out);
             machine.check(0);
             let events: Vec<_> =
                 out.events.drain(..).filter(|e| !matches!(e.action, Action::Process { .. })).collect();
             for event in &events {
-                if let Action::Bind { file, .. } = event.action {
+                if let Action::Bind { .. } | Action::Create(_) = event.action {
+                    let file = event.action.file().expect("it is about one");
                     inodes.entry(file.0).or_insert(kernel.sizes.len() - 1);
                 }
             }
@@ -394,6 +418,10 @@ fn random_histories_are_told_as_a_plain_kernel_lived_them() {
             // What the machine cannot know for sure: whether a plain O_CREAT made the file, and so had nothing to cut.
             let created = told.iter().any(|told| told.0 == "open" && told.2 == 1);
             said.retain(|said| said.0 != "truncate?" || !created);
+            for bound in said.iter_mut().filter(|said| said.0 == "bind?") {
+                // With what mode it was made is told where it is known that it was made.
+                (bound.0, bound.2) = ("bind", if created { bound.2 } else { u64::MAX });
+            }
             said.iter_mut().filter(|said| said.0 == "truncate?").for_each(|said| said.0 = "truncate");
             told.iter_mut().filter(|told| told.0 == "open").for_each(|told| told.2 = u64::MAX);
             said.sort();
@@ -474,8 +502,11 @@ fn nonsense_keeps_the_counts_right() {
                 if dice.one_in(2) { Target::Path(path(dice)) } else { Target::Fd(fd(dice)) }
             };
             let d = &mut dice;
-            let call = match d.below(31) {
-                0 | 1 => Call::Open { path: path(d), flags: Flags(d.next() as u16), fd: fd(d) },
+            let call = match d.below(33) {
+                0 | 1 => {
+                    let (flags, mode) = (Flags(d.next() as u16), Some(d.next() as u32));
+                    Call::Open { path: path(d), flags, mode, fd: fd(d) }
+                }
                 2 => Call::OpenNameless { flags: Flags(d.next() as u16), fd: number(d) },
                 3 => Call::Made { fd: fd(d), cloexec: d.one_in(2) },
                 4 | 5 => Call::Dup { from: fd(d), to: number(d), cloexec: d.one_in(2) },
@@ -509,6 +540,8 @@ fn nonsense_keeps_the_counts_right() {
                 27 => Call::ForkBegins { shares: shares(d) },
                 28 => Call::ForkEnds { child: d.one_in(2).then(|| d.below(6) as u32), shares: shares(d) },
                 29 => Call::Superseded { by: d.below(6) as u32 },
+                30 => Call::MakeFile { path: path(d), mode: Some(0o644) },
+                31 => Call::Umask { mask: d.next() as u32 },
                 _ => match d.below(4) {
                     0 => Call::Exec { name: "x" },
                     1 => Call::Exit,
@@ -535,16 +568,84 @@ fn nonsense_keeps_the_counts_right() {
 fn a_name_that_was_given_up_is_known_to_be_free() {
     let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
     let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
-    let open = |name, fd: i32| Call::Open { path: path(name), flags: Flags::CREATE, fd: fd.into() };
+    let open =
+        |name, fd: i32| Call::Open { path: path(name), flags: Flags::CREATE, mode: None, fd: fd.into() };
     for call in
         [open("/a", 3), Call::Rename { from: path("/a"), to: path("/b"), exchange: false }, open("/a", 4)]
     {
         machine.call(0, 1, call, &mut out).unwrap();
     }
     let created = out.events.iter().filter_map(|event| match event.action {
-        Action::Open { file, created } => Some((file.0, created)),
+        Action::Open { file, created, .. } => Some((file.0, created)),
         _ => None,
     });
     // The first may have existed before the trace.
     assert_eq!(created.collect::<Vec<_>>(), [(0, false), (1, true)]);
+}
+
+/// An open lasts from its [`Action::Open`] to the last close of what shares it, and every access
+/// between names it.
+#[test]
+fn accesses_name_their_open_through_dup_and_fork() {
+    let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
+    let path = Path { dir: Dir::Cwd(None), path: b"/a" };
+    let flags = Flags::WRITABLE;
+    let open = |fd: i32| Call::Open { path, flags, mode: None, fd: fd.into() };
+    let write = |fd: i32| Call::Write { fd: fd.into(), at: None, len: 1, flags: Flags::default() };
+    let shares = Shares::default();
+    for (tid, call) in [
+        (1, open(3)),
+        (1, open(4)),
+        (1, Call::Dup { from: 3.into(), to: 5, cloexec: false }),
+        (1, Call::ForkEnds { child: Some(2), shares }),
+        (1, write(3)),
+        (1, write(4)),
+        (2, write(5)),
+        (1, Call::Close { fd: 3 }),
+        (1, Call::Close { fd: 5 }),
+        (2, write(3)),
+        (2, Call::Close { fd: 3 }),
+        (2, Call::Close { fd: 5 }),
+    ] {
+        machine.call(0, tid, call, &mut out).unwrap();
+    }
+    let said: Vec<_> = out
+        .events
+        .iter()
+        .filter_map(|event| match event.action {
+            Action::Open { open, .. } => Some(("open", open.unwrap().0.get())),
+            Action::Write { open, .. } => Some(("write", open.unwrap().0.get())),
+            Action::Close { open, .. } => Some(("close", open.unwrap().0.get())),
+            _ => None,
+        })
+        .collect();
+    let (a, b) = (said[0].1, said[1].1);
+    assert_ne!(a, b);
+    let wanted =
+        [("open", a), ("open", b), ("write", a), ("write", b), ("write", a), ("write", a), ("close", a)];
+    assert_eq!(said, wanted);
+}
+
+/// Both names of an exchange change at once: told as two renames of directories, one after the other,
+/// the second would take what the first had just moved.
+#[test]
+fn an_exchange_of_directories_is_told_file_by_file() {
+    let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
+    let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
+    let flags = Flags::default();
+    let open = |name, fd: i32| Call::Open { path: path(name), flags, mode: None, fd: fd.into() };
+    for call in [
+        open("/a/x", 3),
+        open("/b/x", 4),
+        Call::Rename { from: path("/a"), to: path("/b"), exchange: true },
+        Call::Rename { from: path("/b"), to: path("/c"), exchange: false },
+    ] {
+        machine.call(0, 1, call, &mut out).unwrap();
+    }
+    let renames = out.events.iter().filter_map(|event| match &event.action {
+        Action::Rename { file, names } => Some(format!("{} {} {}", file.0, names.from, names.to)),
+        Action::RenameDirectory { names } => Some(format!("{} {}", names.from, names.to)),
+        _ => None,
+    });
+    assert_eq!(renames.collect::<Vec<_>>(), ["0 /a/x /b/x", "1 /b/x /a/x", "/b /c"]);
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::events::{Skip, Skipped};
 use flashsift_core::{
-    event::{Action, Event, FileId},
+    event::{Action, Event, FileId, MaybeOwned},
     page::PAGE_BYTES,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -76,7 +76,7 @@ pub struct Machine {
     now_ns: u64,
     points: u64,
     skipped: Skipped,
-    out: Vec<Event>,
+    out: Vec<Event<'static>>,
 }
 
 impl Machine {
@@ -160,7 +160,7 @@ impl Machine {
     }
 
     /// The events so far; they are handed over.
-    pub fn drain(&mut self) -> std::vec::Drain<'_, Event> {
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Event<'static>> {
         self.out.drain(..)
     }
 
@@ -380,18 +380,18 @@ impl Machine {
         self.files[file].id = Some(id);
         for n in 0..self.files[file].names.len() {
             let name = self.files[file].names[n].1.clone();
-            self.tell(tid, Action::Bind { file: id, name });
+            self.tell(tid, Action::Bind { file: id, name: name.into() });
         }
         id
     }
 
-    fn tell(&mut self, tid: u32, action: Action) {
+    fn tell(&mut self, tid: u32, action: Action<'static>) {
         let at_us = (self.now_ns - self.start_ns.unwrap_or(self.now_ns).min(self.now_ns)) / 1000;
         let pid = self.tasks.pid(tid);
         if self.introduced.insert(pid)
             && let Some(name) = self.tasks.name(pid)
         {
-            let name = name.into();
+            let name = MaybeOwned::owned_str(name);
             self.out.push(Event { at_us, pid, tid, action: Action::Process { name } });
         }
         self.out.push(Event { at_us, pid, tid, action });

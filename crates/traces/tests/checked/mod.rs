@@ -22,7 +22,7 @@ impl Sink for Checked {
         Ok(())
     }
 
-    fn events(&mut self, events: &[Event]) -> Result<(), Error> {
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         let about = self.about.expect("events before anything is known about them");
         for event in events {
             assert!(event.at_us >= self.at_us, "time went back: {event:?}");

@@ -171,7 +171,7 @@ proptest! {
 }
 
 fn profiled(name: &str) -> OpenUnitParams {
-    match profile::ProfileSelection::parse(name).unwrap().profile.model {
+    match profile::ProfileSelection::parse(name).unwrap().profile().model {
         Model::OpenUnit(params) => params,
         other => panic!("{name} has open units, not {other:?}"),
     }

@@ -224,7 +224,8 @@ fn published_speeds() {
         ("ufs-3.1", 2100.0, 1200.0, Some(70_000.0)),
         ("ufs-4.0", 4200.0, 2800.0, None),
     ] {
-        let Model::PageMapped(params) = profile::ProfileSelection::parse(name).unwrap().profile.model else {
+        let Model::PageMapped(params) = profile::ProfileSelection::parse(name).unwrap().profile().model
+        else {
             panic!("{name} is page-mapped")
         };
         let mb = 512;

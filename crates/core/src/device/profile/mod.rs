@@ -8,7 +8,7 @@
 use super::{Fill, latency, open_unit, page_mapped};
 use crate::{
     page::PAGE_BYTES,
-    params::{self, Kind as ParamKind, Param, Params},
+    params::{self, Kind as ParamKind, Listed, Param},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -229,43 +229,52 @@ const PARAMS: &[Param] = &[
     },
 ];
 
-/// A profile as the user selected it.
+/// A profile of the list with its parameters.
+pub type ProfileSelection = params::Selection<ProfileSpec>;
+
+impl Listed for ProfileSpec {
+    const KIND: &'static str = "device";
+    const ALL: &'static [Self] = ALL;
+
+    fn declared(&self) -> (&'static str, &'static [Param]) {
+        (self.name, self.params)
+    }
+}
+
+/// A profile with the label that results carry: one of the list, or one read from a file.
 #[derive(Clone)]
-pub struct ProfileSelection {
-    /// Name with the given parameters, or the name of a file.
+pub struct LabelledProfile {
+    /// As results name it.
     pub label: String,
-    /// The selected profile.
+    /// The device.
     pub profile: Profile,
 }
 
+impl From<&ProfileSelection> for LabelledProfile {
+    fn from(selection: &ProfileSelection) -> Self {
+        Self { label: selection.label(), profile: selection.profile() }
+    }
+}
+
 impl ProfileSelection {
-    /// Parses `name` or `name:key=value,…`.
-    ///
-    /// # Errors
-    ///
-    /// The name or a parameter is unknown, or a value is not allowed.
-    pub fn parse(text: &str) -> Result<Self, params::Error> {
-        let (spec, given) = params::select(text, "device", ALL, |spec| (spec.name, spec.params))?;
-        Ok(Self::with(spec, &given))
-    }
-
-    /// Returns every profile of the list without parameters.
+    /// Every profile of the list, with its defaults.
     pub fn all() -> Vec<Self> {
-        ALL.iter().map(|spec| Self::with(spec, &Params::default())).collect()
+        ALL.iter().map(Self::default_of).collect()
     }
 
-    fn with(spec: &ProfileSpec, given: &Params) -> Self {
-        let mut profile = (spec.profile)();
-        if !spec.params.is_empty() {
-            let fill = match given.word(PARAMS, "fill") {
+    /// Returns the profile with the parameters applied.
+    pub fn profile(&self) -> Profile {
+        let mut profile = (self.spec.profile)();
+        if !self.spec.params.is_empty() {
+            let fill = match self.params.word(PARAMS, "fill") {
                 "empty" => Fill::Empty,
                 "random" => Fill::Random,
                 _ => Fill::InOrder,
             };
-            let gib = given.number(PARAMS, "gib");
+            let gib = self.params.number(PARAMS, "gib");
             profile.model.change(Some(fill), (gib > 0.0).then_some((gib * f64::from(1 << 30)) as u64));
         }
-        Self { label: given.label(spec.name), profile }
+        profile
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 fn every_profile_is_a_device_of_its_own_name() {
     let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
     assert_eq!(names.len(), ALL.len());
-    for ProfileSelection { label, profile } in ProfileSelection::all() {
+    for selection in ProfileSelection::all() {
+        let (label, profile) = (selection.label(), selection.profile());
         profile.check().unwrap_or_else(|error| panic!("{label}: {error}"));
         assert!(!profile.what.is_empty() && !profile.what.ends_with('.'), "{label}");
         let mut device = Prepared::new(&profile).unwrap().machine();
@@ -19,9 +20,9 @@ fn every_profile_is_a_device_of_its_own_name() {
 #[test]
 fn parameters_change_the_device() {
     let chosen = ProfileSelection::parse("emmc-5.1:fill=random,gib=1").unwrap();
-    assert_eq!(chosen.label, "emmc-5.1:fill=random,gib=1");
-    assert_eq!(chosen.profile.model.fill(), Some(Fill::Random));
-    assert_eq!(chosen.profile.model.capacity_bytes(), Some(1 << 30));
+    assert_eq!(chosen.label(), "emmc-5.1:fill=random,gib=1");
+    assert_eq!(chosen.profile().model.fill(), Some(Fill::Random));
+    assert_eq!(chosen.profile().model.capacity_bytes(), Some(1 << 30));
     assert!(ProfileSelection::parse("latency-100-800:fill=empty").is_err());
     assert!(ProfileSelection::parse("floppy").err().unwrap().to_string().contains("microsd-2012"));
 }
@@ -29,7 +30,7 @@ fn parameters_change_the_device() {
 /// Impossible constants give an error that names the constant.
 #[test]
 fn impossible_profiles() {
-    let profile = |name: &str| ProfileSelection::parse(name).unwrap().profile;
+    let profile = |name: &str| ProfileSelection::parse(name).unwrap().profile();
     let says = |profile: &Profile| profile.check().unwrap_err().to_string();
     let mut latency = profile("latency-100-800");
     for us in [-1.0, f64::NAN, f64::INFINITY] {

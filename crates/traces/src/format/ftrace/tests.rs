@@ -192,11 +192,11 @@ fn told(spec: &Spec, text: &str) -> (Vec<String>, Summary) {
     let line = |Event { at_us, pid, tid, action }: &Event| {
         let who = format!("{at_us} {pid}/{tid}");
         match action {
-            Action::Read { file, offset, len } => format!("{who} {} r {offset} {len}", file.0),
-            Action::Write { file, offset, len, sync } => {
+            Action::Read { file, offset, len, .. } => format!("{who} {} r {offset} {len}", file.0),
+            Action::Write { file, offset, len, sync, .. } => {
                 format!("{who} {} w{} {offset} {len}", file.0, if *sync { "s" } else { "" })
             }
-            Action::Direct { file, offset, len, write } => {
+            Action::Direct { file, offset, len, write, .. } => {
                 format!("{who} {} direct {} {offset} {len}", file.0, if *write { "w" } else { "r" })
             }
             Action::Sync { file, .. } => format!("{who} {} sync", file.0),
@@ -204,7 +204,7 @@ fn told(spec: &Spec, text: &str) -> (Vec<String>, Summary) {
             Action::Punch { file, offset, len } => format!("{who} {} hole {offset} {len}", file.0),
             Action::Bind { file, name } => format!("{who} {} is {name}", file.0),
             Action::Unbind { file, name } => format!("{who} {} is not {name}", file.0),
-            Action::Open { file, created } => format!("{who} {} open {created}", file.0),
+            Action::Open { file, created, .. } => format!("{who} {} open {created}", file.0),
             Action::Gone { file } => format!("{who} {} gone", file.0),
             Action::Process { name } => format!("{who} runs {name}"),
             other => panic!("{other:?}"),

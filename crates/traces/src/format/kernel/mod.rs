@@ -223,8 +223,8 @@ impl<'e, 's> Feed<'e, 's> {
             // A device without a cache of its own is never sent a flush.
             _ => (Side::After, false, false),
         };
-        let knows = Knows { times: self.times, syncs, writes: true, removals };
-        self.events.about(About { side, space: plan.space, knows })?;
+        let knows = Knows { times: self.times, syncs, writes: true, removals, ..Knows::NOTHING };
+        self.events.about(About { epoch_us: None, side, space: plan.space, knows })?;
         let mut teller = Teller::new(plan);
         // A process is called as its first thread is.
         for item in &self.held {

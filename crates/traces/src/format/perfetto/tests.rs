@@ -11,7 +11,7 @@ fn told(spec: &Spec, bytes: &[u8]) -> (Vec<String>, String) {
     let (events, summary) = testing::read(spec, bytes).unwrap();
     let line = |Event { at_us, pid, tid, action }: &Event| {
         let what = match action {
-            Action::Read { file, offset, len } => format!("{} r {offset} {len}", file.0),
+            Action::Read { file, offset, len, .. } => format!("{} r {offset} {len}", file.0),
             Action::Write { file, offset, len, .. } => format!("{} w {offset} {len}", file.0),
             Action::Sync { file, .. } => format!("{} sync", file.0),
             Action::Bind { file, name } => format!("{} is {name}", file.0),

@@ -36,6 +36,11 @@ pub(super) const SPEC: Spec = Spec {
 
 const SAMPLE: &str = r#"11014 1795169623.673253 execve("/usr/bin/app", ["app"], 0x7ffee7ce6908 /* 6 vars */) = 0
 11014 1795169623.673765 openat(AT_FDCWD</home/me>, "notes, old", O_RDWR|O_CREAT|O_CLOEXEC, 0600) = 3</home/me/notes, old>
+11014 1795169623.673800 umask(022)       = 022
+11014 1795169623.673810 openat(AT_FDCWD</home/me>, "dir/new", O_WRONLY|O_CREAT|O_EXCL, 0666) = 4</home/me/dir/new>
+11014 1795169623.673820 close(4</home/me/dir/new>) = 0
+11014 1795169623.673830 link("dir/new", "dir/other") = 0
+11014 1795169623.673840 rename("dir", "elsewhere") = 0
 11014 1795169623.673970 read(3</home/me/notes, old>, "a \"quoted\" (word)"..., 4096) = 832
 11014 1795169623.674100 clone3({flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD, exit_signal=0} => {parent_tid=[11015]}, 88) = 11015
 11014 1795169623.674110 write(3</home/me/notes, old>, "new"..., 4096 <unfinished ...>
@@ -114,6 +119,8 @@ enum Clock {
     OfDay(u64, u64),
 }
 
+/// No clock that counts from 1970 stood so low when strace first ran; no two lines are further apart.
+const ABSOLUTE_US: u64 = 10_000_000 * 1_000_000;
 const DAY_US: u64 = 24 * 3600 * 1_000_000;
 
 struct Reader<'e, 's> {
@@ -190,14 +197,27 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     for half in reader.halves.values() {
         reader.events.skipped(CUT, half.line);
     }
-    if reader.told { Ok(()) } else { reader.tell(true) }
+    if reader.told { Ok(()) } else { reader.tell(Some(Time::Seconds { us: 0 })) }
 }
 
 impl Reader<'_, '_> {
-    fn tell(&mut self, times: bool) -> Result<(), Error> {
+    /// `first`: the time of the first line.
+    fn tell(&mut self, first: Option<Time>) -> Result<(), Error> {
         self.told = true;
-        let knows = Knows { times, syncs: true, writes: true, removals: true };
-        self.events.about(About { side: Side::Before, space: Space::Files, knows })
+        let knows = Knows {
+            times: first.is_some(),
+            syncs: true,
+            writes: true,
+            removals: true,
+            opens: true,
+            names: true,
+            ..Knows::NOTHING
+        };
+        let epoch_us = match first {
+            Some(Time::Seconds { us }) if us >= ABSOLUTE_US => Some(us),
+            _ => None,
+        };
+        self.events.about(About { epoch_us, side: Side::Before, space: Space::Files, knows })
     }
 
     fn line(&mut self, bytes: &[u8], line: u64) -> Result<(), Error> {
@@ -225,7 +245,7 @@ impl Reader<'_, '_> {
                     return Ok(());
                 }
                 if !self.told {
-                    self.tell(head.time.is_some())?;
+                    self.tell(head.time)?;
                 }
                 self.now_us = head.time.map_or(self.now_us, |time| self.time(time));
                 let bearing = self.halves.get(&0).is_some_and(|half| half.entered.birth);
@@ -256,8 +276,6 @@ impl Reader<'_, '_> {
 
     /// Microseconds since the first line.
     fn time(&mut self, time: Time) -> u64 {
-        // No clock that counts from 1970 stood so low when strace first ran; no two lines are further apart.
-        const ABSOLUTE_US: u64 = 10_000_000 * 1_000_000;
         let clock = self.clock.get_or_insert(match time {
             Time::Seconds { us } if us >= ABSOLUTE_US => Clock::Absolute(us),
             Time::Seconds { .. } => Clock::Relative(0),

@@ -6,9 +6,15 @@ use super::{
 };
 use crate::{
     events::Skip,
-    process::{Call, Dir, Done, Flags, Path, Target},
+    process::{Call, Dir, Done, Flags, NOT_STORAGE, Path, Target},
 };
 use std::borrow::Cow;
+
+/// A mode or mask as strace prints it: `0644`.
+fn octal(text: &[u8]) -> Option<u32> {
+    let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    u32::from_str_radix(std::str::from_utf8(&text[..end]).ok()?, 8).ok()
+}
 
 /// A path and the directory argument before it.
 pub(super) struct At<'a> {
@@ -77,6 +83,17 @@ impl Caller<'_> {
                 let at = if name == b"mkdir" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
                 self.call(Call::Mkdir { path: at.path() })
             })(),
+            b"mknod" | b"mknodat" => (|| {
+                let at = if name == b"mknod" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
+                let words = args.get(if name == b"mknod" { 1 } else { 2 });
+                // `S_IFREG|0600`; other kinds are no storage.
+                let mode = octal(words.strip_prefix(b"S_IFREG|").unwrap_or(words)).ok_or(NOT_STORAGE)?;
+                self.call(Call::MakeFile { path: at.path(), mode: Some(mode) })
+            })(),
+            b"umask" => match octal(args.get(0)) {
+                Some(mask) => self.call(Call::Umask { mask }),
+                None => Err(UNREADABLE),
+            },
             b"chdir" => at(args, None, 0).and_then(|at| self.call(Call::Chdir { target: at.target() })),
             b"chroot" => at(args, None, 0).and_then(|at| self.call(Call::Chroot { path: at.path() })),
             b"getcwd" => match string(args.get(0)) {
@@ -114,8 +131,13 @@ impl Caller<'_> {
             }
             _ => Flags::parse(words),
         };
+        let mode = match name {
+            b"openat2" => memchr::memmem::find(words, b"mode=").and_then(|at| octal(&words[at + 5..])),
+            b"creat" => octal(words),
+            _ => octal(args.get(path + 2)),
+        };
         let made = own(shown)?;
-        let call = Call::Open { path: at.path(), flags, fd: made.fd()? };
+        let call = Call::Open { path: at.path(), flags, mode, fd: made.fd()? };
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
 

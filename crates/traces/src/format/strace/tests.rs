@@ -3,10 +3,11 @@ use super::{
     line::{Descriptor, Lead, descriptor, string},
     *,
 };
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_core::event::{Action, Event, FileId, OpenId};
 use proptest::prelude::*;
+use std::num::NonZeroU32;
 
-fn read_text(text: &str) -> (Vec<Event>, String) {
+fn read_text(text: &str) -> (Vec<Event<'static>>, String) {
     let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("no error but of I/O");
     (events, testing::skipped(&summary))
 }
@@ -14,7 +15,7 @@ fn read_text(text: &str) -> (Vec<Event>, String) {
 /// Reads and writes, as `(write, file, offset, length)`.
 fn accesses(text: &str) -> Vec<(bool, u64, u64, u64)> {
     let access = |event: Event| match event.action {
-        Action::Read { file, offset, len } => Some((false, file.0, offset, len)),
+        Action::Read { file, offset, len, .. } => Some((false, file.0, offset, len)),
         Action::Write { file, offset, len, .. } => Some((true, file.0, offset, len)),
         _ => None,
     };
@@ -96,10 +97,10 @@ fn an_event_stands_where_its_call_ends() {
 1 100000000.000060 <... read resumed> "b", 7) = 4
 "#;
     let (events, _) = read_text(text);
-    let file = FileId(0);
+    let (file, open) = (FileId(0), NonZeroU32::new(1).map(OpenId));
     assert_eq!(events[2].at_us, 30);
-    assert_eq!(events[2].action, Action::Write { file, offset: 0, len: 5, sync: false });
-    assert_eq!((events[3].at_us, &events[3].action), (60, &Action::Read { file, offset: 5, len: 4 }));
+    assert_eq!(events[2].action, Action::Write { open, file, offset: 0, len: 5, sync: false });
+    assert_eq!((events[3].at_us, &events[3].action), (60, &Action::Read { open, file, offset: 5, len: 4 }));
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl Machine {
     fn write(&mut self, tid: u32, file: u32, (offset, len): (u64, u64), sync: bool) {
         if self.is_told(tid, file) {
             let file = self.id(tid, file);
-            self.tell(tid, Action::Write { file, offset, len, sync });
+            self.tell(tid, Action::Write { open: None, file, offset, len, sync });
         }
     }
 
@@ -140,9 +140,9 @@ impl Machine {
         self.tell(
             tid,
             match write {
-                _ if direct => Action::Direct { file, offset, len, write },
-                true => Action::Write { file, offset, len, sync: false },
-                false => Action::Read { file, offset, len },
+                _ if direct => Action::Direct { open: None, file, offset, len, write },
+                true => Action::Write { open: None, file, offset, len, sync: false },
+                false => Action::Read { open: None, file, offset, len },
             },
         );
     }

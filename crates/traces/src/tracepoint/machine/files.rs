@@ -81,7 +81,7 @@ impl Machine {
         }
         if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file) {
             let file = self.id(tid, file);
-            self.tell(tid, Action::Open { file, created: true });
+            self.tell(tid, Action::Open { open: None, file, created: true });
         }
     }
 
@@ -250,7 +250,7 @@ impl Machine {
     }
 
     /// Tells something of a file that is in the trace or that a recorded thread acts upon.
-    pub(super) fn life(&mut self, tid: u32, inode: Inode, action: impl FnOnce(FileId) -> Action) {
+    pub(super) fn life(&mut self, tid: u32, inode: Inode, action: impl FnOnce(FileId) -> Action<'static>) {
         if let Some(file) = self.life_of(tid, inode) {
             let id = self.id(tid, file);
             self.tell(tid, action(id));

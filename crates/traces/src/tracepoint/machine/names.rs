@@ -4,7 +4,7 @@ use super::{
     super::{Name, NameKind, inodes::Kind, names::Whose},
     Machine,
 };
-use flashsift_core::event::{Action, Renamed};
+use flashsift_core::event::{Action, MaybeOwned, Renamed};
 
 impl Machine {
     /// Something about a name, before the points of that time: creations, links and renames in their order, deletions in
@@ -79,7 +79,7 @@ impl Machine {
             self.by_path.remove(&path);
         }
         if let Some(file) = self.files[file].id {
-            self.tell(tid, Action::Unbind { file, name: path });
+            self.tell(tid, Action::Unbind { file, name: MaybeOwned::owned_str(&path) });
         }
     }
 
@@ -132,7 +132,7 @@ impl Machine {
         self.takes_path(file, &path, tid);
         self.files[file].names.push((dir, path.clone()));
         if let Some(file) = self.files[file].id {
-            self.tell(tid, Action::Bind { file, name: path });
+            self.tell(tid, Action::Bind { file, name: MaybeOwned::owned_str(&path) });
         }
     }
 
@@ -146,7 +146,7 @@ impl Machine {
         {
             self.files[other].names.retain(|(_, p)| **p != *path);
             if let Some(file) = self.files[other].id {
-                self.tell(tid, Action::Unbind { file, name: path.into() });
+                self.tell(tid, Action::Unbind { file, name: MaybeOwned::owned_str(&path) });
             }
         }
     }
@@ -204,11 +204,11 @@ impl Machine {
         if (told || self.is_told(name.tid, file)) && self.files[file].id.is_none() && !name.directory {
             // It was not seen before, under its old name.
             let id = self.id(name.tid, file);
-            self.tell(name.tid, Action::Bind { file: id, name: from.into() });
+            self.tell(name.tid, Action::Bind { file: id, name: MaybeOwned::owned_str(from) });
         }
         self.files[file].names.push((name.dir, name.path.clone()));
         if let Some(file) = self.files[file].id {
-            let names = Box::new(Renamed { from: from.into(), to: name.path.clone() });
+            let names = Renamed::owned(from, &name.path);
             self.tell(name.tid, Action::Rename { file, names });
         }
     }
@@ -234,7 +234,7 @@ impl Machine {
             }
             self.placed(file, &to);
             if let Some(file) = self.files[file].id {
-                self.tell(tid, Action::Rename { file, names: Box::new(Renamed { from, to }) });
+                self.tell(tid, Action::Rename { file, names: Renamed::owned(&from, &to) });
             }
         }
     }

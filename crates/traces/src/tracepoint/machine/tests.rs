@@ -71,7 +71,7 @@ fn a_name_moves_though_nothing_else_happens() {
     machine.passed(50_000);
     let moves = |machine: &mut Machine| -> Vec<String> {
         let to = |event: Event| match event.action {
-            Action::Rename { names, .. } => names.to.into(),
+            Action::Rename { names, .. } => names.to.to_string(),
             other => panic!("{other:?}"),
         };
         machine.drain().map(to).collect()

@@ -1,0 +1,193 @@
+//! `--after-cache DIR`: what each cell sends to storage, one trace a cell.
+
+use anyhow::Context;
+use clap::ValueEnum;
+use flashsift_core::{
+    back::{Io, IoOp},
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    page::PAGE_BYTES,
+    trace::Trace,
+};
+use flashsift_traces::{
+    events::{Sink, Skipped},
+    fio_log::FioLog,
+    replace::Replace,
+    store,
+};
+use std::{
+    fs,
+    io::BufWriter,
+    path::{Path, PathBuf},
+};
+
+/// How an after-cache trace is written.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Format {
+    /// flashsift's own store
+    Parquet,
+    /// For `fio --read_iolog=… --replay_redirect=FILE`
+    #[value(name = "fio-iolog-3")]
+    FioIolog3,
+}
+
+/// Makes a trace a cell in one folder.
+pub(super) struct Writers<'a> {
+    dir: &'a Path,
+    format: Format,
+    stem: String,
+    about: About,
+}
+
+impl<'a> Writers<'a> {
+    /// Makes the folder. Refuses a format that needs times where the trace has none.
+    pub(super) fn new(
+        dir: &'a Path,
+        format: Format,
+        trace_name: &str,
+        trace: &Trace,
+    ) -> anyhow::Result<Self> {
+        let times = trace.about().knows.times;
+        if matches!(format, Format::FioIolog3) && !times {
+            anyhow::bail!(
+                "a fio iolog v3 has times and this trace has none: give --rate N, requests a second"
+            );
+        }
+        fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made a folder", dir.display()))?;
+        let stem = stem(trace_name);
+        let knows = Knows { times, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
+        Ok(Self {
+            dir,
+            format,
+            stem: stem.to_owned(),
+            about: About { epoch_us: None, side: Side::After, space: Space::Blocks, knows },
+        })
+    }
+
+    fn path(&self, policy: &str, frames: u32) -> PathBuf {
+        let ending = match self.format {
+            Format::Parquet => "parquet",
+            Format::FioIolog3 => "iolog",
+        };
+        // A policy's parameters stand in its label: `clock:insert_ref=1`.
+        let policy = policy.replace([':', ',', '='], "-");
+        self.dir.join(format!("{}.{policy}.{frames}.{ending}", self.stem))
+    }
+
+    /// Refuses before anything runs if a cell's file exists: it may be another trace's, or the trace itself.
+    pub(super) fn check_free(&self, policy: &str, frames: u32) -> anyhow::Result<()> {
+        let path = self.path(policy, frames);
+        if path.symlink_metadata().is_ok() {
+            anyhow::bail!("{} exists and is not replaced: remove it or give another folder", path.display());
+        }
+        Ok(())
+    }
+
+    /// The trace of one cell, still without content.
+    pub(super) fn open(&self, policy: &str, frames: u32) -> anyhow::Result<Writer> {
+        let path = self.path(policy, frames);
+        let log = match self.format {
+            Format::Parquet => {
+                let mut writer = store::Writer::create(&path, &self.stem)?;
+                writer.about(self.about)?;
+                Log::Parquet { writer: Box::new(writer), batch: Vec::with_capacity(BATCH) }
+            }
+            Format::FioIolog3 => {
+                let at = || path.display().to_string();
+                let file = Replace::new(&path).with_context(at)?;
+                Log::Fio(FioLog::new(BufWriter::new(file), FIO_TARGET, self.about.knows).with_context(at)?)
+            }
+        };
+        Ok(Writer { log, error: None })
+    }
+}
+
+/// The name without what it is packed and written in: `browser.strace.xz` gives `browser`, standard input `trace`.
+fn stem(trace_name: &str) -> &str {
+    const ENDINGS: [&str; 12] = [
+        ".gz",
+        ".zst",
+        ".xz",
+        ".bin",
+        ".txt",
+        ".csv",
+        ".strace",
+        ".parquet",
+        ".iolog",
+        ".sectors",
+        ".mobigen",
+        ".oracleGeneral",
+    ];
+    let mut stem = trace_name;
+    while let Some(shorter) =
+        ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)).filter(|s| !s.is_empty())
+    {
+        stem = shorter;
+    }
+    if stem == "-" { "trace" } else { stem }
+}
+
+const BATCH: usize = 1024;
+
+/// A name under `/dev`, so that the log reads as one of a block device; fio is told what to use by `--replay_redirect`.
+const FIO_TARGET: &str = "/dev/flashsift-target";
+
+/// Takes the requests of one cell. An error waits for [`Writer::finish`]: the simulator knows none.
+pub(super) struct Writer {
+    log: Log,
+    error: Option<flashsift_traces::Error>,
+}
+
+enum Log {
+    Parquet { writer: Box<store::Writer>, batch: Vec<Event<'static>> },
+    Fio(FioLog<BufWriter<Replace>>),
+}
+
+impl Writer {
+    pub(super) fn take(&mut self, requests: &[Io]) {
+        if self.error.is_none() {
+            self.error = requests.iter().try_for_each(|io| self.log.take(*io)).err();
+        }
+    }
+
+    /// Gives the file its name.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        if let Some(error) = self.error {
+            return Err(error.into());
+        }
+        match self.log {
+            Log::Parquet { mut writer, batch } => {
+                writer.events(&batch)?;
+                writer.finish(&Skipped::default())?;
+            }
+            Log::Fio(log) => {
+                log.finish()?.into_inner().map_err(std::io::IntoInnerError::into_error)?.commit()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Log {
+    fn take(&mut self, io: Io) -> Result<(), flashsift_traces::Error> {
+        let end = io.lba.checked_add(u64::from(io.pages)).and_then(|end| end.checked_mul(PAGE_BYTES));
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            let says = format!("place {} on the device lies beyond 2^63 bytes: no trace can hold it", io.lba);
+            return Err(flashsift_traces::Error::TooLarge(says));
+        }
+        let (file, offset, len) = (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);
+        let (writer, batch) = match self {
+            Self::Fio(log) => return log.request(&io),
+            Self::Parquet { writer, batch } => (writer, batch),
+        };
+        let action = match io.op {
+            IoOp::Read => Action::Read { open: None, file, offset, len },
+            IoOp::Write => Action::Write { open: None, file, offset, len, sync: io.sync },
+        };
+        batch.push(Event { at_us: io.at_us, pid: 0, tid: 0, action });
+        if batch.len() == BATCH {
+            writer.events(batch)?;
+            batch.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! `compare --json`: one cell a line, and with `--verdict` one line more.
+
+use flashsift_core::{
+    page::PAGE_BYTES,
+    study::{
+        Best, DeviceResult, DeviceVerdict, Lifetime, Request, ResultRow, Results, SizeVerdict, StudyVerdict,
+        Writes,
+    },
+    trace::Unit,
+    writeback::Syncs,
+};
+use serde::Serialize;
+
+/// One cell, or one cell on one device. A field is absent where it has no meaning.
+#[derive(Serialize)]
+pub(super) struct Record<'a> {
+    schema: u32,
+    trace: &'a str,
+    policy: &'a str,
+    system: &'static str,
+    frames: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
+    writeback: &'a str,
+    accesses: u64,
+    read_accesses: u64,
+    write_accesses: u64,
+    hits: u64,
+    read_hits: u64,
+    write_hits: u64,
+    device_reads: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drained: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped_dirty: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_left: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonsequential_writes: Option<u64>,
+    cost_us: u64,
+    #[serde(flatten)]
+    on: Option<DeviceRecord<'a>>,
+    cpu_ns_per_access: f64,
+}
+
+#[derive(Serialize)]
+struct DeviceRecord<'a> {
+    device: &'a str,
+    elapsed_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stall_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_amplification: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime_gain: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime: Option<Lifetime>,
+}
+
+/// The names and settings that every record of a comparison repeats, and which fields have a meaning.
+pub(super) struct Shape<'a> {
+    trace: &'a str,
+    writeback: String,
+    syncs: bool,
+    unit: Unit,
+    writes: bool,
+    drain: bool,
+}
+
+impl<'a> Shape<'a> {
+    pub(super) fn new(trace: &'a str, results: &Results<'_>) -> Self {
+        let study = results.study();
+        let Request { writeback, unit, drain, .. } = study.request();
+        Self {
+            trace,
+            writeback: writeback.to_string(),
+            syncs: writeback.syncs != Syncs::Nothing,
+            unit: *unit,
+            writes: study.trace().about().knows.writes,
+            drain: *drain,
+        }
+    }
+
+    /// One record for each device; one, where there is none.
+    pub(super) fn records(&'a self, row: &'a ResultRow) -> Vec<Record<'a>> {
+        if row.devices.is_empty() {
+            return vec![self.record(row, None)];
+        }
+        row.devices.iter().map(|device| self.record(row, Some(device))).collect()
+    }
+
+    fn record(&'a self, row: &'a ResultRow, on: Option<&'a DeviceResult>) -> Record<'a> {
+        let (outcome, device) = (&row.outcome, row.outcome.device);
+        let Self { writes, syncs, drain, .. } = *self;
+        Record {
+            schema: 1,
+            trace: self.trace,
+            policy: &row.policy,
+            system: "storage",
+            frames: row.frames,
+            memory_bytes: memory_bytes(self.unit, row.frames),
+            writeback: &self.writeback,
+            accesses: outcome.accesses(),
+            read_accesses: outcome.read_accesses,
+            write_accesses: outcome.write_accesses,
+            hits: outcome.hits(),
+            read_hits: outcome.read_hits,
+            write_hits: outcome.write_hits,
+            device_reads: device.reads,
+            device_writes: writes.then_some(device.writes),
+            sync_writes: (writes && syncs).then_some(device.sync_writes),
+            drained: drain.then_some(device.drained),
+            dropped_dirty: writes.then_some(device.dropped_dirty),
+            dirty_left: writes.then_some(outcome.dirty_left),
+            nonsequential_writes: writes.then_some(device.nonsequential_writes),
+            cost_us: outcome.cost_us(),
+            on: on.map(DeviceRecord::from),
+            cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,
+        }
+    }
+}
+
+/// Absent for objects, which have no size.
+fn memory_bytes(unit: Unit, frames: u32) -> Option<u64> {
+    (unit == Unit::Page).then(|| u64::from(frames) * PAGE_BYTES)
+}
+
+impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
+    fn from(on: &'a DeviceResult) -> Self {
+        Self {
+            device: &on.device,
+            elapsed_s: on.elapsed_s,
+            stall_s: on.stall_s,
+            write_amplification: on.write_amplification,
+            lifetime_gain: on.lifetime_gain,
+            lifetime: on.lifetime,
+        }
+    }
+}
+
+/// The last line with `--verdict`.
+#[derive(Serialize)]
+pub(super) struct VerdictLine<'a> {
+    schema: u32,
+    verdict: VerdictRecord<'a>,
+}
+
+#[derive(Serialize)]
+struct VerdictRecord<'a> {
+    trace: &'a str,
+    accesses: u64,
+    /// First accesses, which no cache hits.
+    cold_accesses: u64,
+    sizes: Vec<SizeRecord<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least_cpu: Option<LeastCpuRecord<'a>>,
+}
+
+#[derive(Serialize)]
+struct SizeRecord<'a> {
+    frames: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
+    most_hits: BestRecord<'a>,
+    #[serde(flatten)]
+    writes: Option<WritesRecord<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound: Option<BoundRecord<'a>>,
+    /// Of the hits that the bound has and lru does not, the share that the best has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap_closed: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    devices: Vec<DeviceVerdictRecord<'a>>,
+}
+
+#[derive(Serialize)]
+struct DeviceVerdictRecord<'a> {
+    device: &'a str,
+    least_elapsed_us: BestRecord<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fewest_programs: Option<BestRecord<'a>>,
+}
+
+/// Writes count what is still dirty at the end.
+#[derive(Serialize)]
+struct WritesRecord<'a> {
+    fewest_writes: BestRecord<'a>,
+    /// Absent where more is still dirty than was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fewest_nonsequential_writes: Option<BestRecord<'a>>,
+    unbeaten: &'a [&'a str],
+}
+
+#[derive(Serialize)]
+struct BestRecord<'a> {
+    policies: &'a [&'a str],
+    count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lru: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct BoundRecord<'a> {
+    policy: &'a str,
+    hits: u64,
+}
+
+#[derive(Serialize)]
+struct LeastCpuRecord<'a> {
+    policies: &'a [&'a str],
+    cpu_ns_per_access: f64,
+}
+
+impl<'a> From<&'a Best<'a>> for BestRecord<'a> {
+    fn from(best: &'a Best<'a>) -> Self {
+        Self { policies: &best.policies, count: best.count, lru: best.reference }
+    }
+}
+
+impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
+    fn from(writes: &'a Writes<'a>) -> Self {
+        Self {
+            fewest_writes: (&writes.fewest).into(),
+            fewest_nonsequential_writes: writes.fewest_nonsequential.as_ref().map(Into::into),
+            unbeaten: &writes.pareto_front,
+        }
+    }
+}
+
+impl<'a> VerdictLine<'a> {
+    pub(super) fn new(trace: &'a str, found: &'a StudyVerdict<'a>) -> Self {
+        let on_device = |device: &'a DeviceVerdict<'a>| DeviceVerdictRecord {
+            device: device.device,
+            least_elapsed_us: (&device.fastest).into(),
+            fewest_programs: device.lives_longest.as_ref().map(Into::into),
+        };
+        let size = |SizeVerdict { frames, verdict, devices }: &'a SizeVerdict<'a>| SizeRecord {
+            frames: *frames,
+            memory_bytes: memory_bytes(found.unit, *frames),
+            most_hits: (&verdict.hits).into(),
+            writes: verdict.writes.as_ref().map(Into::into),
+            bound: verdict.bound.map(|(policy, hits)| BoundRecord { policy, hits }),
+            gap_closed: verdict.gap_closed(),
+            devices: devices.iter().map(on_device).collect(),
+        };
+        let verdict = VerdictRecord {
+            trace,
+            accesses: found.sizes.first().map_or(0, |size| size.verdict.accesses),
+            cold_accesses: found.cold_accesses,
+            sizes: found.sizes.iter().map(size).collect(),
+            least_cpu: found.least_cpu.as_ref().map(|least| LeastCpuRecord {
+                policies: &least.policies,
+                cpu_ns_per_access: (least.ns_per_access * 10.0).round() / 10.0,
+            }),
+        };
+        Self { schema: 1, verdict }
+    }
+}

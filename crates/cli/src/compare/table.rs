@@ -1,0 +1,308 @@
+//! The comparison as a table for each cache size: the best of each column is marked, and policies that
+//! know the future are set apart.
+
+use crate::size;
+use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
+use flashsift_core::{
+    policy::Kind,
+    study::{DeviceResult, ResultRow, SizeResults},
+};
+use flashsift_report as report;
+
+/// One row of a table: what a cell came to.
+pub(super) struct Row<'a> {
+    cell: &'a ResultRow,
+    /// Its time and wear on a device, for the table of that device.
+    on: Option<&'a DeviceResult>,
+}
+
+/// The rows of a size.
+pub(super) fn rows(size: &SizeResults) -> Vec<Row<'_>> {
+    size.rows.iter().map(|cell| Row { cell, on: None }).collect()
+}
+
+/// The rows of a size on each device, by the device's label.
+pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
+    let devices = size.rows.first().map_or(&[][..], |row| &row.devices);
+    devices.iter().enumerate().map(|(n, device)| {
+        let row = |cell| Row { cell, on: Some(&cell.devices[n]) };
+        (&*device.device, size.rows.iter().map(row).collect())
+    })
+}
+
+enum Best {
+    Most,
+    Least,
+    /// It has none.
+    None,
+}
+
+struct Column {
+    title: &'static str,
+    best: Best,
+    value: fn(&Row<'_>) -> f64,
+    show: fn(&Row<'_>) -> String,
+}
+
+const HITS: Column = Column {
+    title: "\nhits %",
+    best: Best::Most,
+    value: |row| row.cell.outcome.hit_ratio(),
+    show: |row| format!("{:.2}", row.cell.outcome.hit_ratio() * 100.0),
+};
+const READS: Column = Column {
+    title: "storage\nreads",
+    best: Best::Least,
+    value: |row| row.cell.outcome.device.reads as f64,
+    show: |row| size::count(row.cell.outcome.device.reads),
+};
+const WRITES: Column = Column {
+    title: "storage\nwrites",
+    best: Best::Least,
+    value: |row| row.cell.outcome.device.writes as f64,
+    show: |row| size::count(row.cell.outcome.device.writes),
+};
+const SCATTERED: Column = Column {
+    title: "not\nsequential",
+    best: Best::Least,
+    value: |row| row.cell.outcome.device.nonsequential_writes as f64,
+    show: |row| {
+        let share = row.cell.outcome.nonsequential_share() * 100.0;
+        format!("{} ({share:>3.0} %)", size::count(row.cell.outcome.device.nonsequential_writes))
+    },
+};
+/// Without its share.
+const SCATTERED_NARROW: Column =
+    Column { show: |row| size::count(row.cell.outcome.device.nonsequential_writes), ..SCATTERED };
+const SYNCED: Column = Column {
+    title: "of them\nsynced",
+    best: Best::Least,
+    value: |_| 0.0,
+    show: |row| size::count(row.cell.outcome.device.sync_writes),
+};
+const LEFT: Column = Column {
+    title: "dirty\nleft",
+    best: Best::None,
+    value: |row| row.cell.outcome.dirty_left as f64,
+    show: |row| size::count(row.cell.outcome.dirty_left),
+};
+const DRAINED: Column = Column {
+    title: "of them\ndrained",
+    best: Best::None,
+    value: |row| row.cell.outcome.device.drained as f64,
+    show: |row| size::count(row.cell.outcome.device.drained),
+};
+const DROPPED: Column = Column {
+    title: "dropped\ndirty",
+    best: Best::None,
+    value: |row| row.cell.outcome.device.dropped_dirty as f64,
+    show: |row| size::count(row.cell.outcome.device.dropped_dirty),
+};
+const COST: Column = Column {
+    title: "\ncost s",
+    best: Best::Least,
+    value: |row| row.cell.outcome.cost_us() as f64,
+    show: |row| format!("{:.2}", row.cell.outcome.cost_us() as f64 / 1e6),
+};
+const CPU: Column = Column {
+    title: "ns per\naccess",
+    // Not a result, and never twice the same.
+    best: Best::None,
+    value: |row| row.cell.cpu_ns_per_access,
+    show: |row| format!("{:.1}", row.cell.cpu_ns_per_access),
+};
+
+const ELAPSED: Column = Column {
+    title: "\nelapsed s",
+    best: Best::Least,
+    value: |row| row.on.map_or(0.0, |on| on.elapsed_s),
+    show: |row| of_device(row, |on| Some(format!("{:.3}", on.elapsed_s))),
+};
+const STALL: Column = Column {
+    title: "\nstall s",
+    best: Best::Least,
+    value: |row| row.on.and_then(|on| on.stall_s).unwrap_or(0.0),
+    show: |row| of_device(row, |on| Some(format!("{:.3}", on.stall_s?))),
+};
+const AMPLIFICATION: Column = Column {
+    title: "write\namplification",
+    best: Best::Least,
+    value: |row| row.on.and_then(|on| on.write_amplification).unwrap_or(f64::INFINITY),
+    show: |row| of_device(row, |on| Some(format!("{:.2}", on.write_amplification?))),
+};
+const LIFETIME: Column = Column {
+    title: "lifetime\ngain %",
+    best: Best::Most,
+    value: |row| row.on.and_then(|on| on.lifetime_gain).unwrap_or(f64::NEG_INFINITY),
+    show: |row| of_device(row, |on| Some(format!("{:+.1}", on.lifetime_gain? * 100.0))),
+};
+
+/// A dash where there is nothing to say.
+fn of_device(row: &Row<'_>, show: impl Fn(&DeviceResult) -> Option<String>) -> String {
+    row.on.and_then(show).unwrap_or_else(|| "–".to_owned())
+}
+
+/// The columns that say something about this trace.
+fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> {
+    let on = || rows.iter().filter_map(|row| row.on);
+    if on().next().is_some() {
+        let mut columns = vec![&ELAPSED];
+        columns.extend(on().any(|on| on.stall_s.is_some()).then_some(&STALL));
+        columns.extend(on().any(|on| on.write_amplification.is_some()).then_some(&AMPLIFICATION));
+        columns.extend(on().any(|on| on.lifetime_gain.is_some()).then_some(&LIFETIME));
+        return columns;
+    }
+    let mut columns: Vec<&Column> = vec![&HITS, &READS];
+    if rows.iter().any(|row| row.cell.outcome.write_accesses > 0) {
+        let scattered = if narrow { &SCATTERED_NARROW } else { &SCATTERED };
+        columns.push(&WRITES);
+        if rows.iter().any(|row| row.cell.outcome.device.sync_writes > 0) {
+            columns.push(&SYNCED);
+        }
+        columns.extend([if drain { &DRAINED } else { &LEFT }, scattered]);
+        if rows.iter().any(|row| row.cell.outcome.device.dropped_dirty > 0) {
+            columns.push(&DROPPED);
+        }
+        columns.push(&COST);
+    }
+    columns.push(&CPU);
+    columns
+}
+
+/// The table, without a newline at its end; closer and with less in it if it is wider than `width` otherwise. `color`: bold for
+/// the best.
+pub(super) fn render(rows: &[Row<'_>], drain: bool, color: bool, width: usize) -> String {
+    let narrow = lines(rows, drain, false, false).iter().any(|line| line.chars().count() > width);
+    lines(rows, drain, narrow, color).join("\n")
+}
+
+/// The same for a page: what its columns are called, and its rows.
+pub(super) fn cells(rows: &[Row<'_>], drain: bool) -> (Vec<String>, Vec<Vec<report::Cell>>) {
+    let columns = columns(rows, drain, false);
+    let titles = columns.iter().map(|column| column.title.trim_start().replace('\n', " "));
+    let row = |row: &Row<'_>| {
+        let name = match row.cell.kind {
+            Kind::Online => row.cell.policy.clone(),
+            Kind::Bound => format!("{} (bound)", row.cell.policy),
+            Kind::Heuristic => format!("{} (knows the future)", row.cell.policy),
+        };
+        let values = columns.iter().map(|column| report::Cell {
+            text: (column.show)(row),
+            value: Some((column.value)(row)),
+            strong: is_best(rows, row, column),
+        });
+        std::iter::once(report::Cell::text(name)).chain(values).collect()
+    };
+    (std::iter::once("policy".to_owned()).chain(titles).collect(), rows.iter().map(row).collect())
+}
+
+/// What stands above policies of a kind.
+fn set_apart(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Online => "online:",
+        Kind::Bound => "bound for hits:",
+        Kind::Heuristic => "knows the future, bounds nothing:",
+    }
+}
+
+fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String> {
+    let columns = columns(rows, drain, narrow);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if !color {
+        table.force_no_tty();
+    } else {
+        table.enforce_styling();
+    }
+    // Values end in a star or a space.
+    let titles = columns.iter().map(|column| column.title.replace('\n', " \n") + " ");
+    table.set_header(std::iter::once("\npolicy".to_owned()).chain(titles));
+    let kinds = [Kind::Online, Kind::Bound, Kind::Heuristic];
+    let ordered: Vec<&Row<'_>> =
+        kinds.iter().flat_map(|kind| rows.iter().filter(move |row| row.cell.kind == *kind)).collect();
+    for row in &ordered {
+        let cells = columns.iter().map(|column| match (is_best(rows, row, column), row.cell.kind) {
+            (true, _) => Cell::new(format!("{}*", (column.show)(row))).add_attribute(Attribute::Bold),
+            (_, Kind::Online) => Cell::new(format!("{} ", (column.show)(row))),
+            _ => Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim),
+        });
+        table.add_row(std::iter::once(Cell::new(&row.cell.policy)).chain(cells));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+        column.set_padding((u16::from(!narrow), 0));
+    }
+    let rendered: Vec<String> = table.lines().map(|line| format!(" {}", line.trim_end())).collect();
+    // A row is a line.
+    let (header, body) = rendered.split_at(rendered.len() - ordered.len());
+    let mut lines = header.to_vec();
+    let mut kind = Kind::Online;
+    for (row, line) in ordered.iter().zip(body) {
+        if row.cell.kind != kind {
+            kind = row.cell.kind;
+            lines.push(format!("  {}", set_apart(kind)));
+        }
+        lines.push(line.clone());
+    }
+    lines
+}
+
+/// A column in which all are alike has no best, and what knows the future does not compete.
+fn is_best(rows: &[Row<'_>], row: &Row<'_>, column: &Column) -> bool {
+    let values = || rows.iter().filter(|row| row.cell.kind == Kind::Online).map(column.value);
+    let best = match column.best {
+        Best::Most => values().fold(f64::NEG_INFINITY, f64::max),
+        Best::Least => values().fold(f64::INFINITY, f64::min),
+        Best::None => return false,
+    };
+    row.cell.kind == Kind::Online && (column.value)(row) == best && values().any(|value| value != best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{rows as rows_of, *};
+    use flashsift_core::{back::DeviceCounts, system::Outcome};
+
+    fn row(policy: &str, kind: Kind, hits: u64) -> ResultRow {
+        let device = DeviceCounts {
+            writes: 90_000,
+            nonsequential_writes: 45_000,
+            dropped_dirty: 7,
+            ..Default::default()
+        };
+        let outcome = Outcome {
+            read_accesses: 50_000,
+            write_accesses: 50_000,
+            read_hits: hits,
+            device,
+            ..Default::default()
+        };
+        let policy = policy.to_owned();
+        ResultRow { policy, kind, frames: 1, outcome, cpu_ns_per_access: 12.0, devices: Vec::new() }
+    }
+
+    /// What knows the future stands last, under its title, whatever the order; a title does not widen the table.
+    #[test]
+    fn a_table_fits_where_it_can() {
+        let rows = vec![
+            row("belady", Kind::Bound, 9_000),
+            row("spatialclock", Kind::Online, 5_000),
+            row("belady-cost", Kind::Heuristic, 8_000),
+            row("lru", Kind::Online, 4_000),
+        ];
+        let size = SizeResults { frames: 1, rows };
+        let rows = rows_of(&size);
+        let wide = render(&rows, false, false, 120);
+        let first_words: Vec<_> = wide.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+        assert_eq!(
+            first_words,
+            ["storage", "policy", "spatialclock", "lru", "bound", "belady", "knows", "belady-cost"]
+        );
+        assert!(wide.contains("( 50 %)") && wide.contains("5.00*") && !wide.contains("9.00*"), "{wide}");
+        let narrow = render(&rows, false, false, 80);
+        assert!(
+            narrow.lines().all(|line| line.chars().count() <= 80) && !narrow.contains("( 50 %)"),
+            "{narrow}"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! `--record`: what the mount sees, as a trace.
+
+use crate::size;
+use anyhow::Context;
+use flashsift_core::event::{About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space};
+use flashsift_mount::{daemon, daemon::RecordingError};
+use flashsift_traces::{
+    events::{Events, Summary},
+    store,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, SyncSender},
+    },
+    thread::JoinHandle,
+};
+
+/// So many events may wait to be written; then those who make them wait. A few megabytes.
+const WAITING_MAX: usize = 1 << 16;
+
+/// What a recording knows but for when it began.
+const ABOUT: About = About {
+    epoch_us: None,
+    side: Side::Before,
+    space: Space::Files,
+    knows: Knows {
+        times: true,
+        syncs: true,
+        writes: true,
+        removals: true,
+        opens: true,
+        creations: true,
+        sizes: true,
+        names: true,
+        ..Knows::NOTHING
+    },
+};
+
+/// A trace that is being written.
+pub(super) struct Recording {
+    path: PathBuf,
+    /// What names begin with: the mount tells them from itself on.
+    mountpoint: Arc<str>,
+    /// `None` ends it.
+    events: SyncSender<Option<Event<'static>>>,
+    thread: JoinHandle<anyhow::Result<(Summary, u64)>>,
+}
+
+impl Recording {
+    /// Will become `path`, which nothing that is recorded may reach.
+    pub(super) fn begin(path: &Path, mountpoint: &Path, epoch_us: u64) -> anyhow::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let at = || path.display().to_string();
+        let folder = path.parent().context("a file name is needed").with_context(at)?;
+        let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
+        if folder.starts_with(mountpoint) {
+            anyhow::bail!("{}: a recording cannot lie on what it records", path.display());
+        }
+        let writer = store::Writer::create(&path, &format!("a mount on {}", mountpoint.display()))?;
+        let (events, arriving) = mpsc::sync_channel(WAITING_MAX);
+        let thread = std::thread::Builder::new()
+            .name("record".into())
+            .spawn(move || write(writer, epoch_us, &arriving))?;
+        let mountpoint = mountpoint.to_string_lossy().into();
+        Ok(Self { path, mountpoint, events, thread })
+    }
+
+    /// The trace gets its name. What it holds, in words.
+    fn end(self) -> anyhow::Result<String> {
+        let _ = self.events.send(None);
+        let done = self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;
+        let (summary, bytes) = done?;
+        Ok(format!(
+            "{}: {}, {} of them reads and writes; {}",
+            self.path.display(),
+            size::counted(summary.events, "event"),
+            size::count(summary.accesses),
+            size::bytes(bytes)
+        ))
+    }
+}
+
+impl daemon::Recording for Recording {
+    /// Takes an event; waits if too many wait already.
+    fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send> {
+        let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
+        Box::new(move |event| {
+            let mut event = event.clone().into_owned();
+            name_absolutely(&mut event.action, &mountpoint);
+            // The thread that writes has ended with an error, which `finish` returns.
+            let _ = events.send(Some(event));
+        })
+    }
+
+    fn finish(self: Box<Self>) -> Result<String, RecordingError> {
+        self.end().map_err(Into::into)
+    }
+}
+
+/// `/a` is `/mnt/cache/a`.
+fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
+    let absolute = |name: &str| MaybeOwned::from([mountpoint, name].concat());
+    let moved = |names: &Renamed<'_>| Renamed { from: absolute(&names.from), to: absolute(&names.to) };
+    match action {
+        Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
+            *name = absolute(name);
+        }
+        Action::Create(create) => {
+            let named = Create { name: absolute(&create.name), ..create.to_static() };
+            *create = MaybeOwned::owned(named);
+        }
+        Action::Rename { names, .. } | Action::RenameDirectory { names } => {
+            *names = MaybeOwned::owned(moved(names));
+        }
+        _ => {}
+    }
+}
+
+fn write(
+    mut writer: store::Writer,
+    epoch_us: u64,
+    arriving: &Receiver<Option<Event<'static>>>,
+) -> anyhow::Result<(Summary, u64)> {
+    let mut into = Events::new(&mut writer);
+    let mut written = into.about(About { epoch_us: Some(epoch_us), ..ABOUT });
+    while let Ok(Some(event)) = arriving.recv() {
+        if written.is_ok() {
+            written = into.push(event);
+            if let Err(why) = &written {
+                tracing::error!("recording ends here: {why}");
+            }
+        }
+    }
+    written?;
+    let summary = into.finish()?;
+    let bytes = writer.finish(&summary.skipped)?;
+    Ok((summary, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashsift_core::event::FileId;
+
+    #[test]
+    fn more_events_than_may_wait_arrive_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let recording = Recording::begin(&path, Path::new("/nowhere"), 1_700_000_000_000_000).unwrap();
+        let mut observe = daemon::Recording::sink(&recording);
+        let many = 3 * WAITING_MAX as u64;
+        for n in 0..many {
+            let action =
+                Action::Write { open: None, file: FileId(n % 7), offset: n * 10, len: 10, sync: false };
+            observe(&Event { at_us: n, pid: 1, tid: 1, action });
+        }
+        let says = recording.end().unwrap();
+        assert!(says.contains(&size::counted(many, "event")), "{says}");
+        observe(&Event { at_us: many, pid: 1, tid: 1, action: Action::SyncAll });
+
+        let mut seen = Seen::default();
+        let limits = flashsift_traces::open::Limits::default();
+        let outcome = flashsift_traces::open::read(&path, None, &mut seen, &limits).unwrap();
+        assert_eq!((outcome.events, seen.0), (many, (0..many).map(|n| (n, n * 10)).collect()));
+    }
+
+    #[test]
+    fn names_are_absolute() {
+        let file = FileId(0);
+        let names = Box::new(Renamed { from: "/a".into(), to: "/d/b".into() }).into();
+        let mut action = Action::Rename { file, names };
+        name_absolutely(&mut action, "/mnt");
+        let names = Box::new(Renamed { from: "/mnt/a".into(), to: "/mnt/d/b".into() }).into();
+        assert_eq!(action, Action::Rename { file, names });
+        let mut action = Action::Unbind { file, name: "/a".into() };
+        name_absolutely(&mut action, "/mnt");
+        assert_eq!(action, Action::Unbind { file, name: "/mnt/a".into() });
+    }
+
+    #[derive(Default)]
+    struct Seen(Vec<(u64, u64)>);
+
+    impl flashsift_traces::events::Sink for Seen {
+        fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
+            assert_eq!(about, About { epoch_us: Some(1_700_000_000_000_000), ..ABOUT });
+            Ok(())
+        }
+        fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {
+            self.0.extend(events.iter().map(|event| match event.action {
+                Action::Write { offset, .. } => (event.at_us, offset),
+                ref other => panic!("{other:?}"),
+            }));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_recording_does_not_record_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let mountpoint = folder.path().canonicalize().unwrap();
+        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint, 0).err().unwrap().to_string();
+        assert!(says.contains("cannot lie on what it records"), "{says}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Durations as options take them and as they are printed for an option to take again.
+//!
+//! The grammar is jiff's friendly one, limited to units of fixed length: `5s`, `500ms`, `2min`,
+//! `1.5h`, `1h 30m`. Durations are whole microseconds.
+
+use jiff::fmt::friendly::SpanParser;
+use std::fmt;
+
+/// A text that is no duration of at least a microsecond.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a time: a time reads 90s, 10m or 1h, and is more than zero")]
+pub struct DurationError(String);
+
+/// Reads a duration, in microseconds.
+///
+/// # Errors
+///
+/// The text is not of the grammar, or the duration is zero, negative or more than 2⁶⁴ µs.
+pub fn parse_us(text: &str) -> Result<u64, DurationError> {
+    let duration = SpanParser::new().parse_unsigned_duration(text).ok();
+    let us = duration.and_then(|duration| u64::try_from(duration.as_micros()).ok());
+    us.filter(|us| *us > 0).ok_or_else(|| DurationError(text.to_owned()))
+}
+
+/// A duration in microseconds, printed exactly: [`parse_us`] reads it back. `{:#}` puts a space
+/// between the number and the unit, as in a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exact(pub u64);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // 120 s are printed in seconds, as the kernel's settings are; 2500 ms in milliseconds.
+        let (unit, us) = match self.0 {
+            us if us.is_multiple_of(1_000_000) => ("s", 1_000_000),
+            us if us.is_multiple_of(1000) => ("ms", 1000),
+            _ => ("us", 1),
+        };
+        write!(f, "{}{}{unit}", self.0 / us, if f.alternate() { " " } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_grammar() {
+        for (text, us) in [
+            ("5s", 5_000_000),
+            ("500ms", 500_000),
+            ("1us", 1),
+            ("2min", 120_000_000),
+            ("10m", 600_000_000),
+            ("0.3s", 300_000),
+            ("1.5h", 5_400_000_000),
+            ("1h 30m", 5_400_000_000),
+            ("100000h", 360_000_000_000_000),
+        ] {
+            assert_eq!(parse_us(text), Ok(us), "{text}");
+        }
+        for text in ["", "5", "soon", "0s", "100ns", "-5s", "5s ago", "1d", "5 parsecs", "99999999999999999h"]
+        {
+            assert_eq!(parse_us(text), Err(DurationError(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for (us, text) in [(1_500_000, "1500ms"), (120_000_000, "120s"), (7, "7us"), (3_600_000_000, "3600s")]
+        {
+            assert_eq!((Exact(us).to_string().as_str(), parse_us(text)), (text, Ok(us)));
+        }
+        assert_eq!(format!("{:#}", Exact(5_000_000)), "5 s");
+    }
+}

@@ -1,0 +1,257 @@
+//! Knowledge about file names: SQLite's files, cache directories, and names that are not UTF-8.
+//!
+//! A path is absolute where that is known; a file name alone is a path, too. Nothing here asks a
+//! file system: a name says what a file probably is.
+
+use std::borrow::Cow;
+use wildmatch::WildMatch;
+
+/// The last component of a path.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, last)| last)
+}
+
+/// A file of SQLite's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sqlite {
+    /// A database, by its extension. (Chromium's `Cookies` has none and is known by its journal.)
+    Database,
+    /// A rollback journal (`X-journal`), or the super-journal of a transaction that spans databases
+    /// (`X-mjHHHHHH9HH`).
+    Journal,
+    /// A write-ahead log (`X-wal`).
+    Wal,
+    /// The index of a write-ahead log in shared memory (`X-shm`).
+    SharedMemory,
+    /// A temporary file (`etilqs_…`): SQLite neither syncs it nor needs it after a crash.
+    Temporary,
+}
+
+/// Endings of the files that SQLite keeps beside a database.
+const COMPANIONS: [(&str, Sqlite); 3] =
+    [("-journal", Sqlite::Journal), ("-wal", Sqlite::Wal), ("-shm", Sqlite::SharedMemory)];
+/// Extensions of databases, in any case.
+const EXTENSIONS: [&str; 5] = ["db", "db3", "sqlite", "sqlite3", "sqlitedb"];
+/// Begins the name of a temporary file.
+const TEMPORARY: &str = "etilqs_";
+
+/// Which of SQLite's files has this path, if it is one.
+pub fn sqlite(path: &str) -> Option<Sqlite> {
+    if let Some((_, kind)) = companion(path) {
+        return Some(kind);
+    }
+    let name = file_name(path);
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+    if extension.is_some_and(|found| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(found))) {
+        Some(Sqlite::Database)
+    } else if name.starts_with(TEMPORARY) {
+        Some(Sqlite::Temporary)
+    } else {
+        None
+    }
+}
+
+/// For a file that SQLite keeps beside a database: the database's path, and which of the files it
+/// is.
+pub fn companion(path: &str) -> Option<(&str, Sqlite)> {
+    let by_ending = COMPANIONS.iter().find_map(|(ending, kind)| Some((path.strip_suffix(ending)?, *kind)));
+    by_ending
+        .or_else(|| Some((before_super_journal(path)?, Sqlite::Journal)))
+        .filter(|(database, _)| !file_name(database).is_empty())
+}
+
+/// What stands before `-mjHHHHHH9HH`.
+fn before_super_journal(path: &str) -> Option<&str> {
+    let (database, ending) = path.split_at_checked(path.len().checked_sub(12)?)?;
+    let digits = ending.strip_prefix("-mj")?.as_bytes();
+    let hex = digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'A'..=b'F'));
+    (hex && digits[6] == b'9').then_some(database)
+}
+
+/// SQLite syncs the file with every transaction, or maps it as shared memory: it gains nothing from
+/// being in RAM first.
+pub fn is_synced_database(path: &str) -> bool {
+    matches!(sqlite(path), Some(Sqlite::Database | Sqlite::Journal | Sqlite::Wal | Sqlite::SharedMemory))
+}
+
+/// The path leads through a directory whose name holds `cache` in any case: `cache`, `code_cache`,
+/// `.cache`, Chromium's `Code Cache` and `GPUCache`. The file's own name says nothing.
+pub fn in_cache(path: &str) -> bool {
+    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+    directory.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"cache"))
+}
+
+/// Shell patterns of file names: `*` stands for any text, `?` for one character.
+#[derive(Clone, Debug, Default)]
+pub struct Patterns(Vec<WildMatch>);
+
+impl Patterns {
+    /// Compiles them.
+    pub fn new(patterns: &[String]) -> Self {
+        Self(patterns.iter().map(|pattern| WildMatch::new(pattern)).collect())
+    }
+
+    /// One of them matches the last component of this path.
+    pub fn matches(&self, path: &str) -> bool {
+        !self.0.is_empty() && {
+            let name = file_name(path);
+            self.0.iter().any(|pattern| pattern.matches(name))
+        }
+    }
+}
+
+/// A name as events carry it: bytes that are not UTF-8 stand as `\xNN`, with upper-case digits. A
+/// backslash that would begin such an escape stands as `\x5C`, so that [`unescape`] gives the same
+/// bytes again.
+pub fn escape(name: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(name)
+        && !text.as_bytes().windows(4).any(|part| escaped_byte(part).is_some())
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(name.len() + 12);
+    escape_into(name, &mut text);
+    Cow::Owned(text)
+}
+
+/// As [`escape`], at the end of a text.
+pub fn escape_into(name: &[u8], text: &mut String) {
+    for chunk in name.utf8_chunks() {
+        let mut rest = chunk.valid();
+        while let Some(at) = rest.as_bytes().windows(4).position(|part| escaped_byte(part).is_some()) {
+            text.push_str(&rest[..at]);
+            push_byte(b'\\', text);
+            rest = &rest[at + 1..];
+        }
+        text.push_str(rest);
+        chunk.invalid().iter().for_each(|byte| push_byte(*byte, text));
+    }
+}
+
+fn push_byte(byte: u8, text: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    text.push_str("\\x");
+    for digit in [byte >> 4, byte & 15] {
+        text.push(char::from(DIGITS[usize::from(digit)]));
+    }
+}
+
+/// The bytes of a name that was [escaped](escape). Digits may be of either case.
+pub fn unescape(text: &str) -> Cow<'_, [u8]> {
+    let mut rest = text.as_bytes();
+    let Some(_) = rest.windows(4).find_map(escaped_byte) else { return Cow::Borrowed(rest) };
+    let mut name = Vec::with_capacity(rest.len());
+    while let Some(first) = rest.first() {
+        match rest.get(..4).and_then(escaped_byte) {
+            Some(byte) => {
+                name.push(byte);
+                rest = &rest[4..];
+            }
+            None => {
+                name.push(*first);
+                rest = &rest[1..];
+            }
+        }
+    }
+    Cow::Owned(name)
+}
+
+/// The byte that `\xNN` stands for.
+fn escaped_byte(text: &[u8]) -> Option<u8> {
+    let [b'\\', b'x', high, low] = text else { return None };
+    let digit = |digit: &u8| char::from(*digit).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_tell_what_is_sqlites() {
+        for (name, kind) in [
+            ("/data/app/messages.db", Some(Sqlite::Database)),
+            ("messages.SQLite3", Some(Sqlite::Database)),
+            ("a.sqlitedb", Some(Sqlite::Database)),
+            ("/data/app/Cookies", None),
+            ("/data/app/Cookies-journal", Some(Sqlite::Journal)),
+            ("/data/app/x.db-mj0A1B2C9FF", Some(Sqlite::Journal)),
+            ("/data/app/x.db-mj0A1B2C8FF", None),
+            ("/data/app/x.db-mj0a1b2c9ff", None),
+            ("/data/app/é-mj0A1B2C9FF", Some(Sqlite::Journal)),
+            ("éééééééé", None),
+            ("/data/app/x.db-wal", Some(Sqlite::Wal)),
+            ("/data/app/x.db-shm", Some(Sqlite::SharedMemory)),
+            ("/data/app/-journal", None),
+            ("-journal", None),
+            ("/var/tmp/etilqs_0a1b", Some(Sqlite::Temporary)),
+            ("/data/db/photo.jpg", None),
+            ("/data/adb", None),
+            ("a.dbx", None),
+            ("journal", None),
+            ("", None),
+        ] {
+            assert_eq!(sqlite(name), kind, "{name}");
+            assert_eq!(
+                is_synced_database(name),
+                kind.is_some_and(|kind| kind != Sqlite::Temporary),
+                "{name}"
+            );
+        }
+        assert_eq!(companion("/p/Cookies-journal"), Some(("/p/Cookies", Sqlite::Journal)));
+        assert_eq!(companion("/p/x.db-mj0A1B2C9FF"), Some(("/p/x.db", Sqlite::Journal)));
+        assert_eq!(companion("/p/x.db"), None);
+    }
+
+    #[test]
+    fn a_directory_makes_a_cache_file() {
+        for path in
+            ["/data/data/org.app/cache/a", "/home/u/.cache/b/c", "/p/Code Cache/js/d", "/p/GPUCache/data_1"]
+        {
+            assert!(in_cache(path), "{path}");
+        }
+        for path in ["/p/cache", "/p/apache/x", "/p/caches", "cache", "", "/p/ca/che/x"] {
+            assert!(!in_cache(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_of_file_names() {
+        let patterns = Patterns::new(&["*.log".to_owned(), "LOCK".to_owned(), "f_?".to_owned()]);
+        for path in ["/a/x.log", "x.log", "/a/LOCK", "f_1"] {
+            assert!(patterns.matches(path), "{path}");
+        }
+        for path in ["/a.log/x", "LOCKS", "/LOCK/a", "f_12", ""] {
+            assert!(!patterns.matches(path), "{path}");
+        }
+        assert!(!Patterns::default().matches(""));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_escaped() {
+        for (bytes, text) in [
+            (&b"plain"[..], "plain"),
+            (b"a\xFFb", "a\\xFFb"),
+            (b"\\xFF", "\\x5CxFF"),
+            (b"\\x4", "\\x4"),
+            (b"\\\xE9\\", "\\\\xE9\\"),
+            (b"\\x4\xE9", "\\x4\\xE9"),
+        ] {
+            assert_eq!(escape(bytes), text);
+            assert_eq!(*unescape(text), *bytes);
+        }
+        assert_eq!(*unescape("a\\xe9"), *b"a\xE9", "older traces have lower-case digits");
+        assert!(matches!(escape("é\\y".as_bytes()), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_comes_back(name in prop::collection::vec(
+            prop_oneof![Just(b'\\'), Just(b'x'), Just(b'5'), Just(b'C'), any::<u8>()], 0..24,
+        )) {
+            let text = escape(&name);
+            prop_assert_eq!(&*unescape(&text), &*name);
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! `keep`: new files live in RAM for a time, then in flash; none is dropped.
+//!
+//! A file is born in RAM unless it is opened for synchronous writes or its name says that it is
+//! synced anyway. It is written back a fixed time after its *birth*, not after its last write: a
+//! file that is written to again and again would never be saved, and a crash could take any amount
+//! of work. That is the promise of a kernel's dirty pages, too, which expire by the age of the
+//! oldest. Files that come of age within a sixteenth of that time are written back together, so
+//! that they share a sync; a file is in RAM for at most 17/16 of the time, unless flash refuses it.
+//!
+//! Where a write-back by age fails, the next attempt follows after 1 s, then 2 s, and so on up to
+//! 60 s; it takes all files that are of age by then, oldest first. Syncs and the need for space do
+//! not wait for that.
+//!
+//! Files without a name that are still open cannot be asked for after a crash: neither age nor
+//! syncs move them, and the need for space takes them last.
+
+use super::{Birth, Blocked, Decision, Setup, Sift, Spec, Why};
+use crate::{
+    event::{Action, Create, Event, FileId, Micros},
+    names::{Patterns, is_synced_database},
+    page::PAGE_BYTES,
+    params::{Kind, Param},
+    structure::{
+        Extents,
+        extents::{pages_inside, pages_touched},
+    },
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+#[cfg(test)]
+mod tests;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "keep",
+    paper: "flashsift: what the mount does",
+    what: "keeps new files in RAM for a time, then writes them back; drops none",
+    params: PARAMS,
+    build: |setup| Box::new(Keep::new(Config::of(setup))),
+};
+
+const PARAMS: &[Param] = &[Param {
+    name: "after",
+    what: "time from a file's birth to its write-back",
+    kind: Kind::Duration { default_us: 60_000_000, min_us: 1, max_us: 365 * 86_400_000_000 },
+}];
+
+/// The part of the time in RAM within which files are written back together.
+const WINDOW: u64 = 16;
+/// First and longest pause after a failed attempt.
+const PAUSE_US: [Micros; 2] = [1_000_000, 60_000_000];
+/// The part of the budget that is made free at least when RAM is full.
+const FREED: u64 = 4;
+
+/// What [`Keep`] is made with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// From a file's birth to its write-back, µs; with 0 a file is due at once.
+    pub after_us: Micros,
+    /// RAM for files, bytes.
+    pub budget_bytes: u64,
+    /// Patterns of names ([`Patterns`]) of files that belong on flash, beside SQLite's.
+    pub patterns: Vec<String>,
+}
+
+impl Config {
+    fn of(setup: &Setup<'_>) -> Self {
+        Self {
+            after_us: setup.params.duration_us(PARAMS, "after"),
+            budget_bytes: setup.budget_bytes,
+            patterns: setup.patterns.to_vec(),
+        }
+    }
+}
+
+impl Default for Config {
+    /// 60 s, no bound on RAM, no further patterns.
+    fn default() -> Self {
+        Self { after_us: 60_000_000, budget_bytes: u64::MAX, patterns: Vec::new() }
+    }
+}
+
+/// Keeps new files in RAM for a time.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    after_us: Micros,
+    budget_bytes: u64,
+    patterns: Patterns,
+    files: HashMap<FileId, File, FixedState>,
+    /// Files in RAM that have a name, by number of birth.
+    named: BTreeMap<u64, FileId>,
+    /// Those that have none and are open.
+    unnamed: BTreeMap<u64, FileId>,
+    /// Numbers of those with a name on which no decision is out.
+    waiting: BTreeSet<u64>,
+    /// Number of the next birth.
+    next: u64,
+    /// Decisions that are out because of age.
+    attempt: Attempt,
+    /// While attempts fail: when the next one begins.
+    retry_us: Option<Micros>,
+    /// Pause after the next attempt that fails.
+    pause_us: Micros,
+    last_us: Micros,
+    decisions: VecDeque<Decision>,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    /// Number of birth: order in time, whatever clocks say.
+    number: u64,
+    born_us: Micros,
+    names: u32,
+    opens: u32,
+    /// Decisions on it that are queued or being performed.
+    out: u32,
+    /// One of them because of age.
+    aged: bool,
+    /// Pages that hold data.
+    pages: Extents,
+}
+
+/// Files that were written back by age together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attempt {
+    /// Those of which the result is not known yet.
+    out: usize,
+    failed: bool,
+}
+
+impl Keep {
+    /// Without a file.
+    pub fn new(config: Config) -> Self {
+        Self {
+            after_us: config.after_us,
+            budget_bytes: config.budget_bytes,
+            patterns: Patterns::new(&config.patterns),
+            files: HashMap::default(),
+            named: BTreeMap::new(),
+            unnamed: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            next: 0,
+            attempt: Attempt::default(),
+            retry_us: None,
+            pause_us: PAUSE_US[0],
+            last_us: 0,
+            decisions: VecDeque::new(),
+        }
+    }
+
+    /// How many files are in RAM.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether this file is in RAM.
+    pub fn has(&self, file: FileId) -> bool {
+        self.files.contains_key(&file)
+    }
+
+    fn birth_of(&self, create: &Create<'_>) -> Birth {
+        if create.sync {
+            Birth::Flash(Why::Sync)
+        } else if is_synced_database(&create.name) || self.patterns.matches(&create.name) {
+            Birth::Flash(Why::Name)
+        } else {
+            Birth::Ram
+        }
+    }
+
+    fn created(&mut self, now: Micros, create: &Create<'_>) {
+        if self.birth_of(create) != Birth::Ram || self.files.contains_key(&create.file) {
+            return;
+        }
+        let names = u32::from(!create.name.is_empty());
+        let file = File {
+            number: self.next,
+            born_us: now,
+            names,
+            opens: 0,
+            out: 0,
+            aged: false,
+            pages: Extents::default(),
+        };
+        self.next += 1;
+        self.files.insert(create.file, file);
+        self.sort_in(create.file);
+    }
+
+    /// Puts the file where its names and its decisions say.
+    fn sort_in(&mut self, id: FileId) {
+        let Some(file) = self.files.get(&id) else { return };
+        let (to, from) = match file.names {
+            0 => (&mut self.unnamed, &mut self.named),
+            _ => (&mut self.named, &mut self.unnamed),
+        };
+        from.remove(&file.number);
+        to.insert(file.number, id);
+        match file.names > 0 && file.out == 0 {
+            true => self.waiting.insert(file.number),
+            false => self.waiting.remove(&file.number),
+        };
+    }
+
+    /// The clock went back: no file counts as born later than now.
+    fn turn_back(&mut self, now: Micros) {
+        for list in [&self.named, &self.unnamed] {
+            for id in list.values().rev() {
+                let file = self.files.get_mut(id).expect("listed files are known");
+                if file.born_us <= now {
+                    break;
+                }
+                file.born_us = now;
+            }
+        }
+        self.retry_us = self.retry_us.map(|retry_us| retry_us.min(now.saturating_add(PAUSE_US[1])));
+    }
+
+    fn now(&mut self, now: Micros) {
+        if now < self.last_us {
+            self.turn_back(now);
+        }
+        self.last_us = now;
+    }
+
+    fn decide(&mut self, id: FileId, why: Why) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.out += 1;
+        if why == Why::Age {
+            file.aged = true;
+            self.attempt.out += 1;
+        }
+        self.waiting.remove(&file.number);
+        self.decisions.push_back(Decision::WriteBack { file: id, keep_in_ram: false, why });
+    }
+
+    /// An application waits for the file. One without a name is lost with a crash in any case.
+    fn synced(&mut self, id: FileId) {
+        if self.files.get(&id).is_some_and(|file| file.names > 0) {
+            self.decide(id, Why::Sync);
+        }
+    }
+
+    /// The file is no longer in RAM.
+    fn left(&mut self, now: Micros, id: FileId) {
+        let Some(file) = self.files.remove(&id) else { return };
+        self.named.remove(&file.number);
+        self.unnamed.remove(&file.number);
+        self.waiting.remove(&file.number);
+        if file.aged {
+            self.attempted(now, false);
+        }
+    }
+
+    /// The file's names or opens changed.
+    fn lives(&mut self, now: Micros, id: FileId) {
+        match self.files.get(&id) {
+            Some(file) if file.names == 0 && file.opens == 0 => self.left(now, id),
+            _ => self.sort_in(id),
+        }
+    }
+
+    /// The result of one decision by age is known.
+    fn attempted(&mut self, now: Micros, failed: bool) {
+        self.attempt.out -= 1;
+        self.attempt.failed |= failed;
+        if self.attempt.out > 0 {
+            return;
+        }
+        if std::mem::take(&mut self.attempt.failed) {
+            self.retry_us = Some(now.saturating_add(self.pause_us));
+            self.pause_us = (self.pause_us * 2).min(PAUSE_US[1]);
+        } else {
+            self.pause_us = PAUSE_US[0];
+        }
+    }
+}
+
+impl Sift for Keep {
+    fn birth(&mut self, _: Micros, create: &Create<'_>) -> Birth {
+        self.birth_of(create)
+    }
+
+    fn handle(&mut self, now: Micros, event: &Event<'_>) {
+        self.now(now);
+        match event.action {
+            Action::Create(ref create) => return self.created(now, create),
+            Action::SyncAll => {
+                let all: Vec<FileId> = self.named.values().copied().collect();
+                return all.into_iter().for_each(|file| self.decide(file, Why::All));
+            }
+            _ => {}
+        }
+        let Some(id) = event.action.file() else { return };
+        let Some(file) = self.files.get_mut(&id) else { return };
+        match event.action {
+            Action::Write { offset, len, sync, .. } => {
+                file.pages.insert(pages_touched(offset, len));
+                if sync {
+                    self.synced(id);
+                }
+            }
+            Action::Direct { offset, len, write: true, .. } => {
+                file.pages.insert(pages_touched(offset, len));
+            }
+            Action::Truncate { size, .. } => file.pages.remove(size.div_ceil(PAGE_BYTES)..u64::MAX),
+            Action::Punch { offset, len, .. } => file.pages.remove(pages_inside(offset, len)),
+            Action::Sync { .. } => self.synced(id),
+            Action::Open { .. } => file.opens += 1,
+            Action::Close { .. } => {
+                file.opens = file.opens.saturating_sub(1);
+                self.lives(now, id);
+            }
+            Action::Bind { .. } | Action::Rename { .. } => {
+                file.names = file.names.max(1);
+                self.sort_in(id);
+            }
+            Action::Link { .. } => {
+                file.names += 1;
+                self.sort_in(id);
+            }
+            Action::Unbind { .. } => {
+                file.names = file.names.saturating_sub(1);
+                self.lives(now, id);
+            }
+            Action::Gone { .. } => self.left(now, id),
+            Action::Read { .. }
+            | Action::Direct { .. }
+            | Action::Size { .. }
+            | Action::Create(_)
+            | Action::SyncAll
+            | Action::RenameDirectory { .. }
+            | Action::Process { .. }
+            | Action::MemoryPressure { .. }
+            | Action::Foreground { .. } => {}
+        }
+    }
+
+    fn done(&mut self, now: Micros, id: FileId, result: Result<(), Blocked>) {
+        self.now(now);
+        let Err(_) = result else { return self.left(now, id) };
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.out = file.out.saturating_sub(1);
+        // Of two decisions on one file, the one by age counts as the one that failed.
+        let aged = std::mem::take(&mut file.aged);
+        self.sort_in(id);
+        if aged {
+            self.attempted(now, true);
+        }
+    }
+
+    fn need_space(&mut self, now: Micros, bytes: u64) {
+        self.now(now);
+        let wanted = bytes.max(self.budget_bytes / FREED);
+        let mut found = 0;
+        let mut chosen = Vec::new();
+        for id in self.named.values().chain(self.unnamed.values()) {
+            chosen.push(*id);
+            found += self.files[id].pages.covered() * PAGE_BYTES;
+            if found >= wanted {
+                break;
+            }
+        }
+        chosen.into_iter().for_each(|file| self.decide(file, Why::Space));
+    }
+
+    fn next_deadline(&self) -> Option<Micros> {
+        if self.attempt.out > 0 {
+            return None;
+        }
+        if let Some(retry_us) = self.retry_us {
+            return Some(retry_us);
+        }
+        let oldest = &self.files[&self.named[self.waiting.first()?]];
+        oldest.born_us.checked_add(self.after_us)?.checked_add(self.after_us / WINDOW)
+    }
+
+    fn handle_deadline(&mut self, now: Micros) {
+        self.now(now);
+        if self.next_deadline().is_none_or(|deadline_us| now < deadline_us) {
+            return;
+        }
+        self.retry_us = None;
+        let of_age = |number: &&u64| now - self.files[&self.named[number]].born_us >= self.after_us;
+        let due: Vec<FileId> =
+            self.waiting.iter().take_while(of_age).map(|number| self.named[number]).collect();
+        if due.is_empty() {
+            // What failed has left RAM in the meantime.
+            self.pause_us = PAUSE_US[0];
+        }
+        due.into_iter().for_each(|file| self.decide(file, Why::Age));
+    }
+
+    fn poll(&mut self) -> Option<Decision> {
+        loop {
+            let decision = self.decisions.pop_front()?;
+            if decision.file().is_none_or(|file| self.files.contains_key(&file)) {
+                return Some(decision);
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.named.len() + self.unnamed.len(), self.files.len());
+        let mut by_number = BTreeMap::new();
+        for (id, file) in &self.files {
+            let list = if file.names > 0 { &self.named } else { &self.unnamed };
+            assert_eq!(list.get(&file.number), Some(id), "{id:?} is in the list that its names say");
+            let waits = file.names > 0 && file.out == 0;
+            assert_eq!(self.waiting.contains(&file.number), waits, "{id:?} {file:?}");
+            assert!(file.number < self.next && (!file.aged || file.out > 0), "{id:?} {file:?}");
+            file.pages.check();
+            by_number.insert(file.number, file.born_us);
+            let queued = self.decisions.iter().filter(|decision| decision.file() == Some(*id)).count();
+            assert!(queued <= file.out as usize, "{id:?}: {queued} decisions are queued, {file:?}");
+        }
+        assert!(self.waiting.len() <= self.named.len());
+        assert!(by_number.values().is_sorted(), "births ascend");
+        assert!(by_number.last_key_value().is_none_or(|(_, born_us)| *born_us <= self.last_us));
+        assert_eq!(self.attempt.out, self.files.values().filter(|file| file.aged).count());
+        assert!(self.attempt.out == 0 || self.retry_us.is_none(), "an attempt or a pause");
+        assert!(self.attempt.out > 0 || !self.attempt.failed);
+        assert!((PAUSE_US[0]..=PAUSE_US[1]).contains(&self.pause_us));
+    }
+}

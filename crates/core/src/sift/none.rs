@@ -1,0 +1,40 @@
+//! No sifter: every file is on flash from the start.
+
+use super::{Birth, Blocked, Decision, Sift, Spec, Why};
+use crate::event::{Create, Event, FileId, Micros};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "none",
+    paper: "flashsift: the baseline",
+    what: "puts every file on flash from the start",
+    params: &[],
+    build: |_| Box::new(NoSifter),
+};
+
+/// Puts every file on flash from the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSifter;
+
+impl Sift for NoSifter {
+    fn birth(&mut self, _: Micros, _: &Create<'_>) -> Birth {
+        Birth::Flash(Why::All)
+    }
+
+    fn handle(&mut self, _: Micros, _: &Event<'_>) {}
+
+    fn done(&mut self, _: Micros, _: FileId, _: Result<(), Blocked>) {}
+
+    fn need_space(&mut self, _: Micros, _: u64) {}
+
+    fn next_deadline(&self) -> Option<Micros> {
+        None
+    }
+
+    fn handle_deadline(&mut self, _: Micros) {}
+
+    fn poll(&mut self) -> Option<Decision> {
+        None
+    }
+
+    fn check(&self) {}
+}

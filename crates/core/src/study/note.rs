@@ -1,0 +1,134 @@
+//! What a reader of the figures has to know.
+
+use super::error::FutureProblem;
+use crate::{
+    device::Fill,
+    policy,
+    writeback::{Caveat, Modes},
+};
+use std::fmt;
+
+/// Something to know of a study, as a sentence by [`fmt::Display`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The write-back modes and the trace do not quite fit.
+    WriteBack(Caveat),
+    /// Policies that `all` does not stand for here.
+    LeftOut {
+        /// Their names.
+        policies: Vec<&'static str>,
+        /// Why.
+        reason: OmissionReason,
+    },
+    /// The unit of reads and writes.
+    Units,
+    /// The cost model, and the meaning of sequential.
+    Costs,
+    /// The layout.
+    Layout(&'static str),
+    /// Some pages were dropped dirty.
+    DroppedDirty,
+    /// When dirty pages are written.
+    WhenWritten(Modes),
+    /// The trace was taken behind a cache.
+    AfterCache,
+    /// Devices are models; the meaning of elapsed time.
+    Devices,
+    /// The meaning of stalls.
+    Stall,
+    /// The trace has no times.
+    StallUnknown,
+    /// The meaning of a lifetime gain.
+    LifetimeGain {
+        /// The policy that the others are compared with.
+        reference: String,
+    },
+    /// What some devices hold before the first request.
+    Filled {
+        /// Their labels.
+        devices: Vec<String>,
+        /// What they hold.
+        fill: Fill,
+    },
+}
+
+/// Why a policy is not one of `all`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OmissionReason {
+    /// Its cost grows with the cache.
+    Slow,
+    /// It needs the future of the trace, which cannot be held.
+    Future(FutureProblem),
+}
+
+impl Note {
+    pub(super) fn left_out(reason: OmissionReason, which: fn(&policy::Spec) -> bool) -> Self {
+        let specs = policy::ALL.iter().filter(|spec| which(spec));
+        Self::LeftOut { policies: specs.map(|spec| spec.name).collect(), reason }
+    }
+}
+
+impl fmt::Display for OmissionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slow => f.write_str("its cost grows with the cache"),
+            Self::Future(problem) => problem.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WriteBack(caveat) => caveat.fmt(f),
+            Self::LeftOut { policies, reason } => {
+                let policies = policies.join(", ");
+                write!(f, "left out of all: {policies} ({reason}); ask for it by name")
+            }
+            Self::Units => f.write_str("Reads and writes in pages."),
+            Self::Costs => f.write_str(
+                "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right \
+                 behind the write before it.",
+            ),
+            Self::Layout(layout) => write!(f, "Places on the device: {layout}."),
+            Self::DroppedDirty => f.write_str(
+                "Dropped dirty: pages whose file was cut or deleted before they were written: \
+                 writes saved.",
+            ),
+            Self::WhenWritten(modes) => write!(
+                f,
+                "Dirty pages are written {}. Journal and metadata writes are not modelled.",
+                modes.when()
+            ),
+            Self::AfterCache => {
+                f.write_str("After-cache trace: the hits that matter to applications are no longer in it.")
+            }
+            Self::Devices => f.write_str(
+                "Devices are modelled: flashsift devices NAME has every constant with its source. \
+                 Elapsed: all requests as fast as the device can, one at a time.",
+            ),
+            Self::Stall => f.write_str(
+                "Stall: with requests at their recorded times, how long applications wait for \
+                 reads, for writes that must be durable, and for dirty pages to make room.",
+            ),
+            Self::StallUnknown => {
+                f.write_str("Stall is not known: the trace has no times (--rate N gives it some).")
+            }
+            Self::LifetimeGain { reference } => write!(
+                f,
+                "Lifetime gain: over {reference}, by CacheSifter's equation 3 with n = 1, the same \
+                 cycles, over-provisioning and hours of use, no compression: pages programmed \
+                 under {reference} / pages programmed − 1. Pages still dirty count as written, \
+                 copies still due as made."
+            ),
+            Self::Filled { devices, fill } => {
+                let fill = match fill {
+                    Fill::Empty => "empty",
+                    Fill::InOrder => "full, written in order",
+                    Fill::Random => "full, written over at random",
+                };
+                write!(f, "Before the first request, {}: {fill}.", devices.join(", "))
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A request checked against its trace; its cells, their memory, and how many may run at once.
+
+use super::{
+    error::{FutureProblem, StudyError},
+    note::{Note, OmissionReason},
+    request::Request,
+    sizes,
+};
+use crate::{
+    device::Clocks,
+    event::Space,
+    layout, policy, system,
+    trace::{Future, Trace, Unit},
+    writeback,
+};
+use std::ops::Range;
+
+/// A request that its trace can answer.
+pub struct Study<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) request: Request,
+    pub(super) layout: layout::Selection,
+    /// Ascending, each once.
+    frames: Vec<u32>,
+}
+
+/// The cells of a study: sizes ascending, at each size every policy in the order of the request.
+pub struct Plan<'a> {
+    pub(super) study: &'a Study<'a>,
+    pub(super) future: Option<Future>,
+    left_out: Option<Note>,
+    cells: Vec<PlannedCell<'a>>,
+    waves: Vec<Wave>,
+}
+
+/// One policy at one size.
+pub struct PlannedCell<'a> {
+    /// The policy.
+    pub policy: &'a policy::Selection,
+    /// The cache size in frames.
+    pub frames: u32,
+    /// Estimate of the memory that the cell takes while it runs, beside the trace.
+    pub memory_bytes: u64,
+}
+
+/// Consecutive cells, and how many of them the memory limit allows at once. A wave begins when
+/// every cell of the wave before it has run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wave {
+    /// Indices into [`Plan::cells`].
+    pub cells: Range<usize>,
+    /// Cells that may run at once, at least 1 and at most [`super::Request::workers`].
+    pub at_once: usize,
+}
+
+impl<'a> Study<'a> {
+    /// Checks a request against its trace, and fills in the layout and sizes that it leaves open.
+    ///
+    /// # Errors
+    /// The request makes no sense for this trace: [`StudyError::NoPolicies`],
+    /// [`StudyError::Frames`], [`StudyError::Layout`], [`StudyError::WriteBack`] or
+    /// [`StudyError::ObjectsOnDevices`].
+    pub fn new(trace: &'a Trace, request: Request) -> Result<Self, StudyError> {
+        let layout = suitable_layout(request.layout.clone(), trace.about().space)?;
+        request.writeback.suit(trace).map_err(|unsuited| {
+            let modes = request.writeback.to_string();
+            StudyError::WriteBack { modes, unsuited }
+        })?;
+        if request.policies.is_empty() {
+            return Err(StudyError::NoPolicies);
+        }
+        if request.unit == Unit::Request && !request.devices.is_empty() {
+            return Err(StudyError::ObjectsOnDevices);
+        }
+        let frames = sizes::chosen(&request.frames, trace.pages())?;
+        Ok(Self { trace, request, layout, frames })
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
+    /// The request, as it was given.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The cache sizes in frames, ascending.
+    pub fn frames(&self) -> &[u32] {
+        &self.frames
+    }
+
+    /// What to know of the request before it is planned.
+    pub fn notes(&self) -> Vec<Note> {
+        let caveats = self.request.writeback.caveats(self.trace).into_iter().map(Note::WriteBack);
+        caveats.chain(self.request.policies.left_out_as_slow()).collect()
+    }
+
+    /// Lists the cells in the order of sizes and policies, and how many may run at once.
+    ///
+    /// # Errors
+    /// [`StudyError::Future`] if an offline policy was asked for by name and does not fit;
+    /// [`StudyError::Memory`] if a cell does not fit even alone.
+    pub fn plan(&self) -> Result<Plan<'_>, StudyError> {
+        Plan::new(self)
+    }
+
+    /// Whether each request of a cell is handed on, to devices or to an observer.
+    fn hands_requests_on(&self) -> bool {
+        self.request.observer_bytes.is_some() || !self.request.devices.is_empty()
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(study: &'a Study<'a>) -> Result<Self, StudyError> {
+        let (trace, request) = (study.trace, &study.request);
+        let limit_bytes = request.memory_limit_bytes;
+        let cell_bytes = study.frames.iter().map(|frames| cell_bytes(study, *frames)).max();
+        let cell_bytes = cell_bytes.unwrap_or(0);
+        let free_bytes = limit_bytes.saturating_sub(trace.held_bytes() as u64);
+        if cell_bytes > free_bytes {
+            return Err(StudyError::Memory { pages: trace.pages(), cell_bytes, free_bytes });
+        }
+        let is_offline = |policy: &policy::Selection| policy.spec.kind.is_offline();
+        let needs_future = request.policies.iter().any(is_offline);
+        let future = needs_future.then(|| future(trace, cell_bytes, limit_bytes));
+        let (future, left_out) = match future.transpose() {
+            Ok(future) => (future, None),
+            Err(problem) if request.policies.offline_is_optional() => {
+                let reason = OmissionReason::Future(problem);
+                (None, Some(Note::left_out(reason, |spec| spec.kind.is_offline())))
+            }
+            Err(problem) => return Err(StudyError::Future(problem)),
+        };
+        let is_kept = |policy: &&policy::Selection| left_out.is_none() || !is_offline(policy);
+        let at_size = |frames: u32| {
+            let memory_bytes = self::cell_bytes(study, frames);
+            let policies = request.policies.iter().filter(is_kept);
+            policies.map(move |policy| PlannedCell { policy, frames, memory_bytes })
+        };
+        let cells: Vec<_> = study.frames.iter().flat_map(|frames| at_size(*frames)).collect();
+        let free_bytes = free_bytes - if future.is_some() { future_bytes(trace) } else { 0 };
+        let waves = waves(&cells, free_bytes, request.workers.max(1));
+        Ok(Self { study, future, left_out, cells, waves })
+    }
+
+    /// Every cell, in order.
+    pub fn cells(&self) -> &[PlannedCell<'a>] {
+        &self.cells
+    }
+
+    /// Every cell once, in order, in as few waves as the memory limit allows.
+    pub fn waves(&self) -> &[Wave] {
+        &self.waves
+    }
+
+    /// Policies that are left out because they do not fit.
+    pub fn notes(&self) -> Vec<Note> {
+        self.left_out.iter().cloned().collect()
+    }
+}
+
+fn suitable_layout(asked: Option<layout::Selection>, space: Space) -> Result<layout::Selection, StudyError> {
+    let layout = asked.unwrap_or_else(|| layout::Selection::default_for(space));
+    if (layout.spec.suits)(space) {
+        return Ok(layout);
+    }
+    let suitable = layout::ALL.iter().filter(|spec| (spec.suits)(space));
+    let takes = suitable.map(|spec| spec.name).collect::<Vec<_>>().join(" or ");
+    Err(StudyError::Layout { layout: layout.spec.name, space, takes })
+}
+
+/// Memory that the future of a trace takes: a number for each access.
+fn future_bytes(trace: &Trace) -> u64 {
+    let totals = trace.totals();
+    size_of::<u32>() as u64 * (totals.read_accesses + totals.write_accesses)
+}
+
+/// The future of a trace, if the trace, its future and one cell fit into memory.
+fn future(trace: &Trace, cell_bytes: u64, limit_bytes: u64) -> Result<Future, FutureProblem> {
+    let needed_bytes = trace.held_bytes() as u64 + future_bytes(trace) + cell_bytes;
+    if needed_bytes > limit_bytes {
+        return Err(FutureProblem::Memory { needed_bytes, limit_bytes });
+    }
+    trace.future().map_err(FutureProblem::Trace)
+}
+
+/// Estimate of the memory that a cell of this size takes beside the trace.
+pub(super) fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
+    let request = &study.request;
+    let pages = study.trace.pages();
+    // A listener gets its requests from the system that also writes back.
+    let writes_back = !request.writeback.on_eviction_only() || study.hands_requests_on();
+    let writeback = if writes_back { writeback::machine_bytes(study.trace) } else { 0 };
+    let devices = request.devices.len() as u64 * Clocks::held_bytes(pages);
+    let observer = request.observer_bytes.unwrap_or(0);
+    system::cell_bytes(pages, frames) + writeback + devices + observer
+}
+
+/// Groups consecutive cells of which equally many fit. Each fits alone.
+fn waves(cells: &[PlannedCell<'_>], free_bytes: u64, workers: usize) -> Vec<Wave> {
+    let mut waves: Vec<Wave> = Vec::new();
+    for (cell, planned) in cells.iter().enumerate() {
+        let fitting = free_bytes / planned.memory_bytes.max(1);
+        let at_once = usize::try_from(fitting).unwrap_or(workers).clamp(1, workers);
+        match waves.last_mut() {
+            Some(wave) if wave.at_once == at_once => wave.cells.end = cell + 1,
+            _ => waves.push(Wave { cells: cell..cell + 1, at_once }),
+        }
+    }
+    waves
+}

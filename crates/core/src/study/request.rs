@@ -1,0 +1,133 @@
+//! What a study compares, and under which conditions.
+
+use super::{
+    device::PreparedDevice,
+    note::{Note, OmissionReason},
+};
+use crate::{layout, params, policy, trace::Unit, writeback::Modes};
+
+/// What to compare over a trace. The default: every fast policy at the default sizes, dirty pages
+/// written on eviction, one cell at a time, no memory limit.
+#[derive(Clone)]
+pub struct Request {
+    /// The policies, in the order in which rows list them.
+    pub policies: Policies,
+    /// Cache sizes in frames; empty: [`super::default_frames`].
+    pub frames: Vec<u32>,
+    /// What one frame holds. The trace was built with the same unit.
+    pub unit: Unit,
+    /// Where pages lie on the device; `None`: what suits the trace.
+    pub layout: Option<layout::Selection>,
+    /// When dirty pages are written, beside eviction.
+    pub writeback: Modes,
+    /// At the end, write every dirty page.
+    pub drain: bool,
+    /// A write miss that covers a part of its page reads the page first.
+    pub write_miss_reads: bool,
+    /// Modelled devices that take the requests of every cell.
+    pub devices: Vec<PreparedDevice>,
+    /// Memory of the observer that [`super::Plan::run`] gets for a cell; `None`: it gets none.
+    pub observer_bytes: Option<u64>,
+    /// Memory that the trace and the running cells may take.
+    pub memory_limit_bytes: u64,
+    /// Cells that the caller can run at once, at least 1.
+    pub workers: usize,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            policies: Policies::all(),
+            frames: Vec::new(),
+            unit: Unit::Page,
+            layout: None,
+            writeback: Modes::default(),
+            drain: false,
+            write_miss_reads: false,
+            devices: Vec::new(),
+            observer_bytes: None,
+            memory_limit_bytes: u64::MAX,
+            workers: 1,
+        }
+    }
+}
+
+/// Policies with their parameters, each once, in the order asked for.
+///
+/// `all` stands for every policy that is fast at any size. A policy that only `all` asked for is
+/// left out if it does not fit into memory; a policy asked for by name is an error then.
+#[derive(Clone, Default)]
+pub struct Policies {
+    chosen: Vec<Choice>,
+    all: bool,
+}
+
+#[derive(Clone)]
+struct Choice {
+    policy: policy::Selection,
+    by_name: bool,
+}
+
+impl Policies {
+    /// Each text is `all`, `name` or `name:key=value,…`.
+    ///
+    /// # Errors
+    /// A text names no policy, or gives a parameter that its policy does not take.
+    pub fn parse<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, params::Error> {
+        let mut policies = Self::default();
+        for text in texts {
+            match text.as_ref() {
+                "all" => policies.add_all(),
+                text => policies.add(policy::Selection::parse(text)?),
+            }
+        }
+        Ok(policies)
+    }
+
+    /// Every policy that is fast at any size.
+    pub fn all() -> Self {
+        let mut policies = Self::default();
+        policies.add_all();
+        policies
+    }
+
+    /// Adds a policy by name.
+    pub fn add(&mut self, policy: policy::Selection) {
+        match self.chosen.iter_mut().find(|choice| choice.policy.label() == policy.label()) {
+            Some(choice) => choice.by_name = true,
+            None => self.chosen.push(Choice { policy, by_name: true }),
+        }
+    }
+
+    /// Adds every policy that is fast at any size.
+    pub fn add_all(&mut self) {
+        self.all = true;
+        for policy in policy::Selection::all() {
+            if self.chosen.iter().all(|choice| choice.policy.label() != policy.label()) {
+                self.chosen.push(Choice { policy, by_name: false });
+            }
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.chosen.is_empty()
+    }
+
+    /// Each policy, in the order asked for.
+    pub fn iter(&self) -> impl Iterator<Item = &policy::Selection> {
+        self.chosen.iter().map(|choice| &choice.policy)
+    }
+
+    /// Whether offline policies may be left out: only `all` asked for them.
+    pub(super) fn offline_is_optional(&self) -> bool {
+        let named = |choice: &Choice| choice.by_name && choice.policy.spec.kind.is_offline();
+        self.all && !self.chosen.iter().any(named)
+    }
+
+    /// The slow policies, if `all` was asked for and none of them by name.
+    pub(super) fn left_out_as_slow(&self) -> Option<Note> {
+        let left_out = self.all && !self.iter().any(|policy| policy.spec.slow);
+        left_out.then(|| Note::left_out(OmissionReason::Slow, |spec| spec.slow))
+    }
+}

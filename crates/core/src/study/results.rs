@@ -1,0 +1,177 @@
+//! What a study comes to: a row for each cell, grouped by cache size.
+
+use super::{
+    device::{DeviceResult, PreparedDevice},
+    note::Note,
+    plan::{Plan, Study},
+    run::CellResult,
+};
+use crate::{
+    device::{Fill, wear::lifetime_gain},
+    event::Side,
+    policy::Kind,
+    system::Outcome,
+};
+
+/// The policy that others are compared with, if it takes part.
+pub const REFERENCE: &str = "lru";
+
+/// Every cell of a study that has run.
+pub struct Results<'a> {
+    pub(super) study: &'a Study<'a>,
+    /// The policy that the others are compared with.
+    reference: String,
+    sizes: Vec<SizeResults>,
+}
+
+/// Every policy at one cache size.
+#[derive(Clone, Debug)]
+pub struct SizeResults {
+    /// The cache size in frames.
+    pub frames: u32,
+    /// A row for each policy, in the order of the request; never empty.
+    pub rows: Vec<ResultRow>,
+}
+
+/// What one cell came to.
+#[derive(Clone, Debug)]
+pub struct ResultRow {
+    /// The policy's name with the parameters that were given.
+    pub policy: String,
+    /// Whether the policy knows the future.
+    pub kind: Kind,
+    /// The cache size in frames.
+    pub frames: u32,
+    /// Hits, and what reached storage.
+    pub outcome: Outcome,
+    /// CPU time of the simulation.
+    pub cpu_ns_per_access: f64,
+    /// What it comes to on each device of the request, in its order.
+    pub devices: Vec<DeviceResult>,
+}
+
+impl<'a> Plan<'a> {
+    /// Puts the cells' results, in any order, into rows.
+    ///
+    /// # Panics
+    /// Unless every cell of the plan has exactly one result.
+    pub fn results(&self, results: impl IntoIterator<Item = CellResult>) -> Results<'a> {
+        let mut by_cell: Vec<CellResult> = results.into_iter().collect();
+        by_cell.sort_unstable_by_key(|result| result.cell);
+        let each_once = by_cell.iter().map(|result| result.cell).eq(0..self.cells().len());
+        assert!(each_once, "a study needs exactly one result of each cell");
+        let study = self.study;
+        let mut sizes: Vec<SizeResults> = Vec::new();
+        for (planned, result) in self.cells().iter().zip(by_cell) {
+            let devices = study.request.devices.iter().zip(&result.times);
+            let devices =
+                devices.map(|(device, times)| DeviceResult::new(device, study.trace, &result.outcome, times));
+            let row = ResultRow {
+                policy: planned.policy.label(),
+                kind: planned.policy.spec.kind,
+                frames: planned.frames,
+                outcome: result.outcome,
+                cpu_ns_per_access: result.cpu_ns_per_access,
+                devices: devices.collect(),
+            };
+            match sizes.last_mut() {
+                Some(size) if size.frames == row.frames => size.rows.push(row),
+                _ => sizes.push(SizeResults { frames: row.frames, rows: vec![row] }),
+            }
+        }
+        let policies = || self.cells().iter().map(|cell| cell.policy.label());
+        let reference = policies().find(|policy| policy == REFERENCE).or_else(|| policies().next());
+        let reference = reference.unwrap_or_default();
+        for size in &mut sizes {
+            set_lifetime_gains(&mut size.rows, &study.request.devices, &reference);
+        }
+        Results { study, reference, sizes }
+    }
+}
+
+impl<'a> Results<'a> {
+    /// The study that they answer.
+    pub fn study(&self) -> &'a Study<'a> {
+        self.study
+    }
+
+    /// Sizes ascending.
+    pub fn sizes(&self) -> &[SizeResults] {
+        &self.sizes
+    }
+
+    /// Every row: sizes ascending, policies in the order of the request.
+    pub fn rows(&self) -> impl Iterator<Item = &ResultRow> {
+        self.sizes.iter().flat_map(|size| &size.rows)
+    }
+
+    /// For each policy, in the order of the request, its rows: sizes ascending.
+    pub fn by_policy(&self) -> impl Iterator<Item = Vec<&ResultRow>> {
+        let policies = self.sizes.first().map_or(0, |size| size.rows.len());
+        (0..policies).map(|policy| self.sizes.iter().map(|size| &size.rows[policy]).collect())
+    }
+
+    /// What to know of the rows. The first note is [`Note::Units`].
+    pub fn notes(&self) -> Vec<Note> {
+        let (trace, request) = (self.study.trace, &self.study.request);
+        let mut notes = vec![Note::Units];
+        if trace.totals().write_accesses > 0 {
+            notes.extend([Note::Costs, Note::Layout(self.study.layout.spec.what)]);
+            let dropped = self.rows().any(|row| row.outcome.device.dropped_dirty > 0);
+            notes.extend(dropped.then_some(Note::DroppedDirty));
+            notes.push(Note::WhenWritten(request.writeback));
+        }
+        if trace.about().side == Side::After {
+            notes.push(Note::AfterCache);
+        }
+        if !request.devices.is_empty() {
+            notes.push(Note::Devices);
+            notes.push(if trace.about().knows.times { Note::Stall } else { Note::StallUnknown });
+        }
+        if request.devices.iter().any(|device| device.profile().cycles.is_some()) {
+            notes.push(Note::LifetimeGain { reference: self.reference.clone() });
+        }
+        notes.extend(self.fills());
+        notes
+    }
+
+    /// What devices hold before the first request, those that hold the same together.
+    fn fills(&self) -> Vec<Note> {
+        let mut by_fill: Vec<(Fill, Vec<String>)> = Vec::new();
+        for device in &self.study.request.devices {
+            let Some(fill) = device.profile().model.fill() else { continue };
+            let label = device.label().to_owned();
+            match by_fill.iter_mut().find(|(other, _)| *other == fill) {
+                Some((_, labels)) => labels.push(label),
+                None => by_fill.push((fill, vec![label])),
+            }
+        }
+        by_fill.into_iter().map(|(fill, devices)| Note::Filled { devices, fill }).collect()
+    }
+}
+
+impl SizeResults {
+    /// The row of a policy, by its name with parameters.
+    pub fn row(&self, policy: &str) -> Option<&ResultRow> {
+        self.rows.iter().find(|row| row.policy == policy)
+    }
+
+    /// The rows of policies that could run in a kernel.
+    pub fn online(&self) -> impl Iterator<Item = &ResultRow> {
+        self.rows.iter().filter(|row| row.kind == Kind::Online)
+    }
+}
+
+/// Sets the lifetime gains of one size's rows over the reference row among them.
+fn set_lifetime_gains(rows: &mut [ResultRow], devices: &[PreparedDevice], reference: &str) {
+    let Some(reference) = rows.iter().find(|row| row.policy == reference) else { return };
+    let before: Vec<Option<f64>> = reference.devices.iter().map(|result| result.flash_pages).collect();
+    for row in rows {
+        for ((result, before), device) in row.devices.iter_mut().zip(&before).zip(devices) {
+            let pages = before.zip(result.flash_pages);
+            let gain = pages.and_then(|(before, after)| lifetime_gain(before, after));
+            // A device of constant times is no flash.
+            result.lifetime_gain = gain.filter(|_| device.profile().cycles.is_some());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One cell, simulated once: its requests go to every device and to the caller's observer.
+
+use super::{device::PreparedDevice, plan::Plan};
+use crate::{
+    back::Io,
+    device::{Clocks, DeviceTimes},
+    system::{Cell, Outcome},
+    trace::{Future, Trace},
+};
+
+/// What one cell comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellResult {
+    /// Index into [`Plan::cells`].
+    pub cell: usize,
+    /// Hits, and what reached storage.
+    pub outcome: Outcome,
+    /// CPU time of the simulation without devices and observer, by the caller's clock.
+    pub cpu_ns_per_access: f64,
+    /// Time and wear on each device of the request, in its order.
+    pub times: Vec<DeviceTimes>,
+}
+
+impl Plan<'_> {
+    /// Simulates one cell. `cpu_ns` is the CPU time of the calling thread so far. `observer` gets
+    /// every request to storage, in order, some at a time.
+    ///
+    /// # Panics
+    /// If `cell` is no index into [`Plan::cells`].
+    pub fn run(
+        &self,
+        cell: usize,
+        cpu_ns: &dyn Fn() -> u64,
+        observer: Option<&mut dyn FnMut(&[Io])>,
+    ) -> CellResult {
+        let (study, planned) = (self.study, &self.cells()[cell]);
+        let (trace, request) = (study.trace, &study.request);
+        let system = Cell {
+            policy: planned.policy,
+            frames: planned.frames,
+            layout: &study.layout,
+            writeback: request.writeback,
+            drain: request.drain,
+            write_miss_reads: request.write_miss_reads,
+        };
+        let times = trace.about().knows.times;
+        let mut feed = Feed::new(&request.devices, times, observer, cpu_ns);
+        let before_ns = cpu_ns();
+        let outcome = match feed.has_takers() {
+            true => simulate(&system, trace, self.future.as_ref(), Some(&mut |io| feed.io(io))),
+            false => simulate(&system, trace, self.future.as_ref(), None),
+        };
+        let (times, spent_ns) = feed.finish();
+        let own_ns = cpu_ns().saturating_sub(before_ns).saturating_sub(spent_ns);
+        let cpu_ns_per_access = own_ns as f64 / outcome.accesses().max(1) as f64;
+        CellResult { cell, outcome, cpu_ns_per_access, times }
+    }
+}
+
+/// The only place from which a study simulates.
+fn simulate(
+    system: &Cell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+    sink: Option<&mut dyn FnMut(Io)>,
+) -> Outcome {
+    #[cfg(test)]
+    super::tests::SIMULATIONS.with(|n| n.set(n.get() + 1));
+    system.run(trace, future, sink)
+}
+
+/// Requests handed on in batches: the tables of each device stay in the near caches for a while,
+/// and the CPU time of devices and observer is told apart from the policy's.
+struct Feed<'a, 'o> {
+    clocks: Vec<Clocks>,
+    observer: Option<&'o mut dyn FnMut(&[Io])>,
+    batch: Vec<Io>,
+    cpu_ns: &'a dyn Fn() -> u64,
+    spent_ns: u64,
+}
+
+/// Requests handed on at a time.
+const BATCH: usize = 4096;
+
+impl<'a, 'o> Feed<'a, 'o> {
+    fn new(
+        devices: &[PreparedDevice],
+        times: bool,
+        observer: Option<&'o mut dyn FnMut(&[Io])>,
+        cpu_ns: &'a dyn Fn() -> u64,
+    ) -> Self {
+        let clocks = devices.iter().map(|device| device.clocks(times)).collect();
+        Self { clocks, observer, batch: Vec::new(), cpu_ns, spent_ns: 0 }
+    }
+
+    /// Whether requests are wanted; a simulation without takers is faster.
+    fn has_takers(&self) -> bool {
+        self.observer.is_some() || !self.clocks.is_empty()
+    }
+
+    fn io(&mut self, io: Io) {
+        self.batch.push(io);
+        if self.batch.len() == BATCH {
+            self.hand_on();
+        }
+    }
+
+    fn hand_on(&mut self) {
+        let before_ns = (self.cpu_ns)();
+        for clocks in &mut self.clocks {
+            self.batch.iter().for_each(|io| clocks.io(io));
+        }
+        if let Some(observer) = &mut self.observer {
+            observer(&self.batch);
+        }
+        self.batch.clear();
+        self.spent_ns += (self.cpu_ns)().saturating_sub(before_ns);
+    }
+
+    /// Time and wear by device, and the CPU time spent outside the simulation.
+    fn finish(mut self) -> (Vec<DeviceTimes>, u64) {
+        if !self.batch.is_empty() {
+            self.hand_on();
+        }
+        (self.clocks.iter().map(Clocks::times).collect(), self.spent_ns)
+    }
+}

@@ -1,0 +1,130 @@
+//! A back that merges neighbouring pages given together into one request, up to a length.
+
+use super::*;
+use crate::back::IoOp;
+
+struct Merging<'a> {
+    storage: Storage<()>,
+    layout: Box<dyn layout::Layout>,
+    pages_max: u32,
+    pending: Option<Io>,
+    at_us: u64,
+    sent: &'a mut Vec<Io>,
+}
+
+impl Merging<'_> {
+    fn add(&mut self, op: IoOp, lba: layout::Lba, sync: bool) {
+        let awaited = sync || op == IoOp::Read;
+        if let Some(io) = &mut self.pending {
+            let joins = (io.op, io.sync, io.lba + u64::from(io.pages)) == (op, sync, lba);
+            if joins && io.pages < self.pages_max {
+                io.pages += 1;
+                return;
+            }
+            self.submit();
+        }
+        self.pending = Some(Io { at_us: self.at_us, op, lba, pages: 1, sync, awaited });
+    }
+}
+
+impl Back for Merging<'_> {
+    const WANTS_TIME: bool = true;
+
+    fn now(&mut self, at_us: u64) {
+        assert_eq!(self.pending, None, "requests are sent before time goes on");
+        self.at_us = at_us;
+    }
+
+    fn read(&mut self, page: Page, owner: Owner) -> Source {
+        let lba = self.layout.read(page);
+        self.add(IoOp::Read, lba, false);
+        self.storage.read(page, owner)
+    }
+
+    fn write(&mut self, written: Written) {
+        let lba = self.layout.write(written.page);
+        self.add(IoOp::Write, lba, written.why == Why::Sync);
+        self.storage.write(written);
+    }
+
+    fn submit(&mut self) {
+        self.sent.extend(self.pending.take());
+    }
+
+    fn dropped(&mut self, dirty: bool) {
+        self.storage.dropped(dirty);
+    }
+
+    fn free(&mut self, pages: Range<u32>) {
+        self.layout.free(pages.clone());
+        self.storage.free(pages);
+    }
+
+    fn address(&mut self, page: Page) -> Address {
+        self.storage.address(page)
+    }
+
+    fn counts(&self) -> DeviceCounts {
+        self.storage.counts()
+    }
+}
+
+fn run(frames: u32, pages_max: u32, modes: &str, trace: &Trace) -> (Outcome, Vec<Io>) {
+    with_cell(frames, modes, true, |cell| {
+        let mut sent = Vec::new();
+        let [storage, layout] = [(); 2].map(|()| layout_of(cell, trace));
+        let back = Merging {
+            storage: Storage::new(storage, ()),
+            layout: layout.expect("there is one"),
+            pages_max,
+            pending: None,
+            at_us: 0,
+            sent: &mut sent,
+        };
+        let machine = Machine::new(cell.writeback, trace, frames);
+        let outcome = system::<Lru, _, _>(cell, trace, back, machine).replay(cell, trace, None);
+        (outcome, sent)
+    })
+}
+
+/// The pages of one read, and those of one write-back, are one request as far as they are neighbours
+/// and it is not too long; those of two reads are two.
+#[test]
+fn pages_given_together_become_one_request() {
+    let actions = [read(0, 0, 5), read(0, 5, 2), write(0, 1, 3), write(0, 5, 1), fsync(0)];
+    let (outcome, sent) = run(16, 4, "sync", &trace(&actions));
+    let sent: Vec<_> = sent.iter().map(|io| (io.at_us / 1_000_000, io.op, io.lba, io.pages)).collect();
+    let (read, write) = (IoOp::Read, IoOp::Write);
+    let wanted = [(0, read, 0, 4), (0, read, 4, 1), (1, read, 5, 2), (4, write, 1, 3), (4, write, 5, 1)];
+    assert_eq!(sent, wanted);
+    assert_eq!((outcome.device.reads, outcome.device.writes), (7, 4), "pages count one by one");
+}
+
+/// Merged or not, the same pages are read and written in the same order; with a length of one page the
+/// requests are those of plain storage.
+#[test]
+fn merging_changes_no_page() {
+    let mut merged = 0;
+    for seed in 0..100 {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let trace = trace(&history(&mut rng, 100));
+        let frames = rng.random_range(1..16);
+        let modes = ["evict", "sync", "hf", "linux"][rng.random_range(0..4)];
+        let mut plain = Vec::new();
+        let outcome =
+            with_cell(frames, modes, true, |cell| cell.run(&trace, None, Some(&mut |io| plain.push(io))));
+        for pages_max in [1, 2, 128] {
+            let (with, sent) = run(frames, pages_max, modes, &trace);
+            let case = format!("seed {seed}, {frames} frames, {modes}, at most {pages_max} pages");
+            assert_eq!(with, outcome, "{case}");
+            let pages: Vec<_> = sent
+                .iter()
+                .flat_map(|io| (0..u64::from(io.pages)).map(|n| (io.at_us, io.op, io.lba + n, io.sync)))
+                .collect();
+            let wanted: Vec<_> = plain.iter().map(|io| (io.at_us, io.op, io.lba, io.sync)).collect();
+            assert_eq!(pages, wanted, "{case}");
+            merged += plain.len() - sent.len();
+        }
+    }
+    assert!(merged > 1000, "{merged} requests were saved");
+}

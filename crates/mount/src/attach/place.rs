@@ -1,0 +1,465 @@
+//! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
+
+use super::undo;
+use crate::fs::backing;
+pub use crate::fs::backing::HIDDEN;
+use crate::fs::types::Time;
+use flashsift_host::{
+    mounts::{self, Mount},
+    users::{self, Found},
+};
+use rustix::{
+    fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, flock, major},
+    io::Errno,
+};
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The type of our mounts.
+pub const KIND: &str = "fuse.flashsift";
+const LOCK: &str = "lock";
+const LOG: &str = "log";
+/// Of the users of a directory so many are named.
+const NAMED: usize = 10;
+/// File systems on storage of this machine that have no block device of their own.
+const WITHOUT_DEVICE: [&str; 4] = ["btrfs", "bcachefs", "zfs", "ubifs"];
+
+/// Why it is not mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The places do not fit, or are not fit.
+    #[error("{0}")]
+    Unfit(String),
+    /// Somebody would lose sight of files, or change them behind our back.
+    #[error(
+        "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files open there keeps them, past \
+         flashsift, and what changes through them is not seen",
+        .0.display(), listed(.1)
+    )]
+    Used(PathBuf, Found),
+    /// Another flashsift has it.
+    #[error("{} is mounted by flashsift already{}", .0.display(), .1.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    Locked(PathBuf, Option<u32>),
+    /// Another flashsift had it, and is about to end.
+    #[error(transparent)]
+    Ending(Ending),
+    /// The system said no.
+    #[error("{}: {what}: {why}", path.display())]
+    System {
+        /// Where.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        why: io::Error,
+    },
+}
+
+/// A flashsift that is mounted no longer, and still has files that settle.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "flashsift{} has unmounted {}, and its last files settle there{}",
+    .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(),
+    .backing.display(),
+    if .stuck.is_empty() { String::new() } else { format!("; they cannot: {}", .stuck) }
+)]
+pub struct Ending {
+    /// Where they settle.
+    pub backing: PathBuf,
+    /// Which process, if that is known.
+    pub pid: Option<u32>,
+    /// Why they cannot; empty where nothing is wrong.
+    pub stuck: String,
+}
+
+impl Refused {
+    fn at(path: &Path, what: &'static str, why: impl Into<io::Error>) -> Self {
+        Self::System { path: path.to_owned(), what, why: why.into() }
+    }
+}
+
+/// Who uses a directory, one a line.
+pub fn listed(found: &Found) -> String {
+    let mut text = String::new();
+    for user in found.users.iter().take(NAMED) {
+        let _ = writeln!(text, "  {user}");
+    }
+    if found.users.len() > NAMED {
+        let _ = writeln!(text, "  and {} more", found.users.len() - NAMED);
+    }
+    text
+}
+
+/// What somebody wants, and what he insists on.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Where files settle.
+    pub backing: &'a Path,
+    /// Where they are seen; the same is in place.
+    pub mountpoint: &'a Path,
+    /// Also where somebody has files open.
+    pub even_if_used: bool,
+    /// File systems on which BACKING may lie all the same.
+    pub even_on: &'a [String],
+}
+
+/// A BACKING that is ours alone, and a place where it can be seen.
+#[derive(Debug)]
+pub struct Place {
+    /// BACKING, opened before anything can be mounted over it.
+    pub root: OwnedFd,
+    /// Free of links and dots.
+    pub backing: PathBuf,
+    /// Free of links and dots.
+    pub mountpoint: PathBuf,
+    /// Nobody else mounts it.
+    pub lock: Lock,
+}
+
+impl Place {
+    /// Looks at everything, or says what is wrong.
+    pub fn take(wanted: &Wanted<'_>) -> Result<Self, Refused> {
+        let backing = directory(wanted.backing)?;
+        let mountpoint = directory(wanted.mountpoint)?;
+        related(&backing, &mountpoint)?;
+        let (on, over) = (mount_of(&backing)?, mount_of(&mountpoint)?);
+        if let Some(mounted) = [&on, &over].into_iter().find(|mount| mount.kind == KIND) {
+            return unfit(format!("{} is mounted by flashsift already", mounted.point.display()));
+        }
+        ordinary(&backing, &on, wanted.even_on)?;
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&backing, flags, Mode::empty())
+            .map_err(|why| Refused::at(&backing, "opening", why))?;
+        if backing::folds_case(backing::flags(&root)) {
+            return unfit(folded(&backing));
+        }
+        // It would be found to use it.
+        if let Some(file) = existing(root.as_fd()).filter(is_held) {
+            return Err(held(backing, &file));
+        }
+        let places = if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
+        for place in places {
+            let below =
+                mounts::below(place).map_err(|why| Refused::at(place, "what is mounted below", why))?;
+            if let Some(mount) = below.first() {
+                return unfit(format!(
+                    "{} is mounted below {}: unmount it first, as flashsift holds one file system",
+                    mount.point.display(),
+                    place.display()
+                ));
+            }
+            let look = || used(place).map_err(|why| Refused::at(place, "who uses it", why));
+            let mut found = look()?;
+            if *place == backing && are_ours(&found) {
+                if flock(&root, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+                    let pid = found.users.first().map(|user| user.pid);
+                    return Err(Refused::Ending(Ending { backing, pid, stuck: String::new() }));
+                }
+                // It ended just now.
+                found = look()?;
+            }
+            if !wanted.even_if_used && !found.users.is_empty() {
+                return Err(Refused::Used(place.clone(), found));
+            }
+        }
+        let lock = Lock::take(&root, &backing)?;
+        // By this, who waits for our end knows that nothing of ours is open any more. Who else locks a directory is no hindrance.
+        let _ = flock(&root, FlockOperation::NonBlockingLockShared);
+        Ok(Self { root, backing, mountpoint, lock })
+    }
+}
+
+/// Who uses it, seen twice: a process that was forked and is about to run another program has its parent's descriptors for a moment.
+fn used(place: &Path) -> io::Result<Found> {
+    let mut found = users::of(place)?;
+    if !found.users.is_empty() {
+        let again = users::of(place)?;
+        found.users.retain(|user| again.users.iter().any(|still| still.pid == user.pid));
+    }
+    Ok(found)
+}
+
+/// Whether only those use it who may have unlocked it and have it open for a moment more: the last to go is a lock on the directory.
+fn are_ours(found: &Found) -> bool {
+    let our_name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    !found.users.is_empty() && found.users.iter().all(|user| user.program == our_name.trim_end())
+}
+
+fn unfit<T>(why: String) -> Result<T, Refused> {
+    Err(Refused::Unfit(why))
+}
+
+fn directory(path: &Path) -> Result<PathBuf, Refused> {
+    let resolved = mounts::resolved(path).map_err(|why| Refused::at(path, "looking at it", why))?;
+    match std::fs::metadata(&resolved) {
+        Ok(metadata) if metadata.is_dir() => Ok(resolved),
+        Ok(_) => unfit(format!("{} is not a directory", path.display())),
+        Err(why) if mounts::is_dead(&why) => {
+            unfit(format!("what is mounted on {} is dead ({why}): unmount it first", path.display()))
+        }
+        Err(why) => Err(Refused::at(path, "looking at it", why)),
+    }
+}
+
+fn mount_of(path: &Path) -> Result<Mount, Refused> {
+    mounts::of(path).map_err(|why| Refused::at(path, "which mount it is on", why))
+}
+
+fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
+    if [backing, mountpoint].contains(&Path::new("/")) {
+        return unfit("the root directory cannot be given to flashsift: give a directory in it".into());
+    }
+    if backing == mountpoint {
+        return Ok(());
+    }
+    let inside = |inner: &Path, outer: &Path| {
+        unfit(format!(
+            "{} lies inside {}: give two directories apart, or twice the same (in place)",
+            inner.display(),
+            outer.display()
+        ))
+    };
+    match () {
+        () if backing.starts_with(mountpoint) => inside(backing, mountpoint),
+        () if mountpoint.starts_with(backing) => inside(mountpoint, backing),
+        () => Ok(()),
+    }
+}
+
+/// BACKING lies on storage of this machine, and can be written.
+fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Refused> {
+    let kind = mount.kind.as_str();
+    if major(mount.dev) == 0 && !WITHOUT_DEVICE.contains(&kind) && !even_on.iter().any(|even| even == kind) {
+        return unfit(format!(
+            "{} lies on {kind}, which is not on storage of this machine, or may lose what settles there; --even-on {kind} \
+             if you want it all the same",
+            backing.display()
+        ));
+    }
+    let options = rustix::fs::statvfs(backing).map_err(|why| Refused::at(backing, "its file system", why))?;
+    if options.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return unfit(format!(
+            "{} cannot be written: its file system is mounted read-only",
+            backing.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Keeps others from mounting the same BACKING, for as long as this process lives.
+#[derive(Debug)]
+pub struct Lock {
+    hidden: OwnedFd,
+    /// Locked for as long as it is open.
+    file: Arc<File>,
+}
+
+/// What those read in the lock who want the same BACKING: `PID`, and in the next line how far its holder is. Always as long, so that
+/// there is room for it on a file system that is full.
+#[derive(Clone, Debug)]
+pub struct Sign(Arc<File>);
+
+const SIGN_BYTES: usize = 4096;
+const MOUNTED: &str = "mounted ";
+const ENDING: &str = "ending ";
+
+impl Sign {
+    /// From now on it is mounted, as the file system with this (minor) number of a device.
+    pub fn mounted(&self, number: u32) -> io::Result<()> {
+        self.write(&format!("{MOUNTED}{number}"))
+    }
+
+    /// It is mounted no longer, and ends; why it cannot, if so.
+    pub fn ending(&self, stuck: &str) -> io::Result<()> {
+        self.write(&format!("{ENDING}{stuck}"))
+    }
+
+    fn write(&self, how_far: &str) -> io::Result<()> {
+        let mut page = format!("{}\n{}", std::process::id(), how_far.replace('\n', " ")).into_bytes();
+        page.resize(SIGN_BYTES, b'\n');
+        self.0.write_all_at(&page, 0)
+    }
+}
+
+impl Lock {
+    fn take(root: &OwnedFd, backing: &Path) -> Result<Self, Refused> {
+        loop {
+            let hidden = hidden(root, backing)?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let at = |why: Errno| Refused::at(&backing.join(HIDDEN).join(LOCK), "locking", why);
+            let file = match rustix::fs::openat(&hidden, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+                // Who had it took the directory away just now.
+                Err(Errno::NOENT) => continue,
+                file => File::from(file.map_err(at)?),
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(held(backing.to_owned(), &file)),
+                Err(why) => return Err(at(why)),
+            }
+            // Who had it may have taken it away between our opening and our locking.
+            if rustix::fs::fstat(&file).map_err(at)?.st_nlink == 0 {
+                continue;
+            }
+            let lock = Self { hidden, file: Arc::new(file) };
+            let written = lock.sign().write("");
+            written.map_err(|why| Refused::at(&backing.join(HIDDEN).join(LOCK), "writing", why))?;
+            return Ok(lock);
+        }
+    }
+
+    /// By which others can be told.
+    pub fn sign(&self) -> Sign {
+        Sign(self.file.clone())
+    }
+
+    /// Where words can be left where there is no journal. It is gone after a clean end.
+    pub fn log(&self) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// A clean end: BACKING is an ordinary directory again. What is not ours stays.
+    pub fn remove(self, root: OwnedFd) -> io::Result<()> {
+        for name in [LOG, LOCK] {
+            match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(why) => return Err(why.into()),
+            }
+        }
+        let removed = keeping_its_time(&root, || rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR));
+        drop(self);
+        // The last that is open.
+        drop(root);
+        Ok(removed?)
+    }
+}
+
+/// What we do in a directory for ourselves is no change that anybody asked for.
+fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    let before = rustix::fs::fstat(dir)?;
+    change()?;
+    backing::keep_time(dir, Time { s: before.st_mtime, ns: before.st_mtime_nsec as u32 });
+    Ok(())
+}
+
+/// Whether `.FLASHSIFT` is ours too. Not every file system that folds case has a flag that says so.
+fn folds_our_name(root: &OwnedFd, ours: &Stat) -> bool {
+    rustix::fs::statat(root, HIDDEN.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|other| (other.st_dev, other.st_ino) == (ours.st_dev, ours.st_ino))
+}
+
+fn folded(backing: &Path) -> String {
+    format!(
+        "{} folds case, and flashsift does not: two names here would be one file there. Give a directory that does not (where lsattr shows \
+         F, it does)",
+        backing.display()
+    )
+}
+
+/// Our directory in BACKING, made if there is none. Nobody but us may have put anything into it.
+fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
+    let path = backing.join(HIDDEN);
+    match keeping_its_time(root, || rustix::fs::mkdirat(root, HIDDEN, Mode::RWXU)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(why) => return Err(Refused::at(&path, "making it", why)),
+    }
+    let hidden = match open_hidden(root.as_fd()) {
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            return unfit(format!(
+                "{} is not a directory: flashsift needs this name for itself; move it away",
+                path.display()
+            ));
+        }
+        other => other.map_err(|why| Refused::at(&path, "opening", why))?,
+    };
+    let stat = rustix::fs::fstat(&hidden).map_err(|why| Refused::at(&path, "looking at it", why))?;
+    if folds_our_name(root, &stat) {
+        // Where it is not empty it was there before.
+        let _ = rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR);
+        return unfit(folded(backing));
+    }
+    let us = rustix::process::geteuid().as_raw();
+    let mode = stat.st_mode & 0o777;
+    if (stat.st_uid, mode) != (us, 0o700) {
+        return unfit(format!(
+            "{} belongs to user {} with mode {mode:o}, and must be user {us}'s with mode 700: somebody else could change what \
+             has not settled yet. If nothing in it is yours, remove it",
+            path.display(),
+            stat.st_uid
+        ));
+    }
+    Ok(hidden)
+}
+
+/// The lock, if somebody has made one.
+fn existing(root: BorrowedFd<'_>) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(open_hidden(root).ok()?, LOCK, flags, Mode::empty());
+    file.ok().map(File::from)
+}
+
+fn is_held(lock: &File) -> bool {
+    flock(lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
+/// Why a BACKING is not to be had that another has.
+fn held(backing: PathBuf, lock: &File) -> Refused {
+    let mut sign = vec![0; SIGN_BYTES];
+    let len = lock.read_at(&mut sign, 0).unwrap_or(0);
+    let sign = String::from_utf8_lossy(&sign[..len]);
+    let mut lines = sign.lines();
+    let pid = lines.next().and_then(|pid| pid.parse().ok());
+    let how_far = lines.next().unwrap_or_default();
+    let stuck = match how_far.strip_prefix(MOUNTED).map(str::parse) {
+        // Not even where others are: it will notice in a moment.
+        Some(Ok(number)) if !undo::is_mounted(number) => Some(""),
+        _ => how_far.strip_prefix(ENDING),
+    };
+    match stuck {
+        Some(stuck) => Refused::Ending(Ending { backing, pid, stuck: stuck.to_owned() }),
+        None => Refused::Locked(backing, pid),
+    }
+}
+
+fn open_hidden(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(root, HIDDEN, flags, Mode::empty())
+}
+
+/// What is left of who had this BACKING.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It ended cleanly: everything has settled.
+    Nothing,
+    /// It ended without saying so: killed, or with files that could not settle.
+    Remains,
+}
+
+/// Waits until nobody has this BACKING any more.
+pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(backing, flags, Mode::empty())?;
+    while let Err(why) = flock(&root, FlockOperation::LockExclusive) {
+        if why != Errno::INTR {
+            return Err(why.into());
+        }
+    }
+    match rustix::fs::statat(CWD, backing.join(HIDDEN), AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(Left::Nothing),
+        Ok(_) => Ok(Left::Remains),
+        Err(why) => Err(why.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! The life of a mount: from the check of its place to the last file that is written back.
+//!
+//! Nothing ends the process while a file is only in RAM, except a SIGTERM that is sent after the
+//! daemon has reported that some files cannot be written back.
+
+mod background;
+mod ending;
+mod error;
+mod process;
+pub mod session;
+mod systemd;
+mod write_back;
+
+use self::background::Messages;
+pub use self::background::ToJournal;
+use self::error::Context;
+use self::systemd::{Watchdog, notify};
+use crate::attach::{
+    noatime,
+    place::{self, Place, Refused, Sign},
+    undo, user_tmpfs,
+};
+use crate::fs::{Fs, store::Store, types::Config};
+pub use error::Error;
+use flashsift_core::event::Event;
+use flashsift_core::show;
+use flashsift_host::mounts::{self, Mount};
+use rustix::fs::minor;
+use sd_notify::NotifyState;
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::Duration,
+};
+use tracing::{info, warn};
+
+/// First and longest pause before a failed write-back is tried again.
+const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// How often a daemon that waits for the end of another checks again.
+const CHECK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A mount as it was asked for.
+pub struct Options {
+    /// The directory in which files are written back.
+    pub backing: PathBuf,
+    /// The directory on which it is mounted; the same as `backing` for an in-place mount.
+    pub mountpoint: PathBuf,
+    /// Mount also while a process uses one of the directories.
+    pub even_if_used: bool,
+    /// Types of file systems on which BACKING may lie although they are refused otherwise.
+    pub even_on: Vec<String>,
+    /// A file is written back this long after its creation.
+    pub settle_after: Duration,
+    /// RAM for new files, bytes.
+    pub budget_bytes: u64,
+    /// Patterns of names that are created on flash.
+    pub settled: Vec<String>,
+    /// Other users may use the mount.
+    pub allow_other: bool,
+    /// Options that the kernel knows.
+    pub kernel: Vec<String>,
+    /// How requests are served.
+    pub serving: session::Serving,
+    /// Records every event.
+    pub record: Option<StartRecording>,
+    /// Makes messages go to the journal; for a process in the background.
+    pub to_journal: ToJournal,
+    /// This process was started to run in the background.
+    pub in_background: bool,
+}
+
+/// Any error of a recording.
+pub type RecordingError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs since
+/// 1970).
+pub type StartRecording = Box<dyn FnOnce(&Path, u64) -> Result<Box<dyn Recording>, RecordingError>>;
+
+/// A recording of all events of a mount.
+pub trait Recording {
+    /// Where events go, one after the other.
+    fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send>;
+
+    /// Completes the recording; returns a sentence about it.
+    fn finish(self: Box<Self>) -> Result<String, RecordingError>;
+}
+
+enum Wake {
+    Signal(i32),
+    /// The mount has ended.
+    Ended(io::Result<()>),
+}
+
+/// A mount that answers.
+struct Daemon {
+    fs: Arc<Fs>,
+    mount: Mount,
+    backing: PathBuf,
+    sign: Sign,
+    wakes: Receiver<Wake>,
+}
+
+/// Mounts, and returns after the unmount, when every file is written back.
+pub fn run(mut options: Options) -> Result<(), Error> {
+    if options.in_background {
+        background::leave_terminal()?;
+    }
+    let (wake, wakes) = mpsc::channel();
+    process::read_signals(&wake)?;
+    if free_dead(&options.mountpoint)? {
+        info!(
+            "{}: what was mounted here was dead, its process was killed; taken away",
+            options.mountpoint.display()
+        );
+    }
+    for path in [&mut options.backing, &mut options.mountpoint] {
+        *path = mounts::resolved(path).at(path)?;
+    }
+    // A working directory is in use.
+    std::env::set_current_dir("/")?;
+    let Some(place) = take(&options, &wakes)? else { return Ok(()) };
+    let record = options.record.take();
+    let (daemon, recording) = match start(&place, &options, record, wake, wakes) {
+        Ok(started) => started,
+        Err(why) => {
+            // The reason why it is not mounted is more important than an error here.
+            let _ = place.lock.remove(place.root);
+            return Err(why);
+        }
+    };
+    let (stop, stopped) = mpsc::channel();
+    let write_back = write_back::start(daemon.fs.clone(), options.settle_after, stopped)?;
+    let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
+
+    let report = report(&place, &options);
+    let reported = match options.in_background {
+        true => background::report_ready(&report, &place.lock, options.to_journal),
+        false => {
+            let _ = io::stderr().write_all(report.as_bytes());
+            Ok(Messages::Elsewhere)
+        }
+    };
+    let status = format!("files settle in {}", place.backing.display());
+    notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    let mounted = match &reported {
+        Ok(_) => daemon.wait(),
+        // The process that started this one is gone: its user has interrupted it.
+        Err(why) => {
+            warn!("ends again: reporting that it is mounted: {why}");
+            true
+        }
+    };
+
+    let ended = daemon.end(mounted);
+    drop(stop);
+    let _ = write_back.join();
+    if let Some(watchdog) = watchdog {
+        watchdog.stop();
+    }
+    ended?;
+    let ordinary = "leaving BACKING as an ordinary directory";
+    daemon.fs.tidy().context(ordinary)?;
+    daemon.fs.deliver_events();
+    drop(daemon);
+    if let Some(recording) = recording {
+        info!("{}", recording.finish().map_err(Error::Recording)?);
+    }
+    if let Ok(Messages::InBacking) = reported {
+        background::close_log()?;
+    }
+    place.lock.remove(place.root).context(ordinary)
+}
+
+/// Unmounts a mount of flashsift whose process was killed. Whether there was one.
+pub fn free_dead(mountpoint: &Path) -> Result<bool, Error> {
+    undo::free_dead(mountpoint).at(mountpoint)
+}
+
+/// Takes the place. If another daemon has unmounted BACKING and still writes files back, waits for
+/// its end. `None`: this daemon was told to end before.
+fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Error> {
+    let wanted = place::Wanted {
+        backing: &options.backing,
+        mountpoint: &options.mountpoint,
+        even_if_used: options.even_if_used,
+        even_on: &options.even_on,
+    };
+    let mut said = None;
+    loop {
+        let ending = match Place::take(&wanted) {
+            Err(Refused::Ending(ending)) => ending,
+            taken => return Ok(Some(taken?)),
+        };
+        if said.as_ref() != Some(&ending) {
+            info!("waits: {ending}");
+            notify(&[NotifyState::Status(&format!("waits: {ending}"))]);
+        }
+        match wakes.recv_timeout(CHECK_AGAIN) {
+            // Without an error the process that started this one would report success.
+            Ok(_) if options.in_background => {
+                return Err(Error::Words("told to end before it was mounted".to_owned()));
+            }
+            Ok(_) => {
+                info!("told to end before it was mounted");
+                return Ok(None);
+            }
+            // Ctrl-C ended only the process that started this one.
+            Err(_) if options.in_background && !background::is_awaited()? => return Ok(None),
+            Err(_) => said = Some(ending),
+        }
+    }
+}
+
+/// Builds the file system and mounts it.
+fn start(
+    place: &Place,
+    options: &Options,
+    record: Option<StartRecording>,
+    wake: Sender<Wake>,
+    wakes: Receiver<Wake>,
+) -> Result<(Daemon, Option<Box<dyn Recording>>), Error> {
+    let root = rustix::process::geteuid().is_root();
+    process::survive_out_of_memory(root);
+    process::raise_descriptor_limit(root);
+    let noatime = options.kernel.iter().any(|option| option == "noatime");
+    let store = store(root, options.budget_bytes, noatime)?;
+    // `place` keeps the directory open as it was found: its file system stays mounted.
+    let clone = if noatime { noatime::held(&place.root).at(&place.backing)? } else { None };
+    let partly = noatime && clone.is_none();
+    let config = Config {
+        settle_after_us: micros(options.settle_after),
+        settled: options.settled.clone(),
+        noatime: partly,
+    };
+    let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
+    let fs = Arc::new(Fs::new(backing, store, config).at(&place.backing)?);
+    let started = record
+        .map(|start| start(&place.mountpoint, fs.epoch_us()).map_err(Error::Recording))
+        .transpose()
+        .and_then(|recording| {
+            if let Some(recording) = &recording {
+                fs.observe(recording.sink());
+            }
+            Ok((mount(&fs, place, options, wake)?, recording))
+        });
+    let (mount, recording) = match started {
+        Ok(started) => started,
+        Err(why) => {
+            let _ = fs.tidy();
+            return Err(why);
+        }
+    };
+    if !root {
+        info!(
+            "not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
+             users have files open here is not known"
+        );
+    }
+    if partly {
+        warn!(
+            "the kernel lets us have no mount without access times: noatime holds for settled files that are your \
+             own, not for others' and directories"
+        );
+    }
+    let (backing, sign) = (place.backing.clone(), place.lock.sign());
+    Ok((Daemon { fs, mount, backing, sign, wakes }, recording))
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn store(root: bool, budget_bytes: u64, noatime: bool) -> Result<Store, Error> {
+    let tmpfs = match root {
+        true => Store::new_tmpfs(budget_bytes, noatime).map_err(Error::from),
+        false => user_tmpfs::receive(budget_bytes, noatime).map_err(Error::from),
+    };
+    tmpfs.map(Store::on).context(format!("{} of RAM for new files", show::bytes(budget_bytes)))
+}
+
+fn mount(fs: &Arc<Fs>, place: &Place, options: &Options, wake: Sender<Wake>) -> Result<Mount, Error> {
+    let attach = crate::attach::Options {
+        mountpoint: place.mountpoint.clone(),
+        name: place.backing.to_string_lossy().into_owned(),
+        allow_other: options.allow_other,
+        kernel: options.kernel.clone(),
+    };
+    let running = session::start(fs.clone(), &attach, options.serving).map_err(|why| {
+        let hint = match Path::new("/dev/fuse").exists() {
+            false => " (there is no /dev/fuse: modprobe fuse)",
+            true if !rustix::process::geteuid().is_root() => {
+                " (users need fusermount3, of the package fuse3)"
+            }
+            true => "",
+        };
+        let what = format!("mounting on {}{hint}", place.mountpoint.display());
+        Error::Step { what, why: Box::new(why.into()) }
+    })?;
+    let (sign, ended) = (place.lock.sign(), place.lock.sign());
+    let mount = mounts::at(&place.mountpoint)?
+        .ok_or_else(|| Error::Words("it is mounted and /proc/self/mountinfo does not have it".to_owned()))?;
+    warn_unless_signed(sign.mounted(minor(mount.dev)));
+    thread::Builder::new().name("session".into()).spawn(move || {
+        let result = running.wait();
+        warn_unless_signed(ended.ending(""));
+        // Without a receiver the daemon has ended.
+        let _ = wake.send(Wake::Ended(result));
+    })?;
+    Ok(mount)
+}
+
+/// Only another daemon that wants the same BACKING misses what could not be written.
+fn warn_unless_signed(written: io::Result<()>) {
+    if let Err(why) = written {
+        warn!("writing to the lock in BACKING: {why}");
+    }
+}
+
+/// What a person sees when the mount is ready.
+fn report(place: &Place, options: &Options) -> String {
+    let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
+    let after = show::duration(micros(options.settle_after));
+    let budget = show::bytes(options.budget_bytes);
+    let settles = match place.backing == place.mountpoint {
+        true => "then settle in place".to_owned(),
+        false => format!("then settle in {backing}"),
+    };
+    format!(
+        "mounted {mountpoint}: new files live in RAM for {after}, in at most {budget}, {settles}\n  \
+         see   flashsift status {mountpoint}\n  \
+         undo  flashsift unmount {mountpoint}\n"
+    )
+}
+
+impl Daemon {
+    /// Waits until the mount is to end. Whether it is still mounted then.
+    fn wait(&self) -> bool {
+        match self.wakes.recv() {
+            Ok(Wake::Ended(ended)) => {
+                warn_of_error(ended);
+                false
+            }
+            // Without a sender no signal can come any more.
+            Ok(Wake::Signal(_)) | Err(_) => true,
+        }
+    }
+}
+
+fn warn_of_error(ended: io::Result<()>) {
+    if let Err(why) = ended {
+        warn!("the kernel's requests ended with an error: {why}");
+    }
+}

@@ -1,0 +1,44 @@
+//! The process itself: its signals, its limits, and its chance to survive when memory runs out.
+
+use super::{Wake, error::Context, error::Error};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use std::{fs, sync::mpsc::Sender, thread};
+use tracing::warn;
+
+/// From now on signals are read instead of ending the process. The thread lives as long as it does.
+///
+/// To be called before any other thread starts.
+pub(super) fn read_signals(wake: &Sender<Wake>) -> Result<(), Error> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
+    let wake = wake.clone();
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            if wake.send(Wake::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// When memory runs out, the kernel ends other processes first: the files in RAM would be lost.
+pub(super) fn survive_out_of_memory(root: bool) {
+    if root && let Err(why) = fs::write("/proc/self/oom_score_adj", "-900") {
+        warn!("/proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first");
+    }
+}
+
+/// Each file that applications have open takes a descriptor.
+pub(super) fn raise_descriptor_limit(root: bool) {
+    let limit = getrlimit(Resource::Nofile);
+    let most = fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    let to = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    if !root || to(most).is_err() {
+        // A process may always raise its soft limit to its hard limit.
+        let _ = to(limit.maximum);
+    }
+}

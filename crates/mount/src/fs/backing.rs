@@ -1,0 +1,301 @@
+//! BACKING: an ordinary directory, reached only by descriptors of its directories and single names in them.
+
+use super::types::Time;
+use rustix::fs::{
+    AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The directory in BACKING that belongs to flashsift; the mount does not show it.
+pub const HIDDEN: &str = ".flashsift";
+
+#[derive(Debug)]
+pub(crate) struct Backing {
+    pub(crate) root: OwnedFd,
+    pub(crate) root_ino: u64,
+    device: u64,
+    hidden: OwnedFd,
+    /// Where files are copied to before they get their names.
+    temps: OwnedFd,
+    /// Opened for reading, to be synced.
+    to_sync: File,
+    next_temp: AtomicU64,
+    /// Copies are made where all else is apart, too.
+    temps_apart: bool,
+    /// The most bytes that a file may have: RAM takes more.
+    pub(crate) largest_file: u64,
+    noatime: bool,
+}
+
+/// A directory that is open, and what matters for those that are made in it.
+#[derive(Debug)]
+pub(crate) struct OpenDir {
+    pub(crate) fd: OwnedFd,
+    /// Files in it get this group.
+    pub(crate) gid: Option<u32>,
+    /// Files in it get an access control list.
+    pub(crate) default_acl: bool,
+    /// It takes no file from elsewhere by a rename: it is encrypted, or of a project whose quota counts what is in it.
+    pub(crate) apart: bool,
+}
+
+impl AsFd for OpenDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// One name, no link followed, no other file system entered.
+fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    loop {
+        match rustix::fs::openat2(
+            &dir,
+            name,
+            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        ) {
+            // Something was renamed meanwhile.
+            Err(Errno::AGAIN | Errno::INTR) => (),
+            // Links are opened to be looked at, not to be followed.
+            Err(Errno::LOOP) if flags.contains(OFlags::PATH) => {
+                return rustix::fs::openat(
+                    &dir,
+                    name,
+                    flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                    Mode::empty(),
+                );
+            }
+            other => return other,
+        }
+    }
+}
+
+impl Backing {
+    pub(crate) fn new(root: OwnedFd, noatime: bool) -> Result<Backing> {
+        let stat = rustix::fs::fstat(&root)?;
+        if folds_case(flags(&root)) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        match rustix::fs::mkdirat(&root, HIDDEN, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => (),
+            Err(error) => return Err(error),
+        }
+        let hidden = open_beneath(&root, OsStr::new(HIDDEN), DIRECTORY)?;
+        match rustix::fs::mkdirat(&hidden, "tmp", Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => (),
+            Err(error) => return Err(error),
+        }
+        let temps = open_beneath(&hidden, OsStr::new("tmp"), DIRECTORY)?;
+        let to_sync = rustix::fs::openat(
+            &root,
+            ".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let temps_apart = is_apart(flags(&temps));
+        let mut backing = Backing {
+            root,
+            root_ino: stat.st_ino,
+            device: stat.st_dev,
+            hidden,
+            temps,
+            to_sync: File::from(to_sync),
+            next_temp: AtomicU64::new(0),
+            temps_apart,
+            largest_file: 0,
+            noatime,
+        };
+        backing.clear()?;
+        backing.largest_file = backing.find_largest_file()?;
+        Ok(backing)
+    }
+
+    /// What a crash left half copied has no name yet: nobody misses it.
+    fn clear(&self) -> Result<()> {
+        let listing = rustix::fs::openat(
+            &self.temps,
+            ".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        for entry in Dir::new(listing)? {
+            let entry = entry?;
+            if entry.file_name() != c"." && entry.file_name() != c".." {
+                rustix::fs::unlinkat(&self.temps, entry.file_name(), AtFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// No system call tells; a file of that size, all hole, can be had or not.
+    fn find_largest_file(&self) -> Result<u64> {
+        let (temp, file) = self.create_temp()?;
+        let (mut fits, mut too_large) = (0, 1 << 63);
+        while too_large - fits > 1 {
+            let size = fits + (too_large - fits) / 2;
+            match rustix::fs::ftruncate(&file, size) {
+                Ok(()) => fits = size,
+                Err(_) => too_large = size,
+            }
+        }
+        self.remove_temp(&temp)?;
+        Ok(fits)
+    }
+
+    /// Leaves nothing of ours but the lock, which is its holder's.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        self.clear()?;
+        rustix::fs::unlinkat(&self.hidden, "tmp", AtFlags::REMOVEDIR)
+    }
+
+    /// The directory of this name.
+    pub(crate) fn open_dir(&self, parent: impl AsFd, name: &OsStr) -> Result<(OpenDir, Stat)> {
+        self.opened(open_beneath(parent, name, DIRECTORY)?)
+    }
+
+    pub(crate) fn open_root(&self) -> Result<(OpenDir, Stat)> {
+        self.opened(rustix::fs::openat(
+            &self.root,
+            ".",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)
+    }
+
+    fn opened(&self, fd: OwnedFd) -> Result<(OpenDir, Stat)> {
+        let stat = rustix::fs::fstat(&fd)?;
+        let gid = Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID).then_some(stat.st_gid);
+        let default_acl = rustix::fs::getxattr_query(proc_path(&fd), c"system.posix_acl_default").is_ok();
+        let flags = flags(&fd);
+        if folds_case(flags) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let apart = !self.temps_apart && is_apart(flags);
+        Ok((OpenDir { fd, gid, default_acl, apart }, stat))
+    }
+
+    /// What has this name, by which its attributes can be had and changed.
+    pub(crate) fn open_path(&self, dir: impl AsFd, name: &OsStr) -> Result<OwnedFd> {
+        open_beneath(dir, name, OFlags::PATH)
+    }
+
+    /// A regular file, for reading and writing where that can be had; for appending, where nothing else may be done.
+    pub(crate) fn open_file(&self, dir: impl AsFd, name: &OsStr) -> Result<File> {
+        let quiet = self.without_atime();
+        let open = |access| match open_beneath(&dir, name, access | OFlags::NONBLOCK | quiet) {
+            // It is somebody else's.
+            Err(Errno::PERM) if self.noatime => open_beneath(&dir, name, access | OFlags::NONBLOCK),
+            opened => opened,
+        };
+        let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY);
+        let mut opened = open(OFlags::RDWR);
+        for less in [OFlags::RDWR | OFlags::APPEND, OFlags::RDONLY] {
+            match opened {
+                Err(error) if refused(error) => opened = open(less),
+                done => return done.map(File::from),
+            }
+        }
+        opened.map(File::from)
+    }
+
+    /// Of whatever has this name, a link itself.
+    pub(crate) fn stat(&self, dir: impl AsFd, name: &OsStr) -> Result<Stat> {
+        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        // Another file system is mounted there: numbers would mean something else.
+        if stat.st_dev != self.device { Err(Errno::XDEV) } else { Ok(stat) }
+    }
+
+    /// What a file of our own is opened with besides, where `noatime` is up to us.
+    pub(crate) fn without_atime(&self) -> OFlags {
+        if self.noatime { OFlags::NOATIME } else { OFlags::empty() }
+    }
+
+    /// A file without a name that applications see.
+    pub(crate) fn create_temp(&self) -> Result<(String, File)> {
+        let name = format!("{:x}", self.next_temp.fetch_add(1, Ordering::Relaxed));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
+        let file = rustix::fs::openat(&self.temps, &name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok((name, File::from(file)))
+    }
+
+    pub(crate) fn remove_temp(&self, temp: &str) -> Result<()> {
+        rustix::fs::unlinkat(&self.temps, temp, AtFlags::empty())
+    }
+
+    /// The file gets its name; what had it before is gone.
+    pub(crate) fn place_temp(&self, temp: &str, dir: impl AsFd, name: &OsStr) -> Result<()> {
+        rustix::fs::renameat(&self.temps, temp, dir, name)
+    }
+
+    /// A further name for a file that has one; not yet one that applications see.
+    pub(crate) fn link_to_temp(&self, dir: impl AsFd, name: &OsStr, temp: &str) -> Result<()> {
+        rustix::fs::linkat(dir, name, &self.temps, temp, AtFlags::empty())
+    }
+
+    /// Everything that was written to this file system is durable.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        rustix::fs::syncfs(&self.to_sync)
+    }
+}
+
+/// What `chattr` calls E and F; rustix has no names for them.
+const ENCRYPTED: u32 = 0x800;
+const CASE_FOLDED: u32 = 0x4000_0000;
+
+/// What `lsattr` shows of a directory, on file systems that have such.
+pub(crate) fn flags(dir: impl AsFd) -> IFlags {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, ".", flags, Mode::empty())
+        .and_then(rustix::fs::ioctl_getflags)
+        .unwrap_or(IFlags::empty())
+}
+
+/// Nothing that anybody asked for has changed there since. Where the directory is another's, it shows that something did.
+pub(crate) fn keep_time(dir: impl AsFd, modified: Time) {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: modified.s, tv_nsec: i64::from(modified.ns) },
+    };
+    let _ = rustix::fs::utimensat(dir, c"", &times, AtFlags::EMPTY_PATH);
+}
+
+/// Names that are one there would be two here: of files in RAM, one would settle over the other.
+pub(crate) fn folds_case(flags: IFlags) -> bool {
+    flags.contains(IFlags::from_bits_retain(CASE_FOLDED))
+}
+
+/// Does a directory keep its files from others (ext4 and F2FS: encryption, projects)?
+fn is_apart(flags: IFlags) -> bool {
+    flags.intersects(IFlags::PROJECT_INHERIT | IFlags::from_bits_retain(ENCRYPTED))
+}
+
+/// Names in it, with numbers and kinds as BACKING has them.
+pub(crate) fn list(dir: impl AsFd) -> Result<Vec<(u64, FileType, Box<OsStr>)>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listing = rustix::fs::openat(dir, ".", flags, Mode::empty())?;
+    let mut all = Vec::new();
+    for entry in Dir::new(listing)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            all.push((entry.ino(), entry.file_type(), name.into()));
+        }
+    }
+    Ok(all)
+}
+
+/// By which system calls that take only a path reach what is open.
+pub(crate) fn proc_path(fd: impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
+}

@@ -1,0 +1,79 @@
+//! Doing what somebody else asked for, as that user.
+
+use super::types::Caller;
+use rustix::io::Result;
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{capabilities, set_capabilities, set_thread_res_gid, set_thread_res_uid};
+use std::fs;
+
+/// What `make` makes belongs to the caller, as quotas and setgid directories will have it. The kernel above has checked that the
+/// caller may, with groups that we do not know: therefore capabilities stay in force. Only of this thread.
+pub(crate) fn as_caller<T>(caller: &Caller, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    if !geteuid().is_root() || (caller.uid, caller.gid) == (0, 0) {
+        return make();
+    }
+    let _back = Back;
+    set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+    set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
+    let mut sets = capabilities(None)?;
+    sets.effective = sets.permitted;
+    set_capabilities(None, sets)?;
+    make()
+}
+
+/// Whether setgid on a file of this group stays when the caller sets an access list: where he has the right to keep it, or is of the
+/// group. Of whom it cannot be told (thread 0: of a pid namespace that we do not see) neither is so.
+pub(crate) fn keeps_setgid(caller: &Caller, group: u32) -> bool {
+    caller.gid == group
+        || fs::read_to_string(format!("/proc/{}/status", caller.tid))
+            .is_ok_and(|status| may_keep_setgid(&status, group, is_of_our_users(caller.tid)))
+}
+
+/// Capabilities mean something only among the users that they were given for.
+fn is_of_our_users(pid: u32) -> bool {
+    let users = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+    users(&pid.to_string()).is_some_and(|theirs| users("self") == Some(theirs))
+}
+
+fn may_keep_setgid(status: &str, group: u32, capable_here: bool) -> bool {
+    const FSETID: u64 = 1 << 4;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let capabilities = field("CapEff:").and_then(|all| u64::from_str_radix(all.trim(), 16).ok());
+    let mut groups = field("Groups:").unwrap_or_default().split_whitespace();
+    (capable_here && capabilities.is_some_and(|all| all & FSETID != 0))
+        || groups.any(|one| one.parse() == Ok(group))
+}
+
+/// Root again, however `make` ends.
+struct Back;
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        let user = set_thread_res_uid(None, Uid::ROOT, None);
+        let group = set_thread_res_gid(None, Gid::ROOT, None);
+        if user.is_err() || group.is_err() {
+            // Whatever this thread did next would be done as somebody else.
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_setgid_is_told_by_groups_and_capabilities() {
+        let status = |groups: &str, capabilities: &str| {
+            format!("Name:\tsh\nGroups:\t{groups} \nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n")
+        };
+        let none = "0000000000000000";
+        assert!(may_keep_setgid(&status("4 24", none), 24, true));
+        assert!(!may_keep_setgid(&status("4 24", none), 2, true));
+        assert!(may_keep_setgid(&status("", "0000000000000010"), 2, true));
+        assert!(!may_keep_setgid(&status("", "0000000000000010"), 2, false), "root of other users");
+        assert!(!may_keep_setgid(&status("", "ffffffffffffffef"), 2, true));
+        assert!(!may_keep_setgid("", 2, true));
+        assert!(!keeps_setgid(&Caller { uid: 7, gid: 7, tid: 0, umask: 0 }, 8), "nobody we see");
+    }
+}

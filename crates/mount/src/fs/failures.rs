@@ -1,0 +1,197 @@
+//! Files that could not be written back, each with the step that failed and the answer to it.
+
+use super::Fs;
+use super::events;
+use super::table::{Is, Table};
+use super::types::{Failure, Ino};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fmt;
+use tracing::{debug, info, warn};
+
+/// What was tried last for a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Opening the file in RAM, and making its copy.
+    Open,
+    /// Copying its content and attributes.
+    Copy,
+    /// Making the copy durable.
+    Sync,
+    /// Renaming the copy to the file's first name.
+    Rename,
+    /// Giving it a further name.
+    Link,
+    /// Copying while the file is written to.
+    CopyUnchanged,
+    /// Making the names in a directory durable.
+    SyncDirectory,
+    /// Making everything durable.
+    SyncAll,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Step::Open => "opening",
+            Step::Copy => "copying to flash",
+            Step::Sync => "syncing the copy",
+            Step::Rename => "renaming the copy",
+            Step::Link => "linking a further name",
+            Step::CopyUnchanged => "copying while it is written to",
+            Step::SyncDirectory => "syncing the directory",
+            Step::SyncAll => "syncing the file system",
+        })
+    }
+}
+
+/// A file that could not be written back, or a directory whose names could not be made durable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {step}: {errno}")]
+pub struct WriteBackError {
+    /// From the mounted directory on; bytes that are not UTF-8 as `\xNN`.
+    pub path: String,
+    /// The step that failed.
+    pub step: Step,
+    /// The answer.
+    pub errno: Errno,
+}
+
+/// All that failed together, never none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteBackFailures(Vec<WriteBackError>);
+
+/// So many are named in a sentence.
+const NAMED: usize = 3;
+
+impl WriteBackFailures {
+    /// Each of them.
+    pub fn all(&self) -> &[WriteBackError] {
+        &self.0
+    }
+
+    /// For an application, which can be told one.
+    pub fn errno(&self) -> Errno {
+        self.0[0].errno
+    }
+}
+
+impl From<WriteBackError> for WriteBackFailures {
+    fn from(error: WriteBackError) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl fmt::Display for WriteBackFailures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, error) in self.0.iter().take(NAMED).enumerate() {
+            write!(f, "{}{error}", if at > 0 { "; " } else { "" })?;
+        }
+        match self.0.len().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for WriteBackFailures {}
+
+impl From<WriteBackFailures> for Errno {
+    fn from(failures: WriteBackFailures) -> Errno {
+        failures.errno()
+    }
+}
+
+/// A step that failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    pub(crate) step: Step,
+    pub(crate) errno: Errno,
+}
+
+/// Names the step of an error.
+pub(crate) trait In<T> {
+    fn step(self, step: Step) -> Result<T, Failed>;
+}
+
+impl<T> In<T> for rustix::io::Result<T> {
+    fn step(self, step: Step) -> Result<T, Failed> {
+        self.map_err(|errno| Failed { step, errno })
+    }
+}
+
+/// What fails at the moment, by number of file or directory.
+#[derive(Debug, Default)]
+pub(crate) struct Failing(BTreeMap<Ino, WriteBackError>);
+
+impl Fs {
+    /// Takes the results of an attempt on these files and directories; returns what failed. Each
+    /// change is logged once.
+    pub(crate) fn tried(&self, tried: &[Ino], failed: &[(Ino, Failed)]) -> Result<(), WriteBackFailures> {
+        let table = self.table();
+        let errors: Vec<(Ino, WriteBackError)> =
+            failed.iter().map(|(ino, failed)| (*ino, named(&table, *ino, *failed))).collect();
+        let mut failing = self.failing.lock();
+        let failed_before = !failing.0.is_empty();
+        for ino in tried {
+            if errors.iter().all(|(failed, _)| failed != ino) {
+                failing.0.remove(ino);
+            }
+        }
+        for (ino, error) in &errors {
+            if failing.0.get(ino) == Some(error) {
+                continue;
+            }
+            let WriteBackError { path, step, errno } = error;
+            let (step, errno) = (step.to_string(), errno.raw_os_error());
+            // The first of its kind is for people, the others are for those who want all.
+            let first =
+                failing.0.values().all(|known| (known.step, known.errno) != (error.step, error.errno));
+            if first {
+                warn!(path, step, errno, "{error}: it stays in RAM, and is tried again and again");
+            } else {
+                debug!(path, step, errno, "{error}: it stays in RAM, and is tried again and again");
+            }
+            failing.0.insert(*ino, error.clone());
+        }
+        prune(&mut failing, &table);
+        if failed_before && failing.0.is_empty() {
+            info!("files are written back again");
+        }
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(WriteBackFailures(errors.into_iter().map(|(_, error)| error).collect())),
+        }
+    }
+
+    /// What fails at the moment.
+    pub(crate) fn failing_now(&self, table: &Table) -> Vec<Failure> {
+        let mut failing = self.failing.lock();
+        prune(&mut failing, table);
+        let failure = |error: &WriteBackError| Failure {
+            path: error.path.clone(),
+            step: error.step.to_string(),
+            errno: error.errno.raw_os_error(),
+            error: error.errno.to_string(),
+        };
+        failing.0.values().map(failure).collect()
+    }
+}
+
+/// A file that has gone since, or reached flash, fails no longer.
+fn prune(failing: &mut Failing, table: &Table) {
+    failing.0.retain(|ino, error| {
+        let directory = error.step == Step::SyncDirectory;
+        table.node(*ino).is_some_and(|node| directory || matches!(node.is, Is::Ram))
+    });
+}
+
+fn named(table: &Table, ino: Ino, Failed { step, errno }: Failed) -> WriteBackError {
+    let mut path = String::new();
+    match table.node(ino).and_then(|node| node.names.first()) {
+        Some((dir, name)) => events::path(table, *dir, name, &mut path),
+        None if ino == super::types::ROOT => path.push('/'),
+        None => path.push_str("a file without a name"),
+    }
+    WriteBackError { path, step, errno }
+}

@@ -1,0 +1,585 @@
+//! Names: what is made, linked, renamed, removed and listed.
+//!
+//! A file in RAM is renamed and removed in the table alone, and may hide what BACKING has under its name. Everything else is done by BACKING,
+//! at once. Where both would have to change together, the file settles first.
+
+use super::Fs;
+use super::backing::{self, HIDDEN, proc_path};
+use super::caller::as_caller;
+use super::content::{Content, Place};
+use super::events::At;
+use super::open_files::asks_for_sync;
+use super::reservation::spare_files;
+use super::table::{self, InRam, Is, Name, Table};
+use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
+use flashsift_core::event::{Action, Create, FileId, OpenId, Owner};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::{Errno, Result};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::num::NonZero;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+
+/// Longer ones no file system for flash has.
+const NAME_BYTES: usize = 255;
+/// Further names of a file in RAM than this are BACKING's to count.
+const LINKS: usize = 1000;
+
+/// May a name like this be made?
+fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
+    if name.len() > NAME_BYTES {
+        return Err(Errno::NAMETOOLONG);
+    }
+    // Ours. That it is not to be had is better said than found out.
+    if parent == ROOT && name == HIDDEN { Err(Errno::PERM) } else { Ok(()) }
+}
+
+impl Fs {
+    /// Makes a regular file, or opens the one that is there, unless `O_EXCL` forbids it. Found once, opened once.
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        flags: i32,
+    ) -> Result<(Attr, OpenId, Opened)> {
+        permitted(parent, name)?;
+        let at = self.arrived_to_open(caller.tid);
+        let opening = OFlags::from_bits_retain(flags as u32);
+        let mut table = self.table();
+        let there = match self.find(&mut table, parent, name) {
+            Ok(ino) => Some(ino),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(ino) = there {
+            let attr = self.attr_of(&mut table, ino)?;
+            if opening.contains(OFlags::EXCL) || attr.kind() != FileType::RegularFile {
+                table.drop_unused(ino);
+                return Err(Errno::EXIST);
+            }
+            drop(table);
+            let (open, opened) = self.open(caller.tid, ino)?;
+            self.looked_up(&mut self.table(), ino)?;
+            if opening.contains(OFlags::TRUNC) {
+                self.resize(at, ino, 0)?;
+            }
+            return Ok((self.attr(ino)?, open, opened));
+        }
+        let (ino, id, file) =
+            self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
+        let settled = !matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
+        let place = Place { file: Some(Arc::new(file)), settled };
+        let content = Arc::new(Content::new(place));
+        if let Some(node) = table.node_mut(ino) {
+            node.opens = 1;
+            node.content = Some(content.clone());
+        }
+        let open = self.opened(at, ino, id, content, true);
+        let attr = self.looked_up(&mut table, ino)?;
+        Ok((attr, open, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
+    }
+
+    /// In RAM, unless something wants it in BACKING from the start.
+    #[expect(clippy::too_many_arguments, reason = "what an application asks for, and when")]
+    fn make_file(
+        &self,
+        table: &mut Table,
+        at: At,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        sync: bool,
+    ) -> Result<(Ino, FileId, File)> {
+        let dir = self.dir(table, parent)?;
+        let number = table.next_number();
+        let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
+        // An inherited access control list is BACKING's to make.
+        if !sync && !dir.default_acl && !dir.apart && !self.write_through.matches(name) {
+            self.reservation.take_file(table.queue.len() as u64, self.backing.root.as_fd(), &self.store)?;
+            let gid = dir.gid.unwrap_or(caller.gid);
+            let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            let uid = (caller.uid != own.0).then_some(caller.uid);
+            match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
+                Ok(file) => {
+                    table.born(number, at.us);
+                    table.insert_in_ram(parent, &Name::from(name), InRam { ino: number, hides: None });
+                    self.dir_changed(table, parent);
+                    self.counters.lock().born += 1;
+                    let id = table::file_id(number);
+                    self.saw_created(
+                        table,
+                        at,
+                        id,
+                        (parent, name),
+                        Owner { uid: caller.uid, gid },
+                        masked,
+                        sync,
+                    );
+                    return Ok((number, id, file));
+                }
+                // The store cannot hold it; or we may not give it to its owner.
+                Err(Errno::NOSPC | Errno::PERM) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        self.spare_file(table)?;
+        let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
+        let flags = OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::RDWR
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | self.backing.without_atime();
+        let file = as_caller(caller, || rustix::fs::openat(&dir, name, flags, mode))?;
+        let stat = rustix::fs::fstat(&file)?;
+        let ino = table.settled(stat.st_ino);
+        table.name(ino, parent, &Name::from(name));
+        self.counters.lock().born_settled += 1;
+        let id = table.meet_as(ino, number);
+        let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        self.saw_created(table, at, id, (parent, name), owner, mode, sync);
+        Ok((ino, id, File::from(file)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as many as a creation has parts")]
+    fn saw_created(
+        &self,
+        table: &Table,
+        at: At,
+        file: FileId,
+        name: (Ino, &OsStr),
+        owner: Owner,
+        mode: Mode,
+        sync: bool,
+    ) {
+        let mode = Some(mode.as_raw_mode() & 0o7777);
+        self.saw_create(table, at, name, |name| Create { file, name, owner: Some(owner), mode, sync });
+    }
+
+    /// That BACKING can make something without an inode that a file in RAM will need.
+    fn spare_file(&self, table: &Table) -> Result<()> {
+        match table.queue.len() {
+            0 => Ok(()),
+            in_ram => spare_files(in_ram as u64, self.backing.root.as_fd()).map(drop),
+        }
+    }
+
+    /// A regular file, a FIFO, a socket or a device.
+    pub fn mknod(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32, rdev: u32) -> Result<Attr> {
+        let kind = FileType::from_raw_mode(mode);
+        let device = rustix::fs::makedev(rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00);
+        if kind != FileType::RegularFile {
+            return self.make(caller, parent, name, mode, |dir, mode| {
+                rustix::fs::mknodat(dir, name, kind, mode, device)
+            });
+        }
+        permitted(parent, name)?;
+        let mut table = self.table();
+        if let Ok(ino) = self.find(&mut table, parent, name) {
+            table.drop_unused(ino);
+            return Err(Errno::EXIST);
+        }
+        let at = self.arrived_to_open(caller.tid);
+        let (ino, ..) = self.make_file(&mut table, at, caller, parent, name, mode, false)?;
+        self.looked_up(&mut table, ino)
+    }
+
+    /// A directory.
+    pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
+        self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
+    }
+
+    /// A symbolic link.
+    pub fn symlink(&self, caller: &Caller, parent: Ino, name: &OsStr, target: &OsStr) -> Result<Attr> {
+        self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
+    }
+
+    /// Whatever is BACKING's from the start.
+    fn make(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        make: impl FnOnce(&backing::OpenDir, Mode) -> Result<()>,
+    ) -> Result<Attr> {
+        permitted(parent, name)?;
+        let mut table = self.table();
+        let dir = self.dir(&mut table, parent)?;
+        if table.in_ram(parent, name).is_some() {
+            return Err(Errno::EXIST);
+        }
+        self.spare_file(&table)?;
+        let mode =
+            Mode::from_raw_mode(if dir.default_acl { mode & 0o7777 } else { mode & !caller.umask & 0o7777 });
+        as_caller(caller, || make(&dir, mode))?;
+        let ino = self.find(&mut table, parent, name)?;
+        self.looked_up(&mut table, ino)
+    }
+
+    /// Where a symbolic link leads.
+    pub fn readlink(&self, ino: Ino) -> Result<OsString> {
+        let mut table = self.table();
+        let path = self.path_of(&mut table, ino)?;
+        Ok(OsString::from_vec(rustix::fs::readlinkat(&path, "", Vec::new())?.into_bytes()))
+    }
+
+    /// A further name.
+    pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
+        permitted(parent, name)?;
+        let at = self.arrived(tid);
+        loop {
+            let mut table = self.table();
+            let dir = self.dir(&mut table, parent)?;
+            if table.in_ram(parent, name).is_some() || self.in_backing(&mut table, parent, name)?.is_some() {
+                return Err(Errno::EXIST);
+            }
+            let node = table.node(ino).ok_or(Errno::STALE)?;
+            match node.is {
+                Is::Gone(_) => return Err(Errno::NOENT),
+                Is::Ram if node.names.is_empty() => return Err(Errno::NOENT),
+                Is::Ram if node.names.len() >= LINKS || dir.apart => {
+                    drop(table);
+                    self.settle_now(&[ino])?;
+                    continue;
+                }
+                Is::Ram => {
+                    table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
+                    self.dir_changed(&mut table, parent);
+                    self.renamed_in_ram(ino)?;
+                }
+                Is::Settled(_) => {
+                    let path = self.path_of(&mut table, ino)?;
+                    rustix::fs::linkat(
+                        rustix::fs::CWD,
+                        proc_path(&path),
+                        &dir,
+                        name,
+                        AtFlags::SYMLINK_FOLLOW,
+                    )?;
+                    table.name(ino, parent, &Name::from(name));
+                }
+            }
+            if let Some(file) = table.file(ino) {
+                self.saw_name(&table, at, (parent, name), |name| Action::Link { file, name });
+            }
+            return self.looked_up(&mut table, ino);
+        }
+    }
+
+    /// Its `ctime` is now. A copy that is being made need not know: names are looked up when it is placed.
+    fn renamed_in_ram(&self, ino: Ino) -> Result<()> {
+        self.store.touch(ino)
+    }
+
+    /// Removes a name that is no directory's.
+    pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
+        let at = self.arrived(tid);
+        let mut table = self.table();
+        let dir = self.dir(&mut table, parent)?;
+        if let Some(in_ram) = table.in_ram(parent, name) {
+            if in_ram.hides.is_some() {
+                // Or it would come back.
+                self.remove_hidden(&mut table, parent, name)?;
+            }
+            self.remove_name_in_ram(&mut table, at, parent, name)?;
+            self.dir_changed(&mut table, parent);
+            return Ok(());
+        }
+        let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
+        rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
+        self.lost_name(&mut table, at, parent, name, &stat);
+        Ok(())
+    }
+
+    /// The file that a name in RAM hides goes.
+    fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
+        let dir = self.dir(table, parent)?;
+        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// One name less. With the last one, and nobody who has it open, the file is no more.
+    fn remove_name_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
+        let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
+        let ino = removed.ino;
+        self.saw_lost(table, at, ino, (parent, name));
+        table.unname(ino, parent, name);
+        let Some(node) = table.node(ino) else { return Ok(()) };
+        let (named, open) = (!node.names.is_empty(), node.opens > 0);
+        if named {
+            return self.renamed_in_ram(ino);
+        }
+        table.queue.gone(ino);
+        if !open {
+            self.remove_from_ram(table, at, ino);
+        }
+        Ok(())
+    }
+
+    /// It was born and is gone without having reached flash.
+    pub(crate) fn remove_from_ram(&self, table: &mut Table, at: At, ino: Ino) {
+        if let Ok(attr) = self.attr_of(table, ino) {
+            table.is_gone(ino, attr);
+        }
+        self.counters.lock().never_written += 1;
+        // It stays until the next start then, and takes room: nothing else depends on it.
+        let _ = self.store.remove(ino);
+        self.saw_end(table, at, ino);
+    }
+
+    /// A name of BACKING's is gone, which led to this.
+    fn lost_name(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr, was: &Stat) {
+        let ino = table.known_as(was.st_ino);
+        let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
+        let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
+        let known =
+            matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
+        if known {
+            self.saw_lost(table, at, ino, (parent, name));
+            table.unname(ino, parent, name);
+            if last {
+                if table.node(ino).is_some_and(|node| node.opens == 0) {
+                    self.saw_end(table, at, ino);
+                }
+                table.is_gone(ino, Attr::new(ino, was));
+            }
+        } else {
+            let forgotten = table.node(ino).is_none();
+            // The kernel has forgotten it; the event stream has not.
+            if forgotten {
+                self.saw_lost(table, at, ino, (parent, name));
+            }
+            if last {
+                if forgotten {
+                    self.saw_end(table, at, ino);
+                }
+                table.forget_number(was.st_ino);
+            }
+        }
+    }
+
+    fn saw_lost(&self, table: &Table, at: At, ino: Ino, name: (Ino, &OsStr)) {
+        if let Some(file) = table.file(ino) {
+            self.saw_name(table, at, name, |name| Action::Unbind { file, name });
+        }
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, parent: Ino, name: &OsStr) -> Result<()> {
+        let mut table = self.table();
+        let dir = self.dir(&mut table, parent)?;
+        if table.in_ram(parent, name).is_some() {
+            return Err(Errno::NOTDIR);
+        }
+        let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
+        if table.all_in_ram(table.known_as(stat.st_ino)).next().is_some() {
+            return Err(Errno::NOTEMPTY);
+        }
+        rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?;
+        self.lost_name(&mut table, self.arrived(0), parent, name, &stat);
+        Ok(())
+    }
+
+    /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
+    pub fn rename(&self, tid: u32, from: (Ino, &OsStr), to: (Ino, &OsStr), flags: RenameFlags) -> Result<()> {
+        permitted(to.0, to.1)?;
+        let at = self.arrived(tid);
+        loop {
+            let mut table = self.table();
+            let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
+            let apart = source.is_some() && self.dir(&mut table, to.0)?.apart;
+            let mut first = Vec::new();
+            if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
+                first.extend(source.iter().chain(&target).map(|in_ram| in_ram.ino));
+            } else if let Some(InRam { ino, .. }) = source
+                && apart
+            {
+                // Whether it may go there at all BACKING has to say.
+                first.push(ino);
+            } else if let Some(InRam { ino, hides: Some(_) }) = source {
+                // What it hides must neither come back nor be gone before this one is in BACKING.
+                first.push(ino);
+            }
+            if first.is_empty() {
+                return match source {
+                    Some(source) => self.rename_in_ram(&mut table, at, source, from, to, flags),
+                    None => self.rename_in_backing(&mut table, at, from, to, flags),
+                };
+            }
+            drop(table);
+            self.settle_now(&first)?;
+        }
+    }
+
+    fn rename_in_ram(
+        &self,
+        table: &mut Table,
+        at: At,
+        source: InRam,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        // The directory has to be there.
+        self.dir(table, to.0)?;
+        let target = table.in_ram(to.0, to.1);
+        let hidden = self.in_backing(table, to.0, to.1)?;
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || hidden.is_some()) {
+            return Err(Errno::EXIST);
+        }
+        if target.is_some_and(|target| target.ino == source.ino) {
+            return Ok(());
+        }
+        if target.is_some() {
+            self.remove_name_in_ram(table, at, to.0, to.1)?;
+        } else if let Some(stat) = &hidden {
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                return Err(Errno::ISDIR);
+            }
+            // It stays in BACKING, but nobody sees it any more.
+            self.lost_name(table, at, to.0, to.1, stat);
+        }
+        self.saw_rename(table, at, table.file(source.ino), from, to);
+        table.remove_in_ram(from.0, from.1);
+        table.unname(source.ino, from.0, from.1);
+        let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
+        table.insert_in_ram(to.0, &Name::from(to.1), InRam { ino: source.ino, hides });
+        self.dir_changed(table, from.0);
+        self.dir_changed(table, to.0);
+        self.renamed_in_ram(source.ino)
+    }
+
+    fn rename_in_backing(
+        &self,
+        table: &mut Table,
+        at: At,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (dir, new_dir) = (self.dir(table, from.0)?, self.dir(table, to.0)?);
+        let source = self.in_backing(table, from.0, from.1)?.ok_or(Errno::NOENT)?;
+        let target = table.in_ram(to.0, to.1);
+        let there = self.in_backing(table, to.0, to.1)?;
+        let is_directory = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
+            return Err(Errno::EXIST);
+        }
+        if target.is_some() {
+            if is_directory(&source) {
+                return Err(Errno::NOTDIR);
+            }
+            // Two names of one file: nothing would be renamed, but what hides one has to go.
+            if there.as_ref().is_some_and(|there| there.st_ino == source.st_ino) {
+                self.remove_hidden(table, to.0, to.1)?;
+            }
+        } else if let Some(there) = &there {
+            if there.st_ino == source.st_ino && !flags.contains(RenameFlags::EXCHANGE) {
+                return Ok(());
+            }
+            let replaced = table.known_as(there.st_ino);
+            if is_directory(there)
+                && !flags.contains(RenameFlags::EXCHANGE)
+                && table.all_in_ram(replaced).next().is_some()
+            {
+                return Err(if is_directory(&source) { Errno::NOTEMPTY } else { Errno::ISDIR });
+            }
+        }
+        rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags)?;
+        if target.is_some() {
+            self.remove_name_in_ram(table, at, to.0, to.1)?;
+        }
+        let known = |table: &Table, backing_ino| {
+            let ino = table.known_as(backing_ino);
+            let known = matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == backing_ino);
+            known.then_some(ino)
+        };
+        match &there {
+            Some(there) if flags.contains(RenameFlags::EXCHANGE) => {
+                self.saw_exchange(table, at, (&source, from), (there, to));
+                if let Some(ino) = known(table, there.st_ino) {
+                    table.unname(ino, to.0, to.1);
+                    table.name(ino, from.0, &Name::from(from.1));
+                }
+            }
+            Some(there) if target.is_none() => self.lost_name(table, at, to.0, to.1, there),
+            _ => (),
+        }
+        if !flags.contains(RenameFlags::EXCHANGE) {
+            self.saw_moved(table, at, &source, from, to);
+        }
+        if let Some(ino) = known(table, source.st_ino) {
+            table.unname(ino, from.0, from.1);
+            table.name(ino, to.0, &Name::from(to.1));
+        }
+        Ok(())
+    }
+
+    /// What BACKING has moved: a file that the event stream has met, or a directory.
+    fn saw_moved(&self, table: &Table, at: At, was: &Stat, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
+        let file = table.file(table.known_as(was.st_ino));
+        if file.is_some() || FileType::from_raw_mode(was.st_mode) == FileType::Directory {
+            self.saw_rename(table, at, file, from, to);
+        }
+    }
+
+    /// Three moves, through a name that no application can use: each event is about one.
+    fn saw_exchange(
+        &self,
+        table: &Table,
+        at: At,
+        (one, name): (&Stat, (Ino, &OsStr)),
+        (other, other_name): (&Stat, (Ino, &OsStr)),
+    ) {
+        let between = (ROOT, OsStr::new(HIDDEN));
+        self.saw_moved(table, at, one, name, between);
+        self.saw_moved(table, at, other, other_name, name);
+        self.saw_moved(table, at, one, between, other_name);
+    }
+
+    /// All names in a directory, without `.` and `..`; and the number of the one it is in.
+    pub fn list(&self, ino: Ino) -> Result<(Ino, Vec<Entry>)> {
+        let mut table = self.table();
+        let dir = self.dir(&mut table, ino)?;
+        let parent = table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
+        let mut entries = Vec::new();
+        for (backing_ino, kind, name) in backing::list(&dir)? {
+            if (ino == ROOT && *name == *HIDDEN) || table.in_ram(ino, &name).is_some() {
+                continue;
+            }
+            entries.push(Entry { ino: table.known_as(backing_ino), kind, name: name.into() });
+        }
+        entries.extend(table.all_in_ram(ino).map(|(name, in_ram)| Entry {
+            ino: in_ram.ino,
+            kind: FileType::RegularFile,
+            name: name.as_ref().into(),
+        }));
+        Ok((parent, entries))
+    }
+
+    /// The names in this directory are durable, and the files that live in RAM under them with their content.
+    pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
+        let at = self.arrived(tid);
+        let (dir, in_ram) = {
+            let mut table = self.table();
+            let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
+            for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
+                self.saw(at, Action::Sync { file, offset: 0, len: u64::MAX });
+            }
+            (self.dir(&mut table, ino)?, in_ram)
+        };
+        self.settle_now(&in_ram)?;
+        self.keep_times(|_, dir| dir == ino);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)
+    }
+}

@@ -1,0 +1,154 @@
+//! Where files live before they settle: one tmpfs that no path leads to.
+//!
+//! A file's name there is our number. The tmpfs file carries owner, mode, times and extended attributes, so there is one truth
+//! about each, and the kernel enforces the budget.
+
+use super::types::Ino;
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
+use rustix::io::{Errno, Result};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Files in RAM, by number.
+#[derive(Debug)]
+pub struct Store {
+    dir: OwnedFd,
+    /// By which a file can be named whose content may not be opened.
+    path: PathBuf,
+    /// How many files it has.
+    files: AtomicU64,
+}
+
+impl Store {
+    /// A tmpfs of its own, of so many bytes. Needs the right to mount; it is gone with the process.
+    pub fn detached_tmpfs(budget_bytes: u64) -> Result<Store> {
+        Store::new_tmpfs(budget_bytes, false).map(Store::on)
+    }
+
+    /// A tmpfs of so many bytes, without a place. Needs the right to mount, if only in a namespace; it lives as long as it is open.
+    /// With `noatime`, reading from it leaves no time.
+    pub fn new_tmpfs(budget_bytes: u64, noatime: bool) -> Result<OwnedFd> {
+        let tmpfs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&tmpfs, "size", budget_bytes.to_string())?;
+        fsconfig_set_string(&tmpfs, "mode", "0700")?;
+        // Files are bounded by the budget alone.
+        fsconfig_set_string(&tmpfs, "nr_inodes", "0")?;
+        fsconfig_create(&tmpfs)?;
+        let mut attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+        attributes.set(MountAttrFlags::MOUNT_ATTR_NOATIME, noatime);
+        fsmount(&tmpfs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    }
+
+    /// An empty directory, which is better on a tmpfs.
+    pub fn in_dir(dir: &Path) -> Result<Store> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        Ok(Store::on(rustix::fs::openat(CWD, dir, flags, Mode::empty())?))
+    }
+
+    /// A directory that is open.
+    pub fn on(dir: OwnedFd) -> Store {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        Store { dir, path, files: AtomicU64::new(0) }
+    }
+
+    /// A new file, its own user's. `None`s leave owner and group as they come.
+    pub(crate) fn create(&self, ino: Ino, mode: Mode, uid: Option<u32>, gid: Option<u32>) -> Result<File> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.dir, name(ino), flags, mode)?;
+        self.files.fetch_add(1, Ordering::Relaxed);
+        let done = if uid.is_some() || gid.is_some() {
+            // Then the mode again: a new owner takes setuid and setgid away.
+            rustix::fs::fchown(&file, uid.map(Uid::from_raw), gid.map(Gid::from_raw)).and_then(
+                |()| match mode.intersects(Mode::SUID | Mode::SGID) {
+                    true => rustix::fs::fchmod(&file, mode),
+                    false => Ok(()),
+                },
+            )
+        } else {
+            Ok(())
+        };
+        if let Err(error) = done {
+            self.remove(ino)?;
+            return Err(error);
+        }
+        Ok(File::from(file))
+    }
+
+    /// For reading and writing, whatever its permissions say: who may is decided above.
+    pub(crate) fn open(&self, ino: Ino) -> Result<File> {
+        self.open_with(ino, OFlags::RDWR)
+    }
+
+    /// To be copied, which no application has asked for: `atime` stays.
+    pub(crate) fn open_to_copy(&self, ino: Ino) -> Result<File> {
+        self.open_with(ino, OFlags::RDONLY | OFlags::NOATIME)
+    }
+
+    fn open_with(&self, ino: Ino, flags: OFlags) -> Result<File> {
+        let open = || rustix::fs::openat(&self.dir, name(ino), flags | OFlags::CLOEXEC, Mode::empty());
+        match open() {
+            // Only root may open what permissions forbid.
+            Err(Errno::ACCESS) => {
+                let mode = Mode::from_raw_mode(self.stat(ino)?.st_mode);
+                self.chmod(ino, mode | Mode::RUSR | Mode::WUSR)?;
+                let file = open();
+                self.chmod(ino, mode)?;
+                file
+            }
+            other => other,
+        }
+        .map(File::from)
+    }
+
+    pub(crate) fn stat(&self, ino: Ino) -> Result<Stat> {
+        rustix::fs::statat(&self.dir, name(ino), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    pub(crate) fn remove(&self, ino: Ino) -> Result<()> {
+        rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::empty())?;
+        self.files.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn chmod(&self, ino: Ino, mode: Mode) -> Result<()> {
+        rustix::fs::chmodat(&self.dir, name(ino), mode, AtFlags::empty())
+    }
+
+    pub(crate) fn chown(&self, ino: Ino, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+        rustix::fs::chownat(&self.dir, name(ino), uid, gid, AtFlags::empty())
+    }
+
+    pub(crate) fn set_times(&self, ino: Ino, times: &Timestamps) -> Result<()> {
+        rustix::fs::utimensat(&self.dir, name(ino), times, AtFlags::empty())
+    }
+
+    /// Its names have changed: so has its `ctime`.
+    pub(crate) fn touch(&self, ino: Ino) -> Result<()> {
+        self.chmod(ino, Mode::from_raw_mode(self.stat(ino)?.st_mode))
+    }
+
+    /// Where its extended attributes can be had.
+    pub(crate) fn path(&self, ino: Ino) -> PathBuf {
+        self.path.join(name(ino))
+    }
+
+    /// How many files are in it, those without a name too.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// Bytes in use, and at most. A directory that is no tmpfs of ours has no limit of its own.
+    pub(crate) fn usage(&self) -> Result<(u64, u64)> {
+        let all = rustix::fs::fstatvfs(&self.dir)?;
+        Ok(((all.f_blocks - all.f_bfree) * all.f_frsize, all.f_blocks * all.f_frsize))
+    }
+}
+
+fn name(ino: Ino) -> String {
+    format!("{ino:x}")
+}

@@ -1,0 +1,422 @@
+//! What is called what: the one table of names, which overlays BACKING.
+//!
+//! It knows every file that lives in RAM, with all its names, and of BACKING whatever the kernel above has looked up. Three invariants:
+//!
+//! - A name in RAM *hides* the one in BACKING that was there before it was renamed over it. That one stays there until the file settles, by a
+//!   rename: a crash before that leaves the old file, never none.
+//! - A number stands for one file as long as the mount lives. For what was in BACKING before it is BACKING's own; a file that was born here keeps the
+//!   number it was born with, also when BACKING has given it another.
+//! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM, while nodes in it are here, or while BACKING does
+//!   not know its time.
+
+use super::backing::OpenDir;
+use super::content::Content;
+use super::types::{Attr, Ino, ROOT, Time};
+use flashsift_core::event::FileId;
+use flashsift_core::settle::Queue;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::num::NonZero;
+use std::sync::Arc;
+
+pub(crate) type Name = Arc<OsStr>;
+
+/// Directories and what a file is called there. Nearly all have a single name.
+pub(crate) type Names = SmallVec<[(Ino, Name); 1]>;
+
+/// Numbers of files that are created here begin where file systems for flash have none (theirs have
+/// 32 bits).
+const FIRST_NUMBER: Ino = 1 << 40;
+/// Numbers that replace those of BACKING which another file still has here.
+const FIRST_REPLACEMENT: Ino = 1 << 41;
+/// Directories that are kept open.
+const OPEN_DIRS: usize = 512;
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    nodes: HashMap<Ino, Node>,
+    /// Of each directory, names of files in RAM.
+    in_ram: HashMap<Ino, BTreeMap<Name, InRam>>,
+    /// By BACKING's number, those that are known by another.
+    shown: HashMap<u64, Shown>,
+    /// By BACKING's number, how many of a file's names there are hidden.
+    hidden: HashMap<u64, u32>,
+    /// When files in RAM last came to or left a directory, while BACKING does not know.
+    pub(crate) dir_times: HashMap<Ino, Time>,
+    pub(crate) queue: Queue,
+    dirs: HashMap<Ino, Arc<OpenDir>>,
+    /// Files that existed before, as far as the event stream has met them.
+    met: HashMap<Ino, FileId>,
+    next: Ino,
+    next_replacement: Ino,
+    root_ino: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// As far as they are known; of a file in RAM, all.
+    pub(crate) names: Names,
+    /// Which the kernel has not yet taken back.
+    pub(crate) lookups: u64,
+    pub(crate) opens: u32,
+    /// Names of other nodes in it.
+    holds: u32,
+    pub(crate) is: Is,
+    /// While it is open, or being moved.
+    pub(crate) content: Option<Arc<Content>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Is {
+    /// In the store, under its number.
+    Ram,
+    /// In BACKING, with this number.
+    Settled(u64),
+    /// Its last name is gone. What was known then.
+    Gone(Box<Attr>),
+}
+
+/// A name that is only in the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InRam {
+    pub(crate) ino: Ino,
+    /// BACKING's number of what has the name there.
+    pub(crate) hides: Option<NonZero<u64>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    ino: Ino,
+    /// What `ctime` it had when it settled, and what BACKING made of it, ns: settling changes nothing that anybody asked for.
+    before_ns: i64,
+    settled_ns: i64,
+}
+
+/// The identity of the file that was given this number.
+pub(crate) fn file_id(number: Ino) -> FileId {
+    FileId(number - FIRST_NUMBER - 1)
+}
+
+/// In half the space, as far as it reaches: to the year 2262.
+fn ns(time: Time) -> Option<i64> {
+    time.s.checked_mul(1_000_000_000)?.checked_add(i64::from(time.ns))
+}
+
+fn time(ns: i64) -> Time {
+    Time { s: ns.div_euclid(1_000_000_000), ns: ns.rem_euclid(1_000_000_000) as u32 }
+}
+
+impl Table {
+    pub(crate) fn new(root_ino: u64) -> Table {
+        let root = Node {
+            names: Names::new(),
+            lookups: 1,
+            opens: 0,
+            holds: 0,
+            is: Is::Settled(root_ino),
+            content: None,
+        };
+        Table {
+            nodes: HashMap::from([(ROOT, root)]),
+            in_ram: HashMap::new(),
+            shown: HashMap::new(),
+            hidden: HashMap::new(),
+            dir_times: HashMap::new(),
+            queue: Queue::default(),
+            dirs: HashMap::new(),
+            met: HashMap::new(),
+            next: FIRST_NUMBER,
+            next_replacement: FIRST_REPLACEMENT,
+            root_ino,
+        }
+    }
+
+    pub(crate) fn node(&self, ino: Ino) -> Option<&Node> {
+        self.nodes.get(&ino)
+    }
+
+    pub(crate) fn node_mut(&mut self, ino: Ino) -> Option<&mut Node> {
+        self.nodes.get_mut(&ino)
+    }
+
+    pub(crate) fn next_number(&mut self) -> Ino {
+        self.next += 1;
+        self.next
+    }
+
+    /// A file's identity in the event stream, once the stream has met it. A file that was created in
+    /// RAM is met from the start; its number is never another file's.
+    pub(crate) fn file(&self, ino: Ino) -> Option<FileId> {
+        match (FIRST_NUMBER..FIRST_REPLACEMENT).contains(&ino) {
+            true => Some(file_id(ino)),
+            false => self.met.get(&ino).copied(),
+        }
+    }
+
+    /// The event stream meets a file that existed before.
+    pub(crate) fn meet(&mut self, ino: Ino) -> FileId {
+        let number = self.next_number();
+        self.meet_as(ino, number)
+    }
+
+    /// The same, with a number that was taken for it.
+    pub(crate) fn meet_as(&mut self, ino: Ino, number: Ino) -> FileId {
+        self.met.insert(ino, file_id(number));
+        file_id(number)
+    }
+
+    /// The file is no more: BACKING may give its number to another.
+    pub(crate) fn end_file(&mut self, ino: Ino) -> Option<FileId> {
+        let file = self.file(ino);
+        self.met.remove(&ino);
+        file
+    }
+
+    /// By what number this file of BACKING is known, if it has been given another.
+    pub(crate) fn known_as(&self, backing_ino: u64) -> Ino {
+        match self.shown.get(&backing_ino) {
+            Some(shown) => shown.ino,
+            None if backing_ino == self.root_ino => ROOT,
+            None => backing_ino,
+        }
+    }
+
+    /// The node of this file of BACKING, made where there is none.
+    pub(crate) fn settled(&mut self, backing_ino: u64) -> Ino {
+        let mut ino = self.known_as(backing_ino);
+        let ours = |node: &Node| matches!(node.is, Is::Settled(known) if known == backing_ino);
+        let taken = match self.nodes.get(&ino) {
+            Some(node) => !ours(node),
+            None => !self.shown.contains_key(&backing_ino) && (ino == ROOT || ino >= FIRST_NUMBER),
+        };
+        if taken {
+            // Somebody may still ask for a file that is gone and had this number.
+            self.next_replacement += 1;
+            ino = self.next_replacement;
+            self.shown.insert(backing_ino, Shown { ino, before_ns: 0, settled_ns: 0 });
+        }
+        self.nodes.entry(ino).or_insert_with(|| Node {
+            names: Names::new(),
+            lookups: 0,
+            opens: 0,
+            holds: 0,
+            is: Is::Settled(backing_ino),
+            content: None,
+        });
+        ino
+    }
+
+    /// A file is born in RAM.
+    pub(crate) fn born(&mut self, ino: Ino, at_us: u64) {
+        let node = Node { names: Names::new(), lookups: 0, opens: 0, holds: 0, is: Is::Ram, content: None };
+        self.nodes.insert(ino, node);
+        self.queue.born(ino, at_us);
+    }
+
+    /// It lives in BACKING from now on, in each of its names.
+    pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, before: Time, settled: Time) {
+        self.queue.gone(ino);
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        node.is = Is::Settled(backing_ino);
+        let names = node.names.clone();
+        for (dir, name) in names {
+            self.remove_in_ram(dir, &name);
+        }
+        let (before_ns, settled_ns) = ns(before).zip(ns(settled)).unwrap_or_default();
+        self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
+    }
+
+    /// The `ctime` to show for BACKING's.
+    pub(crate) fn ctime(&self, backing_ino: u64, ctime: Time) -> Time {
+        match self.shown.get(&backing_ino) {
+            Some(shown) if shown.before_ns != shown.settled_ns && ns(ctime) == Some(shown.settled_ns) => {
+                time(shown.before_ns)
+            }
+            _ => ctime,
+        }
+    }
+
+    pub(crate) fn hidden_names(&self, backing_ino: u64) -> u32 {
+        self.hidden.get(&backing_ino).copied().unwrap_or(0)
+    }
+
+    /// What lives in RAM under this name.
+    pub(crate) fn in_ram(&self, dir: Ino, name: &OsStr) -> Option<InRam> {
+        self.in_ram.get(&dir)?.get(name).copied()
+    }
+
+    /// All that live in RAM in this directory.
+    pub(crate) fn all_in_ram(&self, dir: Ino) -> impl Iterator<Item = (&Name, &InRam)> {
+        self.in_ram.get(&dir).into_iter().flatten()
+    }
+
+    pub(crate) fn insert_in_ram(&mut self, dir: Ino, name: &Name, in_ram: InRam) {
+        if let Some(backing_ino) = in_ram.hides {
+            *self.hidden.entry(backing_ino.get()).or_default() += 1;
+        }
+        self.in_ram.entry(dir).or_default().insert(name.clone(), in_ram);
+        self.name(in_ram.ino, dir, name);
+    }
+
+    /// The name is BACKING's again, if it has it. The node keeps it.
+    pub(crate) fn remove_in_ram(&mut self, dir: Ino, name: &OsStr) -> Option<InRam> {
+        let names = self.in_ram.get_mut(&dir)?;
+        let removed = names.remove(name)?;
+        if names.is_empty() {
+            self.in_ram.remove(&dir);
+        }
+        if let Some(backing_ino) = removed.hides
+            && let Some(count) = self.hidden.get_mut(&backing_ino.get())
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.hidden.remove(&backing_ino.get());
+            }
+        }
+        Some(removed)
+    }
+
+    /// The node is known to have this name. Whether that is new.
+    pub(crate) fn name(&mut self, ino: Ino, dir: Ino, name: &Name) -> bool {
+        let Some(node) = self.nodes.get_mut(&ino) else { return false };
+        if node.names.iter().any(|(other, known)| *other == dir && known == name) {
+            return false;
+        }
+        node.names.push((dir, name.clone()));
+        if let Some(dir) = self.nodes.get_mut(&dir) {
+            dir.holds += 1;
+        }
+        true
+    }
+
+    /// Files in RAM that have no name any more and are still open.
+    pub(crate) fn nameless_in_ram(&self) -> Vec<Ino> {
+        let nameless = |node: &Node| matches!(node.is, Is::Ram) && node.names.is_empty();
+        self.nodes.iter().filter(|(_, node)| nameless(node)).map(|(ino, _)| *ino).collect()
+    }
+
+    /// And no longer.
+    pub(crate) fn unname(&mut self, ino: Ino, dir: Ino, name: &OsStr) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let before = node.names.len();
+        node.names.retain(|(other, known)| *other != dir || **known != *name);
+        if node.names.len() < before {
+            self.let_go_of(dir);
+        }
+    }
+
+    fn let_go_of(&mut self, dir: Ino) {
+        if let Some(node) = self.nodes.get_mut(&dir) {
+            node.holds -= 1;
+            self.drop_unused(dir);
+        }
+    }
+
+    /// The last name is gone. BACKING may give its number to another file.
+    pub(crate) fn is_gone(&mut self, ino: Ino, attr: Attr) {
+        self.queue.gone(ino);
+        self.dirs.remove(&ino);
+        self.dir_times.remove(&ino);
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        if let Is::Settled(backing_ino) = node.is {
+            self.shown.remove(&backing_ino);
+        }
+        node.is = Is::Gone(Box::new(Attr { nlink: 0, ..attr }));
+        self.drop_unused(ino);
+    }
+
+    /// The number of a file that is gone, or was never looked up, is BACKING's to give again.
+    pub(crate) fn forget_number(&mut self, backing_ino: u64) {
+        self.shown.remove(&backing_ino);
+    }
+
+    /// Nobody asks for it any more, maybe.
+    pub(crate) fn drop_unused(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get(&ino) else { return };
+        let used = node.lookups > 0 || node.opens > 0 || node.holds > 0 || matches!(node.is, Is::Ram);
+        if used || self.dir_times.contains_key(&ino) {
+            return;
+        }
+        self.dirs.remove(&ino);
+        if let Some(node) = self.nodes.remove(&ino) {
+            for (dir, _) in node.names {
+                self.let_go_of(dir);
+            }
+        }
+    }
+
+    pub(crate) fn open_dir(&self, ino: Ino) -> Option<Arc<OpenDir>> {
+        self.dirs.get(&ino).cloned()
+    }
+
+    pub(crate) fn keep_open(&mut self, ino: Ino, dir: &Arc<OpenDir>) {
+        if self.dirs.len() >= OPEN_DIRS {
+            self.dirs.clear();
+        }
+        self.dirs.insert(ino, dir.clone());
+    }
+
+    /// Its attributes have changed, or it is gone.
+    pub(crate) fn close_dir(&mut self, ino: Ino) {
+        self.dirs.remove(&ino);
+    }
+
+    /// Re-derives what follows from something else.
+    pub(crate) fn check(&self) {
+        let mut holds: HashMap<Ino, u32> = HashMap::new();
+        for (ino, node) in &self.nodes {
+            for (dir, _) in &node.names {
+                *holds.entry(*dir).or_default() += 1;
+                assert!(self.nodes.contains_key(dir), "the directory {dir} of {ino} is here");
+            }
+            match &node.is {
+                Is::Ram => {
+                    assert!(
+                        node.names.is_empty() || self.queue.oldest().any(|queued| queued == *ino),
+                        "{ino} is queued"
+                    );
+                    for (dir, name) in &node.names {
+                        assert_eq!(
+                            self.in_ram(*dir, name).map(|known| known.ino),
+                            Some(*ino),
+                            "{name:?} in RAM"
+                        );
+                    }
+                }
+                Is::Settled(backing_ino) => {
+                    assert_eq!(self.known_as(*backing_ino), *ino, "number of {backing_ino}")
+                }
+                Is::Gone(attr) => assert!(attr.nlink == 0 && node.names.is_empty(), "{ino} is gone"),
+            }
+        }
+        for (ino, node) in &self.nodes {
+            assert_eq!(node.holds, holds.get(ino).copied().unwrap_or(0), "names in {ino}");
+        }
+        let mut hidden: HashMap<u64, u32> = HashMap::new();
+        for (dir, names) in &self.in_ram {
+            assert!(!names.is_empty(), "{dir} has names in RAM");
+            for (name, in_ram) in names {
+                let node = &self.nodes[&in_ram.ino];
+                assert!(matches!(node.is, Is::Ram), "{name:?} lives in RAM");
+                assert!(
+                    node.names.iter().any(|(other, known)| other == dir && known == name),
+                    "{name:?} is known"
+                );
+                if let Some(backing_ino) = in_ram.hides {
+                    *hidden.entry(backing_ino.get()).or_default() += 1;
+                }
+            }
+        }
+        assert_eq!(self.hidden, hidden, "hidden names");
+        for dir in self.dir_times.keys() {
+            assert!(self.nodes.contains_key(dir), "{dir} is here while BACKING does not know its time");
+        }
+        for ino in self.queue.oldest() {
+            assert!(
+                matches!(self.nodes.get(&ino), Some(Node { is: Is::Ram, .. })),
+                "{ino} is queued and lives in RAM"
+            );
+        }
+    }
+}

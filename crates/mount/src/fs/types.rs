@@ -1,0 +1,216 @@
+//! What goes in and out of the file system.
+
+use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
+use serde::{Deserialize, Serialize};
+
+/// The number of a file or directory: ours, the same for as long as the mount lives.
+pub type Ino = u64;
+
+/// The directory that is mounted.
+pub const ROOT: Ino = 1;
+
+/// How files are held.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// A file settles so long after its birth, µs.
+    pub settle_after_us: u64,
+    /// Files with these names are born settled; `*` stands for anything.
+    pub settled: Vec<String>,
+    /// Reading a settled file leaves no time, where that can be had by opening it so: of files of our own.
+    pub noatime: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { settle_after_us: 60_000_000, settled: Vec::new(), noatime: false }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User of the thread, as file systems see it.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// The thread that asks, as the kernel numbers it; 0 if it lives where this process sees none.
+    pub tid: u32,
+    /// Permissions that new files do not get.
+    pub umask: u32,
+}
+
+/// Seconds and nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Whole seconds.
+    pub s: i64,
+    /// And nanoseconds, below a thousand million.
+    pub ns: u32,
+}
+
+/// What is known of a file besides its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Ours.
+    pub ino: Ino,
+    /// Bytes.
+    pub size: u64,
+    /// Of 512 bytes.
+    pub blocks: u64,
+    /// Last read.
+    pub atime: Time,
+    /// Last written.
+    pub mtime: Time,
+    /// Last changed.
+    pub ctime: Time,
+    /// Kind and permissions.
+    pub mode: u32,
+    /// Names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Of a device, its number, as the kernel packs it in 32 bits.
+    pub rdev: u32,
+    /// What is best read at once.
+    pub blksize: u32,
+}
+
+impl Attr {
+    pub(crate) fn new(ino: Ino, stat: &Stat) -> Attr {
+        let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+        Attr {
+            ino,
+            size: stat.st_size as u64,
+            blocks: stat.st_blocks as u64,
+            atime: Time { s: stat.st_atime, ns: stat.st_atime_nsec as u32 },
+            mtime: Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 },
+            ctime: Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 },
+            mode: stat.st_mode,
+            nlink: stat.st_nlink as u32,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            rdev: minor & 0xff | major << 8 | (minor & !0xff) << 12,
+            blksize: stat.st_blksize as u32,
+        }
+    }
+
+    /// File, directory, link …
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode as RawMode)
+    }
+
+    /// Its permissions, with setuid, setgid and sticky.
+    pub fn permissions(&self) -> Mode {
+        Mode::from_raw_mode(self.mode as RawMode)
+    }
+}
+
+/// What `chmod`, `chown`, `truncate` and `utimensat` ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Changes {
+    /// New permissions.
+    pub mode: Option<u32>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New size, bytes.
+    pub size: Option<u64>,
+    /// New time of the last read; `None` in it is now.
+    pub atime: Option<Option<Time>>,
+    /// New time of the last write; `None` in it is now.
+    pub mtime: Option<Option<Time>>,
+    /// Setuid and setgid go, since somebody without the right to keep them changes the content.
+    pub strip: bool,
+}
+
+/// A read or a write: by whom, and through an open with these flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Access {
+    /// The thread that asks.
+    pub tid: u32,
+    /// The flags of `open`: `O_DIRECT`, `O_SYNC`, `O_DSYNC`.
+    pub flags: i32,
+}
+
+impl Access {
+    pub(crate) fn is_direct(self) -> bool {
+        OFlags::from_bits_retain(self.flags as u32).contains(OFlags::DIRECT)
+    }
+}
+
+/// How a file was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// It lives in RAM: every access is to be seen.
+    InRam,
+    /// It lives on flash. `first`: nothing else had it open.
+    Settled {
+        /// Nothing else had it open.
+        first: bool,
+    },
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Whose it is.
+    pub ino: Ino,
+    /// What that is.
+    pub kind: FileType,
+    /// The name.
+    pub name: std::ffi::OsString,
+}
+
+/// A file that could not be written back when it was last tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// From the mounted directory on.
+    pub path: String,
+    /// The step that failed, in words.
+    pub step: String,
+    /// The number of the error.
+    pub errno: i32,
+    /// The error, in words.
+    pub error: String,
+}
+
+/// How a mount fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of this.
+    pub schema: u32,
+    /// Files that live in RAM.
+    pub files_in_ram: u64,
+    /// What they take, bytes.
+    pub ram_bytes: u64,
+    /// What they may take, bytes.
+    pub budget_bytes: u64,
+    /// Files that were born in RAM.
+    pub born: u64,
+    /// Files that were born settled.
+    pub born_settled: u64,
+    /// Of those in RAM, moved to flash since.
+    pub settled: u64,
+    /// Bytes that were copied for it.
+    pub settled_bytes: u64,
+    /// Born and gone in RAM: they never reached flash.
+    pub never_written: u64,
+    /// Copies that were made anew, since the file was written to meanwhile.
+    pub restarts: u64,
+    /// The first of `failures`, in one line; empty where nothing fails.
+    pub failing: String,
+    /// Files that could not be written back when it was last tried, and directories whose names
+    /// could not be made durable.
+    #[serde(default)]
+    pub failing_files: u64,
+    /// The first hundred of them.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// Files are handed to the kernel, which reads and writes without us.
+    pub passthrough: bool,
+    /// Requests that failed inside us (each is in the log).
+    pub faults: u64,
+}

@@ -1,0 +1,479 @@
+//! Moving files from RAM to flash while they are used.
+//!
+//! A file is copied beside the names that applications see, made durable there, and then takes its name by a rename: BACKING has the whole file or what was
+//! there before, never a part. A batch shares one `syncfs`. Who writes meanwhile is not held up; the copy is made anew then, and
+//! when that has failed [`TRIES`] times the file's writers wait for the last.
+
+use super::Fs;
+use super::backing::{OpenDir, keep_time, proc_path};
+use super::content::Content;
+use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
+use super::open_files::errno;
+use super::table::{InRam, Is, Name, Table};
+use super::types::{Attr, Ino, Time};
+use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::num::NonZero;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Copies that are made of a file that is written to, before its writers have to wait.
+const TRIES: u32 = 3;
+/// Files of a batch: each is open meanwhile.
+const BATCH: usize = 256;
+/// Copied at once, bytes.
+const CHUNK: usize = 256 << 10;
+
+/// A copy that has no name yet.
+struct Staged {
+    ino: Ino,
+    content: Arc<Content>,
+    temp: String,
+    file: Arc<File>,
+    /// As the file was when it was copied.
+    changes: u64,
+    bytes: u64,
+}
+
+/// Directories in which files have got names.
+type Dirs = HashMap<Ino, Arc<OpenDir>>;
+
+/// While it is there, files have names that a power cut may take.
+struct Unsynced<'a>(&'a Fs);
+
+impl Unsynced<'_> {
+    fn begin(fs: &Fs) -> Unsynced<'_> {
+        fs.unsynced.fetch_add(1, Ordering::SeqCst);
+        Unsynced(fs)
+    }
+
+    /// Not called where the sync failed: then it stays so.
+    fn end(self) {
+        self.0.unsynced.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Settled,
+    /// It was written to since.
+    Changed,
+    /// It is gone, or somebody else was faster.
+    Nothing,
+}
+
+impl Fs {
+    /// Writes back the files that are old enough. How many reached flash, and what failed.
+    pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
+        let due = self.table().queue.due(now_us, self.config.settle_after_us);
+        let before = self.counters.lock().settled;
+        let done = self.settle(&due);
+        // Those that the kernel still knows can wait: files come and go there, and each time would be a write.
+        self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
+        (self.counters.lock().settled - before, done)
+    }
+
+    /// Writes back every file in RAM that has a name, durably; not those that are created meanwhile.
+    pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
+        let last = self.table().queue.oldest().last();
+        loop {
+            let all: Vec<Ino> = self.table().queue.oldest().take_while(|ino| Some(*ino) <= last).collect();
+            if all.is_empty() {
+                self.keep_times(|_, _| true);
+                let all = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
+                return self.backing.sync_all().map_err(|errno| all(errno).into());
+            }
+            self.settle(&all)?;
+        }
+    }
+
+    /// Directories that files in RAM came to, or left, keep the time of that, if they are wanted.
+    pub(crate) fn keep_times(&self, wanted: impl Fn(&Table, Ino) -> bool) {
+        let table = self.table();
+        let dirs: Vec<Ino> = table.dir_times.keys().copied().filter(|dir| wanted(&table, *dir)).collect();
+        drop(table);
+        for ino in dirs {
+            let mut table = self.table();
+            if let (Ok(attr), Ok(dir)) = (self.attr_of(&mut table, ino), self.dir(&mut table, ino)) {
+                keep_time(&dir, attr.mtime);
+            }
+            table.dir_times.remove(&ino);
+            table.drop_unused(ino);
+        }
+    }
+
+    /// When the next file is due, µs.
+    pub fn next_due_us(&self) -> Option<u64> {
+        self.table().queue.next_us(self.config.settle_after_us)
+    }
+
+    /// These are on flash, under durable names, when it returns.
+    pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<(), Errno> {
+        let dirs = self.dirs_of(files)?;
+        if dirs.is_empty() {
+            return Ok(());
+        }
+        self.settle(files)?;
+        // Somebody else may have been faster, and not be there yet.
+        dirs.values().try_for_each(sync_dir)
+    }
+
+    /// RAM is full: the oldest files leave it.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<(), Errno> {
+        let (used_before, budget) = self.store.usage()?;
+        let _alone = self.making_room.lock();
+        let used = self.store.usage()?.0;
+        if used < used_before && used + bytes < budget {
+            return Ok(());
+        }
+        let wanted = bytes.max(budget / 4);
+        let mut table = self.table();
+        let mut files = Vec::new();
+        let mut found = 0;
+        let queued: Vec<Ino> = table.queue.oldest().collect();
+        for ino in queued {
+            files.push(ino);
+            found += self.attr_of(&mut table, ino)?.blocks * 512;
+            if found >= wanted {
+                break;
+            }
+        }
+        if found < wanted {
+            // Files without a name take room too, while they are open.
+            files.extend(table.nameless_in_ram());
+        }
+        drop(table);
+        if files.is_empty() {
+            return Err(Errno::NOSPC);
+        }
+        let before = self.counters.lock().settled;
+        let done = self.settle(&files);
+        // One that cannot be written back does not keep the others from making room.
+        match self.counters.lock().settled > before {
+            true => Ok(()),
+            false => Ok(done?),
+        }
+    }
+
+    /// They leave RAM, those without a name too.
+    pub(crate) fn settle(&self, files: &[Ino]) -> Result<(), WriteBackFailures> {
+        let (mut tried, mut failed) = (files.to_vec(), Vec::new());
+        for batch in files.chunks(BATCH) {
+            let mut dirs = Dirs::new();
+            let unsynced = Unsynced::begin(self);
+            let mut again = batch.to_vec();
+            for _ in 0..TRIES {
+                let mut staged = Vec::new();
+                for ino in again {
+                    match self.stage(ino) {
+                        Ok(copy) => staged.extend(copy),
+                        Err(error) => failed.push((ino, error)),
+                    }
+                }
+                match self.make_durable(&staged) {
+                    Ok(()) => (),
+                    Err(error) => {
+                        failed.extend(staged.iter().map(|copy| (copy.ino, error)));
+                        self.discard(staged);
+                        again = Vec::new();
+                        break;
+                    }
+                }
+                again = Vec::new();
+                for copy in staged {
+                    let ino = copy.ino;
+                    match self.place(copy, &mut dirs) {
+                        Ok(Outcome::Changed) => again.push(ino),
+                        Ok(_) => (),
+                        Err(error) => failed.push((ino, error)),
+                    }
+                }
+                if again.is_empty() {
+                    break;
+                }
+            }
+            for ino in again {
+                match self.settle_alone(ino, &mut dirs) {
+                    // Its writers wait: no one could have changed it.
+                    Ok(Outcome::Changed) => {
+                        failed.push((ino, Failed { step: Step::CopyUnchanged, errno: Errno::AGAIN }));
+                    }
+                    Ok(_) => (),
+                    Err(error) => failed.push((ino, error)),
+                }
+            }
+            // What is written to these files from now on and synced with `fdatasync` must not be lost with their names.
+            let mut durable = true;
+            for (ino, dir) in &dirs {
+                tried.push(*ino);
+                if let Err(error) = sync_dir(dir).step(Step::SyncDirectory) {
+                    failed.push((*ino, error));
+                    durable = false;
+                }
+            }
+            if durable {
+                unsynced.end();
+            }
+        }
+        self.tried(&tried, &failed)
+    }
+
+    /// While whoever writes to it waits.
+    fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome, Failed> {
+        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(Outcome::Nothing) };
+        let _closed = content.gate.write();
+        let Some(copy) = self.stage(ino)? else { return Ok(Outcome::Nothing) };
+        if let Err(error) = self.make_durable(std::slice::from_ref(&copy)) {
+            self.discard(vec![copy]);
+            return Err(error);
+        }
+        self.place(copy, dirs)
+    }
+
+    /// The directories that have their names.
+    fn dirs_of(&self, files: &[Ino]) -> Result<Dirs, Errno> {
+        let mut dirs = Dirs::new();
+        let mut table = self.table();
+        for ino in files {
+            let Some(node) = table.node(*ino) else { continue };
+            if !matches!(node.is, Is::Ram) {
+                continue;
+            }
+            for (dir, _) in node.names.clone() {
+                dirs.insert(dir, self.dir(&mut table, dir)?);
+            }
+        }
+        Ok(dirs)
+    }
+
+    fn make_durable(&self, staged: &[Staged]) -> Result<(), Failed> {
+        match staged {
+            [] => Ok(()),
+            [one] => rustix::fs::fsync(&one.file),
+            _ => self.backing.sync_all(),
+        }
+        .step(Step::Sync)
+    }
+
+    fn discard(&self, staged: Vec<Staged>) {
+        for copy in staged {
+            // Where it stays, the next start removes it.
+            let _ = self.backing.remove_temp(&copy.temp);
+            self.let_go(&mut self.table(), copy.ino, copy.content);
+        }
+    }
+
+    /// A copy as the file is now, but for its names and times; none where it does not live in RAM.
+    fn stage(&self, ino: Ino) -> Result<Option<Staged>, Failed> {
+        if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
+            return Ok(None);
+        }
+        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(None) };
+        let changes = content.changes();
+        let source = match self.store.open_to_copy(ino) {
+            Err(Errno::NOENT) => return Ok(None),
+            source => source.step(Step::Open)?,
+        };
+        let (temp, file) = self.backing.create_temp().step(Step::Open)?;
+        match copy(&source, &file).step(Step::Copy) {
+            Ok(bytes) => Ok(Some(Staged { ino, content, temp, file: Arc::new(file), changes, bytes })),
+            Err(error) => {
+                let _ = self.backing.remove_temp(&temp);
+                self.let_go(&mut self.table(), ino, content);
+                Err(error)
+            }
+        }
+    }
+
+    /// The copy takes the file's names, if it is still as the file is.
+    fn place(&self, copy: Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
+        let mut table = self.table();
+        let outcome = self.place_in(&mut table, &copy, dirs);
+        if !matches!(outcome, Ok(Outcome::Settled)) {
+            let _ = self.backing.remove_temp(&copy.temp);
+        }
+        let mut counters = self.counters.lock();
+        match outcome {
+            Ok(Outcome::Settled) => {
+                counters.settled += 1;
+                counters.settled_bytes += copy.bytes;
+            }
+            Ok(Outcome::Changed) => counters.restarts += 1,
+            _ => (),
+        }
+        drop(counters);
+        self.let_go(&mut table, copy.ino, copy.content);
+        // The kernel may have forgotten it while it lived in RAM.
+        table.drop_unused(copy.ino);
+        outcome
+    }
+
+    fn place_in(&self, table: &mut Table, copy: &Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
+        let ino = copy.ino;
+        let mut place = copy.content.place.write();
+        let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
+        if !matches!(node.is, Is::Ram) {
+            return Ok(Outcome::Nothing);
+        }
+        if copy.content.changes() != copy.changes {
+            return Ok(Outcome::Changed);
+        }
+        let (names, open) = (node.names.clone(), node.opens > 0);
+        let was = self.store.stat(ino).step(Step::Open)?;
+        let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
+        let times = Timestamps {
+            last_access: time(was.st_atime, was.st_atime_nsec as i64),
+            last_modification: time(was.st_mtime, was.st_mtime_nsec as i64),
+        };
+        rustix::fs::futimens(&copy.file, &times).step(Step::Copy)?;
+        if names.is_empty() {
+            // Only those who have it open know of it.
+            self.backing.remove_temp(&copy.temp).step(Step::Rename)?;
+            let attr = Attr::new(ino, &rustix::fs::fstat(&copy.file).step(Step::Rename)?);
+            table.is_gone(ino, attr);
+        } else {
+            let backing_ino = rustix::fs::fstat(&copy.file).step(Step::Rename)?.st_ino;
+            self.take_names(table, &copy.temp, backing_ino, ino, &names, dirs)?;
+            let settled = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
+            let ctime = |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
+            table.has_settled(ino, backing_ino, ctime(&was), ctime(&settled));
+        }
+        place.file = open.then(|| copy.file.clone());
+        place.settled = true;
+        // What stays there is out of reach, and gone with the mount.
+        let _ = self.store.remove(ino);
+        Ok(Outcome::Settled)
+    }
+
+    /// First the one name, then the further ones, as they came to be.
+    fn take_names(
+        &self,
+        table: &mut Table,
+        temp: &str,
+        backing_ino: u64,
+        ino: Ino,
+        names: &[(Ino, Name)],
+        placed_in: &mut Dirs,
+    ) -> Result<(), Failed> {
+        let mut dirs = HashMap::new();
+        for (dir, _) in names {
+            if !dirs.contains_key(dir) {
+                let time = self.attr_of(table, *dir).step(Step::Rename)?.mtime;
+                dirs.insert(*dir, (self.dir(table, *dir).step(Step::Rename)?, time));
+            }
+        }
+        let (first_dir, first_name) = &names[0];
+        self.backing.place_temp(temp, &dirs[first_dir].0, first_name).step(Step::Rename)?;
+        for (placed, (dir, name)) in names.iter().enumerate().skip(1) {
+            let spare = format!("{temp}-link");
+            let done = self
+                .backing
+                .link_to_temp(&dirs[first_dir].0, first_name, &spare)
+                .and_then(|()| self.backing.place_temp(&spare, &dirs[dir].0, name))
+                .step(Step::Link);
+            if let Err(error) = done {
+                // Where there is none, the link was not made.
+                let _ = self.backing.remove_temp(&spare);
+                // It stays in RAM. What has its names is no newer than what these hide.
+                for (dir, name) in &names[..placed] {
+                    table.remove_in_ram(*dir, name);
+                    table.insert_in_ram(*dir, name, InRam { ino, hides: NonZero::new(backing_ino) });
+                }
+                return Err(error);
+            }
+        }
+        for (ino, (dir, time)) in dirs {
+            keep_time(&dir, time);
+            table.dir_times.remove(&ino);
+            placed_in.insert(ino, dir);
+        }
+        Ok(())
+    }
+}
+
+/// Content, owner, mode and attributes. How many bytes.
+fn copy(source: &File, target: &File) -> Result<u64, Errno> {
+    let stat = rustix::fs::fstat(source)?;
+    let size = stat.st_size as u64;
+    let mut bytes = vec![0; CHUNK.min(size as usize)];
+    let (mut at, mut copied) = (0, 0);
+    while at < size {
+        // Holes stay holes.
+        let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error),
+        };
+        let end = rustix::fs::seek(source, SeekFrom::Hole(data))?.min(size);
+        at = data;
+        while at < end {
+            let len = bytes.len().min((end - at) as usize);
+            let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
+            if read == 0 {
+                // It was cut meanwhile: this copy will not do.
+                return Ok(copied);
+            }
+            target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
+            at += read as u64;
+            copied += read as u64;
+        }
+    }
+    rustix::fs::ftruncate(target, size)?;
+    rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
+    rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
+    // By the descriptor: its name may go meanwhile.
+    let path = proc_path(source);
+    for name in super::xattrs::names(&path)? {
+        let value = super::xattrs::value(&path, &name)?;
+        rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
+    }
+    Ok(copied)
+}
+
+/// The names in it are durable.
+fn sync_dir(dir: &Arc<OpenDir>) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)
+}
+
+/// Names of extended attributes as the kernel gives them.
+pub(crate) fn split_names(list: &[u8]) -> Vec<CString> {
+    list.split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .filter_map(|name| CString::new(name).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Caller, Config, Fs, ROOT, Store};
+    use std::ffi::OsStr;
+
+    /// A file that the kernel has forgotten while it lived in RAM is known by nobody once it has settled: its node goes. It stayed, so that
+    /// a mount in which files are born all day grew without end.
+    #[test]
+    fn what_nobody_asks_for_is_forgotten_when_it_has_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["backing", "store"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
+        let store = Store::in_dir(&folder.path().join("store")).unwrap();
+        let fs = Fs::new(backing.into(), store, Config::default()).unwrap();
+        let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let caller = Caller { uid: us.0, gid: us.1, tid: 1, umask: 0 };
+        let (attr, open, _) = fs.create(&caller, ROOT, OsStr::new("a"), 0o644, 0).unwrap();
+        let ino = attr.ino;
+        fs.release(0, open);
+        fs.forget(ino, 1);
+        assert!(fs.table().node(ino).is_some(), "it lives in RAM");
+        fs.settle_all().unwrap();
+        assert!(fs.table().node(ino).is_none());
+        assert_eq!(fs.lookup(ROOT, OsStr::new("a")).unwrap().ino, ino, "it keeps its number");
+        fs.check();
+    }
+}

@@ -1,0 +1,151 @@
+//! Extended attributes, access control lists among them.
+
+use super::Fs;
+use super::backing::proc_path;
+use super::caller::keeps_setgid;
+use super::table::Is;
+use super::types::{Caller, Changes, Ino};
+use super::write_back::split_names;
+use rustix::fs::{Mode, XattrFlags};
+use rustix::io::{Errno, Result};
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// As many bytes as a value, or all names together, may have.
+const BYTES: usize = 64 << 10;
+
+pub(crate) fn names(path: &Path) -> Result<Vec<CString>> {
+    let mut list = vec![0; BYTES];
+    let len = rustix::fs::listxattr(path, &mut list[..])?;
+    Ok(split_names(&list[..len]))
+}
+
+pub(crate) fn value(path: &Path, name: impl rustix::path::Arg) -> Result<Vec<u8>> {
+    let mut value = vec![0; BYTES];
+    let len = rustix::fs::getxattr(path, name, &mut value[..])?;
+    value.truncate(len);
+    Ok(value)
+}
+
+/// What attributes may take of a file in RAM, bytes, each with so many more for what is kept of it. ext4 has no more room for them than a
+/// block and what is left of the inode, of which the smallest are 1 KiB.
+const BYTES_IN_RAM: usize = 800;
+const BYTES_EACH: usize = 24;
+
+fn bytes_in_use(path: &Path) -> Result<usize> {
+    names(path)?
+        .iter()
+        .try_fold(0, |sum, name| Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len()))
+}
+
+/// Where a file's attributes are; what has to be open meanwhile.
+struct Where {
+    path: PathBuf,
+    _open: Option<OwnedFd>,
+    in_ram: bool,
+}
+
+impl Fs {
+    fn attributes(&self, ino: Ino) -> Result<Where> {
+        let mut table = self.table();
+        let node = table.node(ino).ok_or(Errno::STALE)?;
+        let open = node.content.as_ref().and_then(|content| content.place.read().file.clone());
+        if matches!(node.is, Is::Ram) {
+            return Ok(Where { path: self.store.path(ino), _open: None, in_ram: true });
+        }
+        let path = match open {
+            Some(file) => file
+                .as_ref()
+                .try_clone()
+                .map(OwnedFd::from)
+                .map_err(|error| super::open_files::errno(&error))?,
+            None => self.path_of(&mut table, ino)?,
+        };
+        Ok(Where { path: proc_path(&path), _open: Some(path), in_ram: false })
+    }
+
+    /// The value of one.
+    pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
+        self.look(ino, |path| value(path, name))
+    }
+
+    /// The names of all, each ended by a zero.
+    pub fn list_xattr(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.look(ino, |path| {
+            let mut list = vec![0; BYTES];
+            let len = rustix::fs::listxattr(path, &mut list[..])?;
+            list.truncate(len);
+            Ok(list)
+        })
+    }
+
+    /// It may settle, and be gone from where it was, between finding and looking.
+    fn look<T>(&self, ino: Ino, look: impl Fn(&Path) -> Result<T>) -> Result<T> {
+        loop {
+            let at = self.attributes(ino)?;
+            match look(&at.path) {
+                Err(Errno::NOENT) if at.in_ram => (),
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives it one. With an access list, setgid goes, where who gives it could not have set it; the kernel above serialises this with
+    /// other changes of the mode.
+    pub fn set_xattr(&self, caller: &Caller, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+        self.set_any_xattr(ino, name, value, flags)?;
+        if name == "system.posix_acl_access" {
+            let attr = self.attr(ino)?;
+            if attr.permissions().contains(Mode::SGID) && !keeps_setgid(caller, attr.gid) {
+                let mode = (attr.permissions() - Mode::SGID).as_raw_mode();
+                self.set_attr(caller.tid, ino, &Changes { mode: Some(mode), ..Changes::default() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_any_xattr(&self, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        let adds = BYTES_EACH + name.len() + value.len();
+        self.change_xattr(ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
+    }
+
+    /// Takes it away.
+    pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
+        self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
+    }
+
+    fn change_xattr(&self, ino: Ino, adds: usize, change: impl Fn(&Path) -> Result<()>) -> Result<()> {
+        let content = self.content(&mut self.table(), ino)?;
+        let done = loop {
+            let gate = content.gate.read();
+            let at = self.attributes(ino)?;
+            let place = content.place.read();
+            if at.in_ram == place.settled && at.in_ram {
+                // It settled just now.
+                continue;
+            }
+            if at.in_ram && adds > 0 && bytes_in_use(&at.path)? + adds > BYTES_IN_RAM {
+                drop(place);
+                drop(gate);
+                // How much there is room for, BACKING itself has to say; also of a file without a name.
+                self.settle(&[ino])?;
+                continue;
+            }
+            let done = change(&at.path);
+            content.changed();
+            drop(place);
+            drop(gate);
+            // Not every tmpfs knows every attribute, and it has less room for them.
+            match done {
+                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle(&[ino])?,
+                done => break done,
+            }
+        };
+        let mut table = self.table();
+        table.close_dir(ino);
+        self.let_go(&mut table, ino, content);
+        done
+    }
+}

@@ -1,0 +1,25 @@
+//! What a mount says of itself and does on request, through extended attributes of its directory.
+
+use crate::fs::types::Status;
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+
+/// [`Status`] as JSON: the value of this attribute of the mounted directory.
+pub const STATUS: &str = "user.flashsift.status";
+/// Reading this attribute of the mounted directory writes every file in RAM back first. Only root
+/// and the user of the mount may. (It is read, not set: setting it would lock the directory
+/// meanwhile, and would fail on a read-only mount.)
+pub const SETTLE: &str = "user.flashsift.settle";
+
+/// The status of the mount on this directory.
+pub fn status(point: &Path) -> io::Result<Status> {
+    let mut bytes = vec![0; 1 << 16];
+    let len = rustix::fs::getxattr(point, STATUS, bytes.as_mut_slice())?;
+    serde_json::from_slice(&bytes[..len]).map_err(io::Error::other)
+}
+
+/// Writes back every file that the mount on this directory has in RAM.
+pub fn settle(point: &Path) -> Result<(), Errno> {
+    rustix::fs::getxattr(point, SETTLE, &mut [0; 1]).map(drop)
+}

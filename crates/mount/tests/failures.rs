@@ -1,0 +1,201 @@
+//! What goes wrong half way, and what happens at the same moment.
+
+use flashsift_mount::{Access, Caller, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+struct Bed {
+    fs: Fs,
+    folder: tempfile::TempDir,
+}
+
+fn caller() -> Caller {
+    Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        tid: 0,
+        umask: 0,
+    }
+}
+
+fn bed() -> Bed {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["backing", "store"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
+    let store = Store::in_dir(&folder.path().join("store")).unwrap();
+    Bed { fs: Fs::new(backing.into(), store, Config::default()).unwrap(), folder }
+}
+
+impl Bed {
+    fn backing(&self) -> std::path::PathBuf {
+        self.folder.path().join("backing")
+    }
+
+    fn file(&self, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
+        let (attr, open, _) = self.fs.create(&caller(), dir, OsStr::new(name), 0o644, 0).unwrap();
+        self.fs.write(Access::default(), open, 0, bytes).unwrap();
+        self.fs.release(0, open);
+        attr.ino
+    }
+
+    fn dir(&self, name: &str) -> Ino {
+        self.fs.mkdir(&caller(), ROOT, OsStr::new(name), 0o755).unwrap().ino
+    }
+}
+
+/// Nothing can be made or renamed in it, or (`a`) nothing removed, whoever asks; whether that can be had here.
+fn forbid(dir: &Path, flag: &str) -> bool {
+    let done = Command::new("chattr").arg(flag).arg(dir).output();
+    let done = done.is_ok_and(|output| output.status.success());
+    if !done {
+        eprintln!("skipped: chattr {flag} needs root and a file system that knows it");
+    }
+    done
+}
+
+/// A file with names in three directories, of which the last takes none: what BACKING has of it by then stays hidden, and
+/// what was begun for it is cleared away.
+#[test]
+fn a_name_that_settled_without_the_others_does_not_come_back() {
+    let bed = bed();
+    let [one, two] = ["one", "two"].map(|name| bed.dir(name));
+    let ino = bed.file(ROOT, "a", b"content");
+    bed.fs.link(0, ino, one, OsStr::new("b")).unwrap();
+    bed.fs.link(0, ino, two, OsStr::new("c")).unwrap();
+    if !forbid(&bed.backing().join("two"), "+i") {
+        return;
+    }
+    let failed = [(); 2].map(|()| bed.fs.settle_all().map_err(|failed| failed.errno()));
+    let left = std::fs::read_dir(bed.backing().join(".flashsift/tmp")).unwrap().count();
+    assert!(forbid(&bed.backing().join("two"), "-i"));
+    assert_eq!(failed, [Err(Errno::PERM); 2]);
+    bed.fs.check();
+    assert_eq!(left, 0, "half-made copies");
+    for (dir, name) in [(ROOT, "a"), (one, "b")] {
+        bed.fs.unlink(0, dir, OsStr::new(name)).unwrap();
+        assert_eq!(bed.fs.lookup(dir, OsStr::new(name)).map(|attr| attr.ino), Err(Errno::NOENT), "{name}");
+    }
+    bed.fs.settle_all().unwrap();
+    assert_eq!(std::fs::read(bed.backing().join("two/c")).unwrap(), b"content");
+    assert!(!bed.backing().join("a").exists() && !bed.backing().join("one/b").exists());
+    bed.fs.check();
+}
+
+/// Two files in two directories that take none, and one that can be written back: each failure is
+/// reported with path, step and error, until the file is on flash. Only the last was.
+#[test]
+fn every_failure_is_reported_with_its_path_and_step() {
+    let bed = bed();
+    for name in ["one", "two"] {
+        let dir = bed.dir(name);
+        bed.file(dir, "stuck", b"content");
+    }
+    bed.file(ROOT, "free", b"content");
+    if !["one", "two"].into_iter().all(|dir| forbid(&bed.backing().join(dir), "+i")) {
+        return;
+    }
+    let failed = bed.fs.settle_all().unwrap_err();
+    let status = bed.fs.status();
+    for dir in ["one", "two"] {
+        assert!(forbid(&bed.backing().join(dir), "-i"));
+    }
+    let expected =
+        |path: &str| WriteBackError { path: path.to_owned(), step: Step::Rename, errno: Errno::PERM };
+    assert_eq!(failed.all(), ["/one/stuck", "/two/stuck"].map(expected));
+    assert_eq!((status.failing_files, status.files_in_ram), (2, 2));
+    let shown: Vec<_> = status.failures.iter().map(|failure| (&*failure.path, &*failure.step)).collect();
+    assert_eq!(shown, [("/one/stuck", "renaming the copy"), ("/two/stuck", "renaming the copy")]);
+    assert!(status.failing.contains("/one/stuck: renaming the copy: Operation not permitted"));
+    bed.fs.unlink(0, bed.fs.lookup(ROOT, OsStr::new("one")).unwrap().ino, OsStr::new("stuck")).unwrap();
+    assert_eq!(bed.fs.status().failing_files, 1, "a file that is gone fails no longer");
+    bed.fs.settle_all().unwrap();
+    assert_eq!((bed.fs.status().failing_files, bed.fs.status().failing), (0, String::new()));
+}
+
+/// A directory whose times are not ours to set, as that of another user who shares it: files settle in it all the same.
+#[test]
+fn a_directory_may_be_anothers() {
+    let bed = bed();
+    let dir = bed.dir("shared");
+    bed.file(dir, "a", b"content");
+    if !forbid(&bed.backing().join("shared"), "+a") {
+        return;
+    }
+    let settled = bed.fs.settle_all();
+    assert!(forbid(&bed.backing().join("shared"), "-a"));
+    assert!(settled.is_ok(), "{settled:?}");
+    bed.fs.check();
+    assert_eq!(bed.fs.status().files_in_ram, 0);
+}
+
+/// While files are born, those that were there before settle, and that comes to an end.
+#[test]
+fn settling_all_ends_while_files_are_born() {
+    let bed = bed();
+    bed.file(ROOT, "first", b"content");
+    let (done, born) = (AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // As many as nobody who settles what was there before has to wait for.
+            while !done.load(Relaxed) && born.fetch_add(1, Relaxed) < 20_000 {
+                bed.file(ROOT, &born.load(Relaxed).to_string(), b"content");
+            }
+        });
+        bed.fs.settle_all().unwrap();
+        done.store(true, Relaxed);
+    });
+    assert!(born.load(Relaxed) < 20_000, "it waited for files that were born later");
+}
+
+/// One file that cannot settle is no reason to refuse a write that RAM has room for, once others have left it.
+#[test]
+fn ram_full_is_no_error_where_one_file_cannot_settle() {
+    let folder = tempfile::tempdir().unwrap();
+    let backing = std::fs::File::open(folder.path()).unwrap();
+    let Ok(store) = Store::detached_tmpfs(1 << 20) else {
+        return eprintln!("skipped: a tmpfs needs root");
+    };
+    let bed = Bed { fs: Fs::new(backing.into(), store, Config::default()).unwrap(), folder };
+    let dir = bed.dir("stuck");
+    bed.file(dir, "a", b"content");
+    if !forbid(&bed.folder.path().join("stuck"), "+i") {
+        return;
+    }
+    let written: Vec<_> = (0..64)
+        .map(|n| {
+            let (_, open, _) = bed.fs.create(&caller(), ROOT, OsStr::new(&format!("{n}")), 0o644, 0)?;
+            let written = bed.fs.write(Access::default(), open, 0, &[7; 64 << 10]);
+            bed.fs.release(0, open);
+            written
+        })
+        .collect();
+    assert!(forbid(&bed.folder.path().join("stuck"), "-i"));
+    assert!(written.iter().all(|written| *written == Ok(64 << 10)), "{written:?}");
+    bed.fs.settle_all().unwrap();
+    bed.fs.check();
+}
+
+/// A file that is open and has no name any more was to settle before it got an attribute that RAM does not take; but what has no name was
+/// left alone where files settle on demand, and it was tried for ever: four such requests, and nobody answered the kernel.
+#[test]
+fn a_file_without_a_name_takes_large_attributes_too() {
+    let bed = bed();
+    let (attr, open, _) = bed.fs.create(&caller(), ROOT, OsStr::new("a"), 0o644, 0).unwrap();
+    bed.fs.write(Access::default(), open, 0, b"bytes").unwrap();
+    bed.fs.unlink(0, ROOT, OsStr::new("a")).unwrap();
+    let value = vec![b'x'; 900];
+    bed.fs.set_xattr(&caller(), attr.ino, OsStr::new("user.large"), &value, 0).unwrap();
+    assert_eq!(bed.fs.get_xattr(attr.ino, OsStr::new("user.large")).unwrap(), value);
+    let mut bytes = [0; 10];
+    assert_eq!(bed.fs.read(Access::default(), open, 0, &mut bytes).unwrap(), 5);
+    assert_eq!(bed.fs.attr(attr.ino).unwrap().nlink, 0);
+    bed.fs.release(0, open);
+    bed.fs.forget(attr.ino, 1);
+    bed.fs.check();
+    assert_eq!(std::fs::read_dir(bed.backing()).unwrap().count(), 1, "only what is ours");
+}

@@ -1,0 +1,762 @@
+//! The file system without a kernel above it, against a tree in memory that is made as the text says: a step of either, then
+//! everything compared; and against the tree that the events of the history describe. Requests are those that the kernel lets through: it has looked names up, and checked kinds and rights.
+
+mod replayed;
+
+use flashsift_core::event::{Event, FileId, OpenId};
+use flashsift_mount::{Access, Caller, Changes, Config, Errno, Fs, Ino, ROOT, Store};
+use proptest::prelude::*;
+use replayed::Replayed;
+use rustix::fs::{OFlags, RenameFlags};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+const DIRS: usize = 3;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// A directory (by its number in [`Model::dirs`], as far as there is one) and a name in it.
+type Place = (usize, usize);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Create(Place, bool),
+    Mknod(Place),
+    Mkdir(Place),
+    Symlink(Place),
+    Link(Place, Place),
+    Unlink(Place),
+    Rmdir(Place),
+    Rename(Place, Place, u8),
+    Open(Place),
+    /// The handle, of those that are open.
+    Release(usize),
+    Write(usize, u64, u8, u16),
+    Read(usize),
+    Truncate(Place, u16),
+    Chmod(Place, u16),
+    SetXattr(Place, u8, u16),
+    RemoveXattr(Place, u8),
+    Punch(usize, u16, u16),
+    Fsync(usize),
+    FsyncDir(usize),
+    Settle,
+    /// The kernel forgets what it does not use.
+    Forget,
+    /// Killed, and begun anew.
+    Crash,
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    (0..DIRS, 0..NAMES.len())
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (place(), any::<bool>()).prop_map(|(at, excl)| Step::Create(at, excl)),
+        1 => place().prop_map(Step::Mknod),
+        1 => place().prop_map(Step::Mkdir),
+        1 => place().prop_map(Step::Symlink),
+        6 => (place(), place()).prop_map(|(from, to)| Step::Link(from, to)),
+        3 => place().prop_map(Step::Unlink),
+        2 => place().prop_map(Step::Rmdir),
+        9 => (place(), place(), 0u8..8).prop_map(|(from, to, flags)| Step::Rename(from, to, flags)),
+        3 => place().prop_map(Step::Open),
+        3 => any::<usize>().prop_map(Step::Release),
+        6 => (any::<usize>(), 0u64..10_000, any::<u8>(), 1u16..9000)
+            .prop_map(|(handle, at, byte, len)| Step::Write(handle, at, byte, len)),
+        3 => any::<usize>().prop_map(Step::Read),
+        2 => (place(), 0u16..20_000).prop_map(|(at, size)| Step::Truncate(at, size)),
+        1 => (place(), 0u16..0o10000).prop_map(|(at, mode)| Step::Chmod(at, mode)),
+        1 => (place(), 0u8..3, 0u16..900).prop_map(|(at, name, len)| Step::SetXattr(at, name, len)),
+        1 => (place(), 0u8..3).prop_map(|(at, name)| Step::RemoveXattr(at, name)),
+        1 => (any::<usize>(), 0u16..9000, 1u16..9000).prop_map(|(handle, at, len)| Step::Punch(handle, at, len)),
+        2 => any::<usize>().prop_map(Step::Fsync),
+        1 => (0..DIRS).prop_map(Step::FsyncDir),
+        3 => Just(Step::Settle),
+        1 => Just(Step::Forget),
+        1 => Just(Step::Crash),
+    ]
+}
+
+#[derive(Clone, Default)]
+struct File {
+    data: Vec<u8>,
+    mode: u32,
+    xattrs: BTreeMap<String, Vec<u8>>,
+    links: u32,
+    /// It must be in BACKING as it is here.
+    settled: bool,
+    /// As it is called on the other side.
+    ino: Ino,
+    /// Bytes that were read.
+    read: u64,
+    /// How often it was synced, at least: a sync of a directory counts for its files in RAM.
+    syncs: u64,
+    /// Its identity in the events.
+    id: Option<FileId>,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "file {} of {} bytes, {} links, settled: {}",
+            self.ino,
+            self.data.len(),
+            self.links,
+            self.settled
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thing {
+    File(usize),
+    Dir(usize),
+    Symlink(usize),
+}
+
+/// The tree, and what BACKING may still have under names that have been taken over.
+#[derive(Debug)]
+struct Model {
+    names: BTreeMap<Place, Thing>,
+    files: Vec<File>,
+    /// Its number on the other side, and where it is.
+    dirs: Vec<Option<(Ino, Option<Place>)>>,
+    links: usize,
+    handles: Vec<(usize, OpenId)>,
+    hidden: BTreeMap<Place, usize>,
+}
+
+struct Both {
+    fs: Fs,
+    events: Arc<Mutex<Vec<Event<'static>>>>,
+    replayed: Replayed,
+    /// How many of the events are in `replayed`.
+    applied: usize,
+    model: Model,
+    backing: PathBuf,
+    _temp: tempfile::TempDir,
+}
+
+fn name(at: Place) -> &'static OsStr {
+    OsStr::new(NAMES[at.1])
+}
+
+/// The thread that asks; it has no process that could be found.
+const TID: u32 = 0;
+
+fn access(sync: bool) -> Access {
+    Access { tid: TID, flags: if sync { OFlags::SYNC.bits() as i32 } else { 0 } }
+}
+
+fn caller() -> Caller {
+    let uid = rustix::process::getuid().as_raw();
+    Caller { uid, gid: rustix::process::getgid().as_raw(), tid: TID, umask: 0o022 }
+}
+
+fn open_fs(backing: &Path, store: &Path) -> Fs {
+    let _ = std::fs::remove_dir_all(store);
+    std::fs::create_dir(store).unwrap();
+    let dir = OwnedFd::from(std::fs::File::open(backing).unwrap());
+    Fs::new(dir, Store::in_dir(store).unwrap(), Config { settle_after_us: 0, ..Config::default() }).unwrap()
+}
+
+impl Both {
+    fn new() -> Both {
+        let temp = tempfile::tempdir().unwrap();
+        let (backing, store) = (temp.path().join("backing"), temp.path().join("store"));
+        std::fs::create_dir(&backing).unwrap();
+        let fs = open_fs(&backing, &store);
+        let events: Arc<Mutex<Vec<Event<'static>>>> = Arc::default();
+        let into = events.clone();
+        fs.observe(move |event| into.lock().unwrap().push(event.clone().into_owned()));
+        let mut dirs = vec![None; DIRS];
+        dirs[0] = Some((ROOT, None));
+        let model = Model {
+            names: BTreeMap::new(),
+            files: Vec::new(),
+            dirs,
+            links: 0,
+            handles: Vec::new(),
+            hidden: BTreeMap::new(),
+        };
+        Both { fs, events, replayed: Replayed::default(), applied: 0, model, backing, _temp: temp }
+    }
+
+    fn dir(&self, dir: usize) -> Option<Ino> {
+        self.model.dirs[dir].map(|(ino, _)| ino)
+    }
+
+    fn file_at(&self, at: Place) -> Option<usize> {
+        match self.model.names.get(&at) {
+            Some(Thing::File(file)) => Some(*file),
+            _ => None,
+        }
+    }
+
+    fn handle(&self, handle: usize) -> Option<(usize, OpenId)> {
+        let handles = &self.model.handles;
+        (!handles.is_empty()).then(|| handles[handle % handles.len()])
+    }
+
+    fn new_file(&mut self, at: Place, ino: Ino) -> usize {
+        let file = self.model.files.len();
+        self.model.files.push(File { mode: 0o644, links: 1, ino, ..File::default() });
+        self.model.names.insert(at, Thing::File(file));
+        file
+    }
+
+    /// The name is taken over, or goes.
+    fn lose(&mut self, at: Place, hides: bool) {
+        if let Some(Thing::File(file)) = self.model.names.remove(&at) {
+            self.model.files[file].links -= 1;
+            if hides && self.model.files[file].settled {
+                self.model.hidden.insert(at, file);
+            }
+        }
+        if !hides {
+            self.model.hidden.remove(&at);
+        }
+    }
+
+    fn is_below(&self, mut dir: usize, above: usize) -> bool {
+        loop {
+            if dir == above {
+                return true;
+            }
+            match self.model.dirs[dir] {
+                Some((_, Some((parent, _)))) => dir = parent,
+                _ => return false,
+            }
+        }
+    }
+
+    fn is_empty(&self, dir: usize) -> bool {
+        !self.model.names.keys().any(|(parent, _)| *parent == dir)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Errno> {
+        match *step {
+            Step::Create(at, excl) => {
+                let Some(dir) = self.dir(at.0) else { return Ok(()) };
+                let flags = if excl { 0o200 } else { 0 };
+                let made = self.fs.create(&caller(), dir, name(at), 0o666, flags);
+                let made = made.map(|(attr, open, _)| (attr, open));
+                match self.model.names.get(&at) {
+                    None => {
+                        let (attr, open) = made?;
+                        let file = self.new_file(at, attr.ino);
+                        self.model.handles.push((file, open));
+                    }
+                    Some(Thing::File(file)) if !excl => {
+                        let (attr, open) = made?;
+                        assert_eq!(attr.ino, self.model.files[*file].ino);
+                        self.model.handles.push((*file, open));
+                    }
+                    Some(_) => assert_eq!(made.unwrap_err(), Errno::EXIST),
+                }
+            }
+            Step::Mknod(at) => {
+                let Some(dir) = self.dir(at.0) else { return Ok(()) };
+                let made = self.fs.mknod(&caller(), dir, name(at), 0o100_666, 0);
+                match self.model.names.contains_key(&at) {
+                    true => assert_eq!(made.unwrap_err(), Errno::EXIST),
+                    false => {
+                        let ino = made?.ino;
+                        self.new_file(at, ino);
+                    }
+                }
+            }
+            Step::Mkdir(at) => {
+                let free = self.model.dirs.iter().position(Option::is_none);
+                let (Some(dir), Some(free)) = (self.dir(at.0), free) else { return Ok(()) };
+                let made = self.fs.mkdir(&caller(), dir, name(at), 0o777);
+                if self.model.names.contains_key(&at) {
+                    assert_eq!(made.unwrap_err(), Errno::EXIST);
+                } else {
+                    self.model.dirs[free] = Some((made?.ino, Some(at)));
+                    self.model.names.insert(at, Thing::Dir(free));
+                }
+            }
+            Step::Symlink(at) => {
+                let Some(dir) = self.dir(at.0) else { return Ok(()) };
+                let made =
+                    self.fs.symlink(&caller(), dir, name(at), OsStr::new(&self.model.links.to_string()));
+                if self.model.names.contains_key(&at) {
+                    assert_eq!(made.unwrap_err(), Errno::EXIST);
+                } else {
+                    made?;
+                    self.model.names.insert(at, Thing::Symlink(self.model.links));
+                    self.model.links += 1;
+                }
+            }
+            Step::Link(from, to) => {
+                let (Some(file), Some(dir)) = (self.file_at(from), self.dir(to.0)) else { return Ok(()) };
+                // A link to what the kernel has not looked up it does not ask for.
+                self.look_up(from)?;
+                let made = self.fs.link(TID, self.model.files[file].ino, dir, name(to));
+                if self.model.names.contains_key(&to) {
+                    assert_eq!(made.unwrap_err(), Errno::EXIST);
+                } else {
+                    assert_eq!(made?.ino, self.model.files[file].ino);
+                    self.model.files[file].links += 1;
+                    self.model.names.insert(to, Thing::File(file));
+                }
+            }
+            Step::Unlink(at) => match (self.dir(at.0), self.model.names.get(&at)) {
+                (Some(dir), Some(Thing::File(_) | Thing::Symlink(_))) => {
+                    self.fs.unlink(TID, dir, name(at))?;
+                    self.lose(at, false);
+                }
+                (Some(dir), None) => assert_eq!(self.fs.unlink(TID, dir, name(at)), Err(Errno::NOENT)),
+                _ => (),
+            },
+            Step::Rmdir(at) => {
+                if let (Some(dir), Some(Thing::Dir(gone))) =
+                    (self.dir(at.0), self.model.names.get(&at).copied())
+                {
+                    let done = self.fs.rmdir(dir, name(at));
+                    if self.is_empty(gone) {
+                        done?;
+                        self.model.names.remove(&at);
+                        self.model.dirs[gone] = None;
+                        self.model.hidden.retain(|(dir, _), _| *dir != gone);
+                    } else {
+                        assert_eq!(done, Err(Errno::NOTEMPTY));
+                    }
+                }
+            }
+            Step::Rename(from, to, flags) => self.rename(from, to, flags)?,
+            Step::Open(at) => {
+                let Some(file) = self.file_at(at) else { return Ok(()) };
+                self.look_up(at)?;
+                let (open, _) = self.fs.open(TID, self.model.files[file].ino)?;
+                self.model.handles.push((file, open));
+            }
+            Step::Release(handle) => {
+                if !self.model.handles.is_empty() {
+                    let at = handle % self.model.handles.len();
+                    let (_, open) = self.model.handles.swap_remove(at);
+                    self.fs.release(TID, open);
+                }
+            }
+            Step::Write(handle, at, byte, len) => {
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
+                let file = &mut self.model.files[file];
+                // Zeros are only where nothing was written.
+                let bytes = vec![byte | 1; len as usize];
+                assert_eq!(self.fs.write(access(byte == 0), open, at, &bytes)?, bytes.len());
+                let end = at as usize + bytes.len();
+                if file.data.len() < end {
+                    file.data.resize(end, 0);
+                }
+                file.data[at as usize..end].copy_from_slice(&bytes);
+                file.settled |= byte == 0 && file.links > 0;
+            }
+            Step::Read(handle) => {
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
+                let file = &mut self.model.files[file];
+                let mut bytes = vec![1; file.data.len() + 10];
+                let read = self.fs.read(access(false), open, 0, &mut bytes)?;
+                file.read += read as u64;
+                assert!(bytes[..read] == file.data, "the content of {file:?}");
+            }
+            Step::Truncate(at, size) => {
+                let Some(file) = self.file_at(at) else { return Ok(()) };
+                self.look_up(at)?;
+                let file = &mut self.model.files[file];
+                let size = u64::from(size);
+                let attr =
+                    self.fs.set_attr(TID, file.ino, &Changes { size: Some(size), ..Changes::default() })?;
+                assert_eq!(attr.size, size);
+                file.data.resize(size as usize, 0);
+            }
+            Step::Chmod(at, mode) => {
+                let Some(file) = self.file_at(at) else { return Ok(()) };
+                self.look_up(at)?;
+                let mode = u32::from(mode) & 0o777 | 0o600;
+                self.model.files[file].mode = mode;
+                let changes = Changes { mode: Some(mode), ..Changes::default() };
+                self.fs.set_attr(TID, self.model.files[file].ino, &changes)?;
+            }
+            Step::SetXattr(at, name, len) => {
+                let Some(file) = self.file_at(at) else { return Ok(()) };
+                self.look_up(at)?;
+                let (name, value) = (format!("user.{name}"), vec![b'x'; len as usize]);
+                self.fs.set_xattr(&caller(), self.model.files[file].ino, OsStr::new(&name), &value, 0)?;
+                self.model.files[file].xattrs.insert(name, value);
+            }
+            Step::RemoveXattr(at, name) => {
+                let Some(file) = self.file_at(at) else { return Ok(()) };
+                self.look_up(at)?;
+                let name = format!("user.{name}");
+                let removed = self.fs.remove_xattr(self.model.files[file].ino, OsStr::new(&name));
+                assert_eq!(removed.is_ok(), self.model.files[file].xattrs.remove(&name).is_some());
+            }
+            Step::Punch(handle, at, len) => {
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
+                let file = &mut self.model.files[file];
+                /// Which `fallocate` calls PUNCH_HOLE and KEEP_SIZE.
+                const PUNCH: u32 = 3;
+                self.fs.fallocate(TID, open, u64::from(at), u64::from(len), PUNCH)?;
+                let end = file.data.len().min(at as usize + len as usize);
+                file.data[end.min(at as usize)..end].fill(0);
+            }
+            Step::Fsync(handle) => {
+                let Some((file, open)) = self.handle(handle) else { return Ok(()) };
+                self.fs.fsync(TID, open, false)?;
+                self.model.files[file].settled = true;
+                self.model.files[file].syncs += 1;
+                self.names_settled();
+            }
+            Step::FsyncDir(dir) => {
+                let Some(ino) = self.dir(dir) else { return Ok(()) };
+                self.fs.fsync_dir(TID, ino)?;
+                for (at, thing) in &self.model.names {
+                    if let Thing::File(file) = thing
+                        && at.0 == dir
+                    {
+                        self.model.files[*file].settled = true;
+                    }
+                }
+                self.names_settled();
+            }
+            Step::Settle => {
+                self.fs.settle_due(self.fs.now_us()).1.map_err(|failed| failed.errno())?;
+                assert_eq!(self.fs.status().files_in_ram, 0);
+                for file in &mut self.model.files {
+                    file.settled |= file.links > 0;
+                }
+                self.names_settled();
+            }
+            Step::Forget => self.forget()?,
+            Step::Crash => self.crash()?,
+        }
+        Ok(())
+    }
+
+    /// Names of settled files hide nothing.
+    fn names_settled(&mut self) {
+        let model = &mut self.model;
+        model.hidden.retain(|at, _| match model.names.get(at) {
+            Some(Thing::File(file)) => !model.files[*file].settled,
+            _ => false,
+        });
+    }
+
+    fn rename(&mut self, from: Place, to: Place, flags: u8) -> Result<(), Errno> {
+        let (Some(dir), Some(new_dir)) = (self.dir(from.0), self.dir(to.0)) else { return Ok(()) };
+        let flags = match flags {
+            6 => RenameFlags::NOREPLACE,
+            7 => RenameFlags::EXCHANGE,
+            _ => RenameFlags::empty(),
+        };
+        let (Some(source), target) =
+            (self.model.names.get(&from).copied(), self.model.names.get(&to).copied())
+        else {
+            return Ok(());
+        };
+        // What the kernel decides before it asks.
+        let into_itself =
+            |thing: Thing, at: Place| matches!(thing, Thing::Dir(dir) if self.is_below(at.0, dir));
+        let exchange = flags == RenameFlags::EXCHANGE;
+        if into_itself(source, to) || (exchange && target.is_none_or(|target| into_itself(target, from))) {
+            return Ok(());
+        }
+        if let Some(Thing::Dir(target)) = target
+            && self.is_below(from.0, target)
+        {
+            return Ok(());
+        }
+        let is_dir = |thing| matches!(thing, Thing::Dir(_));
+        if let Some(target) = target
+            && flags.is_empty()
+            && is_dir(target) != is_dir(source)
+        {
+            return Ok(());
+        }
+        if from == to {
+            return Ok(());
+        }
+        self.look_up(from)?;
+        let done = self.fs.rename(TID, (dir, name(from)), (new_dir, name(to)), flags);
+        match (target, flags) {
+            (Some(_), RenameFlags::NOREPLACE) => {
+                assert_eq!(done, Err(Errno::EXIST));
+                return Ok(());
+            }
+            (Some(Thing::Dir(replaced)), flags) if flags.is_empty() && !self.is_empty(replaced) => {
+                assert_eq!(done, Err(Errno::NOTEMPTY));
+                return Ok(());
+            }
+            // Two names of one file.
+            (Some(target), flags) if target == source && flags.is_empty() => return done,
+            _ => done?,
+        }
+        if exchange {
+            let target = target.unwrap();
+            for thing in [source, target] {
+                if let Thing::File(file) = thing {
+                    self.model.files[file].settled = true;
+                }
+            }
+            self.model.names.insert(from, target);
+            self.model.names.insert(to, source);
+            self.model.hidden.remove(&from);
+            self.model.hidden.remove(&to);
+            self.moved(target, from);
+        } else {
+            if self.model.hidden.contains_key(&from)
+                && let Thing::File(file) = source
+            {
+                // It could not move alone.
+                self.model.files[file].settled = true;
+                self.names_settled();
+            }
+            let in_ram = matches!(source, Thing::File(file) if !self.model.files[file].settled);
+            if let Some(Thing::Dir(replaced)) = target {
+                self.model.dirs[replaced] = None;
+            }
+            self.lose(to, in_ram);
+            self.model.names.remove(&from);
+            self.model.names.insert(to, source);
+        }
+        self.moved(source, to);
+        Ok(())
+    }
+
+    fn moved(&mut self, thing: Thing, to: Place) {
+        if let Thing::Dir(dir) = thing
+            && let Some((_, at)) = &mut self.model.dirs[dir]
+        {
+            *at = Some(to);
+        }
+    }
+
+    /// As the kernel does before it asks for more.
+    fn look_up(&self, at: Place) -> Result<(), Errno> {
+        let dir = self.dir(at.0).unwrap();
+        let attr = self.fs.lookup(dir, name(at))?;
+        match self.model.names[&at] {
+            Thing::File(file) => {
+                let file = &self.model.files[file];
+                assert_eq!((attr.ino, attr.nlink, attr.size), (file.ino, file.links, file.data.len() as u64));
+                assert_eq!(attr.mode & 0o7777, file.mode);
+            }
+            Thing::Dir(dir) => assert_eq!(Some(attr.ino), self.dir(dir)),
+            Thing::Symlink(link) => {
+                assert_eq!(self.fs.readlink(attr.ino)?.to_str(), Some(&*link.to_string()))
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything in either is in the other.
+    fn compare(&mut self) -> Result<(), Errno> {
+        self.compare_events();
+        self.fs.check();
+        for at in self.model.names.keys() {
+            self.look_up(*at)?;
+        }
+        for (dir, known) in self.model.dirs.iter().enumerate() {
+            let Some((ino, _)) = known else { continue };
+            let listed: BTreeSet<_> =
+                self.fs.list(*ino)?.1.into_iter().map(|entry| (entry.name, entry.ino)).collect();
+            let expected: BTreeSet<_> = self
+                .model
+                .names
+                .iter()
+                .filter(|((parent, _), _)| *parent == dir)
+                .map(|(at, thing)| {
+                    let ino = match thing {
+                        Thing::File(file) => self.model.files[*file].ino,
+                        Thing::Dir(dir) => self.dir(*dir).unwrap(),
+                        Thing::Symlink(_) => self.fs.lookup(*ino, name(*at)).unwrap().ino,
+                    };
+                    (name(*at).to_owned(), ino)
+                })
+                .collect();
+            assert_eq!(listed, expected, "directory {dir}");
+        }
+        for file in &self.model.files {
+            if file.links == 0 {
+                continue;
+            }
+            for (name, value) in &file.xattrs {
+                assert_eq!(self.fs.get_xattr(file.ino, OsStr::new(name)).as_ref(), Ok(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The events that were seen explain the tree.
+    fn compare_events(&mut self) {
+        self.fs.deliver_events();
+        let events = self.events.lock().unwrap();
+        for event in &events[self.applied..] {
+            self.replayed.apply(event).unwrap_or_else(|why| panic!("{event:?}: {why}"));
+        }
+        self.applied = events.len();
+        drop(events);
+        self.replayed.check();
+        let names: BTreeMap<String, usize> = self
+            .model
+            .names
+            .iter()
+            .filter_map(|(at, thing)| match thing {
+                Thing::File(file) => Some((self.path_in_mount(*at), *file)),
+                _ => None,
+            })
+            .collect();
+        let replayed: Vec<_> = self.replayed.names.keys().collect();
+        assert_eq!(replayed, names.keys().collect::<Vec<_>>(), "names of files");
+        let of_names = names.iter().map(|(name, file)| (*file, self.replayed.names[name]));
+        let of_opens = self.model.handles.iter().map(|(file, open)| (*file, self.replayed.opens[open]));
+        let ids: Vec<_> = of_names.chain(of_opens).collect();
+        assert_eq!(self.replayed.opens.len(), self.model.handles.len(), "opens");
+        for (file, id) in ids {
+            let file = &mut self.model.files[file];
+            assert_eq!(*file.id.get_or_insert(id), id, "a file has one identity");
+            let seen = &self.replayed.files[&id];
+            let written: Vec<bool> = file.data.iter().map(|byte| *byte != 0).collect();
+            assert!(seen.written == written, "size and extents of {file:?}: {} bytes", seen.written.len());
+            assert_eq!(seen.read, file.read, "bytes read from {file:?}");
+            assert!(seen.syncs >= file.syncs, "syncs of {file:?}");
+        }
+    }
+
+    /// From the mounted directory on.
+    fn path_in_mount(&self, at: Place) -> String {
+        let path = self.path(at);
+        format!("/{}", path.strip_prefix(&self.backing).unwrap().to_str().unwrap())
+    }
+
+    fn forget(&mut self) -> Result<(), Errno> {
+        // What is looked up again has the number that it had.
+        for file in &self.model.files {
+            self.fs.forget(file.ino, u64::MAX);
+        }
+        Ok(())
+    }
+
+    fn path(&self, at: Place) -> PathBuf {
+        let dir = match self.model.dirs[at.0] {
+            Some((_, Some(parent))) => self.path(parent),
+            _ => self.backing.clone(),
+        };
+        dir.join(name(at))
+    }
+
+    /// What BACKING has under each name is allowed.
+    fn check_backing(&self) {
+        for (at, thing) in &self.model.names {
+            let path = self.path(*at);
+            match thing {
+                Thing::Dir(_) => assert!(path.is_dir(), "{path:?}"),
+                Thing::Symlink(link) => {
+                    assert_eq!(std::fs::read_link(&path).unwrap(), PathBuf::from(link.to_string()));
+                }
+                Thing::File(file) => {
+                    let file = &self.model.files[*file];
+                    let there = std::fs::read(&path).ok();
+                    let allowed = match self.model.hidden.get(at) {
+                        _ if file.settled => vec![Some(&file.data)],
+                        // It may still be open, and written to.
+                        Some(hidden) => vec![Some(&self.model.files[*hidden].data), Some(&file.data)],
+                        None => vec![None, Some(&file.data)],
+                    };
+                    assert!(
+                        allowed.contains(&there.as_ref()),
+                        "{path:?} of {file:?}: {:?}",
+                        there.map(|there| there.len())
+                    );
+                }
+            }
+        }
+    }
+
+    /// Killed: all that must be in BACKING is. Hidden files may be back then and files in RAM have gone, so the rest of the history begins
+    /// with an empty tree.
+    fn crash(&mut self) -> Result<(), Errno> {
+        self.check_backing();
+        *self = Both::new();
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Errno> {
+        self.fs.settle_all().map_err(|failed| failed.errno())?;
+        for file in &mut self.model.files {
+            file.settled = true;
+        }
+        self.model.hidden.clear();
+        self.check_backing();
+        self.fs.tidy()?;
+        Ok(())
+    }
+}
+
+/// Without any one of its events a history is not explained: what follows contradicts the rest, or
+/// the tree is another one.
+#[test]
+fn a_lost_event_is_noticed() {
+    let steps = [
+        Step::Mkdir((0, 0)),
+        Step::Create((1, 0), true),
+        Step::Write(0, 0, 7, 5000),
+        Step::Read(0),
+        Step::Link((1, 0), (0, 1)),
+        Step::Truncate((0, 1), 3000),
+        Step::Punch(0, 100, 50),
+        Step::Settle,
+        Step::Rename((0, 0), (0, 2), 0),
+        Step::Mknod((0, 0)),
+        Step::Fsync(0),
+        Step::Release(0),
+        Step::Rename((0, 0), (0, 1), 0),
+        Step::Open((0, 1)),
+        Step::Write(0, 10, 7, 10),
+        Step::Rename((0, 1), (0, 2), 7),
+        Step::Unlink((0, 2)),
+        Step::Release(0),
+    ];
+    let mut both = Both::new();
+    // How many events there are after each step: then everything is compared.
+    let mut ends = Vec::new();
+    for step in &steps {
+        both.step(step).and_then(|()| both.compare()).unwrap_or_else(|why| panic!("{step:?}: {why}"));
+        ends.push(both.applied);
+    }
+    let events = both.events.lock().unwrap().clone();
+    let replay = |without: Option<usize>| -> Result<Vec<Replayed>, String> {
+        let (mut replayed, mut compared, mut at) = (Replayed::default(), Vec::new(), 0);
+        for end in &ends {
+            for event in (at..*end).filter(|at| Some(*at) != without) {
+                replayed.apply(&events[event])?;
+            }
+            at = *end;
+            compared.push(replayed.without_time());
+        }
+        Ok(compared)
+    };
+    let whole = replay(None).unwrap();
+    assert!(events.len() > steps.len(), "{events:?}");
+    for (at, event) in events.iter().enumerate() {
+        let lost = replay(Some(at));
+        assert!(lost.is_err() || lost.as_ref() != Ok(&whole), "without {event:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_a_tree_in_memory_does(steps in prop::collection::vec(step(), 1..150)) {
+        let mut both = Both::new();
+        for (at, step) in steps.iter().enumerate() {
+            both.step(step).and_then(|()| both.compare()).unwrap_or_else(|error| panic!("step {at}, {step:?}: {error}"));
+        }
+        both.end().unwrap();
+    }
+}
