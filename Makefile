@@ -1,12 +1,12 @@
-# What a person and .ci/run call alike. `make` alone lists the targets.
+# Targets for people and for .ci/run. `make` alone lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 CARGO ?= cargo
 FLASHSIFT := target/release/flashsift
 RUFF := 0.17.5
-# What boots another kernel, for tests.
+# Tests that boot another kernel.
 GUEST := crates/cli/tests/guest
-# What opens pages in a browser, for tests.
+# Tests that open pages in a browser.
 PAGES := crates/report/tests/browser
 
 .PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build install uninstall clean
@@ -14,7 +14,7 @@ PAGES := crates/report/tests/browser
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-demo: build ## What the recorded traces of testdata/ are like, how every policy would treat them at five sizes, and a page of one
+demo: build ## Describe and compare the traces of testdata/, and write pages of one
 	@for trace in testdata/*.parquet; do \
 	  echo; echo "\$$ flashsift describe $$trace"; $(FLASHSIFT) describe $$trace 2>&1 | sed '/^Reads and writes/,$$d'; \
 	  echo; echo "\$$ flashsift compare $$trace"; $(FLASHSIFT) compare $$trace; done
@@ -23,9 +23,11 @@ demo: build ## What the recorded traces of testdata/ are like, how every policy 
 	  $(FLASHSIFT) $$what testdata/browser.parquet --report target/$$what.html > /dev/null 2>&1; done
 	@echo; echo "Open these in a browser: $(CURDIR)/target/describe.html $(CURDIR)/target/compare.html"
 
-test: setup lint docs unit ## Everything that has to pass: format, clippy, docs, tests
+test: setup lint docs unit ## Everything that must pass: format, clippy, docs, tests
 
-lint: setup ## Format and clippy, ruff for workloads/; warnings are errors
+lint: setup ## Format, clippy, ruff for workloads/, lint/prose; warnings are errors
+	if command -v python3 > /dev/null; then lint/prose --self-test && lint/prose; \
+	else echo "not installed: python3; prose is not checked"; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
@@ -49,11 +51,11 @@ unit: setup ## Tests, naming each that was skipped
 	@grep -E '^(running|test result|Ran |✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
 
-bench: build ## Figures, with ratios against rivals on the PATH, into benchmarks/; BENCH_ARGS=--sizes, --memory, --devices or --mount for those
+bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --memory, --devices, --mount …
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 
-fuzz: ## Fuzz every reader, the cache and describe for FUZZ_SECONDS each (60); needs nightly Rust and cargo-fuzz
+fuzz: ## Fuzz readers, cache and describe, FUZZ_SECONDS each (60); needs nightly Rust
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 	  cargo +nightly fuzz run $$target -- -max_total_time=$(or $(FUZZ_SECONDS),60) -rss_limit_mb=4096; done
@@ -65,7 +67,8 @@ deny: ## Licences, sources and duplicates of all dependencies, by deny.toml
 build: setup-build
 	$(CARGO) build --release --locked -p flashsift
 
-# What building takes; and what tests drive besides. As root on Debian the missing is installed, elsewhere it is named.
+# Programs for building, and further ones for tests. As root on Debian, missing programs are
+# installed; elsewhere they are listed.
 setup-build:
 	@command -v $(CARGO) >/dev/null || { echo "flashsift is built with Rust: install it from https://rustup.rs"; exit 1; }
 	@$(CARGO) --version >/dev/null || { echo "the toolchain of rust-toolchain.toml is missing: rustup toolchain install"; exit 1; }
@@ -78,10 +81,10 @@ setup: setup-build
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels of Debian into target/guest"; \
-	  $(GUEST)/kernel target/guest || echo "not every kernel for a guest could be had; tests that need one are skipped, by name"; \
+	  $(GUEST)/kernel target/guest || echo "some kernels for guests are not available; tests that need them are skipped, by name"; \
 	fi
 
-# Where neither it nor udev runs.
+# Does what systemd and udev do at boot, where neither runs.
 define as-systemd-does
 [[ ! -c /dev/fuse ]] || chmod 666 /dev/fuse; \
 [[ ! -d /sys/kernel/tracing || -e /sys/kernel/tracing/instances ]] || mount -t tracefs tracefs /sys/kernel/tracing || true
@@ -99,11 +102,11 @@ if (( $${#missing[@]} )); then \
 fi
 endef
 
-# As root. The units name the binary by its path.
+# Installing needs root. The units contain the path of the binary.
 PREFIX ?= /usr/local
 UNITS := $(notdir $(wildcard dist/*.service))
 
-install: build ## Install flashsift, its name for mount(8), and its systemd units below PREFIX (/usr/local)
+install: build ## Install flashsift, mount(8) helper and systemd units below PREFIX (/usr/local)
 	install -D -m 755 $(FLASHSIFT) $(DESTDIR)$(PREFIX)/bin/flashsift
 	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system
 	ln -sfn $(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift

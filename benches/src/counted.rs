@@ -1,4 +1,4 @@
-//! How much memory the program has asked for: the system's allocator, counting.
+//! A counting allocator: the memory that the program has allocated.
 #![allow(unsafe_code, reason = "an allocator is unsafe to implement")]
 
 use std::{
@@ -23,7 +23,7 @@ impl Counted {
     }
 }
 
-// SAFETY: every call is handed to the system's allocator as it came, and what that returns is returned.
+// SAFETY: every call is passed to the system's allocator unchanged, and so is its result.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
@@ -51,7 +51,8 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// What `work` returns, and the most bytes it held at once beyond what was held before. One thread at a time.
+/// Runs `work` and returns its result, and the peak of bytes allocated beyond those allocated
+/// before. One thread at a time.
 pub(crate) fn peak_bytes<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = BYTES.load(Relaxed);
     PEAK.store(before, Relaxed);

@@ -1,8 +1,8 @@
-//! `make bench`: flashsift's figures on this machine, each beside what it is held against.
+//! `make bench`: measures flashsift on this machine and prints each figure next to its requirement.
 //!
-//! CPU times are of whole processes (user and system) or, for policy loops, of the thread. Where libCacheSim's
-//! `cachesim` is on the PATH it runs in turn with ours in the same round, and medians of the rounds are compared: what
-//! else the machine does hits both.
+//! CPU times are of whole processes (user and system) or, for policy loops, of the thread. If
+//! libCacheSim's `cachesim` is on the PATH, it runs alternately with flashsift in the same round,
+//! and the medians of the rounds are compared, so that other load affects both.
 
 mod counted;
 mod devices;
@@ -32,10 +32,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Figures on this machine, each beside what it is held against
+/// Measure flashsift on this machine, and print each figure next to its requirement
 #[derive(Parser)]
 struct Args {
-    /// Rounds; medians are reported
+    /// Number of rounds; medians are reported
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 
@@ -43,22 +43,22 @@ struct Args {
     #[arg(long, conflicts_with_all = ["memory", "record", "devices"])]
     sizes: bool,
 
-    /// Instead: how much memory is held, into MEMORY.md
+    /// Instead: memory use, into MEMORY.md
     #[arg(long, conflicts_with_all = ["record", "devices"])]
     memory: bool,
 
-    /// Instead: what recording costs (as root, with fio and strace), into RECORD.md
+    /// Instead: cost of recording (as root, with fio and strace), into RECORD.md
     #[arg(long, conflicts_with = "devices")]
     record: bool,
 
-    /// Instead: requests a second of the modelled devices, into DEVICES.md
+    /// Instead: requests per second of the modelled devices, into DEVICES.md
     #[arg(long)]
     devices: bool,
-    /// Instead: how fast requests are replayed (with fio), into REPLAY.md
+    /// Instead: speed of replay (with fio), into REPLAY.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices"])]
     replay: bool,
 
-    /// Instead: what a mount costs (as root), into MOUNT.md
+    /// Instead: cost of a mount (as root), into MOUNT.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay"])]
     mount: bool,
 
@@ -66,11 +66,11 @@ struct Args {
     #[arg(long, value_parser = clap::value_parser!(u64).range(100_000..))]
     requests: Option<u64>,
 
-    /// Where the report goes; default: into benchmarks/DATE
+    /// Path of the report; default: in benchmarks/DATE
     #[arg(short, long)]
     output: Option<PathBuf>,
 
-    /// Run a command and print its peak memory: for ourselves
+    /// Run a command and print its peak memory (internal)
     #[arg(long, num_args = 1.., allow_hyphen_values = true, hide = true)]
     peak_of: Vec<String>,
 }
@@ -79,7 +79,7 @@ const REQUESTS: u64 = 20_000_000;
 const OBJECTS: u64 = 1_000_000;
 const FRAMES: u32 = 100_000;
 const FLASHSIFT: &str = "target/release/flashsift";
-/// Ours and the name that `cachesim` has for it.
+/// Policies, and their names in `cachesim`.
 const SHARED_POLICIES: [(&str, &str); 5] =
     [("fifo", "fifo"), ("lru", "lru"), ("clock", "clock"), ("sieve", "sieve"), ("arc", "arc")];
 const SWEEP_FRAMES: [u32; 5] = [10_000, 30_000, 100_000, 300_000, 600_000];
@@ -112,7 +112,7 @@ fn main() -> anyhow::Result<()> {
     report.save(args.output, name)
 }
 
-/// What is held against a rival or a figure.
+/// Figures with a rival or a requirement.
 fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let zipf = dir.path().join("zipf.oracleGeneral");
@@ -122,7 +122,7 @@ fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     let rival =
         Command::new("cachesim").arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !rival {
-        report.line("libCacheSim's `cachesim` is not on the PATH: no ratios against it.\n");
+        report.line("libCacheSim's `cachesim` is not on the PATH: no ratios to it.\n");
     }
     let trace = zipf_trace(REQUESTS, OBJECTS)?;
     report.line(&format!(
@@ -138,13 +138,13 @@ fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     small_traces(report, args)
 }
 
-/// Policy loops and whole processes, one policy and size, with the rival in turn.
+/// Policy loops and whole processes for one policy and size, alternately with the rival.
 fn one_cell(report: &mut Report, args: &Args, trace: &Trace, zipf: &Path, rival: bool) -> anyhow::Result<()> {
     report.line(&format!(
-        "## One cell: Zipf(1.0), {REQUESTS} requests, {OBJECTS} objects, {FRAMES} frames, one core\n\n\
-         Held against: policy loop ≥ 8 × the rival's whole process, whole process ≥ 2 ×; miss ratios equal to four digits.\n\n\
-         | policy | loop M/s | process s | rival process s | loop / rival | process / rival | miss ratio | rival's |\n\
-         |---|---|---|---|---|---|---|---|"
+        "## One cell: Zipf(1.0), {REQUESTS} requests, {OBJECTS} objects, {FRAMES} frames, one \
+         core\n\nRequired: policy loop ≥ 8 × the rival's whole process, whole process ≥ 2 ×; miss \
+         ratios equal to four digits.\n\n| policy | loop M/s | process s | rival process s | loop \
+         / rival | process / rival | miss ratio | rival's |\n|---|---|---|---|---|---|---|---|"
     ));
     for (policy, theirs) in SHARED_POLICIES {
         let (mut loop_s, mut ours_s, mut rival_s) = (Vec::new(), Vec::new(), Vec::new());
@@ -177,12 +177,13 @@ fn one_cell(report: &mut Report, args: &Args, trace: &Trace, zipf: &Path, rival:
     Ok(())
 }
 
-/// Five policies at five sizes: one process of ours against one of theirs a policy, which is what its user runs.
+/// Five policies at five sizes: one process of flashsift for all, and one of the rival for each
+/// policy, as its users run it.
 fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::Result<()> {
     let sizes = |separator| SWEEP_FRAMES.map(|frames| frames.to_string()).join(separator);
     let policies = SHARED_POLICIES.map(|(ours, _)| ours).join(",");
     let (mut ours_s, mut rival_s) = (Vec::new(), Vec::new());
-    // Minutes a round: fewer of them.
+    // A round takes minutes, so there are fewer of them.
     for _ in 0..args.rounds.div_ceil(2) {
         let mut command = Command::new(FLASHSIFT);
         command.args(["compare", "--object-cache", "--json", "--threads", "1", "--policy", &policies]);
@@ -200,13 +201,14 @@ fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::
     let ratio = median_of(&mut rival_s)
         .map_or("no rival".to_owned(), |s| format!("rival {s:.1} s: {:.1} ×", s / ours));
     report.line(&format!(
-        "## Sweep: those five policies × 5 sizes ({}), one core\n\nHeld against: ≥ 10 ×. CPU {ours:.2} s; {ratio}.\n",
+        "## Sweep: these five policies × 5 sizes ({}), one core\n\nRequired: ≥ 10 ×. CPU {ours:.2} \
+         s; {ratio}.\n",
         sizes(", ")
     ));
     Ok(())
 }
 
-/// Every policy in the list.
+/// Loops of all policies.
 fn loops(report: &mut Report, args: &Args, trace: &Trace) -> anyhow::Result<()> {
     report.line(&format!("## Policy loops at {FRAMES} frames\n\n| policy | M accesses/s |\n|---|---|"));
     for spec in policy::ALL.iter().filter(|spec| !spec.slow) {
@@ -220,11 +222,12 @@ fn loops(report: &mut Report, args: &Args, trace: &Trace) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// SpatialClock's cost must not grow with the cache: its own tree is O(log n).
+/// The cost of SpatialClock must not grow with the cache; the tree of its paper is O(log n).
 fn spatial_flatness(report: &mut Report) -> anyhow::Result<()> {
     report.line(
-        "## SpatialClock by size\n\nHeld against: ≥ 20 M accesses/s at 100,000 frames, flat to 10 million. Reads and writes, \
-         twice as many pages as frames, Zipf(0.8).\n\n| frames | M accesses/s |\n|---|---|",
+        "## SpatialClock by size\n\nRequired: ≥ 20 M accesses/s at 100,000 frames, flat to 10 \
+         million. Reads and writes, twice as many pages as frames, Zipf(0.8).\n\n| frames | M \
+         accesses/s |\n|---|---|",
     );
     for frames in [100_000u32, 1_000_000, 10_000_000] {
         let pages = 2 * u64::from(frames);
@@ -246,14 +249,14 @@ fn spatial_flatness(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From start to exit on traces that others recorded.
+/// Whole processes on traces recorded by others.
 fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     let shared = Path::new("../shared/data");
     let facebook = shared.join("facebook.mobigen.xz");
     let cloudphysics = shared.join("cloudphysics.oracleGeneral.bin.zst");
     report.line("## Small traces, from start to exit\n");
     if !facebook.exists() || !cloudphysics.exists() {
-        report.line("The traces of ../shared/data are not there: not measured.\n");
+        report.line("SKIPPED: the traces of ../shared/data are missing.\n");
         return Ok(());
     }
     let (mut cell_s, mut wall_s, mut all_s) = (Vec::new(), Vec::new(), Vec::new());
@@ -266,8 +269,9 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
         wall_s.push(started.elapsed().as_secs_f64());
     }
     report.line(&format!(
-        "- cloudphysics, one LRU cell: {:.1} ms CPU (held against 20).\n\
-         - Facebook, all {} policies × 5 sizes: {:.0} ms wall clock, {:.0} ms CPU (held against 500 of wall clock on two cores).\n",
+        "- cloudphysics, one LRU cell: {:.1} ms CPU (required: 20).\n- Facebook, all {} policies × \
+         5 sizes: {:.0} ms wall clock, {:.0} ms CPU (held against 500 of wall clock on two \
+         cores).\n",
         median(&mut cell_s) * 1e3,
         policy::Selection::all().len(),
         median(&mut wall_s) * 1e3,
@@ -300,7 +304,7 @@ fn dense(recipe: Recipe, mut events: impl Iterator<Item = Event<'static>>) -> an
     }
 }
 
-/// CPU seconds of this thread for one run through a policy, and what came of it.
+/// Runs the trace through a policy, and returns the CPU seconds of this thread and the outcome.
 fn run_loop(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<(f64, Outcome)> {
     let policy = policy::Selection::parse(name)?;
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
@@ -320,23 +324,24 @@ fn thread_cpu_s() -> f64 {
 
 fn cachesim(trace: &Path, policy: &str, sizes: &str) -> Command {
     let mut command = Command::new("cachesim");
-    // It writes its results beside the trace unless told otherwise.
+    // Without this option it writes its results next to the trace.
     let output = trace.with_extension("cachesim");
-    // …and a folder `result` where it is run.
+    // It also writes a folder `result` into its working directory.
     command.current_dir(trace.parent().expect("a trace lies in a folder"));
     command.arg(trace).args(["oracleGeneral", policy, sizes, "--ignore-obj-size", "1", "--num-thread", "1"]);
     command.arg("-o").arg(output);
     command
 }
 
-/// CPU time of all processes that we started and that ended.
+/// CPU time of all ended child processes.
 fn children_cpu_s() -> anyhow::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// CPU seconds, user and system, of a process that succeeds, and what it printed. Nothing else runs beside it.
+/// Runs a process that must succeed, alone, and returns its CPU seconds (user and system) and its
+/// output.
 fn cpu_s(command: &mut Command) -> anyhow::Result<(f64, String)> {
     let before = children_cpu_s()?;
     let output = command.stderr(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
@@ -364,7 +369,7 @@ fn median_of(times: &mut [f64]) -> Option<f64> {
     (!times.is_empty()).then(|| median(times))
 }
 
-/// Printed as it grows, saved at the end.
+/// A report that is printed line by line and saved at the end.
 struct Report {
     date: String,
     text: String,

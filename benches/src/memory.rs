@@ -1,4 +1,5 @@
-//! `--memory`: what a run holds at its peak, against 24 bytes a request and 16 a page and policy cell.
+//! `--memory`: peak memory of a run, compared with 24 bytes a request and 16 a page and policy
+//! cell.
 
 use crate::{FLASHSIFT, Report, counted, densified};
 use anyhow::{Context, ensure};
@@ -20,7 +21,7 @@ pub(crate) fn report(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     cells(report)
 }
 
-/// Whole processes, one cell each: what the machine has to have.
+/// Whole processes with one cell each: the memory that the machine needs.
 fn whole(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("zipf.parquet");
@@ -32,9 +33,10 @@ fn whole(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     let frames = pages / 2;
     let allowed = 24 * requests + 16 * pages;
     report.line(&format!(
-        "## Whole processes\n\n`flashsift compare` of one policy with {frames} frames over {requests} requests, Zipf(1.0), 30 % \
-         writes, {pages} different pages: peak resident memory. Held against: 24 bytes a request and 16 a page, {:.0} MiB. Not \
-         run: what takes hours at this size.\n\n| policy | peak, MiB | of that |\n|---|---:|---:|",
+        "## Whole processes\n\n`flashsift compare` of one policy with {frames} frames over \
+         {requests} requests, Zipf(1.0), 30 % writes, {pages} different pages: peak resident \
+         memory. Required: 24 bytes a request and 16 a page, {:.0} MiB. Left out: policies that \
+         take hours at this size.\n\n| policy | peak, MiB | of that |\n|---|---:|---:|",
         allowed as f64 / MIB
     ));
     for spec in policy::ALL.iter().filter(|spec| !spec.slow) {
@@ -50,7 +52,7 @@ fn whole(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The peak of one cell and what it printed.
+/// Returns the peak of one cell, and its output.
 fn compare(trace: &Path, policy: &str, frames: u64) -> anyhow::Result<(u64, serde_json::Value)> {
     let mut command = Command::new(FLASHSIFT);
     command.args(["compare", "--json", "--policy", policy, "--frames", &frames.to_string()]).arg(trace);
@@ -58,8 +60,8 @@ fn compare(trace: &Path, policy: &str, frames: u64) -> anyhow::Result<(u64, serd
     Ok((peak, serde_json::from_str(&out)?))
 }
 
-/// Bytes resident at a command's peak, and what it printed. The kernel knows the peak of all children of a process
-/// together, so a process is made for it that has this one only.
+/// Returns the peak of resident bytes of a command, and its output. The kernel reports the peak
+/// over all children of a process, so an intermediate process is started for this child only.
 fn peak_of(command: &mut Command) -> anyhow::Result<(u64, String)> {
     let mut alone = Command::new(env::current_exe()?);
     alone.arg("--peak-of").arg(command.get_program()).args(command.get_args());
@@ -70,7 +72,7 @@ fn peak_of(command: &mut Command) -> anyhow::Result<(u64, String)> {
     Ok((peak.parse()?, out.to_owned()))
 }
 
-/// In the process made by [`peak_of`].
+/// Runs in the process started by [`peak_of`].
 pub(crate) fn print_peak(command: &[String]) -> anyhow::Result<()> {
     let (program, args) = command.split_first().context("a command")?;
     let output = Command::new(program).args(args).output()?;
@@ -83,15 +85,16 @@ pub(crate) fn print_peak(command: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a cell takes beside its trace and its layout.
+/// Memory of a cell, without its trace and its layout.
 fn cells(report: &mut Report) -> anyhow::Result<()> {
     let large = trace(8_000_000, 2_000_000)?;
     let small = trace(200_000, 50_000)?;
     report.line(&format!(
-        "## Cells\n\nBytes a page of the trace that one cell asks for at its peak, by the share of these pages that it can hold: 4 a page \
-         for the page table, 8 a frame, and the policy's. Not with them: the layout, here {:.1} bytes a page, and what offline \
-         policies know, 4 bytes an access for all cells together. {} different pages; for slow policies {}.\n\n\
-         | policy | a tenth | a half | all |\n|---|---:|---:|---:|",
+        "## Cells\n\nBytes a page of the trace that one cell asks for at its peak, by the share of \
+         these pages that it can hold: 4 a page for the page table, 8 a frame, and the policy's. \
+         Not included: the layout, here {:.1} bytes a page, and the oracle of offline policies, 4 \
+         bytes an access for all cells together. {} different pages; for slow policies {}.\n\n| \
+         policy | a tenth | a half | all |\n|---|---:|---:|---:|",
         layout_bytes(&large) as f64 / f64::from(large.pages()),
         large.pages(),
         small.pages()

@@ -1,4 +1,5 @@
-//! `--mount`: what a mount costs, beside the same ext4 without it, a FUSE file system that does nothing, and those on the PATH that pass everything on.
+//! `--mount`: cost of a mount, compared with the same ext4 without it, with a FUSE file system that
+//! does nothing, and with passthrough file systems on the PATH.
 
 use crate::{FLASHSIFT, Report, median};
 use anyhow::{Context, ensure};
@@ -16,19 +17,19 @@ use std::{
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-/// The file that is read and written, bytes: it stays in the page cache.
+/// Size of the file that is read and written, in bytes; it stays in the page cache.
 const FILE_BYTES: u64 = 64 << 20;
-/// Accesses of 4 KiB that are timed at once.
+/// Accesses of 4 KiB in one timing.
 const ACCESSES: u64 = 20_000;
-/// Small files of a round.
+/// Number of small files in a round.
 const FILES: usize = 2_000;
 const SMALL_BYTES: usize = 4096;
-/// Files that are held while memory is counted.
+/// Number of files held while memory is measured.
 const HELD: usize = 100_000;
 
 pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
-        report.line("SKIPPED: mounting takes root.\n");
+        report.line("SKIPPED: mounting requires root.\n");
         return Ok(());
     }
     let bed = Bed::new()?;
@@ -38,7 +39,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     memory(report, &bed)
 }
 
-/// An ext4 on a loop device; a directory of it is BACKING, another is used as it is.
+/// An ext4 on a loop device; one directory is BACKING, another is used without a mount.
 struct Bed {
     dir: tempfile::TempDir,
 }
@@ -61,7 +62,7 @@ impl Bed {
         self.dir.path().join(name)
     }
 
-    /// While it is held, BACKING is mounted.
+    /// Mounts BACKING until the result is dropped.
     fn mount(&self, settle_after: &str) -> anyhow::Result<Mounted> {
         let mountpoint = self.path("mount");
         run(Command::new(FLASHSIFT).arg("mount").args([&self.path("ext4/backing"), &mountpoint]).args([
@@ -94,7 +95,7 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same places each time.
+/// Pseudo-random offsets, the same in each round.
 struct Places(u64);
 
 impl Places {
@@ -106,7 +107,7 @@ impl Places {
     }
 }
 
-/// Accesses a second, of so many bytes each, at random.
+/// Random accesses per second, of `bytes` bytes each.
 fn accesses(file: &File, bytes: u64, write: bool) -> anyhow::Result<f64> {
     let (mut places, mut buffer) = (Places(0x9e37_79b9_7f4a_7c15), vec![1; bytes as usize]);
     let count = ACCESSES * 4096 / bytes.min(16384);
@@ -130,7 +131,8 @@ fn fill(path: &Path) -> anyhow::Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// Two ways of doing the same by turns, the first to begin changing: medians, and the ratio of each round.
+/// Measures two ways of doing the same in alternating order: returns medians, and the ratio of each
+/// round.
 fn by_turns(
     rounds: usize,
     mut ours: impl FnMut() -> anyhow::Result<f64>,
@@ -156,9 +158,11 @@ fn row(report: &mut Report, what: &str, asked: f64, (ours, theirs, ratios): (f64
 
 fn settled(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     report.line(&format!(
-        "## Settled files\n\nReads and writes at random in a file of {} MiB that the page cache holds: settled before it was mounted, read \
-         and written by the kernel alone (passthrough); beside a file of the same ext4, which is on a loop device. Medians of {rounds} \
-         interleaved rounds.\n\n| | mounted, 1/s | ext4, 1/s | ratio | asked | ratios of the rounds |\n|---|---:|---:|---:|---:|---|",
+        "## Files on flash\n\nRandom reads and writes in a file of {} MiB in the page cache: on \
+         flash before it was mounted, read and written by the kernel alone (passthrough); compared \
+         with a file of the same ext4, on a loop device. Medians of {rounds} interleaved \
+         rounds.\n\n| | mounted, 1/s | ext4, 1/s | ratio | required | ratios of the rounds \
+         |\n|---|---:|---:|---:|---:|---|",
         FILE_BYTES >> 20
     ));
     fill(&bed.path("ext4/native/file"))?;
@@ -179,10 +183,10 @@ fn settled(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> 
 
 fn observed(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     report.line(&format!(
-        "## Observed files\n\nReads of 4 KiB at random in a file that lives in RAM, each of which comes to us; beside a FUSE file system \
-         with as many threads that answers each read with the same bytes. Medians of {rounds} interleaved \
-         rounds.\n\n| | mounted, 1/s | do-nothing FUSE, 1/s | ratio | asked | ratios of the rounds \
-         |\n|---|---:|---:|---:|---:|---|"
+        "## Observed files\n\nRandom reads of 4 KiB in a file in RAM, each served by the daemon; \
+         compared with a FUSE file system with as many threads that answers each read with the \
+         same bytes. Medians of {rounds} interleaved rounds.\n\n| | mounted, 1/s | do-nothing \
+         FUSE, 1/s | ratio | required | ratios of the rounds |\n|---|---:|---:|---:|---:|---|"
     ));
     let _mounted = bed.mount("1h")?;
     fill_unsynced(&bed.path("mount/observed"))?;
@@ -217,7 +221,7 @@ fn fill_unsynced(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One file, whose every read is answered with the same bytes.
+/// A file system of one file, which answers every read with the same bytes.
 struct Nothing;
 
 const ONCE: Duration = Duration::from_secs(3600);
@@ -275,14 +279,15 @@ impl Filesystem for Nothing {
     }
 }
 
-/// What is done with each file.
+/// An operation on each file.
 type Act<'a> = &'a dyn Fn(&Path) -> std::io::Result<()>;
 
 fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     report.line(&format!(
-        "## Small files\n\n{FILES} files of {SMALL_BYTES} bytes: each made, written and closed; each opened, read and closed; each deleted. \
-         Beside the same on ext4. Medians of {rounds} interleaved rounds.\n\n| | mounted, files/s | ext4, files/s | ratio | asked | ratios of \
-         the rounds |\n|---|---:|---:|---:|---:|---|"
+        "## Small files\n\n{FILES} files of {SMALL_BYTES} bytes: each created, written and closed; \
+         each opened, read and closed; each deleted. Compared with the same on ext4. Medians of \
+         {rounds} interleaved rounds.\n\n| | mounted, files/s | ext4, files/s | ratio | required | \
+         ratios of the rounds |\n|---|---:|---:|---:|---:|---|"
     ));
     let _mounted = bed.mount("1h")?;
     let rivals = RIVALS.iter().filter_map(|rival| Rival::start(rival, bed).transpose());
@@ -304,7 +309,7 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     let unlink = |path: &Path| fs::remove_file(path);
     let steps: [(&str, f64, Act<'_>); 3] =
         [("create", 0.6, &create), ("read", 0.35, &read), ("unlink", 0.6, &unlink)];
-    // All three belong to a round: what one makes the next needs.
+    // All three steps belong to a round, as each needs the files of the one before.
     let mut rates = vec![vec![Vec::new(); dirs.len()]; steps.len()];
     for round in 0..rounds {
         for turn in 0..dirs.len() {
@@ -325,8 +330,8 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     report.line("");
     for (rival, with) in rivals.iter().zip(2..) {
         report.line(&format!(
-            "Beside {} on the same ext4, in the same rounds:\n\n| | mounted, files/s | {0}, files/s | ratio | ratios of the rounds \
-             |\n|---|---:|---:|---:|---|",
+            "Compared with {} on the same ext4, in the same rounds:\n\n| | mounted, files/s | {0}, \
+             files/s | ratio | ratios of the rounds |\n|---|---:|---:|---:|---|",
             rival.what
         ));
         for ((what, ..), rates) in steps.iter().zip(&rates) {
@@ -338,7 +343,8 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// File systems that pass on what they are asked to a directory below, if they are on the PATH: the program, its options, what it is called.
+/// Passthrough file systems, if they are on the PATH: the program, its options, and its name in the
+/// report.
 const RIVALS: [(&str, &[&str], &str); 2] = [
     ("passthrough_hp", &["-o", "default_permissions"], "libfuse's `passthrough_hp`"),
     ("bindfs", &[], "`bindfs`"),
@@ -360,7 +366,7 @@ impl Rival {
         let (below, mountpoint) = (bed.path("ext4").join(program), bed.path(program));
         fs::create_dir(&below)?;
         fs::create_dir(&mountpoint)?;
-        // They return when they are mounted, and look for both names from the root directory.
+        // They return when they are mounted, and resolve both names from the root directory.
         let (below, mountpoint) = (below.canonicalize()?, mountpoint.canonicalize()?);
         run(Command::new(program).args(*options).args([&below, &mountpoint]))?;
         Ok(Some(Rival { what, mountpoint }))
@@ -389,9 +395,10 @@ fn memory(report: &mut Report, bed: &Bed) -> anyhow::Result<()> {
     let settled = resident_bytes(daemon)?;
     let each = |bytes: u64| bytes.saturating_sub(before) as f64 / HELD as f64;
     report.line(&format!(
-        "## Memory\n\nOf the process, besides the files that it holds (`RssAnon` + `RssFile`), with {HELD} empty files with names of eight \
-         letters. Asked: 16 MB and 300 bytes a file.\n\n| | MB | bytes a file |\n|---|---:|---:|\n| mounted | {:.1} | |\n| all in RAM | {:.1} | \
-         {:.0} |\n| all settled (in {settle_s:.1} s) | {:.1} | {:.0} |\n",
+        "## Memory\n\nMemory of the process, without the content of files (`RssAnon` + `RssFile`), \
+         with {HELD} empty files with names of eight letters. Required: 16 MB and 300 bytes a \
+         file.\n\n| | MB | bytes a file |\n|---|---:|---:|\n| mounted | {:.1} | |\n| all in RAM | \
+         {:.1} | {:.0} |\n| all written back (in {settle_s:.1} s) | {:.1} | {:.0} |\n",
         before as f64 / 1e6,
         held as f64 / 1e6,
         each(held),
@@ -401,7 +408,7 @@ fn memory(report: &mut Report, bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The process that has this directory as its BACKING: it says so in its lock.
+/// Returns the process that serves this BACKING, from its lock file.
 fn daemon(backing: &Path) -> anyhow::Result<u32> {
     let lock = backing.join(".flashsift/lock");
     let text = fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;

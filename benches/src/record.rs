@@ -1,10 +1,11 @@
-//! `--record`: what recording costs a program that does nothing but read from the page cache, and how fast text is imported.
+//! `--record`: cost of recording for a program that only reads from the page cache, and speed of
+//! importing text.
 
 use crate::{FLASHSIFT, Report, children_cpu_s, cpu_s, median};
 use anyhow::{Context, ensure};
 use std::{fmt::Write, fs, path::Path, process::Command};
 
-/// Reads of 4 KiB that fio does in a run.
+/// Number of 4 KiB reads of fio in a run.
 const READS: u64 = 1 << 20;
 const FILE_MIB: u64 = 256;
 const LINES: u64 = 2_000_000;
@@ -15,7 +16,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     importing(report, rounds, dir.path())
 }
 
-/// The ways of running fio; what each is held against.
+/// The ways of running fio, each with its requirement.
 const WAYS: [(&str, &[&str], &str); 4] = [
     ("unrecorded", &[], ""),
     ("`record`", &["record"], "1.5"),
@@ -29,7 +30,7 @@ fn recording(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<(
     let trace = dir.join("t.parquet");
     let mut times = WAYS.map(|_| Vec::new());
     let mut said = WAYS.map(|_| String::new());
-    // Reading it once leaves it in the page cache.
+    // One read puts the file into the page cache.
     fs::read(&data)?;
     for _ in 0..rounds {
         for (n, (_, options, _)) in WAYS.iter().enumerate() {
@@ -47,7 +48,7 @@ fn recording(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<(
                     ours
                 }
             };
-            // strace is slow enough for a tenth of the reads.
+            // With strace a tenth of the reads takes long enough.
             let reads = if options.first() == Some(&"strace") { READS / 10 } else { READS };
             command.args(["--name=r", "--rw=randread", "--bs=4k", "--ioengine=psync", "--invalidate=0"]);
             command.args(["--norandommap", "--minimal"]).arg(format!("--filename={}", data.display()));
@@ -68,9 +69,10 @@ fn recording(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<(
     }
     let bytes = fs::metadata(&trace)?.len() as f64 / READS as f64;
     report.line(&format!(
-        "## Recording\n\nfio reads 4 KiB at random from {FILE_MIB} MiB in the page cache, {READS} times; CPU time of fio and the \
-         recorder together, medians of {rounds} interleaved rounds. In the store an event takes {bytes:.1} bytes.\n\n\
-         | | µs a read | ratio | at most | lost |\n|---|---:|---:|---:|---|\n{table}"
+        "## Recording\n\nfio makes {READS} random reads of 4 KiB in {FILE_MIB} MiB in the page \
+         cache; CPU time of fio and the recorder together, medians of {rounds} interleaved rounds. \
+         An event takes {bytes:.1} bytes in the store.\n\n| | µs a read | ratio | at most | lost \
+         |\n|---|---:|---:|---:|---|\n{table}"
     ));
     Ok(())
 }
@@ -82,7 +84,8 @@ fn importing(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<(
         let page = n * 7919 % 65536 * 4096;
         writeln!(
             lines,
-            "          app-4711    [00{}] ..... {}.{:06}: mm_filemap_get_pages: dev=7:0 ino=c ofs={page}-{}",
+            "          app-4711    [00{}] ..... {}.{:06}: mm_filemap_get_pages: dev=7:0 ino=c \
+             ofs={page}-{}",
             n % 2,
             n / 1_000_000,
             n % 1_000_000,
@@ -97,7 +100,8 @@ fn importing(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<(
     }
     let rate = LINES as f64 / median(&mut times) / 1e6;
     report.line(&format!(
-        "## Importing\n\nftrace text to a store: {rate:.1} million lines per CPU second (held against 1).\n"
+        "## Importing\n\nftrace text to a store: {rate:.1} million lines per CPU second (required: \
+         1).\n"
     ));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `--replay`: how fast the player is, on the same log and the same file as fio, and on nothing at all.
+//! `--replay`: speed of the player, on the same log and file as fio, and without a target.
 
 use crate::{FLASHSIFT, Report, median};
 use anyhow::{Context, ensure};
@@ -11,17 +11,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The file, in pages.
+/// Size of the file in pages.
 const PAGES: u64 = 128 << 10;
-/// Requests of a log at each depth: some seconds.
+/// Depths, and the number of requests of a log at each; some seconds.
 const DEPTHS: [(u32, u64); 2] = [(1, 20_000), (32, 60_000)];
-/// Reads among 100 requests.
+/// Number of reads in 100 requests.
 const MIXES: [(&str, u64); 3] = [("reads", 100), ("writes", 0), ("half of each", 50)];
 const NULL_REQUESTS: u64 = 4_000_000;
 
 pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let dir = tempfile::tempdir_in("target")?;
-    nowhere(report, rounds, dir.path())?;
+    without_target(report, rounds, dir.path())?;
     let fio = Command::new("fio").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !fio.is_ok_and(|status| status.success()) {
         report.line("fio is not installed: SKIPPED the comparison with it.\n");
@@ -33,15 +33,16 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
 fn beside_fio(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<()> {
     let before = load()?;
     let file = dir.join("file");
-    // Made and filled once; fio and we write over it by turns.
+    // Created and filled once; fio and flashsift overwrite it alternately.
     let first = dir.join("first.iolog");
     log(&first, 1, 50)?;
     let size = (PAGES * 4096).to_string();
     replay(&first, &["--target", text(&file)?, "--size", &size, "--keep"])?;
     report.line(&format!(
-        "## Beside fio\n\nRequests of 4 KiB at random in a file of {} MiB, from one fio log, O_DIRECT and io_uring for both, as fast \
-         as possible; medians of {rounds} interleaved rounds, of ratios too. Held against: 0.95 of fio's requests a second.\n\n\
-         | log | depth | ours, 1/s | fio, 1/s | ratio | ratios of the rounds |\n|---|---:|---:|---:|---:|---|",
+        "## Compared with fio\n\nRandom requests of 4 KiB in a file of {} MiB, from one fio log, \
+         O_DIRECT and io_uring for both, as fast as possible; medians of {rounds} interleaved \
+         rounds, of ratios too. Required: 0.95 of fio's requests a second.\n\n| log | depth | \
+         ours, 1/s | fio, 1/s | ratio | ratios of the rounds |\n|---|---:|---:|---:|---:|---|",
         PAGES >> 8
     ));
     for (mix, reads) in MIXES {
@@ -72,7 +73,7 @@ fn beside_fio(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<
                 turn(true)?;
                 turn(false)?;
             }
-            // Of neighbours: the machine is not as fast all the time.
+            // Ratios of adjacent runs, as the speed of the machine varies.
             let mut ratios: Vec<_> = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
             let rounds: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
             report.line(&format!(
@@ -84,11 +85,7 @@ fn beside_fio(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<
             ));
         }
     }
-    report.line(&format!(
-        "\nProcesses that wanted a core: {} on average before, {} at the end; one is the test's.\n",
-        before,
-        load()?
-    ));
+    report.line(&format!("\nLoad average: {} before, {} at the end; one is of the test.\n", before, load()?));
     Ok(())
 }
 
@@ -98,15 +95,16 @@ fn load() -> anyhow::Result<String> {
     Ok(text.split(' ').next().unwrap_or_default().to_owned())
 }
 
-/// What flashsift itself costs.
-fn nowhere(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<()> {
+/// The cost of flashsift itself.
+fn without_target(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<()> {
     let (iolog, stored) = (dir.join("null.iolog"), dir.join("null.parquet"));
     log(&iolog, NULL_REQUESTS, 50)?;
     let import = Command::new(FLASHSIFT).arg("import").arg(&iolog).arg("-o").arg(&stored).output()?;
     ensure!(import.status.success(), "import: {}", String::from_utf8_lossy(&import.stderr));
     report.line(&format!(
-        "## Nowhere\n\n{NULL_REQUESTS} requests to no target (`--null`), medians of {rounds} rounds. Held against: 2 million a \
-         second.\n\n| log | depth | million/s |\n|---|---:|---:|"
+        "## Without a target\n\n{NULL_REQUESTS} requests to no target (`--null`), medians of \
+         {rounds} rounds. Required: 2 million a second.\n\n| log | depth | million/s \
+         |\n|---|---:|---:|"
     ));
     for (name, path) in [("Parquet", &stored), ("fio's iolog", &iolog)] {
         for depth in ["1", "32"] {
@@ -120,7 +118,7 @@ fn nowhere(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Requests of a page each at random places, 10 µs apart.
+/// Writes a log of random requests of one page each, 10 µs apart.
 fn log(path: &Path, requests: u64, reads: u64) -> anyhow::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     writeln!(out, "fio version 3 iolog\n0 /dev/x add\n0 /dev/x open")?;
@@ -139,7 +137,7 @@ fn log(path: &Path, requests: u64, reads: u64) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Requests a second, as we say.
+/// Runs flashsift and returns its requests per second.
 fn replay(log: &Path, args: &[&str]) -> anyhow::Result<f64> {
     let output = Command::new(FLASHSIFT).arg("replay").arg(log).args(args).arg("--json").output()?;
     ensure!(output.status.success(), "replay: {}", String::from_utf8_lossy(&output.stderr));
@@ -147,7 +145,7 @@ fn replay(log: &Path, args: &[&str]) -> anyhow::Result<f64> {
     record["requests_per_s"].as_f64().context("a rate")
 }
 
-/// Requests a second, as fio says.
+/// Runs fio and returns its requests per second.
 fn fio(log: &Path, file: &Path, depth: &str) -> anyhow::Result<f64> {
     let mut command = Command::new("fio");
     command.args([
@@ -161,12 +159,12 @@ fn fio(log: &Path, file: &Path, depth: &str) -> anyhow::Result<f64> {
     let output = command.arg(format!("--iodepth={depth}")).output()?;
     ensure!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8(output.stdout)?;
-    // Notes may stand before the JSON.
+    // Notes may precede the JSON.
     let json: Value = serde_json::from_str(&said[said.find('{').context("fio's JSON")?..])?;
     let job = &json["jobs"][0];
     let number = |value: &Value| value.as_f64().context("fio's count");
     let count = number(&job["read"]["total_ios"])? + number(&job["write"]["total_ios"])?;
-    // Reads and writes run side by side: the longer of the two is the whole.
+    // Reads and writes run at the same time, so the longer of the two counts.
     let runtime_ms = number(&job["read"]["runtime"])?.max(number(&job["write"]["runtime"])?);
     Ok(count / runtime_ms * 1e3)
 }

@@ -1,4 +1,4 @@
-//! `--sizes`: how the policy loops slow down as the cache grows.
+//! `--sizes`: speed of the policy loops by cache size.
 
 use crate::{Report, dense, run_loop, zipf_trace};
 use flashsift_core::{
@@ -10,7 +10,7 @@ use flashsift_core::{
 use std::{collections::HashSet, fmt::Write as _};
 
 const SIZES: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// By default over as many objects as make the largest cache worth having.
+/// Default number of requests, over enough objects to fill the largest cache.
 pub(crate) const REQUESTS: u64 = 120_000_000;
 
 pub(crate) fn report(report: &mut Report, requests: u64) -> anyhow::Result<()> {
@@ -18,12 +18,13 @@ pub(crate) fn report(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     slow(report, requests)
 }
 
-/// Policies whose cost does not grow with the cache, but for the caches of the processor.
+/// Policies whose cost does not grow with the cache, apart from the processor's caches.
 fn constant(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     let trace = zipf_trace(requests, requests / 4)?;
     let sizes = SIZES.map(|size| size.to_string());
     report.line(&format!(
-        "M accesses/s, one core: Zipf(1.0), {requests} requests, {} objects.\n\n| policy | {} |\n|---|{}",
+        "M accesses/s, one core: Zipf(1.0), {requests} requests, {} objects.\n\n| policy | {} \
+         |\n|---|{}",
         trace.pages(),
         sizes.join(" | "),
         "---:|".repeat(SIZES.len())
@@ -44,13 +45,14 @@ fn constant(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The others: what an eviction costs.
+/// The other policies: cost of an eviction.
 fn slow(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     report.line(
-        "## Policies that look at every frame\n\n`for`, exact: a hit takes O(log n), an eviction O(frames + n / 16) of time, n being \
-         the different operations (of a page, read or write) so far: linear in the cache. `for-plus` is its O(1) approximation. \
-         Zipf(1.0) with 30 % writes over four times as many pages as frames.\n\n\
-         | policy | frames | n | evictions | µs an eviction | accesses/s if every tenth evicts |\n|---|---:|---:|---:|---:|---:|",
+        "## Policies that examine every frame\n\n`for`, exact: a hit takes O(log n), an eviction \
+         O(frames + n / 16) of time, n being the different operations (of a page, read or write) \
+         so far: linear in the cache. `for-plus` is its O(1) approximation. Zipf(1.0) with 30 % \
+         writes over four times as many pages as frames.\n\n| policy | frames | n | evictions | µs \
+         an eviction | accesses/s if every tenth evicts |\n|---|---:|---:|---:|---:|---:|",
     );
     for spec in policy::ALL.iter().filter(|spec| spec.slow) {
         for frames in SIZES.into_iter().filter(|frames| u64::from(*frames) < requests / 4) {
@@ -70,7 +72,8 @@ fn slow(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A trace that fills so many frames and goes on for a while, and how many different operations it performs.
+/// Returns a trace that fills `frames` frames and continues for a while, and the number of its
+/// different operations.
 fn filling(frames: u32) -> anyhow::Result<(Trace, usize)> {
     let recipe = Recipe {
         requests: u64::MAX,

@@ -1,4 +1,7 @@
-"""The six findings of the paper's abstract: what makes each true or false of a trace, decided before any was looked at."""
+"""The six findings of the paper's abstract, and criteria for each to hold for a trace.
+
+The criteria were fixed before any trace was examined.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What flashsift says of a trace, as far as the six findings ask for it."""
+"""The numbers of a trace from flashsift that the six findings need."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Numbers:
-    """One trace. Shares are of 1; what the trace cannot say is None."""
+    """One trace. Shares are of 1; values that the trace does not have are None."""
 
     trace: str
     own: bool  # recorded by this project
@@ -47,15 +47,15 @@ class Numbers:
     # 6: syncs
     syncs: int | None
     forced_share: float | None
-    # A cache that holds everything: page writes that still reach storage, or are left dirty at the end.
-    written_share: float  # where nothing is written back before the end
-    written_by_sync_share: float | None  # where a sync writes its file's pages
-    written_by_sync_all_share: float | None  # where any sync writes all
-    written_as_hf_share: float | None  # where any sync, and every five seconds, writes all
+    # With a cache that holds everything: page writes that reach storage or are dirty at the end.
+    written_share: float  # without write-back before the end
+    written_by_sync_share: float | None  # if a sync writes its file's pages
+    written_by_sync_all_share: float | None  # if any sync writes all
+    written_as_hf_share: float | None  # if any sync, and every five seconds, writes all
     read_hits_of_all: float | None
 
     def __post_init__(self) -> None:
-        # With the digits that numbers.csv keeps: a run without a trace writes what a run with it wrote.
+        # Rounded as in numbers.csv, so that runs with and without a trace write the same.
         for field in fields(self):
             if isinstance(value := getattr(self, field.name), float):
                 object.__setattr__(self, field.name, round(value, 6))
@@ -80,7 +80,7 @@ class Flashsift:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def numbers(self, path: Path, own: bool) -> Numbers | str:
-        """Of the trace in a file; or why it is of no use here."""
+        """The numbers of the trace in a file, or the reason why it is left out."""
         try:
             (said,) = self._json("describe", path)
         except RuntimeError as error:
@@ -172,13 +172,13 @@ def _written(cell: dict) -> float:
 
 
 def load(path: Path) -> list[Numbers]:
-    """Rows of a CSV file; none of a file that is not there."""
+    """Rows of a CSV file; none if it does not exist."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
         rows = csv.DictReader(file)
         if rows.fieldnames != [field.name for field in fields(Numbers)]:
-            raise RuntimeError(f"{path} has other columns than are asked for now: remove it and run with all traces")
+            raise RuntimeError(f"{path} has other columns than this version writes: remove it and run with all traces")
         return [Numbers(**{field.name: READ[field.type](row[field.name]) for field in fields(Numbers)}) for row in rows]
 
 
@@ -193,7 +193,7 @@ READ: dict[object, Callable] = {
 
 
 def dump(rows: list[Numbers]) -> str:
-    """`rows` as a CSV file."""
+    """Write `rows` as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(field.name for field in fields(Numbers))

@@ -1,4 +1,4 @@
-"""Describes every trace, asks the six findings of it, and writes what came of them."""
+"""Describe every trace, check the six findings, and write the results."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
     parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--own", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something written is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
     parser.add_argument("folders", type=Path, nargs="*", metavar="TRACES_DIR", help="more traces")
     args = parser.parse_args()
     args.folders += [Path(folder) for folder in os.environ.get("FLASHSIFT_TRACES", "").split(":") if folder]
@@ -44,7 +44,7 @@ def arguments() -> argparse.Namespace:
 
 
 def run(args: argparse.Namespace) -> list[Numbers]:
-    """Numbers of every trace found; of traces of others that are not found, those kept from an earlier run."""
+    """Numbers of every trace found, and saved numbers of traces of others that are not found."""
     flashsift = Flashsift(args.flashsift)
     rows: list[Numbers] = []
     for folder in [args.own, *args.folders]:

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The six findings of hybrid flush's abstract over our traces: numbers into numbers.csv, verdicts and tables into RESULTS.md.
+# Checks the six findings of hybrid flush's abstract on traces. Writes numbers to numbers.csv,
+# verdicts and tables to RESULTS.md.
 #
 #   run.sh [--check] [TRACES_DIR…]
 #
-# It takes every before-cache trace that stands in testdata/, in TRACES_DIR… and in $FLASHSIFT_TRACES (a folder, or
-# several joined by `:`). Needs cargo and Python 3.11 or later, nothing else.
+# It uses every before-cache trace in testdata/, in TRACES_DIR… and in $FLASHSIFT_TRACES (a folder,
+# or several joined by `:`). It needs only cargo and Python 3.11 or later.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cargo build --release --locked --quiet -p flashsift

@@ -1,4 +1,4 @@
-"""Tables in Markdown, put between the markers of RESULTS.md."""
+"""Markdown tables between the markers of RESULTS.md."""
 
 import re
 import tomllib
@@ -13,7 +13,7 @@ MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def fill(document: str, rows: list[Numbers]) -> str:
-    """The document with every marked table made anew."""
+    """The document with every marked table replaced."""
     filled = MARKED.sub(lambda found: found[1] + TABLES[found[2]](rows) + found[3], document)
     if unused := TABLES.keys() - {name for _, name, _ in MARKED.findall(document)}:
         raise ValueError(f"RESULTS.md has no place for: {', '.join(sorted(unused))}")
@@ -32,7 +32,7 @@ def criteria(_: list[Numbers]) -> str:
 
 
 def verdicts(rows: list[Numbers]) -> str:
-    """One a trace and finding, and how many of each."""
+    """One verdict for each trace and finding, and their numbers."""
     lines = [[row.trace, *(finding.verdict(row) for finding in FINDINGS)] for row in rows]
     counted = []
     for n in range(1, len(FINDINGS) + 1):

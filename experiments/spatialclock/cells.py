@@ -1,4 +1,4 @@
-"""What flashsift counts: a cell is one trace, policy and cache size."""
+"""The counts of flashsift: a cell is one trace, policy and cache size."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from pathlib import Path
 
 PAGE_BYTES = 4096
 
-# How flashsift sums up a trace.
+# The line in which flashsift describes a trace.
 SUMMARY = re.compile(
     r": (?P<format>[\w-]+), (?P<side>before|after)-cache, (?P<space>[\w ]+): .*, (?P<pages>[\d\s]+) different"
     r".*, (?P<time>[^,]+)$"
@@ -41,8 +41,8 @@ class Cell:
     drained: int
     dropped_dirty: int
     nonsequential: int
-    # From the requests themselves, where they were written out: writes to a lower address than the write before,
-    # and those of the non-sequential ones that are the drain's.
+    # From the requests themselves, if they were saved: writes to a lower address than the write
+    # before, and the non-sequential writes of the drain.
     backward: int | None = None
     nonsequential_drained: int | None = None
 
@@ -69,7 +69,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Time:
-    """What a cell took on a modelled device, each request sent when the one before it is done."""
+    """The time of a cell on a modelled device, each request sent when its predecessor completes."""
 
     trace: str
     policy: str
@@ -94,17 +94,18 @@ class Simulator:
         return done
 
     def trace(self, path: Path, own: bool) -> Trace | str:
-        """What stands in a file, or why it is of no use here."""
+        """The trace in a file, or the reason why it is left out."""
         try:
             done = self._call("compare", path, "--policy", "lru", "--frames", "1", "--json")
         except RuntimeError as error:
             if "no trace format recognises" in str(error):
                 return "no trace"
             raise
-        lines = [" ".join(line.split()) for line in done.stderr.splitlines()]  # numbers have narrow spaces
+        # Numbers contain narrow spaces.
+        lines = [" ".join(line.split()) for line in done.stderr.splitlines()]
         summary = next(filter(None, map(SUMMARY.search, lines)), None)
         if summary is None:
-            raise RuntimeError(f"{path}: what flashsift says about it is not understood: {lines[0]}")
+            raise RuntimeError(f"{path}: unexpected output of flashsift: {lines[0]}")
         if summary["side"] != "before":
             return "an after-cache trace: a cache has already taken the hits out of it"
         if not json.loads(done.stdout)["write_accesses"]:
@@ -115,7 +116,7 @@ class Simulator:
     def cells(
         self, path: Path, trace: Trace, grid: "Grid", devices: list[str]
     ) -> tuple[list[Cell], list[Time], dict[str, float]]:
-        """The cells, drained at the end; their times on devices; and the CPU seconds that each policy took."""
+        """The cells, drained at the end, their times on devices, and CPU seconds by policy."""
         on = ["--device", ",".join(devices)] if devices else []
         done = self._call("compare", path, "--drain", "--json", *grid.args(), *on)
         cells, times, cpu_s = [], [], dict.fromkeys(grid.policies, 0.0)
@@ -136,7 +137,7 @@ class Simulator:
         return cells, times, cpu_s
 
     def with_requests(self, path: Path, trace: Trace, cells: list[Cell]) -> list[Cell]:
-        """The same cells, with what only their requests show."""
+        """The same cells, with counts from their requests."""
         grid = Grid([cell.policy for cell in cells], [cell.frames for cell in cells])
         rate = ["--rate", "1000"] if trace.time == "no times" else []  # a fio log has times
         with tempfile.TemporaryDirectory() as out:
@@ -167,15 +168,15 @@ def _count_requests(cell: Cell, folder: Path) -> Cell:
                 nonsequential.append(previous is None or start != previous + PAGE_BYTES)
                 backward += previous is not None and start < previous
                 previous = start
-    # flashsift's two accounts check each other.
+    # The two counts of flashsift must agree.
     if (len(nonsequential), sum(nonsequential)) != (cell.device_writes, cell.nonsequential):
-        raise RuntimeError(f"{path.name}: the requests are not what was counted: {cell}")
+        raise RuntimeError(f"{path.name}: the requests differ from the counts: {cell}")
     in_drain = sum(nonsequential[cell.device_writes - cell.drained :])
     return replace(cell, backward=backward, nonsequential_drained=in_drain)
 
 
 def load(kind: type, path: Path) -> list:
-    """Rows of a CSV file as `kind`; none of a file that is not there."""
+    """Rows of a CSV file as `kind`; none if it does not exist."""
     if not path.exists():
         return []
     read = {bool: "True".__eq__, str: str, int: int}
@@ -190,7 +191,7 @@ def load(kind: type, path: Path) -> list:
 
 
 def dump(kind: type, rows: list) -> str:
-    """`rows` as a CSV file."""
+    """Write `rows` as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(field.name for field in fields(kind))

@@ -9,7 +9,7 @@ from cells import Cell, Trace
 from published import PAGES_PER_MB
 from tables import Results, ends
 
-# Okabe and Ito's colours, which all kinds of colour vision tell apart, each with a mark of its own.
+# Okabe and Ito's colours, distinct for all kinds of colour vision, each with its own mark.
 STYLES = {
     "lru": ("#000000", "M-3,-3h6v6h-6z"),
     "clock": ("#e69f00", "M-3.5,3h7l-3.5,-7z"),
@@ -35,7 +35,7 @@ class Panel:
 
 
 def draw(results: Results) -> dict[str, str]:
-    """Every figure by its file's name."""
+    """All figures by the name of their file."""
     with_bound = [*results.policies, "belady"]
     published = {
         policy: {mb: cells[policy] for mb, cells in results.published.table1.items()}
@@ -116,7 +116,7 @@ def _curves(panel: Panel) -> str:
 
 
 def bars(results: Results) -> str:
-    """Figure 9(a): by policy, filled where W3's 64 MB would be as a share of the trace, a line at 64 MB."""
+    """Figure 9(a): by policy; bars at W3's share of 64 MB, a line at 64 MB."""
     panels = [_bars(results, trace) for trace in results.traces]
     footer = (
         f"Bar: a cache of {results.published.share_of_w3(64):.0%} of what the trace touches, as 64 MB are of W3. "

@@ -1,4 +1,4 @@
-"""The paper's numbers, and what follows from them by arithmetic."""
+"""The paper's numbers, and numbers derived from them."""
 
 import tomllib
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class Workload:
 
     @property
     def pages(self) -> float:
-        """That it touches: a cold miss each."""
+        """Touched pages: one cold miss each."""
         return self.cold_miss_ratio * (self.reads + self.writes)
 
 
 @dataclass(frozen=True)
 class Table1Cell:
-    """A column of Table 1 at one cache size, which is W3's."""
+    """A column of Table 1 at one cache size, for W3."""
 
     hit_ratio: float
     reads: int
@@ -42,7 +42,7 @@ class Table1Cell:
 
     @property
     def drained_at_least(self) -> float:
-        """The cache takes in `misses` pages, keeps `frames`, so evicts the difference; other writes are the drain's."""
+        """Evictions are `misses` minus `frames`; other writes are those of the drain."""
         return max(0.0, self.writes - (self.misses - self.frames))
 
     @property
@@ -73,6 +73,6 @@ class Published:
         return memory_mb * PAGES_PER_MB / self.w3.pages
 
     def elapsed_s(self) -> dict[str, float]:
-        """Of W3 with 64 MB on the microSD card, all that is published."""
+        """All published numbers of W3 with 64 MB on the microSD card."""
         known = {policy: cell.elapsed_s for policy, cell in self.table1[64].items()}
         return known | {"spatialclock": self.devices["microSD"]["spatialclock"]}

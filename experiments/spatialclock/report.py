@@ -1,4 +1,4 @@
-"""Runs the cells of the experiment and writes what came of them: counts as CSV, tables in RESULTS.md, pictures."""
+"""Run the cells of the experiment and write the results: CSV, tables in RESULTS.md, figures."""
 
 import argparse
 import os
@@ -12,9 +12,9 @@ from cells import Cell, Grid, Simulator, Time, Trace, dump, load
 from published import SIZES_MB, Published
 
 HERE = Path(__file__).parent
-# Points that the paper leaves open, read the other way.
+# Alternatives where the paper is ambiguous.
 OTHER_READINGS = ["spatialclock:insert_ref=1", "clock:insert_ref=1", "fab:count=dirty", "linux2q:promote=3"]
-# What current Android kernels run, and the bound.
+# The policies of current Android kernels, and the bound.
 BEYOND = ["mglru", "belady"]
 
 
@@ -52,9 +52,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
     parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--own", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something written is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
     parser.add_argument(
-        "--without-for", dest="with_for", action="store_false", help="leave FOR out: its evictions look at every frame"
+        "--without-for", dest="with_for", action="store_false", help="leave FOR out: its evictions examine every frame"
     )
     parser.add_argument("folders", type=Path, nargs="*", metavar="TRACES_DIR", help="more traces")
     args = parser.parse_args()
@@ -68,7 +68,7 @@ def arguments() -> argparse.Namespace:
 def run(
     args: argparse.Namespace, published: Published, policies: list[str]
 ) -> tuple[list[Trace], list[Cell], list[Time]]:
-    """Cells of every trace found; of traces of others that are not found, those kept from an earlier run."""
+    """Cells of every trace found, and saved cells of traces of others that are not found."""
     simulator = Simulator(args.flashsift)
     traces: list[Trace] = []
     cells: list[Cell] = []
@@ -101,7 +101,10 @@ def run(
 def cells_of(
     simulator: Simulator, path: Path, trace: Trace, published: Published, policies: list[str]
 ) -> tuple[list[Cell], list[Time]]:
-    """At the paper's sizes, at the shares of a trace that they are of W3 and, to see what no cache avoids, at all."""
+    """Run cells at the paper's sizes, at the same shares of the trace as of W3, and at all pages.
+
+    The last shows the writes that no cache avoids.
+    """
     started = time.monotonic()
     sizes, shares = tables.sizes(trace, published)
     grid = Grid([*policies, *OTHER_READINGS, *BEYOND], [*sizes, *shares])

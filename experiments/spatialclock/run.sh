@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# SpatialClock (SIGMETRICS '12) over our traces: counts into cells.csv, tables into RESULTS.md, pictures beside it.
+# Repeats the experiments of SpatialClock (SIGMETRICS '12) on traces. Writes counts to cells.csv,
+# tables to RESULTS.md, and figures.
 #
 #   run.sh [--check] [--without-for] [TRACES_DIR…]
 #
-# It takes every before-cache trace that stands in testdata/, in TRACES_DIR… and in $FLASHSIFT_TRACES (a folder, or
-# several joined by `:`). Needs cargo and Python 3.11 or later, nothing else.
+# It uses every before-cache trace in testdata/, in TRACES_DIR… and in $FLASHSIFT_TRACES (a folder,
+# or several joined by `:`). It needs only cargo and Python 3.11 or later.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cargo build --release --locked --quiet -p flashsift

@@ -1,4 +1,4 @@
-"""Tables in Markdown, put between the markers of RESULTS.md."""
+"""Markdown tables between the markers of RESULTS.md."""
 
 import re
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Results:
 
 
 def sizes(trace: Trace, published: Published) -> tuple[list[int], list[int]]:
-    """In frames: the paper's, and those that are the same share of this trace as the paper's are of W3."""
+    """The paper's sizes in frames, and sizes with the same share of this trace as of W3."""
     papers = [mb * PAGES_PER_MB for mb in SIZES_MB]
     return papers, [max(1, round(trace.pages * published.share_of_w3(mb))) for mb in SIZES_MB]
 
@@ -49,7 +49,7 @@ def ends(results: Results, trace: Trace) -> list[int]:
 
 
 def fill(document: str, results: Results) -> str:
-    """The document with every marked table made anew."""
+    """The document with every marked table replaced."""
     filled = MARKED.sub(lambda found: found[1] + TABLES[found[2]](results) + found[3], document)
     unused = TABLES.keys() - {name for _, name, _ in MARKED.findall(document)}
     if unused:
@@ -85,7 +85,7 @@ def traces(results: Results) -> str:
 
 
 def published(results: Results) -> str:
-    """Table 1, and what it implies."""
+    """Table 1, and numbers derived from it."""
     rows = []
     for mb, cells in results.published.table1.items():
         def row(title: str, show: Callable) -> None:
@@ -122,7 +122,7 @@ def ours(results: Results) -> str:
 
 
 def spatialclock(results: Results) -> str:
-    """SpatialClock against LRU, wherever something is evicted, and once where nothing is."""
+    """SpatialClock against LRU, at all sizes with evictions and at one without."""
     rows = []
     for trace in results.traces:
         sizes = results.sizes(trace)
@@ -145,7 +145,7 @@ READINGS_OF_SPATIALCLOCK = ["spatialclock", "spatialclock:insert_ref=1"]
 
 
 def order(results: Results) -> str:
-    """The policies of Figure 9 from the least to the most scattered."""
+    """The policies of Figure 9, from the fewest to the most non-sequential writes."""
     elapsed_s = results.published.elapsed_s()
     def line(values: dict[str, float]) -> str:
         return ", ".join(f"{results.name(policy)} {values[policy]:,.0f}" for policy in sorted(values, key=values.get))
@@ -163,7 +163,7 @@ def order(results: Results) -> str:
 
 
 def scatter(results: Results) -> str:
-    """Where the non-sequential writes come from, and how many of them go back."""
+    """Sources of the non-sequential writes, and how many go to lower addresses."""
     rows = []
     columns = results.policies + READINGS_OF_SPATIALCLOCK[1:]
     for trace in results.traces:
@@ -177,7 +177,7 @@ def scatter(results: Results) -> str:
 
 
 def readings(results: Results) -> str:
-    """What another reading of an open point changes: hit ratio, writes, non-sequential writes."""
+    """Effects of alternatives on hit ratio, writes and non-sequential writes."""
     rows = []
     for trace in results.traces:
         for frames in ends(results, trace):
@@ -197,7 +197,7 @@ def elapsed_s(results: Results, trace: Trace, frames: int, device: str) -> dict[
 
 
 def times(results: Results) -> str:
-    """Figures 6 to 8: seconds by device, trace, size and policy, and against Table 1's order on the microSD card."""
+    """Figures 6 to 8: seconds by device, trace, size, policy, and Table 1's order on microSD."""
     text = ""
     table1_s = results.published.elapsed_s()
     columns = results.policies + READINGS_OF_SPATIALCLOCK[1:] + results.beyond
@@ -222,7 +222,7 @@ def times(results: Results) -> str:
 
 
 def reductions(results: Results) -> str:
-    """Captions of Figures 6 to 8: SpatialClock's time against each other scheme, from the worst to the best."""
+    """Captions of Figures 6 to 8: SpatialClock's time against each scheme, worst to best."""
     rows = []
     devices = results.published.profiles
     for load in results.published.workloads:
@@ -244,7 +244,7 @@ def reductions(results: Results) -> str:
 
 
 def anomaly(results: Results) -> str:
-    """§5.5.4: FOR's time by cache size on the microSD card, beside the share of its writes that is not sequential."""
+    """§5.5.4: FOR's time on the microSD card, and its share of non-sequential writes, by size."""
     rows = []
     if "for" not in results.policies:
         return "FOR was left out.\n"
@@ -277,7 +277,7 @@ def share(part: float, whole: float) -> str:
 
 
 def points(to: Cell, of: Cell) -> str:
-    """How much the hit ratio rises, in percentage points."""
+    """The increase of the hit ratio, in percentage points."""
     return f"{(to.hit_ratio - of.hit_ratio) * 100:+.2f}".replace("-", "−").replace("−0.00", "+0.00")
 
 

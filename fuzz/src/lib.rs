@@ -1,7 +1,8 @@
-//! The bodies of the fuzz targets: a reader must survive any bytes, and what has to hold is what the hostile tests check; a
-//! cache must do what its policy's model does; a description agrees with itself and with the dense trace.
+//! The bodies of the fuzz targets. A reader must survive any bytes and pass the checks of the
+//! hostile tests. A cache must agree with the model of its policy. A description must agree with
+//! itself and with the dense trace.
 //!
-//! No corpus is kept: each target begins with its format's sample.
+//! No corpus is kept: each target begins with the sample of its format.
 
 #[path = "../../crates/traces/tests/checked/mod.rs"]
 mod checked;
@@ -23,7 +24,7 @@ use std::{io::Write, num::NonZeroU32, sync::Once};
 
 pub use libfuzzer_sys;
 
-/// A target from what to do with the bytes and what to begin with.
+/// Defines a target from its function and its seed inputs.
 #[macro_export]
 macro_rules! target {
     ($run:expr, $samples:expr) => {
@@ -34,7 +35,7 @@ macro_rules! target {
     };
 }
 
-/// The target of one reader.
+/// Defines the target of one reader.
 #[macro_export]
 macro_rules! reader {
     ($name:literal) => {
@@ -42,20 +43,24 @@ macro_rules! reader {
     };
 }
 
-/// Reads `data` as that format.
+/// Reads `data` in the format `name`.
 pub fn fuzz_reader(name: &str, data: &[u8]) {
     let _ = format::detected(data);
     let _ = checked::read(Some(format::named(name).expect("a format")), data, &Limits::default());
 }
 
-/// Unpacks, detects and reads `data`.
+/// Unpacks `data`, detects its format and reads it.
 pub fn open(data: &[u8]) {
     let limits = Limits { ratio_from_bytes: 1 << 20, window_bytes_max: 16 << 20, ..Limits::default() };
     let _ = checked::read(None, data, &limits);
 }
 
-/// Steps every policy's cache and model through the history that `data` spells: two bytes of sizes, one of which policy,
-/// then two an act. What parts panics.
+/// Steps the cache of a policy and its model through the history in `data`: two bytes of sizes, one
+/// for the policy, then two bytes for each step.
+///
+/// # Panics
+///
+/// The cache and the model differ.
 pub fn cache(data: &[u8]) {
     let &[which, pages, frames, ref acts @ ..] = data else { return };
     let spec = &policy::ALL[which as usize % policy::ALL.len()];
@@ -78,11 +83,16 @@ pub fn cache(data: &[u8]) {
     let params = Default::default();
     let setup = Setup { frames, pages, runs: &[], params: &params };
     if let Err(parted) = naive::compare(spec, &setup, &acts) {
-        panic!("{}, {frames} frames, {pages} pages: parted from its model at {parted}", spec.name);
+        panic!("{}, {frames} frames, {pages} pages: differs from its model at step {parted}", spec.name);
     }
 }
 
-/// Describes the trace that `data` spells: a byte of what it can say, one of what its files are, then six an event.
+/// Describes the trace in `data`: one byte for its capabilities, one for its files, then six bytes
+/// for each event.
+///
+/// # Panics
+///
+/// Two results that must agree differ.
 pub fn describe(data: &[u8]) {
     let &[knows, space, ref data @ ..] = data else { return };
     let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| knows & bit != 0);
@@ -95,7 +105,7 @@ pub fn describe(data: &[u8]) {
         .0
         .iter()
         .map(|bytes| {
-            // Readers let no time go back.
+            // Readers never let time run backwards.
             at_us = PAUSES_US[usize::from(bytes[5]) % PAUSES_US.len()].saturating_add(at_us);
             let at_us = if times { at_us } else { 0 };
             let pid = u32::from(bytes[0] >> 5);
@@ -104,18 +114,20 @@ pub fn describe(data: &[u8]) {
         .collect();
 
     let mut describer = Describer::new(about, u64::MAX);
-    describer.extend(&events).expect("memory enough");
+    describer.extend(&events).expect("the memory suffices");
     let whole = describer.finish(3);
     let mut describer = Describer::new(about, u64::MAX);
-    events.iter().for_each(|event| describer.extend(std::slice::from_ref(event)).expect("memory enough"));
+    events
+        .iter()
+        .for_each(|event| describer.extend(std::slice::from_ref(event)).expect("the memory suffices"));
     let single = describer.finish(3);
     for (a, b) in whole.sections.iter().zip(&single.sections) {
-        assert_eq!(a.found, b.found, "{}: batches change it", a.spec.name);
+        assert_eq!(a.found, b.found, "{}: batches change the result", a.spec.name);
     }
 
     let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
-    builder.extend(&events).expect("memory enough");
-    let totals = builder.finish().expect("memory enough").totals();
+    builder.extend(&events).expect("the memory suffices");
+    let totals = builder.finish().expect("the memory suffices").totals();
     let accesses = totals.read_accesses + totals.write_accesses;
     assert_eq!(whole.requests, totals.requests);
     for found in whole.sections.iter().filter_map(|section| section.found.as_ref().ok()) {
@@ -137,7 +149,8 @@ pub fn describe(data: &[u8]) {
 
 const PAUSES_US: [u64; 8] = [0, 1, 40_000, 999_999, 29_999_999, 60_000_000, 1 << 40, 1 << 61];
 const OFFSETS: [u64; 8] = [0, 1, 4095, 4096, 1 << 31, 1 << 40, 1 << 62, i64::MAX as u64 - (1 << 24)];
-const NAMES: [&str; 8] = ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journal", "-wal", "/cache/\u{fffd}", "/app/y"];
+const NAMES: [&str; 8] =
+    ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journal", "-wal", "/cache/\u{fffd}", "/app/y"];
 
 fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
     let &[kind, file, offset, shift, len, _] = bytes;
@@ -145,7 +158,7 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
     let open = NonZeroU32::new(u32::from(len % 4)).map(OpenId);
     let file = FileId(if file == 255 { u64::MAX } else { u64::from(file % 16) });
     let offset = OFFSETS[usize::from(shift) % OFFSETS.len()] + u64::from(offset) * 2048;
-    // Long ones cost much and show nothing else; the core's tests have some.
+    // Long requests cost much and show nothing new; tests of the core have some.
     let len = u64::from(len) << (shift >> 4);
     match kind % 22 {
         0..3 => Action::Read { file, open, offset, len },
@@ -179,7 +192,7 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
     }
 }
 
-/// No table without end, no share beyond the whole, no number that is none.
+/// Checks that tables are bounded, shares are at most 1, and numbers are finite.
 fn check_values(found: &Found) {
     let check = |value: &Value| match value {
         Value::Share(share) => assert!((0.0..=1.0).contains(share), "{share}"),
@@ -210,24 +223,24 @@ fn sum(description: &Description, section: &str, table: &str, columns: &[&str]) 
     Some(columns.iter().map(sum).sum())
 }
 
-/// That format's sample.
+/// Returns the sample of a format.
 pub fn sample(name: &str) -> Vec<Vec<u8>> {
     vec![(format::named(name).expect("a format").sample)()]
 }
 
-/// Every sample, plain and packed.
+/// Returns every sample, plain and packed.
 pub fn packed_samples() -> Vec<Vec<u8>> {
     let packed = |plain: Vec<u8>| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 0);
-        gzip.write_all(&plain).and_then(|()| xz.write_all(&plain)).expect("memory takes anything");
-        let zstd = zstd::encode_all(&plain[..], 0).expect("memory takes anything");
+        gzip.write_all(&plain).and_then(|()| xz.write_all(&plain)).expect("writing to memory does not fail");
+        let zstd = zstd::encode_all(&plain[..], 0).expect("writing to memory does not fail");
         [gzip.finish().expect("memory"), xz.finish().expect("memory"), zstd, plain]
     };
     ALL.iter().flat_map(|spec| packed((spec.sample)())).collect()
 }
 
-/// Damages the input, or, now and then and where there is none yet, begins anew with a sample.
+/// Damages the input. Sometimes, or if it is empty, it starts with a sample instead.
 pub fn mutate(
     samples: impl FnOnce() -> Vec<Vec<u8>>,
     data: &mut [u8],
@@ -245,7 +258,8 @@ pub fn mutate(
     len
 }
 
-/// libfuzzer aborts on any panic. Those of the parquet crate are caught and expected (see the store): they are let pass.
+/// Lets panics of the parquet crate pass, which the store catches and expects. Otherwise libfuzzer
+/// aborts on any panic.
 pub fn quiet_parquet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-"""The six workloads, and what they share."""
+"""The six workloads, and their shared modules."""
 
 import sys
 

@@ -19,7 +19,7 @@ from .server import Server
 from .website import LINKS, START, Web
 
 PROGRAMS = ("chromium",)
-# Long: a machine with other work to do must only be slow.
+# Long, so that a busy machine is only slow.
 LOAD_TIMEOUT_S = 180
 
 FLAGS = (
@@ -31,7 +31,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # What is done must not depend on, or tell about, the network outside.
+    # Actions must not depend on the network outside, or contact it.
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE *.localhost",
     "--remote-debugging-pipe",
@@ -72,7 +72,7 @@ def main():
 def _add_arguments(parser):
     names = [habits.name for habits in PEOPLE]
     parser.add_argument("--people", nargs="+", choices=names, default=names, metavar="NAME",
-                        help=f"who uses the browser, of {' '.join(names)} (default: all)")
+                        help=f"users of the browser, of {' '.join(names)} (default: all)")
 
 
 def play(run):
@@ -109,7 +109,8 @@ class Chromium:
         wire = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out} {theirs_in}<&- {theirs_out}>&-'
         with open(self._log, "wb") as log:
             self._process = self._run.start(
-                "bash", "-c", wire, "bash", "chromium", *FLAGS, f"--user-data-dir={self._home}/profile", "about:blank",
+                "bash", "-c", wire, "bash", "chromium", *FLAGS, f"--user-data-dir={self._home}/profile",
+            "about:blank",
                 home=self._home, stdout=log, stderr=subprocess.STDOUT, pass_fds=(theirs_in, theirs_out),
             )
         os.close(theirs_in)
@@ -123,7 +124,7 @@ class Chromium:
             raise WorkloadError(f"chromium: {error}; the last that it said:\n{said}") from error
         if error is None:
             with contextlib.suppress(DevToolsError):
-                # It may be gone before it answers.
+                # It may end before it answers.
                 self.devtools.call("Browser.close")
             self._process.wait(LOAD_TIMEOUT_S)
         os.close(self._write)
@@ -166,7 +167,7 @@ class Person:
             self._tab.run("scrollTo({top: document.documentElement.scrollHeight})")
 
     def _do(self, step):
-        # Drawn at every step: what follows does not depend on what can be done here.
+        # Drawn at every step, so that later steps do not depend on the actions possible here.
         host = self._rng.choices(list(self.habits.sites), self.habits.sites.values())[0]
         pages = self._favourites[host]
         favourite = host, pages[min(int(self._rng.paretovariate(0.8)), len(pages)) - 1]

@@ -11,7 +11,7 @@ import os
 
 
 class DiskCache:
-    # Journal lines that say nothing any more, before it is written anew.
+    # Number of obsolete journal lines at which the journal is rewritten.
     REDUNDANT_LINES = 1000
 
     def __init__(self, directory, max_bytes):
@@ -33,12 +33,12 @@ class DiskCache:
         return (self._directory / f"{key}.0").read_bytes()
 
     def begin(self, key):
-        """Where to write a new entry, before `commit`."""
+        """Path to write a new entry to, before `commit`."""
         self._note("DIRTY", key)
         return self._directory / f"{key}.0.tmp"
 
     def commit(self, key):
-        """The entry is written whole; returns the keys that had to go for it."""
+        """Commit an entry that is completely written; return the keys evicted for it."""
         temporary = self._directory / f"{key}.0.tmp"
         size = temporary.stat().st_size
         os.replace(temporary, self._directory / f"{key}.0")
@@ -60,7 +60,7 @@ class DiskCache:
         self._journal.close()
 
     def open(self):
-        """Read the journal and write it anew, as the app's next start does."""
+        """Read the journal and rewrite it, as the app's next start does."""
         (self._directory / "journal").read_bytes()
         self._rewrite()
 

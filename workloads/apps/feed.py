@@ -75,7 +75,7 @@ def play(run):
 
 
 class _Content:
-    """What the server has: images and clips by name, the same for the same seed."""
+    """The server's images and clips by name, the same for the same seed."""
 
     MEDIAN_BYTES = {"thumb": 80 * KB, "full": 250 * KB, "clip": 1200 * KB}
 
@@ -96,7 +96,8 @@ class _Feed:
         self._rng = run.random("app")
         # Images of each post.  Numbers rise with time; older ones are fetched downwards.
         self._posts = {FIRST_POST: 0}
-        self._position = self._oldest = self._newest = FIRST_POST  # the position: the post on top of the screen
+        # The position is the post at the top of the screen.
+        self._position = self._oldest = self._newest = FIRST_POST
         self._databases = {name: Database(run, f"{name}.db", *how) for name, how in DATABASES.items()}
         self._images = DiskCache(run.directory / "images", run.options.cache_mib * MB)
         (run.directory / "clips").mkdir()
@@ -120,7 +121,7 @@ class _Feed:
         self._images.close()
 
     def background(self):
-        """What the system wakes the app for: a few posts, no images."""
+        """Work that the system wakes the app for: a few posts, no images."""
         for name in ("feed", "outbox"):
             self._databases[name].open()
         count = self._rng.randint(1, 5)
@@ -172,7 +173,7 @@ class _Feed:
         return [f"thumb-{post}-{i}" for post in shown for i in range(self._posts[post])]
 
     def _load(self, names):
-        """Download what the cache has not."""
+        """Download the images that are not in the cache."""
         missing = [name for name in dict.fromkeys(names) if name not in self._images]
         if missing:
             self._downloads.fetch([(f"/{name.replace('-', '/')}", self._images.begin(name)) for name in missing])
@@ -250,7 +251,7 @@ class _Feed:
         return f"clip {number}"
 
     def _profile(self):
-        """Somebody's old posts: what of it is still in the database and the cache."""
+        """Show old posts of a user, as far as the database and the cache still have them."""
         author = min(int(self._rng.paretovariate(0.6)), AUTHORS)
         self._do("feed", f"SELECT count(body), sum(length(layout)) FROM post WHERE author={author};")
         posts = self._rng.sample(list(self._posts), min(3, len(self._posts)))

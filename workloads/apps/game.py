@@ -30,14 +30,14 @@ SOUNDS_BYTES = 8 * MB
 SOUNDS = 120
 FILMS = 5
 SHADERS = 260
-# What a level starts with.
+# Assets loaded at the start of a level.
 TEXTURES_PER_LEVEL = 60
 SHADERS_PER_LEVEL = 45
 PIECE = 256 * KB
-# What the engine keeps of the textures in its own memory.
+# Textures in the engine's own memory.
 ENGINE_BYTES = 6 * MB
 
-MOMENTS = {  # what happens while playing, name -> weight
+MOMENTS = {  # events while playing, name -> weight
     "explore": 60,
     "fight": 20,
     "checkpoint": 8,
@@ -110,7 +110,7 @@ class _Packs:
         return f"{len(list(self.folder.iterdir()))} packs"
 
     def patch(self, downloads):
-        """New levels take the place of the old whole."""
+        """Replace all old levels by new ones."""
         new = self.folder / "levels.pak.new"
         downloads.fetch([("/levels-2.pak", new)])
         _sync(new)
@@ -120,7 +120,7 @@ class _Packs:
 
 
 class _Game:
-    """What the engine does, and where the player is."""
+    """The engine's actions, and the position of the player."""
 
     def __init__(self, run, packs):
         self._run = run
@@ -197,7 +197,7 @@ class _Game:
         return ""
 
     def _stream(self, textures, sounds):
-        """The player walks on: textures come into view, most of them seen before; sounds are played."""
+        """The player walks on: textures come into view, most of them seen before; sounds play."""
         here = self._textures_of_level()
         self._place += self._rng.gauss(0, 12)
         seen = (int(self._rng.gauss(self._place, 25)) % len(here) for _ in range(textures))
@@ -240,7 +240,7 @@ class _Game:
         self._resident_bytes = 0
 
     def _shader(self, number):
-        """Read from the cache what was compiled before; whether it had to be compiled."""
+        """Read a compiled shader from the cache, or compile it; return whether it was compiled."""
         if number in self._compiled:
             return False
         self._compiled.add(number)
@@ -257,7 +257,7 @@ class _Game:
         return True
 
     def _save(self, slot):
-        """Whole or not at all, and the one before it kept."""
+        """Write a save atomically, and keep the one before it."""
         folder = self._run.directory / "saves"
         file, temporary = folder / f"{slot}.sav", folder / f"{slot}.tmp"
         data = self._rng.randbytes(150 * KB + min(self._progress, 60) * 5 * KB)

@@ -18,7 +18,7 @@ from .sqlite import Database
 PROGRAMS = ("sqlite3", "curl")
 KB, MB = 1024, 1024 * 1024
 
-# The screen, in tiles; beside it one row more is kept ready.
+# The screen, in tiles; one more row on each side is kept ready.
 WIDTH, HEIGHT = 4, 6
 ZOOMS = range(10, 18)
 # Where the app is used: a town's place on the map at zoom 0, and the places in it.
@@ -46,7 +46,7 @@ CREATE TABLE visit(id INTEGER PRIMARY KEY, place INTEGER, zoom INTEGER, at INTEG
 CREATE TABLE track(id INTEGER PRIMARY KEY, at INTEGER, x REAL, y REAL);
 """
 
-# What a person does next, name -> weight.
+# The next action of a person, name -> weight.
 ACTIONS = {
     "pan": 46,
     "fling": 12,
@@ -124,7 +124,7 @@ class _Map:
         return self.show()
 
     def show(self):
-        """Draw what is on the screen and get ready what lies beside it."""
+        """Draw the tiles on the screen and prepare those beside it."""
         keys = self._screen(margin=1)
         wanted = [key for key in keys if (self._layer, key) not in self._memory]
         done = self._layer.load(wanted)
@@ -182,7 +182,7 @@ class _Map:
         return self.show()
 
     def save_region(self):
-        """What lies around, in several zooms, for use without a network."""
+        """Save the surroundings, in several zooms, for use without a network."""
         new = {}
         for zoom in range(12, 17):
             reach = 2 if zoom < 15 else 2 ** (zoom - 13)
@@ -237,7 +237,7 @@ class _Map:
 
 
 class _TileFiles:
-    """One file a tile; too old ones are asked for again, the least recently used trimmed."""
+    """One file for each tile; expired ones are fetched again, the least recently used trimmed."""
 
     def __init__(self, run, downloads, name):
         self.name = name
@@ -254,7 +254,7 @@ class _TileFiles:
         new = [key for key in keys if key not in self._tiles]
         self._fetch(new + changed)
         for key in old:
-            # Unchanged on the server: good for a while again, which its time stamp tells.
+            # Unchanged on the server: valid for a while again, as its time stamp records.
             if key not in changed:
                 os.utime(self._file(key))
                 self._tiles[key] = self._tiles[key][0], self._good_until()
@@ -279,7 +279,7 @@ class _TileFiles:
             self._tiles[key] = size, self._good_until()
 
     def _trim(self):
-        """Down to nine tenths, so that it does not have to be done at every step."""
+        """Trim to nine tenths, so that not every step has to trim."""
         trimmed = 0
         if self._bytes > self._run.options.cache_mib * MB:
             while self._bytes > self._run.options.cache_mib * MB * 9 // 10:

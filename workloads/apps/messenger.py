@@ -32,7 +32,7 @@ CREATE INDEX attachment_by_message ON attachment(message);
 }
 
 CHATS = 40
-# More than fits sqlite3's own 2 MB cache, so that searches read the file.
+# Larger than sqlite3's own 2 MB cache, so that searches read the file.
 HISTORY_MESSAGES = 40000
 HISTORY_ATTACHMENTS = 300
 
@@ -68,7 +68,7 @@ def play(run):
 
 
 class _Messenger:
-    """What the app does; every action is one or more small transactions."""
+    """The app's actions; each is one or more small transactions."""
 
     def __init__(self, run):
         self._run = run

@@ -26,10 +26,10 @@ from .run import WorkloadError
 HERE = Path(__file__).resolve().parent.parent
 MINUTES = {"browser": 30, "map": 30, "feed": 20, "game": 12, "messenger": 12, "video": 12}
 FILE_SYSTEM_BYTES = 8 << 30
-# How long a recorder may take to end after it was asked to.
+# Time limit for a recorder to end after a signal.
 END_TIMEOUT_S = 60
 IN_NAMESPACE = "FLASHSIFT_RECORD_ALL"
-# Where to mount, so that names in traces are short: the first that holds nothing we need.
+# Mount points with short names for traces: the first that hides nothing that is needed.
 PLACES = ("/mnt", "/media", "/srv")
 
 
@@ -43,7 +43,7 @@ def main():
             packages = "e2fsprogs mount util-linux"
             raise WorkloadError(f"not found in PATH: {', '.join(missing)} (on Debian: apt-get install {packages})")
         if IN_NAMESPACE not in os.environ:
-            # Mounts of our own: they end with us, whatever ends us.
+            # A mount namespace of its own, whose mounts end with this process.
             os.environ[IN_NAMESPACE] = "1"
             os.execvp("unshare", ["unshare", "--mount", "--", sys.executable, *sys.argv])
         _record(options)
@@ -100,7 +100,7 @@ def _record(options):
 
 
 def _write_readme(folder):
-    """What all cards of the folder say, for people."""
+    """Write a page with the content of all cards of the folder, for people."""
     cards = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     rows = [
         f"| `{card['trace']}` | {', '.join(card['workload']['programs'])} | {card['workload']['wall_s'] / 60:.0f} min "
@@ -128,7 +128,7 @@ def _requests(card):
 
 
 def _signals():
-    """What asks us to end can be read there: it comes between two steps, never inside of one."""
+    """Return a descriptor that becomes readable at a signal to end, checked between steps."""
     readable, writable = os.pipe()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -137,7 +137,7 @@ def _signals():
 
 
 def _cover(*needed):
-    """Cover a folder with an empty one, for us alone."""
+    """Cover a folder with an empty one, in this mount namespace only."""
     for place in map(Path, PLACES):
         if place.is_dir() and not any(Path(path).resolve().is_relative_to(place) for path in needed):
             _run("mount", "-t", "tmpfs", "flashsift", place)
@@ -149,7 +149,7 @@ def _flashsift(given):
     for name in [given] if given else [str(HERE.parent / "target/release/flashsift"), "flashsift"]:
         if found := shutil.which(name):
             return str(Path(found).resolve())
-    raise WorkloadError(f"no such program: {name} (make build makes it; --flashsift names it)")
+    raise WorkloadError(f"no such program: {name} (build it by make build, or give its path by --flashsift)")
 
 
 def _say(text):
@@ -158,12 +158,12 @@ def _say(text):
 
 HEAD = """# Recorded traces
 
-What real programs asked of their files, before any cache, recorded by
+Accesses of real programs to their files, before any cache, recorded by
 `flashsift record` on ext4. The programs were not written for this project;
 the load was, by the scripts in `workloads/`. `workloads/record-all` wrote
-this page and the cards beside the traces (`NAME.json`), which hold all that
-the recorder said, what was done, and `flashsift describe --json` without
-what is only for pictures.
+this page and the cards next to the traces (`NAME.json`), which contain all
+messages of the recorder, the actions, and `flashsift describe --json` without
+the data of figures.
 
 The seed gives the same actions with the same pauses between them, not the
 same trace: threads and timers differ from run to run.
@@ -214,7 +214,7 @@ class _Recording:
             raise WorkloadError(f"{self.name}: {self._flashsift} record ended with {status}:\n{log.strip()}")
         lines = [line for line in self._summary.read_text().splitlines() if line.startswith('{"workload"')]
         if len(lines) != 1:
-            raise WorkloadError(f"{self.name}: the workload told no summary:\n{log.strip()}")
+            raise WorkloadError(f"{self.name}: the workload printed no summary:\n{log.strip()}")
         card = self._card(json.loads(lines[0]), log.splitlines())
         path = self.trace.with_suffix(".json")
         temporary = path.with_suffix(".json.tmp")
@@ -236,13 +236,13 @@ class _Recording:
 
     def _clean(self):
         os.close(self.ended)
-        # Lazily where a process still holds it: it goes with that one.
+        # A lazy unmount ends when the last process releases the mount.
         if subprocess.run(["umount", str(self._mount)], capture_output=True).returncode:
             _run("umount", "--lazy", self._mount)
         self._mount.rmdir()
 
     def _card(self, workload, log):
-        # Where it was recorded is nobody's business.
+        # Paths of the recording machine stay private.
         log = [line.replace(f"{self.trace.parent}/", "") for line in log]
         described = subprocess.run([self._flashsift, "describe", "--json", self.trace], capture_output=True, text=True)
         return {
@@ -254,7 +254,7 @@ class _Recording:
             "flashsift": _run(self._flashsift, "--version").strip(),
             "command": self._shown(),
             "mode": "exact" if "--exact" in self._command else "pages",
-            # The recorder names each loss, and says nothing where there was none; then all that it said.
+            # The recorder names each loss, and prints nothing without one; then all its messages.
             "lost": "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I)) or "nothing",
             "recorder": log,
             "workload": workload,
@@ -262,13 +262,13 @@ class _Recording:
         }
 
     def _shown(self):
-        """As another would type it."""
+        """The command as a user would type it."""
         names = {self._flashsift: "flashsift", self.trace: self.trace.name, HERE / self.name: f"workloads/{self.name}"}
         return " ".join(str(names.get(part, part)) for part in self._command)
 
 
 def _short(described):
-    """Without the tables that only pictures are drawn from: the trace is at hand to draw them again."""
+    """Leave out the tables of figures, which can be computed again from the trace."""
     if isinstance(described, dict):
         short = {key: _short(value) for key, value in described.items()}
         return {key: value for key, value in short.items() if not (isinstance(value, list) and len(value) > 300)}

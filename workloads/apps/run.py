@@ -1,9 +1,9 @@
 """One run of a workload: arguments, seed, think time, list of actions, programs.
 
-What is fixed by the seed and the minutes: the actions, their order, and the
-pauses between them.  Time here is planned time, the sum of the pauses: how
-long a program takes to do what it is asked comes on top, so that a slow
-machine does the same, later.
+The seed and the minutes determine the actions, their order, and the pauses
+between them.  Time here is planned time, the sum of the pauses.  The run
+time of programs is in addition, so a slow machine performs the same actions
+later.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# Programs that workloads drive, with the Debian package and how to ask for the version.
+# Programs that workloads drive, with the Debian package and the option for the version.
 PACKAGES = {
     "chromium": ("chromium", "--version"),
     "curl": ("curl", "--version"),
@@ -36,14 +36,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class WorkloadError(Exception):
-    """Something needed is missing, or a program did not do as it was asked."""
+    """A requirement is missing, or a program failed."""
 
 
 def main(name, description, programs, play, minutes, add_arguments=None):
     """Parse the command line, call `play(run)`, print the summary."""
     parser = argparse.ArgumentParser(
         prog=name,
-        description=description + "\nWhat it wrote stays in DIR: deleting it would be part of a recording.",
+        description=description + "\nIts files stay in DIR, as their deletion would be part of a recording.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--dir", type=Path, required=True,
@@ -103,10 +103,10 @@ class Run:
             packages = " ".join(PACKAGES[p][0] for p in missing)
             raise WorkloadError(f"not found in PATH: {', '.join(missing)} (on Debian: apt-get install {packages})")
         _make_empty(options.dir)
-        # The name that a recorder shows for what this process does as the app.
+        # The name in recordings for accesses of this process, which acts as the app.
         _prctl(_PR_SET_NAME, name.encode())
-        # What our children leave behind becomes ours: browsers start helpers in
-        # sessions of their own, out of reach of killpg.
+        # Orphans of child processes become children of this process: browsers start
+        # helpers in sessions of their own, out of reach of killpg.
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-"))
@@ -173,7 +173,7 @@ class Run:
         )
 
     def call(self, *command, **keywords):
-        """Run a program to its end; failure is an error with what it said."""
+        """Run a program to its end; failure is an error with its messages."""
         text = keywords.pop("input", None)
         if text is not None:
             keywords["stdin"] = subprocess.PIPE
@@ -193,7 +193,7 @@ def _make_empty(directory):
 
 
 def _version(program):
-    """As the program tells it, up to the number."""
+    """The version as printed by the program, up to the number."""
     command = [program, PACKAGES[program][1]]
     line = subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0].strip()
     found = re.match(r".*?\d+\.\d\S*", line)
@@ -202,7 +202,7 @@ def _version(program):
 
 
 def _environment(home):
-    """Small and fixed: nothing of the caller's settings changes what a program does."""
+    """A small and fixed environment, independent of the caller's settings."""
     temporary = Path(home) / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     return {
@@ -222,10 +222,10 @@ def _prctl(option, argument):
 
 
 def _kill_descendants():
-    # Cleaning up is short and must be whole.
+    # The cleanup is short and must not be interrupted.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    # A process may start another while we look: until there is none left.
+    # A process may start another one meanwhile, so this repeats until none is left.
     while pids := _descendants(os.getpid()):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

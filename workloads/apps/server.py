@@ -1,4 +1,4 @@
-"""What apps download, served from memory on 127.0.0.1, and curl that downloads it."""
+"""A server of downloads, from memory on 127.0.0.1, and curl that downloads them."""
 
 import http.server
 import threading

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .run import WorkloadError
 
-# An empty start-up file: the user's own must not change what is done.
+# An empty start-up file, as the user's own could change the actions.
 COMMAND = ("sqlite3", "-batch", "-init", "/dev/null")
 JOURNAL_MODES = ("DELETE", "TRUNCATE", "WAL")
 ANSWER_TIMEOUT_S = 120
@@ -129,14 +129,14 @@ def play_files(run):
 class Statements:
     """Takes files of SQL apart into statements, each with its semicolon."""
 
-    # What may begin a statement, so that a line can be told from the rest of the one before.
+    # Words that begin a statement, to distinguish it from the continuation of the last one.
     _BEGINS = re.compile(
         r"\s*(ALTER|ANALYZE|ATTACH|BEGIN|COMMIT|CREATE|DELETE|DETACH|DROP|END|EXPLAIN|INSERT|PRAGMA|REINDEX|RELEASE|"
         r"REPLACE|ROLLBACK|SAVEPOINT|SELECT|UPDATE|VACUUM|WITH)\b|\.[a-z]", re.I)
 
     def __init__(self):
         self.without_semicolon = 0
-        # sqlite3's own dot commands, and what is no complete statement at the end of a file.
+        # sqlite3's own dot commands, and an incomplete statement at the end of a file.
         self.left_out = 0
 
     def read(self, path):
@@ -165,7 +165,7 @@ class Statements:
 
 
 def _complete(text):
-    """Whether SQLite takes this for whole statements (a trigger's body has semicolons of its own)."""
+    """Whether SQLite parses this as complete statements (bodies of triggers have semicolons)."""
     try:
         from sqlite3 import complete_statement
     except ImportError as error:
@@ -174,7 +174,7 @@ def _complete(text):
 
 
 def _transactions(statements):
-    """BEGIN … COMMIT together; what is outside of one, by itself."""
+    """Group BEGIN … COMMIT; statements outside of transactions are alone."""
     unit = []
     for text in statements:
         word = text.split(None, 1)[0].rstrip(";").upper()

@@ -26,7 +26,7 @@ CREATE TABLE watched(video INTEGER PRIMARY KEY, segment INTEGER NOT NULL, qualit
 CREATE TABLE buffered(video INTEGER, segment INTEGER, bytes INTEGER NOT NULL, PRIMARY KEY(video, segment));
 CREATE TABLE history(id INTEGER PRIMARY KEY, video INTEGER NOT NULL, what TEXT NOT NULL);
 """
-# What ends a stretch of watching, with its weight.
+# Events that end a stretch of watching, with their weights.
 ENDS = {"pause": 30, "seek": 30, "change_quality": 10, "next_video": 30}
 
 
@@ -104,14 +104,14 @@ class _Viewer:
         return f"{seconds:.0f} s"
 
     def seek(self):
-        """To anywhere: a little back or on stays in the buffer, otherwise it is of no use any more."""
+        """Seek anywhere: a short seek stays in the buffer, a long one empties it."""
         step = self._rng.choice([-3, -2, 2, 3, self._rng.randint(-60, 120)])
         self._move(self._at() + step)
         return f"{step:+}"
 
     def change_quality(self):
         self._quality = self._rng.choice([q for q in QUALITIES_KBIT_S if q != self._quality])
-        # What is buffered after the segment being played is fetched anew.
+        # Segments buffered after the current one are fetched again.
         self._drop(lambda segment: segment > self._at())
         return f"{self._quality} kbit/s"
 
@@ -125,7 +125,7 @@ class _Viewer:
             at = self._at()
             self._fill(at, 1)  # the player waits for the first
             with self._run.taking(SEGMENT_S):
-                # Reads as it plays, and never looks at the end first; nothing is decoded.
+                # Reads while playing, and never seeks to the end first; nothing is decoded.
                 player = self._run.start(
                     "ffmpeg", "-nostdin", "-v", "error", "-readrate", self._run.options.speed,
                     "-analyzeduration", 200000, "-seekable", 0, "-i", self._buffer[at], "-c", "copy", "-f", "null", "-",
@@ -149,7 +149,7 @@ class _Viewer:
         self._drop(lambda segment: not at - BEHIND_SEGMENTS <= segment < at + AHEAD_SEGMENTS)
 
     def _fill(self, at, count):
-        """Fetch what is missing of the next segments."""
+        """Fetch those of the next segments that are missing."""
         last = min(at + count, self._lengths[self._video])
         for segment in range(at, last):
             if segment not in self._buffer:

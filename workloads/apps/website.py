@@ -1,4 +1,4 @@
-"""Generated web sites, all from one seed: four sites, what they share, and their cache headers.
+"""Generated web sites, all from one seed: four sites, their shared files, and cache headers.
 
 Each site is a host below `localhost`, which browsers resolve by themselves
 and treat as secure, so that cookies, storage and service workers behave as on
@@ -16,7 +16,7 @@ KB = 1024
 SMALLEST, LARGEST = KB, 1024 * KB
 LINKS = 8
 
-# What servers commonly say. Names with a hash inside never change; other files are asked for again.
+# Common cache headers. Files with a hash in their name never change; others are revalidated.
 HASHED = "public, max-age=31536000, immutable"
 HOURS = "public, max-age=14400"
 SECONDS = "public, max-age=45"
@@ -26,7 +26,7 @@ NEVER = "no-store"
 
 @dataclass(frozen=True)
 class Kind:
-    """What one site is like."""
+    """The parameters of one site."""
 
     host: str
     pages: int
@@ -109,7 +109,7 @@ class Web:
         return len(self._files)
 
     def answer(self, host, path, headers):
-        """As a server does: whole, or `304` when the browser has it already."""
+        """Answer as a server: the whole file, or `304` if the browser has it already."""
         host = host.removesuffix(".localhost")
         found = self._found(host, path.partition("?")[0])
         if found is None:
@@ -203,7 +203,7 @@ def _style(rng, number, size):
 
 
 def _png(rng, size):
-    """A real one, so that the browser decodes it; noise, so that it is as large as asked."""
+    """A real image that the browser can decode, of noise, so that it has the given size."""
     width = max(8, int((size / 3) ** 0.5))
     height = max(1, size // (3 * width))
     rows = b"".join(b"\0" + rng.randbytes(3 * width) for _ in range(height))
@@ -226,7 +226,7 @@ def _page(kind, rng, links, scripts, styles, images):
         parts.append(f'<img src="//ads.localhost:@PORT@/a{number}.png?@SERIAL@" width=300 alt="">')
     text = _size(rng, kind.text_bytes, 0.6) // len(images)
     for number, path in enumerate(images):
-        # Those further down are fetched when the reader comes there.
+        # Images further down are fetched when the reader reaches them.
         lazy = ' loading=lazy' if number > 3 else ''
         parts.append(f'<p>{_filler(rng, text)}</p><img src="{path}"{lazy} width=600 height=400 alt="">')
     if kind.script:

@@ -1,4 +1,4 @@
-"""Words for what people write."""
+"""Words for texts that people write."""
 
 WORDS = (
     "the train leaves soon and we meet at station near old bridge bring your "

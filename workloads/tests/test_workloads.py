@@ -1,6 +1,7 @@
-"""Each workload run for real, its pauses cut short: same seed, same actions; files appear and go as promised.
+"""Runs each workload with short pauses: equal seeds give equal actions, and files appear and
+disappear as promised.
 
-What needs a program that is not installed, or root, is skipped, by name.
+Tests that need root, or a program that is not installed, are skipped, by name.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ class Case(unittest.TestCase):
         return [sys.executable, WORKLOADS / name, *map(str, options)]
 
     def run_workload(self, name, *options, seeds=(7, 7), minutes=1.0, directory="work"):
-        """Run it for each seed, at once: equal seeds do equally, others do not.
+        """Run it for each seed, at once: equal seeds give equal actions, others do not.
 
         Returns what the first summed up, its actions as "kind detail", its directory.
         """
@@ -217,7 +218,7 @@ class Browser(Case):
 
 
 class Ends(Case):
-    """Nothing that was started stays."""
+    """Every started process ends."""
 
     def begin(self, name):
         """Start a workload, wait for its first action."""
@@ -270,7 +271,7 @@ class Ends(Case):
 
 
 class RecordAll(Case):
-    # Stands for the recorder, whose own tests are elsewhere: runs the workload, tells of losses.
+    # Replaces the recorder, which has its own tests: runs the workload and reports losses.
     RECORDER = """#!/bin/sh
 case $1 in
 --version) echo flashsift 0; exit ;;
@@ -324,7 +325,7 @@ df --output=fstype "$3" | tail -n 1 > "$out"
 
 
 def _living_in(directory):
-    """Processes that work in a directory: what workloads start does."""
+    """Processes whose working directory is below a directory, as for all programs of workloads."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -28,7 +28,8 @@ mod schedule;
 mod table;
 mod verdict;
 
-/// How would each page cache treat my storage? Every policy at every size: hits, and what reaches storage and how
+/// How would each page cache treat my storage? Every policy at every size: hits, and what reaches
+/// storage and how
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift compare trace.xz                                  every policy, five sizes that suit the trace
@@ -47,7 +48,8 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "POLICY,…", help = policies_help())]
     policy: Vec<String>,
 
-    /// Cache sizes as memory: 4MiB,64M. Default: the five powers of two below what the trace touches
+    /// Cache sizes as memory: 4MiB,64M. Default: the five powers of two below what the trace
+    /// touches
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_memory)]
     memory: Vec<u32>,
 
@@ -95,8 +97,9 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// End with a verdict: who is best at what, whom nobody beats, what is left to gain. Tables of more than two
-    /// policies always do; with --json it is one line more, {"schema":1,"verdict":{…}}, after those of the cells
+    /// End with a verdict: who is best at what, whom nobody beats, what is left to gain. Tables of
+    /// more than two policies always do; with --json it is one line more,
+    /// {"schema":1,"verdict":{…}}, after those of the cells
     #[arg(long)]
     verdict: bool,
 
@@ -122,8 +125,8 @@ fn policies_help() -> String {
         format!("\n  {:<13} {}{slow}{params}", spec.name, spec.what)
     });
     format!(
-        "Replacement policies, or all (without those marked slow); parameters as name:key=value; what they are: \
-         flashsift policies{}\n",
+        "Replacement policies, or all (without those marked slow); parameters as name:key=value; \
+         what they are: flashsift policies{}\n",
         each.collect::<String>()
     )
 }

@@ -1,4 +1,4 @@
-//! `flashsift describe`: what a trace is like, before any cache is simulated.
+//! `flashsift describe`: the properties of a trace, before any cache is simulated.
 
 use crate::{
     card,
@@ -18,7 +18,7 @@ mod json;
 mod page;
 mod text;
 
-/// What is this trace like? Who reads and writes what, how often again, and what of it does not last
+/// Describe a trace: reads and writes, reuse, lifetimes of files and pages
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift describe trace.xz
@@ -29,19 +29,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// How many files, directories and processes are listed
+    /// Number of files, directories and processes to list
     #[arg(long, value_name = "N", default_value = "5", value_parser = size::parse_count)]
     top: u64,
 
-    /// One JSON object, on one line of standard output
+    /// Print one JSON object, on one line
     #[arg(long)]
     json: bool,
 
-    /// Write a page with figures, for a browser: it holds all that it shows, and fetches nothing
+    /// Write a page with figures for a browser; it contains everything and fetches nothing
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 
-    /// Memory that it may take; default: three quarters of the machine's
+    /// Memory limit; default: three quarters of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     trace_memory: Option<u64>,
 }
@@ -58,13 +58,13 @@ impl Sink for Describe {
     }
 
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
-        let describer = self.describer.as_mut().expect("a reader says what its trace is about first");
+        let describer = self.describer.as_mut().expect("a reader describes its trace first");
         describer.extend(events).map_err(|error| Error::Sink(error.to_string()))
     }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    // What cannot be written is known before anybody waits.
+    // An unwritable path is reported before the trace is read.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
     let mut sink = Describe { limit_bytes, describer: None };
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        serde_json::to_writer(&mut out, &json::Record::new(&name, outcome.format, &description))?;
+        serde_json::to_writer(&mut out, &json::DescriptionRecord::new(&name, outcome.format, &description))?;
         writeln!(out)?;
     } else {
         out.write_all(text::render(&name, outcome.format, &description, crate::text::in_color()).as_bytes())?;

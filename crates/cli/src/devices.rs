@@ -3,7 +3,7 @@
 use crate::{Usage, size, text};
 use anyhow::Context;
 use flashsift_core::{
-    device::{LabelledProfile, Profile, Selection, profile::ALL},
+    device::{LabelledProfile, Profile, ProfileSelection, profile::ALL},
     params::Param,
 };
 use flashsift_host::wear::{self, LifeTime, Spare, Storage};
@@ -18,9 +18,9 @@ pub(crate) fn help() -> String {
     let each = ALL.iter().map(|spec| format!("\n  {:<16} {}", spec.name, (spec.profile)().what));
     let params = ALL[0].params.iter().map(|param| format!("\n  {param}"));
     format!(
-        "Modelled devices that take what reaches storage: time and wear for each policy. Profiles, or all, or FILE.toml; \
-         parameters as name:key=value; their constants and sources: flashsift devices{}\nParameters of those with a \
-         capacity:{}\n",
+        "Modelled devices that take what reaches storage: time and wear for each policy. Profiles, \
+         or all, or FILE.toml; parameters as name:key=value; their constants and sources: \
+         flashsift devices{}\nParameters of those with a capacity:{}\n",
         each.collect::<String>(),
         params.collect::<String>()
     )
@@ -31,10 +31,10 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<LabelledProfile>> {
     let mut chosen: Vec<LabelledProfile> = Vec::new();
     for text in text::joined(texts) {
         let found = match text.as_str() {
-            "all" => Selection::all().iter().map(LabelledProfile::from).collect(),
+            "all" => ProfileSelection::all().iter().map(LabelledProfile::from).collect(),
             file if file.ends_with(".toml") => vec![from_file(Path::new(file))?],
             name => {
-                let selection = Selection::parse(name);
+                let selection = ProfileSelection::parse(name);
                 let selection = selection.map_err(|error| Usage(format!("{error}; or a FILE.toml")))?;
                 vec![LabelledProfile::from(&selection)]
             }
@@ -59,7 +59,8 @@ fn from_file(path: &Path) -> anyhow::Result<LabelledProfile> {
     Ok(LabelledProfile { label, profile })
 }
 
-/// Modelled devices for --device, every constant with its source; and what this machine's storage says of its wear
+/// Modelled devices for --device, every constant with its source; and what this machine's storage
+/// says of its wear
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift devices

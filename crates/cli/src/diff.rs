@@ -1,4 +1,4 @@
-//! `flashsift diff`: what changed between two saved runs of `compare --json` or `describe --json`.
+//! `flashsift diff`: the differences of two saved runs of `compare --json` or `describe --json`.
 
 use crate::{card::Report, size, table, text};
 use anyhow::{Context, bail, ensure};
@@ -12,7 +12,7 @@ use std::{
 
 mod page;
 
-/// What changed between two saved runs?
+/// Compare two saved runs and list the values that changed
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift compare trace.xz --json > before.json
@@ -20,72 +20,72 @@ mod page;
   flashsift diff before.json after.json
   flashsift diff before.json after.json --report diff.html")]
 pub(crate) struct Args {
-    /// What `compare --json` or `describe --json` wrote
+    /// Output of `compare --json` or `describe --json`
     before: PathBuf,
 
-    /// The same of another time, trace or setting
+    /// The same for another time, trace or setting
     after: PathBuf,
 
-    /// How many of the largest changes are listed
+    /// Number of the largest changes to list
     #[arg(long, value_name = "N", default_value = "10", value_parser = size::parse_count)]
     top: u64,
 
-    /// One JSON object a changed value and line, on standard output
+    /// Print one JSON object for each changed value, one on a line
     #[arg(long)]
     json: bool,
 
-    /// Write a page with figures, for a browser
+    /// Write a page with figures for a browser
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }
 
-/// What a value belongs to, and what it is called.
+/// Owner of a value, and its field.
 type Key = (String, String);
 
-/// A saved run.
+/// The values of a saved run.
 struct Saved {
-    kind: Kind,
+    kind: RunKind,
     traces: BTreeSet<String>,
     values: BTreeMap<Key, f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RunKind {
     Compare,
     Describe,
 }
 
-/// A value that is not the same.
+/// A value that differs between the runs.
 #[derive(Clone, Serialize)]
 struct Change {
     schema: u32,
-    /// A cell, or a row of a description.
+    /// The cell, or the row of a description, that it belongs to.
     of: String,
-    /// As the run calls it.
+    /// Name of the field in the run.
     field: String,
     before: f64,
     after: f64,
-    /// after / before − 1; absent where there was nothing before.
+    /// after / before − 1; `None` if the value before is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<f64>,
 }
 
-/// All that is not the same.
+/// All differences of two runs.
 struct Diff {
-    kind: Kind,
+    kind: RunKind,
     changes: Vec<Change>,
-    /// How many values each field has in both.
+    /// Number of values of each field that both runs have.
     both: BTreeMap<String, u64>,
     only_before: BTreeSet<String>,
     only_after: BTreeSet<String>,
-    /// CPU time an access, medians: measured, and never twice the same.
+    /// Median CPU time of an access; it is measured, and differs in every run.
     cpu_ns: Option<(f64, f64)>,
     traces: [String; 2],
 }
 
-/// What is measured anew each time.
+/// The field that is measured again in each run.
 const CPU: &str = "cpu_ns_per_access";
-/// Longer tables are what diagrams are drawn from.
+/// Longer tables are data of figures.
 const ROWS_MAX: usize = 64;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     ensure!(
         before.kind == after.kind,
-        "{} was written by {}, {} by {}: two runs of one command can be held against each other",
+        "{} was written by {}, {} by {}: only runs of the same command can be compared",
         args.before.display(),
         before.kind.name(),
         args.after.display(),
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     out.flush().context("writing to standard output")
 }
 
-impl Kind {
+impl RunKind {
     fn name(self) -> &'static str {
         match self {
             Self::Compare => "compare --json",
@@ -145,9 +145,9 @@ fn parse(text: &str) -> anyhow::Result<Saved> {
             None => bail!("object {n} has no schema, so it is not one of flashsift's; {SAVE}"),
         }
         let kind = match () {
-            () if object.contains_key("policy") => Kind::Compare,
-            () if object.contains_key("requests") => Kind::Describe,
-            // It says again what the cells say.
+            () if object.contains_key("policy") => RunKind::Compare,
+            () if object.contains_key("requests") => RunKind::Describe,
+            // It repeats the values of the cells.
             () if object.contains_key("verdict") => continue,
             () => bail!("object {n} is neither of compare --json nor of describe --json"),
         };
@@ -155,14 +155,14 @@ fn parse(text: &str) -> anyhow::Result<Saved> {
         ensure!(saved.kind == kind, "object {n} is of {}, those before are not", kind.name());
         saved.traces.extend(object.get("trace").and_then(Value::as_str).map(str::to_owned));
         match kind {
-            Kind::Compare => cell(&object, saved)?,
-            Kind::Describe => section("", &object, saved)?,
+            RunKind::Compare => cell(&object, saved)?,
+            RunKind::Describe => section("", &object, saved)?,
         }
     }
     saved.with_context(|| format!("there is no run in it; {SAVE}"))
 }
 
-/// One cell of a comparison: its words say which, its numbers what came of it.
+/// Reads one cell of a comparison: its texts name it, and its numbers are the values.
 fn cell(object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
     let word = |key: &str| object.get(key).and_then(Value::as_str);
     let frames = object.get("frames").and_then(Value::as_u64).context("a cell without frames")?;
@@ -171,7 +171,7 @@ fn cell(object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
         None => format!("{} objects", size::count(frames)),
     };
     let mut of = format!("{} at {size}", word("policy").context("a cell without a policy")?);
-    // The usual goes without saying.
+    // Defaults are left out of the name.
     for (key, usual) in [("system", "storage"), ("device", "")] {
         if let Some(word) = word(key).filter(|word| *word != usual) {
             of += &format!(", {word}");
@@ -187,7 +187,7 @@ fn cell(object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A part of a description and what is in it.
+/// Reads a part of a description and its contents.
 fn section(of: &str, object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
     let within = |name: &str| if of.is_empty() { name.to_owned() } else { format!("{of}, {name}") };
     for (key, value) in object {
@@ -208,7 +208,7 @@ fn section(of: &str, object: &Map<String, Value>, saved: &mut Saved) -> anyhow::
                 let rows: Vec<_> =
                     rows.iter().filter_map(Value::as_object).map(|row| (words(row), row)).collect();
                 let names: BTreeSet<&str> = rows.iter().map(|(name, _)| &**name).collect();
-                // Rows that no words tell apart are points of a diagram.
+                // Rows that their texts do not distinguish are points of a figure.
                 if names.len() == rows.len() && !names.contains("") {
                     for (name, row) in &rows {
                         section(&format!("{}, {name}", within(key)), row, saved)?;
@@ -268,7 +268,7 @@ impl Diff {
         }
     }
 
-    /// Each field that changed somewhere: its changes, largest first.
+    /// Returns each changed field with its changes, largest first.
     fn by_field(&self) -> Vec<(&str, Vec<&Change>)> {
         let changed =
             |field: &str| self.changes.iter().filter(|change| change.field == field).collect::<Vec<_>>();
@@ -278,13 +278,13 @@ impl Diff {
         fields
     }
 
-    /// What it comes to, a sentence each.
+    /// Returns the summary in sentences.
     fn sentences(&self) -> Vec<String> {
         let what = |n: u64| match (self.kind, n) {
-            (Kind::Compare, 1) => "cell",
-            (Kind::Compare, _) => "cells",
-            (Kind::Describe, 1) => "row",
-            (Kind::Describe, _) => "rows",
+            (RunKind::Compare, 1) => "cell",
+            (RunKind::Compare, _) => "cells",
+            (RunKind::Describe, 1) => "row",
+            (RunKind::Describe, _) => "rows",
         };
         let mut out = Vec::new();
         if self.traces[0] != self.traces[1] {
@@ -316,14 +316,15 @@ impl Diff {
         }
         if let Some((before, after)) = self.cpu_ns {
             out.push(format!(
-                "CPU time, measured, median: {before:.1} ns an access before, {after:.1} after; it is never twice the same."
+                "CPU time, measured, median: {before:.1} ns an access before, {after:.1} after; it \
+                 differs in every run."
             ));
         }
         out
     }
 }
 
-/// `−2.1 %`, `+34 %`, `new`.
+/// Formats a relative change: `−2.1 %`, `+34 %`, `new`.
 fn relative(change: &Change) -> String {
     match change.change {
         None => "new".to_owned(),
@@ -337,7 +338,7 @@ fn relative(change: &Change) -> String {
     }
 }
 
-/// A value in the unit that its name ends in.
+/// Formats a value in the unit of its field's suffix.
 fn shown(field: &str, value: f64) -> String {
     let whole = value.max(0.0) as u64;
     match field.rsplit('_').next() {
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_told_and_what_is_measured_apart() {
+    fn changed_values_are_listed_and_measured_ones_apart() {
         let before =
             parse(&[cell("lru", 100, 9.0), cell("arc", 50, 9.0), cell("fab", 1, 9.0)].join("\n")).unwrap();
         let after =
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_is_refused() {
+    fn other_files_are_refused() {
         for (text, says) in [
             ("", "no run"),
             ("hello", "object 1"),

@@ -1,4 +1,5 @@
-//! `flashsift policies`: the list of replacement policies, for people, for programs and as docs/policies.md.
+//! `flashsift policies`: the list of replacement policies as text, as JSON, and as
+//! docs/policies.md.
 
 use crate::{Usage, text};
 use flashsift_core::{
@@ -9,22 +10,22 @@ use flashsift_core::{
 use serde::Serialize;
 use std::{fmt::Write as _, io::Write as _};
 
-/// What each replacement policy does, optimises, takes and costs, and when to use it
+/// List the replacement policies: purpose, goal, parameters and costs
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift policies
   flashsift policies spatialclock mglru
   flashsift policies --json | jq -r .policy")]
 pub(crate) struct Args {
-    /// Which; default: all
+    /// Policies to list; default: all
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
 
-    /// One JSON object a policy and line
+    /// Print one JSON object for each policy, one on a line
     #[arg(long)]
     json: bool,
 
-    /// As a page of documentation
+    /// Print a page of documentation
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 }
@@ -48,14 +49,14 @@ fn kind(spec: &Spec) -> &'static str {
     match spec.kind {
         Kind::Online if spec.slow => "online, and left out of `all` because it is slow",
         Kind::Online => "online: it could run in a kernel",
-        Kind::Bound => "bound: it knows the future, and none hits more often",
-        Kind::Heuristic => "heuristic: it knows the future and bounds nothing",
+        Kind::Bound => "bound: it knows the future, and no policy hits more often",
+        Kind::Heuristic => "offline heuristic: it knows the future, but is not a bound",
     }
 }
 
 const PARAMETER: &str = "parameter";
 
-/// What is said of a policy, beside its name and what it does.
+/// Facts about a policy, after its name and purpose.
 fn facts(spec: &Spec) -> Vec<(&'static str, String)> {
     let mut facts = vec![("optimises", spec.goal.to_owned()), ("use it", spec.when.to_owned())];
     facts.extend(spec.params.iter().map(|param| (PARAMETER, param.to_string())));
@@ -99,7 +100,8 @@ in addition to the cache's own table. The head of each policy's file in \
     .to_owned();
     let mut lines = String::new();
     for spec in specs {
-        writeln!(out, "| [`{0}`](#{0}) | {1} |", spec.name, spec.what).expect("a string takes everything");
+        writeln!(out, "| [`{0}`](#{0}) | {1} |", spec.name, spec.what)
+            .expect("writing to a string does not fail");
         writeln!(lines, "\n## {}\n\n{}.\n", spec.name, sentence(spec.what)).expect("as before");
         for (label, fact) in facts(spec) {
             let fact = if label == PARAMETER { code(&fact) } else { fact };
@@ -114,13 +116,13 @@ fn sentence(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// The parameter's `key=default` set as code.
+/// Formats the parameter's `key=default` as code.
 fn code(param: &str) -> String {
     param.split_once(' ').map_or_else(|| param.to_owned(), |(key, rest)| format!("`{key}` {rest}"))
 }
 
 #[derive(Serialize)]
-struct Record<'a> {
+struct PolicyRecord<'a> {
     schema: u32,
     policy: &'a str,
     what: &'a str,
@@ -168,7 +170,7 @@ impl<'a> From<&'a Param> for Parameter<'a> {
 fn json(specs: &[&Spec]) -> serde_json::Result<String> {
     let mut out = String::new();
     for spec in specs {
-        out += &serde_json::to_string(&Record {
+        out += &serde_json::to_string(&PolicyRecord {
             schema: 1,
             policy: spec.name,
             what: spec.what,

@@ -1,4 +1,5 @@
-//! `flashsift profile`: what a card or file is like inside, as a profile for `compare --device`.
+//! `flashsift profile`: measures the internal structure of a card or file and writes it as a
+//! profile for `compare --device`.
 
 use crate::{
     load,
@@ -10,8 +11,8 @@ use anyhow::Context;
 use flashsift_core::{device::Profile, page::PAGE_BYTES};
 use flashsift_player::{
     Error, PIECE_BYTES,
-    place::{Place, Wanted},
-    profile::{self, Fitted, Found, Real},
+    open_target::{OpenTarget, Requirements},
+    profile::{self, Fitted, Found, RealDevice},
     target::Ring,
 };
 use flashsift_traces::replace::Replace;
@@ -26,41 +27,43 @@ use tracing::info;
 
 /// Measure a card or file, and write a profile that `compare --device` takes
 ///
-/// Finds out how much of it is mapped as one (a unit), how many units are open at once, and what reads, writes, copies and
-/// erases take: by writing to several places in turn, as flashbench does.
+/// Writes to several places in turn, as flashbench does. The latencies show how much of the device
+/// is mapped as one (a unit), how many units are open at once, and the cost of reads, writes,
+/// copies and erases.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo flashsift profile --target /dev/mmcblk1 --yes-destroy-data -o my-card.toml
   flashsift profile --target /mnt/card/file -o my-card.toml
   flashsift compare trace.xz --device my-card.toml
 
-The target, or its first --span, is overwritten; what is in use is refused, as by replay. A slow card
-takes some minutes. What the measurement does not tell is said, and stands in the profile as a comment.")]
+The target, or its first --span, is overwritten. A target in use is refused, as by replay. A slow
+card takes some minutes. Comments in the profile list values that the measurement does not show.")]
 pub(crate) struct Args {
-    /// File or block device to measure; a file that does not exist is made, and gone at the end
+    /// File or block device to measure; a file that does not exist is created, and removed at the
+    /// end
     #[arg(long, value_name = "FILE|DEV")]
     target: PathBuf,
 
-    /// What the device, or the existing file, holds may be destroyed
+    /// Permit the content of the device, or of an existing file, to be destroyed
     #[arg(long)]
     yes_destroy_data: bool,
 
-    /// How much of it is used: larger units need more (67 × the unit)
+    /// Part of the target to use, from its beginning; at least 67 × the size of a unit
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size::parse_bytes)]
     span: u64,
 
-    /// The profile to write
+    /// Path of the profile to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// One JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let signals = Signals::new()?;
-    let wanted = Wanted {
+    let wanted = Requirements {
         end_bytes: 0,
         changes: true,
         consent: args.yes_destroy_data,
@@ -68,20 +71,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         size_bytes: Some(args.span),
         keep: false,
     };
-    let place = Place::open(&args.target, &wanted)?;
+    let place = OpenTarget::open(&args.target, &wanted)?;
     let span = args.span.min(place.bytes);
     let mut target = Ring::new(&place, 1, PIECE_BYTES)?;
     fill(span, &mut target, &signals)?;
     let bar = load::progress("", "{spinner} measuring {msg} {elapsed}");
     let mut stop = || signals.came().is_some();
-    let mut device = Real::new(&mut target, span / PAGE_BYTES, &mut stop);
+    let mut device = RealDevice::new(&mut target, span / PAGE_BYTES, &mut stop);
     let found = profile::measure(&mut device, &mut |what| bar.set_message(what.to_owned()));
     bar.finish_and_clear();
     let found = match found {
         Err(Error::Stopped) => {
             let interrupted = signals.came().expect("a signal stopped it");
             return Err(anyhow::Error::new(interrupted)
-                .context("no profile was written: the measurement was not done"));
+                .context("no profile was written: the measurement did not finish"));
         }
         other => other?,
     };
@@ -95,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     save(&args.output, &fitted)?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        serde_json::to_writer(&mut out, &Record::new(&args.target, &found, &fitted))?;
+        serde_json::to_writer(&mut out, &ProfileRecord::new(&args.target, &found, &fitted))?;
         writeln!(out)?;
     } else {
         write!(out, "{}", words(&found, &fitted))?;
@@ -105,13 +108,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The profile, with what it does not say, as comments.
+/// Writes the profile, with the unknown values as comments.
 fn save(path: &Path, fitted: &Fitted) -> anyhow::Result<()> {
     let at = || path.display().to_string();
     let mut text = String::new();
     writeln!(
         text,
-        "# The model's times for what was measured besides are wrong by {} at worst.",
+        "# The model's times for the measured patterns are wrong by {} at worst.",
         percent(fitted.worst_error())
     )?;
     for untold in &fitted.untold {
@@ -140,19 +143,19 @@ fn words(found: &Found, fitted: &Fitted) -> String {
             line("open units", units.open_units.to_string());
             line("copying a page", us(units.copy_us));
             line("erasing a unit", us(units.erase_us));
-            line("", format!("what closing took lies within {} of these", percent(units.error)));
+            line("", format!("measured closings lie within {} of these", percent(units.error)));
         }
-        Err(_) => line("units", "not to be told, see below".to_owned()),
+        Err(_) => line("units", "unknown, see below".to_owned()),
     }
     line("a write", us(found.write_us));
-    line("a read", format!("{}, far from the one before {}", us(found.read_us), us(found.far_read_us)));
+    line("a read", format!("{}, far from its predecessor {}", us(found.read_us), us(found.far_read_us)));
     let costs: Vec<_> = found.streams.costs.iter().map(|(n, cost)| format!("{n}: {}", us(*cost))).collect();
-    line("writes in turn", format!("to so many places, each: {}", costs.join(", ")));
+    line("writes in turn", format!("places and latency of a write: {}", costs.join(", ")));
     let _ = writeln!(out, "\n{:<28}{:>12}{:>12}{:>9}", "KB/s", "measured", "model", "off by");
     for (pattern, model_ns) in &fitted.patterns {
         let (kind, order) = (
             if pattern.write { "writes" } else { "reads" },
-            if pattern.sorted { "sorted" } else { "scattered" },
+            if pattern.sorted { "sorted" } else { "random" },
         );
         let name = format!("{order} {kind}, {}", size::bytes(pattern.span_pages * PAGE_BYTES));
         let model = profile::kb_per_s(pattern.pages.len(), *model_ns);
@@ -162,13 +165,13 @@ fn words(found: &Found, fitted: &Fitted) -> String {
     out.push('\n');
     let columns = text::columns().unwrap_or(120);
     for untold in &fitted.untold {
-        out.push_str(&text::labelled("Not told:", 10, untold, columns));
+        out.push_str(&text::labelled("Unknown:", 9, untold, columns));
     }
     out
 }
 
 #[derive(Serialize)]
-struct Record<'a> {
+struct ProfileRecord<'a> {
     schema: u32,
     target: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,12 +183,12 @@ struct Record<'a> {
     far_read_us: f64,
     worst_error: f64,
     untold: &'a [String],
-    /// What a write takes to so many places in turn, µs.
+    /// Number of streams, and latency of a write with so many streams, µs.
     streams: Vec<(u32, f64)>,
     profile: &'a Profile,
 }
 
-impl<'a> Record<'a> {
+impl<'a> ProfileRecord<'a> {
     fn new(target: &Path, found: &Found, fitted: &'a Fitted) -> Self {
         let units = found.units.as_ref().ok();
         Self {

@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::Context;
 use flashsift_core::event::{About, Event};
-use flashsift_record::{self as recorder, Error, Options, Recorded, Stop, What};
+use flashsift_record::{self as recorder, Error, Options, Recorded, Stop, Subject};
 use flashsift_traces::{anonymize::Anonymize, events::Sink, store};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
@@ -25,9 +25,10 @@ use tracing::{info, warn};
 
 /// Record what applications ask of the page cache
 ///
-/// By the kernel's tracepoints, in a tracing instance of our own that is removed at the end, also after Ctrl-C; what a
-/// killed recorder leaves, the next one removes. Nothing else on the system changes. Needs root; without it, a program can
-/// still be recorded with strace, which slows it several times and sees no access through mappings.
+/// By the kernel's tracepoints, in a tracing instance of our own that is removed at the end, also
+/// after Ctrl-C; what a killed recorder leaves, the next one removes. Nothing else on the system
+/// changes. Needs root; without it, a program can still be recorded with strace, which slows it
+/// several times and sees no access through mappings.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo flashsift record -o t.parquet -- sqlite3 test.db < statements.sql
@@ -47,7 +48,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PID", conflicts_with_all = ["device", "command"])]
     pid: Vec<u32>,
 
-    /// Whatever anybody does below this directory; with a program or a process, whatever that does there
+    /// Whatever anybody does below this directory; with a program or a process, whatever that does
+    /// there
     #[arg(long, value_name = "DIR", conflicts_with = "device")]
     path: Option<PathBuf>,
 
@@ -90,7 +92,7 @@ struct Counted {
     bytes: Arc<AtomicU64>,
 }
 
-/// What a row of the store costs at most, before it is compressed away.
+/// Subject a row of the store costs at most, before it is compressed away.
 const ROW_BYTES: u64 = 12;
 
 impl Sink for Counted {
@@ -196,20 +198,21 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
         _ if !args.command.is_empty() || !args.pid.is_empty() => {
             under.clone_from(&args.path);
             match args.command.is_empty() {
-                true => What::Processes(args.pid.clone()),
-                false => What::Command(command()),
+                true => Subject::Processes(args.pid.clone()),
+                false => Subject::Command(command()),
             }
         }
-        (_, Some(device)) => What::Device(device.clone()),
-        (Some(path), _) => What::Path(path.clone()),
+        (_, Some(device)) => Subject::Device(device.clone()),
+        (Some(path), _) => Subject::Path(path.clone()),
         _ => unreachable!("something to record was asked for"),
     };
     let options = Options { under, exact: args.exact, buffer_kib: args.buffer.div_ceil(1024) };
     match recorder::record(what, &options, sink, stop) {
         Err(Error::NotAllowed { what, why }) if !args.command.is_empty() => {
             warn!(
-                "{what} is not allowed ({why}): recording with strace instead, which slows the program several \
-                 times and sees no access through mappings; as root (sudo) the kernel's own tracepoints do it"
+                "{what} is not allowed ({why}): recording with strace instead, which slows the \
+                 program several times and sees no access through mappings; as root (sudo) the \
+                 kernel's own tracepoints do it"
             );
             Ok(recorder::strace(&command(), sink)?)
         }
@@ -263,7 +266,8 @@ fn say(args: &Args, recorded: &Recorded, writer: store::Writer, elapsed: Duratio
     if summary.accesses == 0 {
         warn!(
             target: DETAIL,
-            "nothing was read or written on ext4 or F2FS; was it elsewhere (tmpfs, overlay, network)?"
+            "nothing was read or written on ext4 or F2FS; was it elsewhere (tmpfs, overlay, \
+             network)?"
         );
     }
     if let Some(status) = recorded.status.filter(|status| !status.success()) {

@@ -1,4 +1,5 @@
-//! `flashsift replay`: what a cache sends to storage, performed on a real device or file.
+//! `flashsift replay`: performs the requests that a cache sends to storage on a real device or
+//! file.
 
 use crate::{Usage, devices, load, load::Input, logging::DETAIL, size};
 use anyhow::Context;
@@ -8,7 +9,7 @@ use flashsift_player::{
     Op, PIECE_BYTES, Request,
     log::{Requests, Rules, Source, Survey},
     model::Modelled,
-    place::{Kind, Place, Wanted},
+    open_target::{OpenTarget, Requirements, TargetKind},
     play::{self, Ended, Played, Watch},
     schedule::Timing,
     tally::Tally,
@@ -29,40 +30,43 @@ use tracing::info;
 
 mod report;
 
-/// Perform an after-cache trace on a real device or file, and tell how long it takes
+/// Perform an after-cache trace on a real device or file, and report how long it takes
 ///
-/// Reads, writes, syncs and discards are done past the page cache (O_DIRECT), in the order of the trace. What is written is
-/// incompressible, and each sector says which request wrote it.
+/// Reads, writes, syncs and discards bypass the page cache (O_DIRECT), in the order of the trace.
+/// The written data is incompressible, and each sector holds the number of the request that wrote
+/// it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift compare trace.xz --policy lru,spatialclock --memory 16M --after-cache out/
   flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file
-  flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file --device microsd-2012,my-card.toml
+  flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file --device my-card.toml
   flashsift replay requests.blkparse --target /mnt/card/file --timing recorded --queue-depth 32
   sudo flashsift replay out/trace.lru.4096.parquet --target /dev/mmcblk1 --yes-destroy-data --json
 
-A file that does not exist is made, filled, and gone at the end, whatever the end is; --keep keeps it. A file that exists, and any
-block device, is only written to with --yes-destroy-data. A device that is mounted, even in part, or used in any other way is
-refused. Ctrl-C ends a replay with a report of what was done until then, and exit code 130 (128 + the signal's number).
+A file that does not exist is created, filled, and removed at the end, even if flashsift is killed;
+--keep keeps it. An existing file, or a block device, is written to only with --yes-destroy-data. A
+device that is mounted, even in part, or in use in any other way is refused. Ctrl-C ends a replay
+with a report of the requests performed so far, and exit code 130 (128 + the number of the signal).
 
-Requests start in the order of the trace, at most --queue-depth at a time; one that overlaps another in flight waits for it, and
-so does everything for a sync, and a sync for everything. Those longer than 1 MiB are done in pieces.")]
+Requests start in the order of the trace, at most --queue-depth at a time. A request that overlaps
+one in flight waits for it. A sync waits for all earlier requests, and all later ones wait for it.
+Requests longer than 1 MiB are split into pieces.")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
     #[command(flatten)]
-    at: At,
+    at: TargetArgs,
 
-    /// When requests start
-    #[arg(long, value_enum, default_value_t = When::Asap)]
-    timing: When,
+    /// Time at which requests start
+    #[arg(long, value_enum, default_value_t = TimingArg::Asap)]
+    timing: TimingArg,
 
-    /// Requests in flight at once
+    /// Largest number of requests in flight
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     queue_depth: u32,
 
-    /// How requests are made
+    /// Interface to the kernel
     #[arg(long, value_enum, default_value_t = Engine::IoUring)]
     engine: Engine,
 
@@ -70,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "null")]
     fold: bool,
 
-    /// Which device, if the trace is about several
+    /// Name of the device to replay, if the trace has several
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 
@@ -78,39 +82,39 @@ pub(crate) struct Args {
     #[arg(long)]
     without_discards: bool,
 
-    /// Modelled devices to stand beside it, as `compare` takes them
+    /// Modelled devices to report for comparison, named as in `compare`
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…")]
     device: Vec<String>,
 
-    /// One JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Where requests go.
+/// The target of the requests.
 #[derive(clap::Args)]
-struct At {
-    /// File or block device to use; a file that does not exist is made
+struct TargetArgs {
+    /// File or block device to use; a file that does not exist is created
     #[arg(long, value_name = "FILE|DEV", required_unless_present = "null")]
     target: Option<PathBuf>,
 
-    /// No target at all: what flashsift itself costs
+    /// Perform no requests: measures the cost of flashsift itself
     #[arg(long, conflicts_with_all = ["target", "fill", "keep", "size", "yes_destroy_data", "engine"])]
     null: bool,
 
-    /// What the device, or the existing file, holds may be destroyed
+    /// Permit the content of the device, or of an existing file, to be destroyed
     #[arg(long)]
     yes_destroy_data: bool,
 
-    /// Write all of the target before [default: yes for a file that is written to, no for a device]
+    /// Write all of the target first [default: yes for a file that is written to, no for a device]
     #[arg(long, value_name = "yes|no")]
     fill: Option<YesNo>,
 
-    /// Size of a file that is made [default: what the trace needs]
+    /// Size of a file that is created [default: as large as the trace needs]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     size: Option<u64>,
 
-    /// Keep a file that was made
+    /// Keep a file that was created
     #[arg(long)]
     keep: bool,
 }
@@ -122,18 +126,18 @@ enum YesNo {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum When {
-    /// As soon as the queue has room
+enum TimingArg {
+    /// As soon as the queue has a free slot
     Asap,
     /// At their times in the trace
     Recorded,
 }
 
-impl From<When> for Timing {
-    fn from(when: When) -> Self {
+impl From<TimingArg> for Timing {
+    fn from(when: TimingArg) -> Self {
         match when {
-            When::Asap => Self::Asap,
-            When::Recorded => Self::Recorded,
+            TimingArg::Asap => Self::Asap,
+            TimingArg::Recorded => Self::Recorded,
         }
     }
 }
@@ -143,18 +147,18 @@ enum Engine {
     /// Linux's io_uring
     #[value(name = "io_uring")]
     IoUring,
-    /// Plain system calls, one after the other
+    /// Blocking system calls, one after the other
     Sync,
 }
 
-/// A signal ended the work, after a report of what was done.
+/// A signal ended the replay or measurement early.
 #[derive(Debug)]
 pub(crate) struct Interrupted {
     signal: usize,
 }
 
 impl Interrupted {
-    /// As shells have it.
+    /// Returns the exit code that shells use for this signal.
     pub(crate) fn exit_code(&self) -> u8 {
         128 + self.signal as u8
     }
@@ -169,7 +173,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Stops at a signal; at the second the process ends at once.
+/// Records the first signal, at which the work stops; a second one ends the process at once.
 pub(crate) struct Signals(Arc<AtomicUsize>);
 
 impl Signals {
@@ -189,24 +193,24 @@ impl Signals {
     }
 }
 
-/// Shows how far it is, and looks for signals.
-struct Looks<'a> {
+/// Shows the progress, and stops the replay at a signal.
+struct Progress<'a> {
     signals: &'a Signals,
     bar: ProgressBar,
-    /// When the bar moves again.
+    /// Number of requests at which the bar moves again.
     next: u64,
     step: u64,
 }
 
-impl<'a> Looks<'a> {
-    /// Of so many requests.
+impl<'a> Progress<'a> {
+    /// Creates an observer of `requests` requests.
     fn new(signals: &'a Signals, bar: &ProgressBar, requests: u64) -> Self {
         bar.set_length(requests);
         Self { signals, bar: bar.clone(), next: 0, step: requests / 1000 + 1 }
     }
 }
 
-impl Watch for Looks<'_> {
+impl Watch for Progress<'_> {
     fn stop(&mut self, done: u64) -> bool {
         if done >= self.next {
             self.bar.set_position(done);
@@ -219,20 +223,22 @@ impl Watch for Looks<'_> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.input.trace.as_os_str() == "-" {
         return Err(Usage(
-            "a trace is read twice here, and standard input can be read once: give a file".into(),
+            "replay reads the trace twice, and standard input can be read once: give a file".into(),
         )
         .into());
     }
     if args.engine == Engine::Sync && args.queue_depth > 1 {
-        return Err(Usage("--engine sync does one request at a time: leave --queue-depth at 1".into()).into());
+        return Err(
+            Usage("--engine sync performs one request at a time: leave --queue-depth at 1".into()).into()
+        );
     }
     let devices = devices::chosen(&args.device)?;
     let mut survey = Survey::default();
     let outcome = args.input.read(&mut survey)?;
     load::say_left_out(&outcome);
-    if args.timing == When::Recorded && !survey.times {
+    if args.timing == TimingArg::Recorded && !survey.times {
         return Err(Usage(
-            "the trace has no times: --rate N gives it some, or leave --timing at asap".into(),
+            "the trace has no times: generate them with --rate N, or leave --timing at asap".into(),
         )
         .into());
     }
@@ -250,7 +256,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if place.as_ref().is_some_and(|place| place.holes) && !filled {
         info!(
             target: DETAIL,
-            "note: parts of the file were never written; reading them reaches no device (--fill yes writes them)"
+            "note: parts of the file were never written; reads of them reach no device (--fill yes \
+             writes them)"
         );
     }
     say(&args.at, source);
@@ -262,8 +269,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let bar =
         load::progress("replaying", "{spinner} {msg} {bar:30} {human_pos}/{human_len} requests, {eta} left");
-    let mut looks = Looks::new(&signals, &bar, source.count());
-    let played = replay(args, rules, &survey, &mut *target, &mut looks);
+    let mut progress = Progress::new(&signals, &bar, source.count());
+    let played = replay(args, rules, &survey, &mut *target, &mut progress);
     bar.finish_and_clear();
     let mut played = played?;
     let failed = match std::mem::replace(&mut played.ended, Ended::Whole) {
@@ -272,12 +279,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Ended::Failed(error) => Some(error.into()),
     };
     let modelled = modelled(args, rules, &survey, &devices, played.tally.count())?;
-    let shown = report::Shown {
+    let shown = report::ReplayReport {
         trace: args.input.name(),
         target: args.at.target.as_deref(),
         place: place.as_ref(),
         filled,
-        recorded: args.timing == When::Recorded,
+        recorded: args.timing == TimingArg::Recorded,
         queue_depth: args.queue_depth,
         engine: if args.engine == Engine::Sync { "sync" } else { "io_uring" },
         whole: failed.is_none(),
@@ -292,11 +299,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-fn say(at: &At, source: &Source) {
+fn say(at: &TargetArgs, source: &Source) {
     if source.long > 0 {
         info!(
             target: DETAIL,
-            "note: {} requests are longer than 1 MiB and are done in pieces of that",
+            "note: {} requests are longer than 1 MiB and are split into pieces of 1 MiB",
             size::count(source.long)
         );
     }
@@ -310,9 +317,9 @@ fn say(at: &At, source: &Source) {
     }
 }
 
-/// The target, opened, able to do what the trace wants.
-fn prepared(args: &Args, path: &Path, source: &Source) -> anyhow::Result<Place> {
-    let wanted = Wanted {
+/// Opens the target and checks that it can perform the trace.
+fn prepared(args: &Args, path: &Path, source: &Source) -> anyhow::Result<OpenTarget> {
+    let wanted = Requirements {
         end_bytes: source.end_bytes,
         changes: source.changes() || args.at.fill == Some(YesNo::Yes),
         consent: args.at.yes_destroy_data,
@@ -324,13 +331,13 @@ fn prepared(args: &Args, path: &Path, source: &Source) -> anyhow::Result<Place> 
     if same(path).is_some_and(|target| Some(target) == same(&args.input.trace)) {
         return Err(Usage("the target is the trace itself: give another --target".into()).into());
     }
-    let place = Place::open(path, &wanted)?;
+    let place = OpenTarget::open(path, &wanted)?;
     if args.at.size.is_some() && !place.made {
-        return Err(Usage(format!("--size is for a file that is made, and {} exists", path.display())).into());
+        return Err(Usage(format!("--size applies to a new file, but {} exists", path.display())).into());
     }
     if let Some(request) = source.unaligned(place.block_bytes) {
         anyhow::bail!(
-            "{} does blocks of {} bytes, and request {} of the log ({}) is not of whole ones",
+            "{} has blocks of {} bytes, and request {} of the log ({}) is not aligned to them",
             path.display(),
             place.block_bytes,
             request.number,
@@ -345,7 +352,7 @@ fn prepared(args: &Args, path: &Path, source: &Source) -> anyhow::Result<Place> 
 
 fn target<'a>(
     args: &Args,
-    place: Option<&'a Place>,
+    place: Option<&'a OpenTarget>,
     source: &Source,
 ) -> anyhow::Result<Box<dyn Target + 'a>> {
     let Some(place) = place else { return Ok(Box::new(Null::new(args.queue_depth))) };
@@ -359,28 +366,29 @@ fn target<'a>(
     })
 }
 
-/// A file that is written to holds something before, so that reads reach the device and writes replace.
-fn fills(at: &At, place: &Place, source: &Source) -> bool {
+/// Whether the target is filled first. A file that is written to is filled, so that reads reach the
+/// device and writes replace data.
+fn fills(at: &TargetArgs, place: &OpenTarget, source: &Source) -> bool {
     match at.fill {
         Some(fill) => fill == YesNo::Yes,
-        None => place.kind == Kind::File && (place.made || source.changes()),
+        None => place.kind == TargetKind::File && (place.made || source.changes()),
     }
 }
 
-/// Writes the first bytes of a target before anything else.
+/// Writes the first `bytes` of a target before anything else.
 pub(crate) fn fill(bytes: u64, target: &mut dyn Target, signals: &Signals) -> anyhow::Result<()> {
     let bar = load::progress(
         "filling the target",
         "{spinner} {msg} {bar:30} {human_pos}/{human_len} MiB, {eta} left",
     );
-    let played = play::fill(bytes, target, &mut Looks::new(signals, &bar, bytes >> 20));
+    let played = play::fill(bytes, target, &mut Progress::new(signals, &bar, bytes >> 20));
     bar.finish_and_clear();
     match played.ended {
         Ended::Whole => Ok(()),
         Ended::Stopped => {
             let interrupted = signals.came().expect("a signal stopped it");
             Err(anyhow::Error::new(interrupted)
-                .context("nothing was replayed: the target was still being filled"))
+                .context("nothing was replayed: the filling of the target did not finish"))
         }
         Ended::Failed(error) => Err(anyhow::Error::new(error).context("filling the target")),
     }
@@ -392,17 +400,17 @@ fn replay(
     rules: Rules,
     survey: &Survey,
     target: &mut dyn Target,
-    looks: &mut Looks<'_>,
+    progress: &mut Progress<'_>,
 ) -> anyhow::Result<Played> {
     let (played, read) =
-        reading(args, rules, survey, |log| play::play(log, target, args.timing.into(), looks));
+        reading(args, rules, survey, |log| play::play(log, target, args.timing.into(), progress));
     if matches!(played.ended, Ended::Whole) {
         read?;
     }
     Ok(played)
 }
 
-/// The same so many pieces on modelled devices.
+/// Performs the first `pieces` pieces on each modelled device.
 fn modelled<'a>(
     args: &Args,
     rules: Rules,
@@ -414,7 +422,7 @@ fn modelled<'a>(
         return Ok(Vec::new());
     }
     let modelled = |device: &device::LabelledProfile| {
-        let machine = device::Machine::new(&device.profile)?;
+        let machine = device::AnyDevice::new(&device.profile)?;
         Ok(Modelled::new(machine, args.timing.into(), args.queue_depth))
     };
     let mut all: Vec<_> = devices.iter().map(modelled).collect::<Result<_, device::ProfileError>>()?;
@@ -423,7 +431,7 @@ fn modelled<'a>(
         for request in log.iter().flatten().take(usize::try_from(pieces).unwrap_or(usize::MAX)) {
             all.iter_mut().for_each(|device| device.request(&request));
         }
-        // What a replay that ended early has not done is not wanted here either.
+        // The models skip the requests that a replay that ended early did not perform.
         log.iter().for_each(drop);
     });
     bar.finish_and_clear();
@@ -431,7 +439,7 @@ fn modelled<'a>(
     Ok(devices.iter().map(|device| &*device.label).zip(all.into_iter().map(Modelled::finish)).collect())
 }
 
-/// One thread reads the trace, this one does something with the requests as they come.
+/// Runs `work` on this thread with the requests that another thread reads.
 fn reading<T>(
     args: &Args,
     rules: Rules,
@@ -447,7 +455,7 @@ fn reading<T>(
             read.and_then(|_| requests.finish())
         });
         let done = work(&from);
-        // A reader that is ahead of work that ended early ends too.
+        // The reader ends as well if `work` ended early.
         drop(from);
         (done, reader.join().expect("the reader does not panic"))
     })

@@ -1,4 +1,4 @@
-//! Sizes as people write them: `64MiB` or `64M`, binary; and counts: `20M`, decimal. And as they read them.
+//! Parses and formats sizes (`64MiB` or `64M`, binary) and counts (`20M`, decimal).
 
 use flashsift_core::{
     duration::{DurationError, parse_us},
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 pub(crate) use flashsift_core::show::{bytes, count, counted, duration, share};
 
-/// `64MiB`, `64M`, `65536`: bytes, at least one page.
+/// Parses bytes, at least one page: `64MiB`, `64M`, `65536`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let bytes = parse_size::Config::new()
         .with_binary()
         .parse_size(text)
-        .map_err(|error| format!("{error}; a size reads 64MiB, 64M or 67108864"))?;
+        .map_err(|error| format!("{error}; write a size as 64MiB, 64M or 67108864"))?;
     if bytes < PAGE_BYTES { Err(format!("less than one page of {PAGE_BYTES} bytes")) } else { Ok(bytes) }
 }
 
-/// `100000`, `100k`, `20M`: a number, at least 1.
+/// Parses a number of at least 1: `100000`, `100k`, `20M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let count = parse_size::Config::new()
         .with_decimal()
         .parse_size(text)
-        .map_err(|error| format!("{error}; a number reads 100000, 100k or 20M"))?;
+        .map_err(|error| format!("{error}; write a number as 100000, 100k or 20M"))?;
     if count == 0 { Err("at least 1".to_owned()) } else { Ok(count) }
 }
 
-/// `90s`, `10m`, `1h`: a time, as [`parse_us`] reads it; a number alone is of seconds.
+/// Parses a time as [`parse_us`] does: `90s`, `10m`, `1h`; a number alone is in seconds.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, DurationError> {
     let is_number = text.ends_with(|c: char| c.is_ascii_digit());
     let with_unit = if is_number { format!("{text}s") } else { text.to_owned() };
@@ -43,13 +43,13 @@ pub(crate) fn of_cache(frames: u32, unit: Unit) -> String {
     }
 }
 
-/// A cache size as memory, in frames.
+/// Parses a cache size given as memory, into frames.
 pub(crate) fn parse_memory(text: &str) -> Result<u32, String> {
     let largest = bytes(u64::from(FRAMES_MAX) * PAGE_BYTES);
     system::frames_in(parse_bytes(text)?).ok_or_else(|| format!("a cache is one page to {largest}"))
 }
 
-/// A cache size in frames.
+/// Parses a cache size given in frames.
 pub(crate) fn parse_frames(text: &str) -> Result<u32, String> {
     let frames = u32::try_from(parse_count(text)?).ok().filter(|frames| *frames <= FRAMES_MAX);
     frames.ok_or_else(|| format!("a cache has 1 to {FRAMES_MAX} frames"))

@@ -1,4 +1,4 @@
-//! `flashsift synth`: seeded traces for tests and benchmarks.
+//! `flashsift synth`: seeded synthetic traces for tests and benchmarks.
 
 use crate::{Usage, load, logging::SUMMARY, size};
 use anyhow::Context;
@@ -21,25 +21,25 @@ use std::{
 };
 use tracing::info;
 
-/// Make a synthetic trace: the same seed gives the same trace
+/// Write a synthetic trace; the same seed gives the same trace
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift synth zipf --requests 20M --pages 1M --alpha 1.0 --as oracle-general -o zipf.oracleGeneral
+  flashsift synth zipf --requests 20M --pages 1M --as oracle-general -o zipf.oracleGeneral
   flashsift synth mixed --requests 1M --pages 100k --writes 0.3 --seed 7 -o mixed.parquet
   flashsift synth loop --requests 1M --pages 50k --lap 10k -o loop.parquet")]
 pub(crate) struct Args {
-    /// How pages are chosen
-    kind: Kind,
+    /// Choice of pages
+    kind: PatternArg,
 
-    /// Where to write the trace
+    /// Path of the trace to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Requests, each of one page
+    /// Number of requests, each of one page
     #[arg(long, value_name = "N", default_value = "1M", value_parser = size::parse_count)]
     requests: u64,
 
-    /// Different pages (or objects) at most
+    /// Largest number of different pages (or objects)
     #[arg(long, value_name = "N", default_value = "100k", value_parser = size::parse_count)]
     pages: u64,
 
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A", default_value_t = 1.0)]
     alpha: f64,
 
-    /// loop: pages a lap; default a tenth of all
+    /// loop: pages in a lap; default: a tenth of all
     #[arg(long, value_name = "N", value_parser = size::parse_count)]
     lap: Option<u64>,
 
@@ -55,11 +55,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "P")]
     writes: Option<f64>,
 
-    /// Requests a second
+    /// Requests per second
     #[arg(long, value_name = "N", default_value_t = 1000.0)]
     rate: f64,
 
-    /// Everything random follows from it
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
@@ -69,36 +69,38 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    /// Popular pages are asked for more: the k-th with probability ∝ 1/k^alpha
+enum PatternArg {
+    /// Popular pages get more requests: the k-th with probability ∝ 1/k^alpha
     Zipf,
-    /// One after the other, and again
+    /// One page after the other, repeatedly
     Sequential,
     /// Laps over a part that slowly moves on
     Loop,
-    /// Like an application: Zipf(0.9) with sequential stretches, reads and writes
+    /// Like an application: Zipf(0.9) with sequential runs, reads and writes
     Mixed,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
-    /// flashsift's own store
+    /// Store of flashsift
     Parquet,
-    /// libCacheSim's, with the next access of each object; reads only
+    /// Format of libCacheSim, with the next access of each object; reads only
     OracleGeneral,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let objects = args.format == Format::OracleGeneral;
-    let mixed = matches!(args.kind, Kind::Mixed) && !objects;
+    let mixed = matches!(args.kind, PatternArg::Mixed) && !objects;
     let recipe = Recipe {
         requests: args.requests,
         pages: args.pages,
         pattern: match args.kind {
-            Kind::Zipf => Pattern::Zipf { alpha: args.alpha },
-            Kind::Sequential => Pattern::Sequential,
-            Kind::Loop => Pattern::Loop { lap_pages: args.lap.unwrap_or_else(|| args.pages.div_ceil(10)) },
-            Kind::Mixed => Pattern::Mixed,
+            PatternArg::Zipf => Pattern::Zipf { alpha: args.alpha },
+            PatternArg::Sequential => Pattern::Sequential,
+            PatternArg::Loop => {
+                Pattern::Loop { lap_pages: args.lap.unwrap_or_else(|| args.pages.div_ceil(10)) }
+            }
+            PatternArg::Mixed => Pattern::Mixed,
         },
         write_share: args.writes.unwrap_or(if mixed { 0.3 } else { 0.0 }),
         rate: args.rate,
@@ -123,7 +125,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 const BATCH: usize = 4096;
 
-/// Calls `each` with the events, a batch at a time, and shows how far it is.
+/// Calls `each` with batches of events, and shows the progress.
 fn batches(
     args: &Args,
     mut events: impl Iterator<Item = Event<'static>>,
@@ -151,7 +153,7 @@ fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event<'stat
     Ok(writer.finish(&Skipped::default())?)
 }
 
-/// Twice over the same events: once for what comes next, once to write.
+/// Passes over the events twice: once to find the next access of each object, once to write.
 fn oracle_general(
     args: &Args,
     recipe: Recipe,
@@ -168,7 +170,7 @@ fn oracle_general(
     batches(args, recipe.events()?, |batch| {
         for event in batch {
             let Action::Read { file, len, .. } = event.action else {
-                unreachable!("an object trace is of reads")
+                unreachable!("an object trace has only reads")
             };
             let next = match future.next(n) {
                 NEVER => -1,

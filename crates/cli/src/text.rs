@@ -1,22 +1,22 @@
-//! Lines as wide as the terminal.
+//! Wraps text to the width of the terminal.
 
 use std::io::{self, IsTerminal};
 
-/// Columns of the terminal on standard output; what is not a terminal has as many as anybody wants.
+/// Returns the columns of the terminal on standard output; `None` if it is not a terminal.
 pub(crate) fn columns() -> Option<usize> {
     let out = io::stdout();
     let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok())??;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Whether standard output takes styles, and nobody minds.
+/// Whether standard output is a terminal with styles that neither `NO_COLOR` nor `TERM` forbids.
 pub(crate) fn in_color() -> bool {
     std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// What commas separate put together again where they separate parameters: `clock:a=1,b=2,lru`.
+/// Joins values that were split at commas inside parameters: `clock:a=1,b=2,lru`.
 pub(crate) fn joined(texts: &[String]) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();
     for text in texts {
@@ -31,7 +31,8 @@ pub(crate) fn joined(texts: &[String]) -> Vec<String> {
     joined
 }
 
-/// A label and a text beside it, wrapped between words; the text begins at `indent` on every line. Ends with a newline.
+/// Formats a label and a text beside it, wrapped between words. The text begins at `indent` on
+/// every line, and ends with a newline.
 pub(crate) fn labelled(label: &str, indent: usize, text: &str, columns: usize) -> String {
     let mut out = format!("{label:<indent$}");
     let mut at = out.chars().count();

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// A text that is no duration of at least a microsecond.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a time: a time reads 90s, 10m or 1h, and is more than zero")]
+#[error("`{0}` is not a time: write a time as 90s, 10m or 1h; it must be above 0")]
 pub struct DurationError(String);
 
 /// Reads a duration, in microseconds.

@@ -1,28 +1,29 @@
-//! `name:key=value,…`: how policies and layouts are asked for, checked against what each declares.
+//! Parses choices of the form `name:key=value,…`, such as policies and layouts, and checks the
+//! parameters against their declarations.
 
 use crate::duration::{self, Exact};
 use std::fmt;
 
-/// One parameter that something takes.
+/// Declaration of one parameter.
 pub struct Param {
-    /// Key.
+    /// Key before the `=`.
     pub name: &'static str,
-    /// What it does, for help.
+    /// One line for help texts.
     pub what: &'static str,
-    /// What it may be; the default is in it.
+    /// Allowed values and the default.
     pub kind: Kind,
 }
 
-/// What a parameter may be.
+/// Allowed values of a parameter.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A number between two bounds, both allowed.
     Number {
-        /// Without the parameter.
+        /// Value if the parameter is not given.
         default: f64,
-        /// Least.
+        /// Smallest value.
         min: f64,
-        /// Greatest.
+        /// Largest value.
         max: f64,
     },
     /// One of some words; the first is the default.
@@ -39,7 +40,7 @@ pub enum Kind {
 }
 
 impl Param {
-    /// `key=value`, with the value that it has when it is not given.
+    /// Returns `key=value` with the default value.
     pub fn default(&self) -> String {
         match self.kind {
             Kind::Number { default, .. } => format!("{}={default}", self.name),
@@ -49,7 +50,7 @@ impl Param {
     }
 }
 
-/// With its default and what else it may be.
+/// Shows the default and the other allowed values.
 impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let others = match self.kind {
@@ -61,7 +62,7 @@ impl fmt::Display for Param {
     }
 }
 
-/// Values given, already checked.
+/// Given values, already checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(Vec<(&'static str, Value)>);
 
@@ -73,7 +74,11 @@ enum Value {
 }
 
 impl Params {
-    /// A number: the given one or `params`' default. `name` must be declared in `params`.
+    /// Returns the given number, or the default.
+    ///
+    /// # Panics
+    ///
+    /// `name` is not declared in `params` as a number.
     pub fn number(&self, params: &[Param], name: &str) -> f64 {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Number(number)), _) => number,
@@ -82,7 +87,11 @@ impl Params {
         }
     }
 
-    /// A word: the given one or `params`' default. `name` must be declared in `params`.
+    /// Returns the given word, or the default.
+    ///
+    /// # Panics
+    ///
+    /// `name` is not declared in `params` as a word.
     pub fn word(&self, params: &[Param], name: &str) -> &'static str {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Word(word)), _) => word,
@@ -105,7 +114,7 @@ impl Params {
         self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The name with what was given: how the choice is shown to people.
+    /// Returns the name with the given parameters, as shown to people.
     pub fn label(&self, name: &str) -> String {
         let mut label = name.to_owned();
         for (n, (key, value)) in self.0.iter().enumerate() {
@@ -126,39 +135,39 @@ fn find<'a>(params: &'a [Param], name: &str) -> &'a Param {
     params.iter().find(|param| param.name == name).expect("a parameter is declared where it is read")
 }
 
-/// A choice that cannot be made.
+/// A choice that is not valid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No such thing.
+    /// There is no item of this name.
     #[error("no {kind} is called `{name}`; there are: {known}")]
     Name {
-        /// Policy or layout.
+        /// Kind of the item, such as policy or layout.
         kind: &'static str,
-        /// What was asked for.
+        /// Given name.
         name: String,
-        /// What there is.
+        /// All names.
         known: String,
     },
-    /// No such parameter, or not `key=value`.
+    /// There is no such parameter, or the text is not `key=value`.
     #[error("{kind} `{name}` takes no `{given}`; it takes: {known}")]
     Param {
-        /// Policy or layout.
+        /// Kind of the item, such as policy or layout.
         kind: &'static str,
-        /// Whose parameter.
+        /// Name of the item.
         name: &'static str,
-        /// What was given.
+        /// Given text.
         given: String,
-        /// What it takes.
+        /// Declared parameters.
         known: String,
     },
-    /// Not a value of the parameter.
+    /// The value is not allowed.
     #[error("`{value}` is no value for {name}'s {param}")]
     Value {
-        /// Whose parameter.
+        /// Name of the item.
         name: &'static str,
         /// The parameter, with its bounds.
         param: String,
-        /// What was given.
+        /// Given text.
         value: String,
     },
 }

@@ -1,6 +1,6 @@
-//! Numbers as people read them, the same in every locale.
+//! Formats numbers for people, the same in every locale.
 
-/// `4 MiB`, `36 KiB`, `1.5 GiB`.
+/// Formats bytes: `4 MiB`, `36 KiB`, `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -16,7 +16,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// `1 234 567`: digits in groups.
+/// Formats a number with grouped digits: `1 234 567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -29,12 +29,13 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `1 request`, `1 234 requests`.
+/// Formats a number with its noun: `1 request`, `1 234 requests`.
 pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// `38 %`, `3.2 %`, `< 0.1 %`: two digits. Neither 0 nor all is claimed of what only comes near.
+/// Formats a share in percent with two digits: `38 %`, `3.2 %`, `< 0.1 %`. The results `0 %` and
+/// `100 %` are exact.
 pub fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -46,7 +47,7 @@ pub fn share(share: f64) -> String {
     }
 }
 
-/// `320 ms`, `3.2 s`, `5 min 20 s`, `2 h 5 min`.
+/// Formats microseconds: `320 ms`, `3.2 s`, `5 min 20 s`, `2 h 5 min`.
 pub fn duration(us: u64) -> String {
     let seconds = us / 1_000_000;
     match seconds {
@@ -57,7 +58,8 @@ pub fn duration(us: u64) -> String {
     }
 }
 
-/// A number of three digits or all that it has before the point: `0.0123`, `12.3`, `12 345`.
+/// Formats a number with three digits, or with all digits before the point: `0.0123`, `12.3`, `12
+/// 345`.
 pub fn number(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude {

@@ -1,7 +1,7 @@
-//! Seeded synthetic traces: the same request stream for the same recipe, on any machine.
+//! Seeded synthetic traces: a recipe gives the same requests on every machine.
 //!
-//! The generator is PCG-64 (XSL-RR 128/64) and Zipf's law is sampled by rejection-inversion (Hörmann & Derflinger 1996), both
-//! from crates that promise stable values.
+//! The generator is PCG-64 (XSL-RR 128/64). Zipf's law is sampled by rejection-inversion (Hörmann &
+//! Derflinger 1996). Both come from crates that promise stable values.
 
 use crate::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
@@ -11,51 +11,54 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 
-/// How the next page is chosen.
+/// Choice of the next page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// Page of popularity rank k with probability ∝ 1/k^alpha; which page has which rank is shuffled by the seed.
+    /// The page of popularity rank k has a probability ∝ 1/k^alpha; the seed determines the rank of
+    /// each page.
     Zipf {
         /// Skew; 0 is uniform.
         alpha: f64,
     },
-    /// 0, 1, 2, … and from the start again after the last page.
+    /// 0, 1, 2, … and from 0 again after the last page.
     Sequential,
-    /// Laps over a part of the pages that moves on by a tenth of itself after each ten laps.
+    /// Laps over a part of the pages. After every ten laps the part moves on by a tenth of its
+    /// size.
     Loop {
-        /// Pages a lap, at most all.
+        /// Pages in a lap, at most all.
         lap_pages: u64,
     },
-    /// Like an application: nine of ten requests Zipf(0.9), the tenth begins a sequential stretch of 1 to 64 pages.
+    /// Similar to an application: nine of ten requests follow Zipf(0.9), the tenth begins a
+    /// sequential run of 1 to 64 pages.
     Mixed,
 }
 
-/// A trace to be made.
+/// Description of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
-    /// Requests, each of one page.
+    /// Number of requests, each of one page.
     pub requests: u64,
-    /// Different pages (or objects) at most, at least 1.
+    /// Largest number of different pages (or objects), at least 1.
     pub pages: u64,
-    /// How they are chosen.
+    /// Choice of the pages.
     pub pattern: Pattern,
     /// Probability that a request is a write, 0 to 1.
     pub write_share: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// Everything random follows from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Objects (one object of 4096 bytes a page) instead of a block device.
+    /// Objects, of one page of 4096 bytes each, instead of a block device.
     pub objects: bool,
 }
 
-/// A recipe that cannot be made.
+/// A recipe with impossible values.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RecipeError(&'static str);
 
 impl Recipe {
-    /// What can be said of the trace.
+    /// Returns the description of the trace.
     pub fn about(&self) -> About {
         About {
             epoch_us: None,
@@ -71,7 +74,11 @@ impl Recipe {
         }
     }
 
-    /// The events, in order.
+    /// Returns the events in order.
+    ///
+    /// # Errors
+    ///
+    /// A value of the recipe is out of its bounds.
     pub fn events(self) -> Result<impl Iterator<Item = Event<'static>>, RecipeError> {
         for (bad, says) in [
             (self.pages == 0, "a trace touches at least one page"),
@@ -83,7 +90,8 @@ impl Recipe {
             ),
             (
                 self.objects && self.write_share > 0.0,
-                "an object trace tells no reads from writes: no share of writes",
+                "an object trace does not distinguish reads from writes: leave out the share of \
+                 writes",
             ),
             (
                 matches!(self.pattern, Pattern::Zipf { alpha } if !(0.0..=10.0).contains(&alpha)),
@@ -115,9 +123,9 @@ struct Chooser {
     recipe: Recipe,
     rng: Pcg64,
     zipf: Zipf<f64>,
-    /// Popularity rank → page: a bijection, so that popular pages are scattered over the device.
+    /// Maps popularity ranks to pages: a bijection that spreads popular pages over the device.
     shuffle: Shuffle,
-    /// A sequential stretch under way: next page, how many are left.
+    /// Current sequential run: next page, and number of pages left.
     stretch: (u64, u64),
 }
 
@@ -222,7 +230,8 @@ mod tests {
             .collect()
     }
 
-    /// The most popular page of Zipf(1) over n gets 1/H(n) of the requests, the tenth a tenth of that.
+    /// The most popular page of Zipf(1) over n gets 1/H(n) of the requests, the tenth a tenth of
+    /// that.
     #[test]
     fn zipf_has_its_shape() {
         let mut counts = BTreeMap::<u64, u64>::new();

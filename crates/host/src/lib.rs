@@ -1,4 +1,5 @@
-//! What flashsift reads from the machine it runs on.
+//! Reads the state of the machine that flashsift runs on: mounts, users of directories, wear of
+//! storage.
 #![forbid(unsafe_code)]
 
 pub mod mounts;

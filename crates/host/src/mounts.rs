@@ -1,5 +1,5 @@
-//! What is mounted where, as `/proc/self/mountinfo` has it. No path is followed: a mount whose server is dead or hangs is told
-//! like any other.
+//! Reads mounts from `/proc/self/mountinfo`. No path is followed, so a mount whose server is dead
+//! or hangs is listed like any other.
 
 use rustix::{
     fs::{AtFlags, CWD, Dev, StatxFlags, makedev, statx},
@@ -12,35 +12,47 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A mount.
+/// One mount of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its number in this mount namespace.
+    /// Number of the mount in this mount namespace.
     pub id: u64,
-    /// Of its file system; of one without a block device a number of its own, with major 0.
+    /// Device number of the file system; without a block device, a number of its own with major 0.
     pub dev: Dev,
-    /// Where.
+    /// Mount point.
     pub point: PathBuf,
-    /// Of its file system: `ext4`, `fuse.flashsift`.
+    /// Type of the file system: `ext4`, `fuse.flashsift`.
     pub kind: String,
-    /// What it was mounted from: a device, a directory, or only a word.
+    /// Source of the mount: a device, a directory, or only a word.
     pub source: OsString,
-    /// Nothing can be written through it, or to its file system.
+    /// The mount or its file system is read-only.
     pub read_only: bool,
 }
 
-/// All mounts of this namespace, each after the one it lies on.
+/// Returns all mounts of this namespace, each after the one below it.
+///
+/// # Errors
+///
+/// `/proc/self/mountinfo` cannot be read.
 pub fn all() -> io::Result<Vec<Mount>> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?))
 }
 
-/// What is mounted at this very place, the uppermost if there are several. The path is absolute and free of links and dots
-/// ([`resolved`]).
+/// Returns the topmost mount at exactly this path, which must be absolute and free of links and
+/// dots ([`resolved`]).
+///
+/// # Errors
+///
+/// `/proc/self/mountinfo` cannot be read.
 pub fn at(point: &Path) -> io::Result<Option<Mount>> {
     Ok(all()?.into_iter().rfind(|mount| mount.point == point))
 }
 
-/// The mount that a file lies on.
+/// Returns the mount that contains a file.
+///
+/// # Errors
+///
+/// The file cannot be accessed, or its mount is not in this namespace.
 pub fn of(path: &Path) -> io::Result<Mount> {
     let flags = AtFlags::STATX_DONT_SYNC;
     let id = statx(CWD, path, flags, StatxFlags::MNT_ID)?.stx_mnt_id;
@@ -48,13 +60,22 @@ pub fn of(path: &Path) -> io::Result<Mount> {
     all()?.into_iter().find(|mount| mount.id == id).ok_or_else(lost)
 }
 
-/// What is mounted somewhere below a directory.
+/// Returns the mounts below a directory.
+///
+/// # Errors
+///
+/// `/proc/self/mountinfo` cannot be read.
 pub fn below(folder: &Path) -> io::Result<Vec<Mount>> {
     let within = |mount: &Mount| mount.point != folder && mount.point.starts_with(folder);
     Ok(all()?.into_iter().filter(within).collect())
 }
 
-/// The path that `/proc` has for it, also where a dead file system is mounted on it, which cannot be asked.
+/// Returns the absolute path without links, as `/proc` shows it. A dead file system mounted on the
+/// path is not accessed.
+///
+/// # Errors
+///
+/// The directory above cannot be opened.
 pub fn resolved(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if is_dead(&error) => {
@@ -69,17 +90,17 @@ pub fn resolved(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The error with which the kernel answers for a FUSE file system whose server is gone.
+/// Whether the kernel reports that the server of a FUSE file system is gone.
 pub fn is_dead(error: &io::Error) -> bool {
     [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|dead| error.raw_os_error() == Some(dead.raw_os_error()))
 }
 
-/// What is mounted, by the text of a `mountinfo`; a line that is none is left out.
+/// Parses the text of a `mountinfo`; malformed lines are left out.
 pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     mountinfo.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
 
-/// `22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw`
+/// Parses a line: `22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw`
 fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let text = |field: &[u8]| String::from_utf8(field.to_vec()).ok();
@@ -98,7 +119,7 @@ fn line(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, dev, point, kind, source, read_only })
 }
 
-/// The kernel writes spaces and the like as `\040`.
+/// Replaces escapes of the kernel, such as `\\040` for a space.
 pub fn unescaped(text: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -153,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_stays() {
+    fn other_backslashes_stay() {
         assert_eq!(unescaped(b"a\\040b\\134\\9x\\"), "a b\\\\9x\\");
     }
 

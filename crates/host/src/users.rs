@@ -1,7 +1,9 @@
-//! Who uses a directory: whose working directory, root, program, open files or mappings lie at or below it.
+//! Finds the processes that use a directory: by working directory, root, program, open files or
+//! mappings at or below it.
 //!
-//! By path and by device: what another mount has hidden, or what is mounted below, has the same path and is something else. No file
-//! system is asked anything, so a mount whose server hangs can be looked at. Without root only one's own processes can.
+//! Files are compared by path and device, as a path can be hidden by another mount or lie in a
+//! mount below. No file system is accessed, so a mount whose server hangs can be examined. Without
+//! root, only the user's own processes are visible.
 
 use crate::mounts;
 use rustix::{
@@ -14,58 +16,64 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A process that uses it.
+/// A process that uses the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Which.
+    /// Process number.
     pub pid: u32,
-    /// What it calls itself.
+    /// Name of the process.
     pub program: String,
-    /// In which ways; at least one.
+    /// Its uses of the directory; at least one.
     pub uses: Vec<Use>,
 }
 
-/// One way in which a process uses it.
+/// One use of a file by a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// What it does with it.
+    /// Kind of the use.
     pub how: How,
-    /// The file, with ` (deleted)` behind it if it has no name any more.
+    /// Path of the file, followed by ` (deleted)` if it has no name any more.
     pub path: PathBuf,
 }
 
-/// What a process does with a file.
+/// Kinds of use of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// Its working directory.
+    /// Working directory of the process.
     Works,
-    /// Its root.
+    /// Root directory of the process.
     Root,
-    /// The program that it runs.
+    /// Program that the process runs.
     Runs,
-    /// An open descriptor.
+    /// Open file descriptor.
     Open,
-    /// A mapping.
+    /// Mapping into memory.
     Mapped,
 }
 
-/// Who uses a directory, and of how many processes it could not be told, because they are somebody else's.
+/// The users of a directory, and the number of processes that could not be examined because they
+/// belong to other users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// By process number.
+    /// Users, by process number.
     pub users: Vec<User>,
-    /// Processes of which it is not known.
+    /// Number of processes that could not be examined.
     pub untold: usize,
 }
 
-/// Who uses a directory, but for this process. Its path is one that [`mounts::resolved`] gave.
+/// Finds the users of a directory, except for this process. The path must come from
+/// [`mounts::resolved`].
+///
+/// # Errors
+///
+/// `/proc` or the directory cannot be read.
 pub fn of(folder: &Path) -> io::Result<Found> {
     let flags = AtFlags::STATX_DONT_SYNC;
     let stat = statx(CWD, folder, flags, StatxFlags::MNT_ID)?;
-    // Mappings are told with the number of the file system, of which subvolumes have others.
+    // Mappings are listed with the device number of the file system; subvolumes have other numbers.
     let mount = mounts::all()?.into_iter().find(|mount| mount.id == stat.stx_mnt_id);
     let dev = makedev(stat.stx_dev_major, stat.stx_dev_minor);
-    let place = Place { folder, dev, mapped: mount.map_or(dev, |mount| mount.dev) };
+    let place = UsedFolder { folder, dev, mapped: mount.map_or(dev, |mount| mount.dev) };
     let mut found = Found::default();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -76,7 +84,7 @@ pub fn of(folder: &Path) -> io::Result<Found> {
         match place.user(pid) {
             Ok(user) => found.users.extend(user),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found.untold += 1,
-            // It has ended meanwhile.
+            // The process has ended meanwhile.
             Err(_) => {}
         }
     }
@@ -84,13 +92,13 @@ pub fn of(folder: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-struct Place<'a> {
+struct UsedFolder<'a> {
     folder: &'a Path,
     dev: Dev,
     mapped: Dev,
 }
 
-impl Place<'_> {
+impl UsedFolder<'_> {
     fn user(&self, pid: u32) -> io::Result<Option<User>> {
         let proc = PathBuf::from(format!("/proc/{pid}"));
         let mut uses = Vec::new();
@@ -108,8 +116,8 @@ impl Place<'_> {
         Ok(Some(User { pid, program, uses }))
     }
 
-    /// What one of proc's links leads to, if that is here. There may be no such link (threads of the kernel run no
-    /// program), or no more.
+    /// Reads a link in `/proc`; returns its use if it leads into the directory. Threads of the
+    /// kernel have no program, and a process may end at any time.
     fn link(&self, link: &Path, how: How) -> io::Result<Option<Use>> {
         let path = match fs::read_link(link) {
             Ok(path) if path.starts_with(self.folder) => path,
@@ -120,12 +128,12 @@ impl Place<'_> {
         match statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::empty()) {
             Ok(stat) if makedev(stat.stx_dev_major, stat.stx_dev_minor) != self.dev => Ok(None),
             Err(Errno::NOENT) => Ok(None),
-            // A file system that answers with an error is in use all the same.
+            // A file system that answers with an error is in use as well.
             _ => Ok(Some(Use { how, path })),
         }
     }
 
-    /// `7f00-7f08 r-xp 00000000 08:02 1234    /usr/lib/libc.so`
+    /// Adds the uses in lines such as `7f00-7f08 r-xp 00000000 08:02 1234    /usr/lib/libc.so`.
     fn mappings(&self, maps: &[u8], uses: &mut Vec<Use>) {
         for line in maps.split(|&byte| byte == b'\n') {
             let Some(at) = line.iter().position(|&byte| byte == b'/') else { continue };
@@ -145,7 +153,7 @@ fn hexadecimal(dev: &[u8]) -> Option<Dev> {
     Some(makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?))
 }
 
-/// `bash (pid 12): works in /srv`
+/// Formats a user: `bash (pid 12): works in /srv`
 impl fmt::Display for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Use { how, path } = &self.uses[0];
@@ -172,7 +180,7 @@ mod tests {
         process::{Child, Command, Stdio},
     };
 
-    /// A shell that has done what it was told, and waits until it is dropped.
+    /// A shell that has run a script and waits until it is dropped.
     struct Shell(Child);
 
     impl Shell {
@@ -212,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_uses_a_directory_is_found() {
+    fn users_of_a_directory_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let here = mounts::resolved(folder.path()).unwrap();
         let inner = here.join("with space/inner");
@@ -222,7 +230,7 @@ mod tests {
 
         let shell = Shell::new(&inner, "exec 7< gone; rm gone; cd /");
         assert_eq!(uses(&here, &shell), [(How::Open, inner.join("gone (deleted)"))]);
-        assert_eq!(uses(&here.join("with"), &shell), [], "a name that only begins so");
+        assert_eq!(uses(&here.join("with"), &shell), [], "another name with the same prefix");
         drop(shell);
 
         let shell = Shell::new(&inner, "exec 8> new; exec 9> /dev/null");
@@ -243,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn mappings_are_told_by_device_and_path() {
-        let place = Place { folder: Path::new("/srv"), dev: makedev(0, 40), mapped: makedev(8, 0x12) };
+    fn mappings_are_compared_by_device_and_path() {
+        let place = UsedFolder { folder: Path::new("/srv"), dev: makedev(0, 40), mapped: makedev(8, 0x12) };
         let maps = b"\
 7f00-7f01 r--p 00000000 08:12 9                          /srv/a b (deleted)
 7f01-7f02 rw-p 00000000 08:12 9                          /srv/a b (deleted)

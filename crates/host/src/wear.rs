@@ -1,8 +1,9 @@
-//! What storage says of its own wear: eMMC's `life_time` and `pre_eol_info`, UFS's health descriptor, as sysfs has them.
+//! Reads the wear that storage reports: eMMC's `life_time` and `pre_eol_info`, and UFS's health
+//! descriptor, from sysfs.
 //!
-//! Both standards (JEDEC JESD84-B51, JESD220) give life in tenths of what the maker estimated, for two kinds of memory: A and B, mostly
-//! the faster cells and the rest. SD cards have no such register, so nothing is said of what life they have left: not here, not from anything
-//! else.
+//! Both standards (JEDEC JESD84-B51, JESD220) report used life in tenths of the maker's estimate
+//! for two kinds of memory, A and B; usually the faster cells and the rest. SD cards have no such
+//! register, so their remaining life is unknown, and it is not guessed.
 
 use serde::Serialize;
 use std::{
@@ -10,62 +11,62 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Storage of this machine.
+/// A storage device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Storage {
-    /// The block device, `mmcblk0`; where there is none, the name in sysfs.
+    /// Block device, such as `mmcblk0`; without one, the name in sysfs.
     pub name: String,
-    /// What it calls itself; empty if it does not.
+    /// Model name; empty if there is none.
     pub model: String,
-    /// What it is, and with that what can be known.
+    /// Kind of storage, with its registers if it has any.
     #[serde(flatten)]
     pub kind: Kind,
 }
 
-/// A kind of storage.
+/// Kinds of storage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Kind {
-    /// A memory card: it has no register of its wear.
+    /// A memory card, which has no wear register.
     Sd,
-    /// eMMC; before 5.0, and on old kernels, without registers.
+    /// eMMC; without registers before version 5.0 and on old kernels.
     Emmc {
-        /// What its registers say.
+        /// Values of its registers.
         wear: Option<Wear>,
     },
     /// UFS.
     Ufs {
-        /// What its registers say.
+        /// Values of its registers.
         wear: Option<Wear>,
     },
 }
 
-/// What the registers say.
+/// Values of the wear registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Wear {
-    /// Life used of the memories A and B.
+    /// Used life of the memories A and B.
     pub life_time: [LifeTime; 2],
-    /// Spare blocks used.
+    /// Use of the spare blocks.
     pub spare: Spare,
 }
 
-/// Life used, of the maker's estimate.
+/// Used life as a share of the maker's estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LifeTime {
-    /// The register says nothing (0), or something that the standard does not know.
+    /// The register is 0 or has a reserved value.
     NotDefined,
-    /// Less than that, and not less than ten less.
+    /// Less than this percentage, and at least ten points less.
     PercentUsedBelow(u8),
-    /// More than estimated.
+    /// More than the estimated life.
     Exceeded,
 }
 
-/// Blocks held in reserve.
+/// Use of the reserved blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spare {
-    /// The register says nothing, or something that the standard does not know.
+    /// The register is 0 or has a reserved value.
     NotDefined,
     /// Less than 80 % are used.
     Normal,
@@ -96,37 +97,42 @@ impl From<u8> for Spare {
     }
 }
 
-/// A register that cannot be read.
+/// A register could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WearError {
-    /// The file is there, and does not let itself be read.
+    /// The file exists but cannot be read.
     #[error("{path} cannot be read: {source}", path = path.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It holds something else.
+    /// The file has unexpected content.
     #[error("{path} holds `{text}`; expected {expected}", path = path.display())]
     Content {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What it holds.
+        /// Content of the file.
         text: String,
-        /// What it should hold.
+        /// Expected content.
         expected: &'static str,
     },
 }
 
-/// The eMMC, SD and UFS storage below `sys`, which is `/sys` but in tests, by name. Other storage is left out: its wear is told by SMART.
+/// Lists the eMMC, SD and UFS storage below `sys` (`/sys`, or a tree of a test) by name. Other
+/// storage is left out: SMART reports its wear.
+///
+/// # Errors
+///
+/// A register cannot be read or has unexpected content.
 pub fn storage(sys: &Path) -> Result<Vec<Storage>, WearError> {
     let mut found = Vec::new();
     for device in entries(&sys.join("bus/mmc/devices"))? {
         let kind = match text(&device.join("type"))?.as_deref() {
             Some("MMC") => Kind::Emmc { wear: emmc(&device)? },
             Some("SD") => Kind::Sd,
-            // SDIO is no storage.
+            // SDIO devices are not storage.
             _ => continue,
         };
         let model = text(&device.join("name"))?.unwrap_or_default();
@@ -147,7 +153,7 @@ pub fn storage(sys: &Path) -> Result<Vec<Storage>, WearError> {
     Ok(found)
 }
 
-/// `life_time` is `0x01 0x02`, for A and B; `pre_eol_info` is `0x01`.
+/// Reads the registers: `life_time` is `0x01 0x02`, for A and B; `pre_eol_info` is `0x01`.
 fn emmc(device: &Path) -> Result<Option<Wear>, WearError> {
     let path = device.join("life_time");
     let (Some(life), Some(spare)) = (text(&path)?, register(&device.join("pre_eol_info"))?) else {
@@ -169,7 +175,7 @@ fn ufs(health: &Path) -> Result<Option<Wear>, WearError> {
     Ok(Some(Wear { life_time: [a.into(), b.into()], spare: spare.into() }))
 }
 
-/// A register of a byte, in hexadecimal; `None` if this machine does not show it.
+/// Reads a register of one byte in hexadecimal; `None` if this machine does not have it.
 fn register(path: &Path) -> Result<Option<u8>, WearError> {
     let Some(text) = text(path)? else { return Ok(None) };
     match hex(&text) {
@@ -182,7 +188,7 @@ fn hex(text: &str) -> Option<u8> {
     u8::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
-/// A file's text, trimmed; `None` if there is no such file.
+/// Reads a file and trims the text; `None` if there is no such file.
 fn text(path: &Path) -> Result<Option<String>, WearError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned())),
@@ -191,7 +197,7 @@ fn text(path: &Path) -> Result<Option<String>, WearError> {
     }
 }
 
-/// What lies in a folder; nothing, if that is not there.
+/// Lists a folder; empty if it does not exist.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, WearError> {
     let read = |source| WearError::Read { path: dir.to_owned(), source };
     match fs::read_dir(dir) {
@@ -203,7 +209,7 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, WearError> {
     }
 }
 
-/// What the kernel calls its block device; without one, what sysfs calls it.
+/// Returns the name of the block device; without one, the name in sysfs.
 fn block_device(device: &Path) -> Result<String, WearError> {
     let mut names: Vec<String> = entries(&device.join("block"))?.iter().map(|path| file_name(path)).collect();
     names.sort();
@@ -219,7 +225,7 @@ mod tests {
     use super::*;
     use tempfile::{TempDir, tempdir};
 
-    /// A tree like sysfs.
+    /// Creates a tree like sysfs.
     fn sys(files: &[(&str, &str)]) -> TempDir {
         let dir = tempdir().unwrap();
         for (path, content) in files {
@@ -242,7 +248,7 @@ mod tests {
             (&format!("{EMMC}/block/mmcblk0/size"), "1\n"),
             ("bus/mmc/devices/mmc1:aaaa/type", "SD\n"),
             ("bus/mmc/devices/mmc1:aaaa/name", "SD16G\n"),
-            // Nobody is to take it for one of an eMMC.
+            // A file with the name of an eMMC register, which must be ignored.
             ("bus/mmc/devices/mmc1:aaaa/life_time", "0x01 0x01\n"),
             ("bus/mmc/devices/mmc2:0001/type", "SDIO\n"),
             ("bus/platform/devices/1d84000.ufshc/health_descriptor/eol_info", "0x01\n"),
@@ -266,9 +272,10 @@ mod tests {
         );
     }
 
-    /// A machine without any, an eMMC of before 5.0, registers as old kernels print them, reserved values.
+    /// A machine without such storage, an eMMC before 5.0, registers as old kernels print them, and
+    /// reserved values.
     #[test]
-    fn what_is_not_there_is_not_said() {
+    fn missing_registers_are_not_reported() {
         assert_eq!(storage(sys(&[]).path()).unwrap(), []);
         let old = sys(&[(&format!("{EMMC}/type"), "MMC")]);
         assert_eq!(storage(old.path()).unwrap()[0].kind, Kind::Emmc { wear: None });
@@ -296,7 +303,7 @@ mod tests {
             let error = storage(tree.path()).unwrap_err().to_string();
             assert!(error.contains(file) && error.contains("0x01"), "{error}");
         }
-        // A folder where a register should be.
+        // A folder in place of a register.
         let tree = sys(&[(&format!("{EMMC}/type"), "MMC"), (&format!("{EMMC}/life_time/x"), "")]);
         assert!(storage(tree.path()).unwrap_err().to_string().contains("cannot be read"));
     }

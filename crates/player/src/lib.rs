@@ -1,13 +1,15 @@
-//! The Workload Player (SpatialClock §3.1, §5.1.4): what a cache sends to storage, performed on a real device or file.
+//! The Workload Player (SpatialClock §3.1, §5.1.4): performs the requests that a cache sends to
+//! storage on a real device or file.
 //!
-//! A log is read twice. First [`log::Survey`] looks at all of it, so that what cannot be replayed is refused before anything
-//! is written; then [`log::Requests`] hands it over in batches, however long it is, and [`play::play`] performs them.
-//! Which request is started when is decided by [`schedule::Schedule`], which knows neither clock nor device; a
-//! [`target::Target`] does as it is told. [`place`] decides what may be written to at all.
+//! A log is read twice. First [`log::Survey`] examines all of it, so that a log that cannot be
+//! replayed is refused before anything is written. Then [`log::Requests`] delivers it in batches of
+//! bounded size, and [`play::play`] performs them. [`schedule::Schedule`] decides which request
+//! starts when; it knows neither clock nor device. A [`target::Target`] performs single requests.
+//! [`open_target`] decides which files and devices may be written to.
 
 pub mod log;
 pub mod model;
-pub mod place;
+pub mod open_target;
 pub mod play;
 pub mod profile;
 pub mod schedule;
@@ -17,29 +19,29 @@ pub mod target;
 
 use std::{io, path::Path};
 
-/// Why nothing, or nothing more, is replayed.
+/// Reasons for which a replay does not start or ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It would destroy something, or could not do what was asked.
+    /// It would destroy data without consent, or it cannot perform the log.
     #[error("{0}")]
     Refused(String),
-    /// The system said no.
+    /// A system call failed.
     #[error("{what}: {why}")]
     System {
-        /// What was tried, on what.
+        /// The operation and its object.
         what: String,
-        /// What it said.
+        /// The error of the system.
         why: io::Error,
     },
-    /// There is no io_uring here.
+    /// io_uring is not available.
     #[error("{what} ({why}); --engine sync does without, at queue depth 1")]
     NoRing {
-        /// What is missing.
+        /// The missing feature.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
-    /// Whoever looked on wanted no more.
+    /// The observer asked to stop.
     #[error("stopped before it was done")]
     Stopped,
     /// A request failed.
@@ -47,9 +49,9 @@ pub enum Error {
     Request {
         /// Its number in the log, from 1.
         number: u64,
-        /// What it asked for.
+        /// Operation and range of the request.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
 }
@@ -64,28 +66,28 @@ impl Error {
     }
 }
 
-/// What a device is asked for; at most [`PIECE_BYTES`], unless it is a discard.
+/// One request to a device; at most [`PIECE_BYTES`] long, unless it is a discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its number in the log, from 1; pieces of one request share it.
     pub number: u64,
-    /// When it is due, microseconds after the first.
+    /// Due time, microseconds after the first request.
     pub at_us: u64,
-    /// What is to be done.
+    /// The operation.
     pub op: Op,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl Request {
-    /// First byte behind it.
+    /// Returns the offset of the byte after the last one.
     pub fn end(&self) -> u64 {
         self.offset + self.len
     }
 
-    /// For messages.
+    /// Describes the request for messages.
     pub fn in_words(&self) -> String {
         match self.op {
             Op::Sync => "sync".to_owned(),
@@ -94,10 +96,11 @@ impl Request {
     }
 }
 
-/// The longest piece of a read or write: about what Linux lets a device have at once. Longer requests are done as several.
+/// The longest read or write that is issued as one request, about the limit that Linux sets for a
+/// device. Longer requests are split.
 pub const PIECE_BYTES: u64 = 1 << 20;
 
-/// What requests do.
+/// Operations on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Read.
@@ -106,17 +109,17 @@ pub enum Op {
     Write,
     /// Write, complete when it is durable (`RWF_DSYNC`).
     WriteSync,
-    /// What is written is made durable (`fdatasync`).
+    /// Makes earlier writes durable (`fdatasync`).
     Sync,
-    /// What is there is not needed any more (`BLKDISCARD`, or a hole in a file).
+    /// Releases blocks that are not needed any more (`BLKDISCARD`, or a hole in a file).
     Discard,
 }
 
 impl Op {
-    /// All of them.
+    /// All operations, in the order of their numbers.
     pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::WriteSync, Self::Sync, Self::Discard];
 
-    /// For people and programs.
+    /// Returns the name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -127,7 +130,7 @@ impl Op {
         }
     }
 
-    /// What the device holds changes by it.
+    /// Whether it changes the content of the device.
     pub fn changes(self) -> bool {
         matches!(self, Self::Write | Self::WriteSync | Self::Discard)
     }

@@ -1,19 +1,20 @@
-//! From the events of an after-cache trace to requests: looked through first, then handed over in batches.
+//! Turns the events of an after-cache trace into requests: a survey of all of them first, then
+//! delivery in batches.
 
 use crate::{Op, PIECE_BYTES, Request};
 use flashsift_core::event::{About, Action, Event, FileId, Side};
 use flashsift_traces::{Error, events::Sink};
 use std::{collections::BTreeMap, sync::mpsc::SyncSender};
 
-/// What an event means for a device.
+/// The effect of an event on a device.
 enum Meaning {
-    /// Something to do, on this pseudo-file: first byte and bytes.
+    /// An operation on this pseudo-file: first byte and length.
     Do(FileId, Op, u64, u64),
-    /// All devices: sync.
+    /// A sync of all devices.
     SyncAll,
-    /// Nothing.
+    /// No effect.
     Nothing,
-    /// Something that no device can do.
+    /// An operation that no device can perform.
     Impossible(&'static str),
 }
 
@@ -26,7 +27,7 @@ fn meaning(action: &Action) -> Meaning {
             Do(file, if sync { Op::WriteSync } else { Op::Write }, offset, len)
         }
         Action::Punch { file, offset, len } => Do(file, Op::Discard, offset, len),
-        // A device makes everything durable or nothing.
+        // A device makes all its writes durable or none.
         Action::Sync { file, .. } => Do(file, Op::Sync, 0, 0),
         Action::SyncAll => Meaning::SyncAll,
         Action::Open { .. }
@@ -47,51 +48,51 @@ fn meaning(action: &Action) -> Meaning {
     }
 }
 
-/// What of a log is replayed, and where.
+/// Selects the part of a log to replay, and maps its addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Only what was asked of this one of the devices in the log.
+    /// Only requests to this device of the log.
     pub source: FileId,
     /// Size of the target.
     pub target_bytes: u64,
-    /// Addresses are taken modulo that size.
+    /// Addresses are taken modulo `target_bytes`.
     pub fold: bool,
     /// Discards are left out.
     pub without_discards: bool,
 }
 
-/// One of the devices that a log is about.
+/// One of the devices of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// As the log names it, if it does.
+    /// Its name in the log, if it has one.
     pub name: Option<Box<str>>,
     /// Requests by [`Op`].
     pub requests: [u64; Op::ALL.len()],
-    /// First byte behind all of them.
+    /// End of the last request, in bytes.
     pub end_bytes: u64,
     /// The longest read or write.
     pub longest_bytes: u64,
-    /// Reads and writes that are done in pieces.
+    /// Reads and writes that are split into pieces.
     pub long: u64,
-    /// The first read, write or discard that is no multiple of so many bytes, for 2⁰ to 2¹⁶ of them.
+    /// The first read, write or discard that is not aligned to 2ⁿ bytes, for n from 0 to 16.
     unaligned: [Option<Request>; ALIGNMENTS],
 }
 
-/// Of one byte to the largest blocks that Linux knows.
+/// From one byte to 64 KiB, the largest block size that Linux supports.
 const ALIGNMENTS: usize = 17;
 
 impl Source {
-    /// So many requests of it.
+    /// Number of its requests, of all operations.
     pub fn count(&self) -> u64 {
         self.requests.iter().sum()
     }
 
-    /// It changes what the device holds.
+    /// Whether any request changes the content of the device.
     pub fn changes(&self) -> bool {
         Op::ALL.into_iter().any(|op| op.changes() && self.requests[op as usize] > 0)
     }
 
-    /// The first request that a device cannot do whose blocks have so many bytes, a power of two up to 64 KiB.
+    /// The first request that is not aligned to blocks of this size, a power of two up to 64 KiB.
     pub fn unaligned(&self, block_bytes: u64) -> Option<Request> {
         self.unaligned[block_bytes.trailing_zeros() as usize]
     }
@@ -113,20 +114,25 @@ impl Source {
     }
 }
 
-/// All of a log, looked through.
+/// Summary of a whole log.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// The devices it is about.
+    /// The devices of the log.
     pub sources: BTreeMap<FileId, Source>,
-    /// It has times.
+    /// Whether the log has times.
     pub times: bool,
-    /// When the first request is due, microseconds.
+    /// Time of the first request, microseconds.
     first_us: Option<u64>,
     number: u64,
 }
 
 impl Survey {
-    /// The one device that the log asks something of; or the one of that name, or number where it has no name.
+    /// The device to replay: the only one with requests, or the one with this name (or this number,
+    /// if it has no name).
+    ///
+    /// # Errors
+    ///
+    /// The log has no such device, or it has several and `name` is `None`.
     pub fn source(&self, name: Option<&str>) -> Result<(FileId, &Source), crate::Error> {
         let called = |id: &FileId, source: &Source| match &source.name {
             Some(name) => name.to_string(),
@@ -145,7 +151,8 @@ impl Survey {
                 Err(crate::Error::Refused(match name {
                     Some(name) => format!("the log has no device {name}; it has {}", all.join(", ")),
                     None => format!(
-                        "the log is about {} devices and one is replayed at a time; --source NAME says which: {}",
+                        "the log has {} devices and a replay performs one of them; choose it with \
+                         --source NAME: {}",
                         all.len(),
                         all.join(", ")
                     ),
@@ -154,7 +161,7 @@ impl Survey {
         }
     }
 
-    /// When the first request is due, in the log's time.
+    /// Time of the first request in the log, microseconds.
     pub fn first_us(&self) -> u64 {
         self.first_us.unwrap_or(0)
     }
@@ -164,8 +171,8 @@ impl Sink for Survey {
     fn about(&mut self, about: About) -> Result<(), Error> {
         if about.side == Side::Before {
             return Err(Error::Sink(
-                "this is what applications ask of a page cache, not what a cache asks of a device: \
-                 `flashsift compare TRACE --after-cache DIR` makes the one from the other"
+                "this trace holds requests of applications to a page cache, not of a cache to a \
+                 device: `flashsift compare TRACE --after-cache DIR` makes the one from the other"
                     .to_owned(),
             ));
         }
@@ -190,7 +197,8 @@ impl Sink for Survey {
                 Meaning::Nothing => {}
                 Meaning::Impossible(what) => {
                     return Err(Error::Sink(format!(
-                        "the log asks for {what} (after request {}), which no device can do: is it a trace of files?",
+                        "the log asks for {what} (after request {}), which no device can do: is it \
+                         a trace of files?",
                         self.number
                     )));
                 }
@@ -200,10 +208,10 @@ impl Sink for Survey {
     }
 }
 
-/// Requests that are handed over at once.
+/// Requests in one batch.
 const BATCH: usize = 1024;
 
-/// Hands the requests of a log over in batches, in pieces that a device takes at once.
+/// Sends the requests of a log in batches, split into pieces of bounded length.
 #[derive(Debug)]
 pub struct Requests {
     rules: Rules,
@@ -214,12 +222,17 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// What `survey` has seen, to be taken from the other end of `to`.
+    /// Creates a sender of the part of the log that `rules` select; `survey` is the summary of the
+    /// same log.
     pub fn new(rules: Rules, survey: &Survey, to: SyncSender<Vec<Request>>) -> Self {
         Self { rules, first_us: survey.first_us(), number: 0, batch: Vec::with_capacity(BATCH), to }
     }
 
-    /// Hands over the rest.
+    /// Sends the last, incomplete batch.
+    ///
+    /// # Errors
+    ///
+    /// The receiver is gone.
     pub fn finish(mut self) -> Result<(), Error> {
         self.flush()
     }
@@ -234,7 +247,8 @@ impl Requests {
         if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// In pieces: none is longer than a device takes, none crosses the end of the folded addresses.
+    /// Splits a request: no piece is longer than [`PIECE_BYTES`] or crosses the end of the folded
+    /// addresses.
     fn pieces(&mut self, whole: Request) -> Result<(), Error> {
         if whole.op == Op::Sync {
             return self.push(whole);
@@ -250,7 +264,7 @@ impl Requests {
                 piece.offset %= bytes;
                 piece.len = piece.len.min(bytes - piece.offset);
             }
-            // The survey has seen the end; but a file can change.
+            // The survey checked the end, but the file can change between the readings.
             if piece.end() > bytes {
                 return Err(Error::Sink("the log changed between its two readings".to_owned()));
             }
@@ -326,7 +340,7 @@ mod tests {
     }
 
     fn handed_over(events: &[Event<'static>], rules: Rules, survey: &Survey) -> Vec<Request> {
-        // More room than there are pieces: nobody takes them meanwhile.
+        // Capacity for all pieces, as they are received only afterwards.
         let (to, from) = sync_channel(1000);
         let mut requests = Requests::new(rules, survey, to);
         requests.events(events).unwrap();
@@ -335,7 +349,8 @@ mod tests {
     }
 
     proptest! {
-        /// What the pieces cover, sector by sector, is what the events do, modulo the target; a device takes each.
+        /// The pieces cover the sectors that the events cover, modulo the target, and each has a
+        /// length that a device takes.
         #[test]
         fn pieces_do_what_the_log_says(
             mut events in prop::collection::vec(event(), 1..40),
@@ -372,7 +387,7 @@ mod tests {
                     continue;
                 }
                 number += 1;
-                // Time begins with the first request that has a device.
+                // Time starts at the first request to a device.
                 if !matches!(event.action, Action::SyncAll) {
                     first_us.get_or_insert(event.at_us);
                 }
@@ -406,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_device_can_do_is_refused() {
+    fn operations_of_files_are_refused() {
         let mut survey = Survey::default();
         assert!(survey.about(about(Side::Before)).unwrap_err().to_string().contains("--after-cache"));
         for action in [Action::Gone { file: FILE }, Action::Truncate { file: FILE, size: 0 }] {

@@ -1,4 +1,5 @@
-//! The same schedule over a modelled device, in the model's time: what stands beside a replay.
+//! The same schedule over a modelled device, in the model's time, for comparison with a real
+//! replay.
 
 use crate::{
     Op, Request,
@@ -7,30 +8,31 @@ use crate::{
 };
 use flashsift_core::{
     back::{Io, IoOp},
-    device::{Device, Machine},
+    device::{AnyDevice, Device},
     page::PAGE_BYTES,
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// A modelled device that is replayed to. A sync takes no time there: what is written is durable.
+/// A modelled device as the target of a replay. A sync takes no time there: every write is durable
+/// at once.
 pub struct Modelled {
-    machine: Machine,
+    machine: AnyDevice,
     timing: Timing,
     schedule: Schedule,
     now_ns: u64,
-    /// When each slot is done.
+    /// Completion time and slot of each request in flight.
     ends: BinaryHeap<Reverse<(u64, u32)>>,
     tally: Tally,
 }
 
 impl Modelled {
-    /// As [`crate::play::play`] would, with nothing in flight.
-    pub fn new(machine: Machine, timing: Timing, depth: u32) -> Self {
+    /// Creates a replay with nothing in flight, scheduled as by [`crate::play::play`].
+    pub fn new(machine: AnyDevice, timing: Timing, depth: u32) -> Self {
         let schedule = Schedule::new(timing, depth, false);
         Self { machine, timing, schedule, now_ns: 0, ends: BinaryHeap::new(), tally: Tally::default() }
     }
 
-    /// The next request of the log.
+    /// Performs the next request of the log.
     pub fn request(&mut self, request: &Request) {
         loop {
             match self.schedule.ask(request, self.now_ns) {
@@ -48,7 +50,7 @@ impl Modelled {
         }
     }
 
-    /// What it came to, when everything is done.
+    /// Waits for all requests and returns the summary.
     pub fn finish(mut self) -> Tally {
         while !self.ends.is_empty() {
             self.pass(None);
@@ -56,7 +58,7 @@ impl Modelled {
         self.tally
     }
 
-    /// Until something is done, or this time has come.
+    /// Advances until a request completes or this time has come.
     fn pass(&mut self, until_ns: Option<u64>) {
         let next = self.ends.peek().map(|Reverse((end_ns, _))| *end_ns);
         match (next, until_ns) {
@@ -72,7 +74,7 @@ impl Modelled {
         }
     }
 
-    /// When it is done.
+    /// Passes the request to the device and returns its completion time.
     fn serve(&mut self, request: &Request) -> u64 {
         let first = request.offset / PAGE_BYTES;
         let op = match request.op {
@@ -80,7 +82,7 @@ impl Modelled {
             Op::Write | Op::WriteSync => IoOp::Write,
             Op::Sync => return self.now_ns,
             Op::Discard => {
-                // Only whole pages are gone.
+                // A discard releases whole pages only.
                 let (first, end) = (request.offset.div_ceil(PAGE_BYTES), request.end() / PAGE_BYTES);
                 self.machine.discard(first, u32::try_from(end.saturating_sub(first)).unwrap_or(u32::MAX));
                 return self.now_ns;
@@ -99,8 +101,8 @@ mod tests {
     use flashsift_core::device::{Model, Profile, latency};
 
     fn modelled(timing: Timing, depth: u32) -> Modelled {
-        let model = Model::Latency(latency::Params { read_us: 100.0, write_us: 800.0 });
-        Modelled::new(Machine::new(&Profile::of(model)).unwrap(), timing, depth)
+        let model = Model::Latency(latency::LatencyParams { read_us: 100.0, write_us: 800.0 });
+        Modelled::new(AnyDevice::new(&Profile::of(model)).unwrap(), timing, depth)
     }
 
     fn request(at_us: u64, op: Op, page: u64, pages: u64) -> Request {
@@ -126,7 +128,8 @@ mod tests {
         assert_eq!((tally.elapsed_ns, tally.count()), (2_000_000, 5));
     }
 
-    /// The second waits in the device for the first, the third for a place in the queue; late is who was not asked in time.
+    /// The second request waits for the first inside the device. The third waits for a slot in the
+    /// queue, which `late` counts.
     #[test]
     fn a_queue_waits_in_the_device() {
         let requests = [0, 1, 2].map(|n| request(10 * n, Op::Write, 5 * n, 1));

@@ -1,48 +1,48 @@
-//! The loop between schedule and target: the only part that reads a clock.
+//! The loop between schedule and target. No other module of the player reads a clock.
 
 use crate::{
     Error, Op, PIECE_BYTES, Request,
     schedule::{Decision, Schedule, Timing},
     tally::Tally,
-    target::{Outcome, Target},
+    target::{RequestResult, Target},
 };
 use std::{
     sync::mpsc::{Receiver, TryRecvError, sync_channel},
     time::{Duration, Instant},
 };
 
-/// Looks on.
+/// Observes a replay and can stop it.
 pub trait Watch {
-    /// So many pieces are done. Whether it is enough.
+    /// Called with the number of completed pieces; `true` stops the replay.
     fn stop(&mut self, done: u64) -> bool;
-    /// A piece is done, and took so long.
+    /// Called for each completed piece with its latency.
     fn done(&mut self, _request: &Request, _took_ns: u64) {}
 }
 
-/// How a replay ended.
+/// The end of a replay.
 #[derive(Debug)]
 pub enum Ended {
-    /// Everything was done.
+    /// All requests were performed.
     Whole,
-    /// [`Watch::stop`] wanted no more. What was in flight was done.
+    /// [`Watch::stop`] returned `true`. Requests in flight were completed.
     Stopped,
-    /// Something failed. What was in flight was done.
+    /// A request or a system call failed. Requests in flight were completed.
     Failed(Error),
 }
 
-/// What was done, and how it ended.
+/// Summary and end of a replay.
 #[derive(Debug)]
 pub struct Played {
-    /// What was done, up to the end.
+    /// Everything that was performed.
     pub tally: Tally,
-    /// How it ended.
+    /// The way in which it ended.
     pub ended: Ended,
 }
 
-/// The longest wait for a time or for the log: meanwhile nobody asks whether it is enough.
+/// The longest wait for a due time or for the log; then [`Watch::stop`] is called again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Performs the requests that come out of `log`, in order, until it ends. Their `at_us` begin at 0.
+/// Performs the requests from `log`, in order, until the channel closes. Their `at_us` start at 0.
 pub fn play(
     log: &Receiver<Vec<Request>>,
     target: &mut dyn Target,
@@ -89,8 +89,9 @@ pub fn play(
         if schedule.in_flight() == 0 && (stopping || (log.over && head.is_none())) {
             break;
         }
-        // What is in flight ends a wait by itself, and before that there is nothing to do, unless a request is due or the log
-        // is behind. A timer set and cleared for each request is felt where one takes some tens of microseconds.
+        // A completion ends the wait by itself, so no timer is needed unless a request is due or
+        // the log is behind. Setting and clearing a timer for each request costs measurable time
+        // where a request takes some tens of microseconds.
         let behind = head.is_none() && !log.over && !stopping;
         let at_most = wait.or(behind.then_some(LOOK_AGAIN)).map(|time| time.min(LOOK_AGAIN));
         if let Err(error) = target.wait(at_most, &mut done) {
@@ -116,7 +117,7 @@ pub fn play(
     Played { tally, ended }
 }
 
-fn checked(request: &Request, outcome: Outcome) -> Result<(), Error> {
+fn checked(request: &Request, outcome: RequestResult) -> Result<(), Error> {
     let moves = matches!(request.op, Op::Read | Op::Write | Op::WriteSync);
     let why = match outcome {
         Ok(bytes) if moves && bytes != request.len => {
@@ -128,7 +129,7 @@ fn checked(request: &Request, outcome: Outcome) -> Result<(), Error> {
     Err(Error::Request { number: request.number, what: request.in_words(), why })
 }
 
-/// The requests as they come.
+/// The incoming requests.
 struct Log<'a> {
     batches: &'a Receiver<Vec<Request>>,
     batch: std::vec::IntoIter<Request>,
@@ -136,7 +137,8 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// The next; none if it is over, or if there is `other_work` and it has not come yet.
+    /// Returns the next request; `None` at the end of the log, or if there is `other_work` and no
+    /// request has arrived yet.
     fn next(&mut self, other_work: bool) -> Option<Request> {
         loop {
             if let Some(request) = self.batch.next() {
@@ -158,7 +160,7 @@ impl Log<'_> {
     }
 }
 
-/// Writes the first bytes of a target once, in order, so that what is read later has been written.
+/// Writes the first `bytes` of a target once, in order, so that later reads reach written data.
 pub fn fill(bytes: u64, target: &mut dyn Target, watch: &mut dyn Watch) -> Played {
     let (to, from) = sync_channel(1);
     std::thread::scope(|scope| {
@@ -172,7 +174,7 @@ pub fn fill(bytes: u64, target: &mut dyn Target, watch: &mut dyn Watch) -> Playe
             });
             let sync = Request { number: 0, at_us: 0, op: Op::Sync, offset: 0, len: 0 };
             for request in pieces.chain([sync]) {
-                // Whoever plays it stopped.
+                // The receiving side stopped.
                 if to.send(vec![request]).is_err() {
                     break;
                 }
@@ -188,7 +190,8 @@ pub fn fill(bytes: u64, target: &mut dyn Target, watch: &mut dyn Watch) -> Playe
 mod tests {
     use super::*;
 
-    /// One request after the other, however many it is given; it knows how it was waited for.
+    /// A target that completes one request after the other at any depth and records how it was
+    /// waited for.
     #[derive(Default)]
     struct Slow {
         started: std::collections::VecDeque<(u32, u64)>,
@@ -206,7 +209,11 @@ mod tests {
             self.started.push_back((slot, request.len));
             Ok(())
         }
-        fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, Outcome)>) -> Result<(), Error> {
+        fn wait(
+            &mut self,
+            at_most: Option<Duration>,
+            done: &mut Vec<(u32, RequestResult)>,
+        ) -> Result<(), Error> {
             self.waits.push((self.started.len(), at_most));
             done.extend(self.started.pop_front().map(|(slot, len)| (slot, Ok(len))));
             Ok(())
@@ -235,11 +242,11 @@ mod tests {
         target.waits
     }
 
-    /// Each request once set a timer, and cleared it 50 µs later.
+    /// A timer was once set for each request and cleared 50 µs later.
     #[test]
-    fn only_what_is_due_later_needs_a_timer() {
+    fn only_a_later_due_time_needs_a_timer() {
         assert_eq!(waits(Timing::Asap, 0), [(2, None), (2, None), (1, None)]);
-        // Where nothing is in flight, nothing else would end the wait.
+        // With nothing in flight, only a timer ends the wait.
         let waits = waits(Timing::Recorded, 2_000);
         assert!(waits.iter().all(|(in_flight, at_most)| *in_flight > 0 || at_most.is_some()), "{waits:?}");
     }

@@ -1,8 +1,10 @@
-//! Which request is started when. No clock, no device: times come in, decisions come out.
+//! Decides which request starts when. It has no clock and no device: times come in, decisions come
+//! out.
 //!
-//! Requests start in the order of the log, at most `depth` at a time. None overtakes, and none starts beside one in flight
-//! that it overlaps, unless both read: a page cache never does that either, so that what a device holds at the end does
-//! not depend on the depth. A sync waits for everything before it, and everything after waits for it.
+//! Requests start in the order of the log, at most `depth` at a time. No request overtakes another.
+//! A request that overlaps one in flight waits for it, unless both read. Page caches behave the
+//! same way, so the final content of the device does not depend on the depth. A sync waits for all
+//! earlier requests, and all later ones wait for it.
 
 use crate::{Op, Request};
 use slab::Slab;
@@ -10,40 +12,40 @@ use slab::Slab;
 /// When a request is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// As soon as the queue has room.
+    /// As soon as the queue has a free slot.
     Asap,
     /// At its time in the log.
     Recorded,
 }
 
-/// What to do with the next request.
+/// The decision about the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Start it.
+    /// Start it now.
     Start {
-        /// Its place in the queue until it is done.
+        /// Its slot in the queue until it completes.
         slot: u32,
-        /// How long it has been due.
+        /// Time since it was due.
         late_ns: u64,
     },
-    /// It is due at this time.
+    /// Wait: it is due at this time.
     At(u64),
-    /// One in flight has to be done first.
+    /// Wait until a request in flight completes.
     AfterAnother,
 }
 
-/// What was started and is not done.
+/// A request that was started and has not completed.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     begun_ns: u64,
     request: Request,
 }
 
-/// The machine. Times are nanoseconds since the replay began.
+/// State of the queue. Latencies are nanoseconds since the replay began.
 #[derive(Debug)]
 pub struct Schedule {
     timing: Timing,
-    /// Discards have the device to themselves, as a sync does.
+    /// Discards run alone, as syncs do.
     discards_alone: bool,
     depth: usize,
     /// By slot.
@@ -51,18 +53,18 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// With nothing in flight.
+    /// Creates a schedule with nothing in flight.
     pub fn new(timing: Timing, depth: u32, discards_alone: bool) -> Self {
         let depth = depth as usize;
         Self { timing, discards_alone, depth, in_flight: Slab::with_capacity(depth) }
     }
 
-    /// How many are in flight.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// The next request of the log: what to do with it now.
+    /// Decides what to do with the next request of the log. On [`Decision::Start`] it is in flight.
     pub fn ask(&mut self, request: &Request, now_ns: u64) -> Decision {
         let due_ns = match self.timing {
             Timing::Asap => now_ns,
@@ -82,10 +84,14 @@ impl Schedule {
         Decision::Start { slot, late_ns: now_ns - due_ns }
     }
 
-    /// The request in this slot is done. Which it was, and how long it took.
+    /// Records that the request in this slot completed. Returns it and its latency in nanoseconds.
+    ///
+    /// # Panics
+    ///
+    /// If no request is in flight in this slot.
     pub fn done(&mut self, slot: u32, now_ns: u64) -> (Request, u64) {
         let done = self.in_flight.try_remove(slot as usize);
-        let InFlight { begun_ns, request } = done.expect("only what was started is done");
+        let InFlight { begun_ns, request } = done.expect("a completed request was started");
         (request, now_ns.saturating_sub(begun_ns))
     }
 
@@ -126,13 +132,14 @@ mod tests {
         )
     }
 
-    /// When each starts on a device that takes as long as `Case` says: from the definition, looking at all before it.
+    /// Start times from the definition, looking at all earlier requests, on a device with the
+    /// latencies of `Case`.
     fn model(case: &Case) -> Vec<u64> {
         let mut spans: Vec<(u64, u64)> = Vec::new();
         for (n, (request, takes_ns)) in case.requests.iter().enumerate() {
             let due = if case.timing == Timing::Recorded { request.at_us * 1000 } else { 0 };
             let earliest = spans.last().map_or(0, |(start, _)| *start).max(due);
-            // It starts when it is due, or when one before it ends.
+            // It starts when it is due, or when an earlier one ends.
             let mut candidates: Vec<u64> = spans.iter().map(|(_, end)| *end).collect();
             candidates.push(earliest);
             candidates.sort_unstable();
@@ -155,7 +162,8 @@ mod tests {
         spans.into_iter().map(|(start, _)| start).collect()
     }
 
-    /// The machine on such a device: it is asked at the times at which something happens.
+    /// Start times from the schedule on the same device. The schedule is asked whenever something
+    /// happens.
     fn machine(case: &Case) -> Vec<u64> {
         let mut schedule = Schedule::new(case.timing, case.depth, case.discards_alone);
         let mut ends: BTreeMap<(u64, u32), u64> = BTreeMap::new();
@@ -191,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_starts_when_the_definition_says(case in case()) {
+        fn starts_match_the_definition(case in case()) {
             prop_assert_eq!(machine(&case), model(&case));
         }
     }

@@ -1,4 +1,4 @@
-//! Who uses a block device: mounts, swap, what lies on it.
+//! Finds the users of a block device: mounts, swap, devices stacked on it.
 
 use flashsift_host::mounts::{self, Mount, unescaped};
 use rustix::fs::{Dev, major, makedev, minor};
@@ -9,28 +9,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What makes a device unfit to be written to, for people; empty if nothing is known to.
+/// Lists the uses of a device that forbid writing to it, as text for messages; empty if none is
+/// known.
 ///
-/// A disk is used if one of its partitions is, a partition if its disk is used as a whole.
+/// A disk is used if one of its partitions is. A partition is used if its disk is used as a whole.
 pub fn used_by(dev: Dev) -> Vec<String> {
     let family = family(dev);
     let mut uses = mounted(&mounts::all().unwrap_or_default(), &family, device_at);
     uses.extend(swaps(&fs::read_to_string("/proc/swaps").unwrap_or_default(), &family, device_at));
     for member in &family {
         let holders = fs::read_dir(sys(*member).join("holders")).into_iter().flatten().flatten();
-        uses.extend(
-            holders
-                .map(|holder| format!("{} lies on it", Path::new("/dev").join(holder.file_name()).display())),
-        );
+        uses.extend(holders.map(|holder| {
+            format!("{} is stacked on it", Path::new("/dev").join(holder.file_name()).display())
+        }));
     }
     uses.extend(loops().into_iter().filter_map(|(name, backing)| {
         let inside = device_at(backing.as_ref()).is_some_and(|dev| family.contains(&dev));
-        inside.then(|| format!("{name} lies on it"))
+        inside.then(|| format!("{name} is stacked on it"))
     }));
     uses
 }
 
-/// What makes a file unfit to be written to: a loop device has it for its content.
+/// Returns the loop device that is backed by this file, if any.
 pub fn loop_on(file: &fs::Metadata) -> Option<String> {
     loops().into_iter().find_map(|(name, backing)| {
         let other = fs::metadata(&backing).ok()?;
@@ -38,14 +38,14 @@ pub fn loop_on(file: &fs::Metadata) -> Option<String> {
     })
 }
 
-/// Its name as the kernel has it: `sda1`.
+/// Returns the kernel's name of the device, such as `sda1`.
 pub fn name(dev: Dev) -> String {
     let path = sys(dev).canonicalize().unwrap_or_default();
     path.file_name()
         .map_or_else(|| format!("{}:{}", major(dev), minor(dev)), |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether the device can be told that blocks are not needed any more.
+/// Whether the device supports discards.
 pub fn discards(dev: Dev) -> bool {
     let disk = sys(whole(dev));
     fs::read_to_string(disk.join("queue/discard_max_bytes")).is_ok_and(|bytes| bytes.trim() != "0")
@@ -55,7 +55,7 @@ fn sys(dev: Dev) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}:{}", major(dev), minor(dev)))
 }
 
-/// The disk that this is, or is a partition of.
+/// The disk itself, or the disk of a partition.
 fn whole(dev: Dev) -> Dev {
     let path = sys(dev).canonicalize().unwrap_or_default();
     match path.join("partition").exists() {
@@ -64,7 +64,7 @@ fn whole(dev: Dev) -> Dev {
     }
 }
 
-/// The device, its disk, and if it is a disk its partitions.
+/// The device, its disk, and the partitions if it is a disk.
 fn family(dev: Dev) -> Vec<Dev> {
     let whole = whole(dev);
     let mut family = vec![dev];
@@ -94,7 +94,7 @@ fn device_at(path: &OsStr) -> Option<Dev> {
     metadata.file_type().is_block_device().then(|| metadata.rdev())
 }
 
-/// Loop devices in use and what they lie on.
+/// Loop devices in use and their backing files.
 fn loops() -> Vec<(String, String)> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let backing = |entry: fs::DirEntry| -> io::Result<_> {
@@ -104,15 +104,15 @@ fn loops() -> Vec<(String, String)> {
     entries.filter_map(|entry| backing(entry).ok()).collect()
 }
 
-/// Where `/proc/self/mountinfo` has these devices mounted. File systems with several devices have a number of their own
-/// there and one of the devices as their source.
+/// Mounts of these devices in `/proc/self/mountinfo`. File systems with several devices have their
+/// own device number there and one of the devices as their source.
 fn mounted(mounts: &[Mount], devices: &[Dev], device_at: impl Fn(&OsStr) -> Option<Dev>) -> Vec<String> {
     let of = |dev: Dev| devices.contains(&dev);
     let ours = |mount: &&Mount| of(mount.dev) || device_at(&mount.source).is_some_and(of);
     mounts.iter().filter(ours).map(|mount| format!("it is mounted on {}", mount.point.display())).collect()
 }
 
-/// Which of these devices `/proc/swaps` has.
+/// Those of these devices that `/proc/swaps` lists.
 fn swaps(swaps: &str, devices: &[Dev], device_at: impl Fn(&OsStr) -> Option<Dev>) -> Vec<String> {
     let names = swaps.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next());
     let names = names.map(|name| unescaped(name.as_bytes()));

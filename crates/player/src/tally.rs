@@ -1,98 +1,98 @@
-//! What came of a replay: how many, how much, how long.
+//! Summary of a replay: number of requests, bytes, and latencies.
 
 use crate::{Op, Request};
 use hdrhistogram::Histogram;
 
-/// Times, to three digits, up to an hour.
+/// Histogram of latencies up to an hour, with three significant digits.
 #[derive(Clone, Debug)]
-pub struct Times(Histogram<u64>);
+pub struct Latencies(Histogram<u64>);
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-impl Default for Times {
+impl Default for Latencies {
     fn default() -> Self {
-        Self(Histogram::new_with_max(HOUR_NS, 3).expect("three digits up to an hour can be had"))
+        Self(Histogram::new_with_max(HOUR_NS, 3).expect("three digits up to an hour are supported"))
     }
 }
 
-impl Times {
-    /// One more.
+impl Latencies {
+    /// Adds one latency in nanoseconds.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.0.saturating_record(ns);
     }
 
-    /// How many.
+    /// Returns the number of latencies.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// At least this share of them took no longer, nanoseconds.
+    /// Returns the quantile at `share`, nanoseconds.
     pub fn at(&self, share: f64) -> u64 {
         self.0.value_at_quantile(share)
     }
 
-    /// The shortest, nanoseconds.
+    /// Returns the shortest latency, nanoseconds.
     pub fn min(&self) -> u64 {
         self.0.min()
     }
 
-    /// The longest, nanoseconds.
+    /// Returns the longest latency, nanoseconds.
     pub fn max(&self) -> u64 {
         self.0.max()
     }
 
-    /// Nanoseconds; 0 of none.
+    /// Returns the mean latency, nanoseconds; 0 if there is none.
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
 }
 
-/// What was done of one operation.
+/// Summary of one operation.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
-    /// Pieces.
+pub struct OpTally {
+    /// Number of pieces.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of all pieces.
     pub bytes: u64,
-    /// From start to completion, a piece.
-    pub times: Times,
+    /// Latency of each piece, from start to completion.
+    pub times: Latencies,
 }
 
-/// What was done.
+/// Summary of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    by_op: [Done; Op::ALL.len()],
-    /// How long after they were due requests were started.
-    pub late: Times,
-    /// From the beginning to the last completion, nanoseconds.
+    by_op: [OpTally; Op::ALL.len()],
+    /// Delay between the due time and the start of each request.
+    pub late: Latencies,
+    /// From the first start to the last completion, nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl Tally {
-    /// A piece was done.
+    /// Adds a completed piece.
     #[inline]
     pub(crate) fn add(&mut self, request: &Request, took_ns: u64) {
         let done = &mut self.by_op[request.op as usize];
         done.count += 1;
-        // A sync has no bytes of its own.
+        // A sync moves no bytes.
         done.bytes += request.len;
         done.times.add(took_ns);
     }
 
-    /// Each operation that was done at all.
-    pub fn ops(&self) -> impl Iterator<Item = (Op, &Done)> {
+    /// Returns the operations that were performed at least once.
+    pub fn ops(&self) -> impl Iterator<Item = (Op, &OpTally)> {
         Op::ALL.into_iter().map(|op| (op, &self.by_op[op as usize])).filter(|(_, done)| done.count > 0)
     }
 
-    /// Pieces done.
+    /// Returns the number of pieces.
     pub fn count(&self) -> u64 {
         self.by_op.iter().map(|done| done.count).sum()
     }
 
-    /// Bytes read and written.
+    /// Returns the bytes read and written.
     pub fn moved_bytes(&self) -> u64 {
-        let moved = |(op, done): (Op, &Done)| if op == Op::Discard { 0 } else { done.bytes };
+        let moved = |(op, done): (Op, &OpTally)| if op == Op::Discard { 0 } else { done.bytes };
         self.ops().map(moved).sum()
     }
 }
@@ -103,16 +103,16 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside the sorted list: within the histogram's three digits.
+        /// Quantiles match those of the sorted list within the three digits of the histogram.
         #[test]
         fn percentiles_are_those_of_the_sorted_list(mut all in prop::collection::vec(0u64..10_000_000_000, 1..300)) {
-            let mut times = Times::default();
+            let mut times = Latencies::default();
             all.iter().for_each(|ns| times.add(*ns));
             all.sort_unstable();
             for share in [0.5, 0.9, 0.99, 0.999, 1.0] {
                 let nth = ((share * all.len() as f64).ceil() as usize).max(1) - 1;
-                let (exact, told) = (all[nth] as f64, times.at(share) as f64);
-                prop_assert!((told - exact).abs() <= exact * 0.001 + 1.0, "{share}: {told}, not {exact}");
+                let (exact, found) = (all[nth] as f64, times.at(share) as f64);
+                prop_assert!((found - exact).abs() <= exact * 0.001 + 1.0, "{share}: {found}, not {exact}");
             }
             prop_assert_eq!(times.count(), all.len() as u64);
         }

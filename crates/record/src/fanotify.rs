@@ -1,4 +1,5 @@
-//! Names: what fanotify tells of creations, renames, links and deletions, with the handle of what they are about.
+//! Reads names from fanotify: creations, renames, links and deletions, with the handles of the
+//! files.
 
 #![allow(unsafe_code, reason = "rustix has neither fanotify nor file handles")]
 
@@ -11,22 +12,24 @@ use rustix::{
 };
 use std::{collections::HashMap, ffi::CString, io, mem, os::fd::AsRawFd, path::Path};
 
-/// Two queues: what happens to one name while nobody reads is merged into one event, and then nobody knows whether a name
-/// that was made and deleted was deleted before or after another. Deletions among themselves keep their order.
+/// One queue for deletions and one for all other changes. While a queue is not read, changes of one
+/// name are merged into one event, which loses the order of a creation and a deletion. Deletions
+/// among themselves keep their order.
 const MASKS: [u64; 2] = [
     libc::FAN_CREATE | libc::FAN_RENAME | libc::FAN_OPEN | libc::FAN_ONDIR,
     libc::FAN_DELETE | libc::FAN_ONDIR,
 ];
-/// What may wait in a queue. It is the kernel's memory: where names come quicker than we take them for long, some are lost.
+/// Capacity of a queue, in the kernel's memory. If names arrive faster than they are read for long,
+/// some are lost.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 const INFO_FID: u8 = 1;
 const INFO_DFID_NAME: u8 = 2;
 const INFO_OLD_DFID_NAME: u8 = 10;
 const INFO_NEW_DFID_NAME: u8 = 12;
-/// A file handle of a 32-bit inode number and a generation, as ext4 and F2FS make them.
+/// Type of a file handle of a 32-bit inode number and a generation, as on ext4 and F2FS.
 const INO32_GEN: i32 = 1;
 
-/// `struct file_handle` with room for the largest.
+/// `struct file_handle` with space for the largest handle.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct FileHandle {
@@ -45,7 +48,7 @@ impl FileHandle {
     }
 
     fn of(&self, dev: Dev) -> Option<Handle> {
-        // A handle of a file may carry its directory's behind its own.
+        // The handle of a file may be followed by that of its directory.
         let own = self.kind == INO32_GEN || self.kind == INO32_GEN + 1;
         let ino = u64::from(u32_at(&self.data, 0)?);
         let generation = u32_at(&self.data, 4)?;
@@ -53,14 +56,15 @@ impl FileHandle {
     }
 }
 
-/// One file system that is watched.
+/// One watched file system.
 struct Watched {
     mounted: Mounted,
     fsid: [u8; 8],
 }
 
 impl Watched {
-    /// Opened only while it is needed: a file system that is recorded can still be unmounted.
+    /// Opens the root. It stays open only as long as needed, so that the file system can be
+    /// unmounted.
     fn root(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(&self.mounted.path, flags, Mode::empty())
@@ -70,11 +74,12 @@ impl Watched {
         Error::At { path: self.mounted.path.display().to_string(), what: error }
     }
 
-    /// What has this handle, if it still is there.
+    /// Opens the file with this handle, if it still exists.
     fn open(&self, handle: &FileHandle) -> Option<OwnedFd> {
         let root = self.root().ok()?;
         let mut handle = *handle;
-        // SAFETY: `handle` is a whole `struct file_handle` with as many bytes as it says.
+        // SAFETY: `handle` is a complete `struct file_handle` with as many bytes as its length
+        // says.
         let fd = unsafe {
             libc::open_by_handle_at(
                 root.as_raw_fd(),
@@ -82,12 +87,12 @@ impl Watched {
                 libc::O_PATH | libc::O_CLOEXEC,
             )
         };
-        // SAFETY: the kernel just gave us this descriptor.
+        // SAFETY: the kernel has just returned this descriptor.
         (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
 
-/// A new queue of what happens to names on these file systems.
+/// Creates a queue of changes to names on these file systems.
 fn queue(mask: u64, watched: &[Watched]) -> Result<OwnedFd, Error> {
     let flags = libc::FAN_CLASS_NOTIF
         | libc::FAN_CLOEXEC
@@ -104,11 +109,11 @@ fn queue(mask: u64, watched: &[Watched]) -> Result<OwnedFd, Error> {
         let error = io::Error::last_os_error();
         return Err(Error::not_allowed("fanotify (names of files; Linux 5.17)", &error));
     }
-    // SAFETY: the kernel just gave us this descriptor.
+    // SAFETY: the kernel has just returned this descriptor.
     let queue = unsafe { OwnedFd::from_raw_fd(queue) };
     for watch in watched {
         let root = match watch.root() {
-            // Unmounted meanwhile.
+            // It was unmounted meanwhile.
             Err(rustix::io::Errno::NOENT) => continue,
             root => root.map_err(|e| watch.at(e.into()))?,
         };
@@ -123,24 +128,28 @@ fn queue(mask: u64, watched: &[Watched]) -> Result<OwnedFd, Error> {
     Ok(queue)
 }
 
-/// All that is watched.
+/// All watched file systems and their queues.
 pub(crate) struct Names {
     queues: [OwnedFd; 2],
     watched: Vec<Watched>,
-    /// Paths of directories, by their handles.
+    /// Paths of directories, by handle.
     directories: HashMap<Handle, Box<str>>,
     waiting_bytes_max: u64,
     overflowed: bool,
 }
 
 impl Names {
-    /// Of these file systems.
+    /// Starts to watch these file systems.
+    ///
+    /// # Errors
+    ///
+    /// fanotify is not permitted, or a file system cannot be opened.
     pub(crate) fn watch(mounts: &[Mounted]) -> Result<Self, Error> {
         let mut watched = Vec::new();
         for mounted in mounts {
             let mut watch = Watched { mounted: mounted.clone(), fsid: [0; 8] };
             let statfs = match watch.root().and_then(|root| rustix::fs::fstatfs(&root)) {
-                // Unmounted meanwhile.
+                // It was unmounted meanwhile.
                 Err(rustix::io::Errno::NOENT) => continue,
                 statfs => statfs.map_err(|e| watch.at(e.into()))?,
             };
@@ -157,22 +166,27 @@ impl Names {
         self.queues.iter().map(AsFd::as_fd)
     }
 
-    /// Names were lost.
+    /// Whether names were lost.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// Hands over all that is there.
+    /// Passes all pending names to `take`.
+    ///
+    /// # Errors
+    ///
+    /// A queue cannot be read.
     pub(crate) fn drain(
         &mut self,
         now_ns: impl Fn() -> u64,
         mut take: impl FnMut(Name),
     ) -> Result<(), Error> {
-        // Deletions are read first and told last: what they delete was made before, and is told before.
+        // Deletions are read first and passed last, so that the creation of a deleted file is
+        // passed before its deletion.
         let [came, went] = [0, 1];
         let deletions = self.read(went)?;
         let creations = self.read(came)?;
-        // What was read happened before this.
+        // All names read so far are older than this.
         let at_ns = now_ns();
         for events in [creations, deletions] {
             let mut rest = &*events;
@@ -186,9 +200,10 @@ impl Names {
         Ok(())
     }
 
-    /// All that a queue holds now, and not what comes meanwhile: those who make names may be as quick as we are.
+    /// Reads the current content of a queue. Names that arrive meanwhile are left, as programs may
+    /// create names as fast as this loop reads them.
     fn read(&mut self, n: usize) -> Result<Vec<u8>, Error> {
-        const ROOM: usize = 64 << 10;
+        const READ_BYTES: usize = 64 << 10;
         let at = |error: rustix::io::Errno| Error::At { path: "fanotify".into(), what: error.into() };
         let waiting_bytes = rustix::io::ioctl_fionread(&self.queues[n]).map_err(at)?;
         let mut events = Vec::new();
@@ -199,7 +214,7 @@ impl Names {
         }
         while (events.len() as u64) < waiting_bytes {
             let end = events.len();
-            events.resize(end + ROOM, 0);
+            events.resize(end + READ_BYTES, 0);
             let read = rustix::io::read(&self.queues[n], &mut events[end..]);
             events.truncate(end + *read.as_ref().unwrap_or(&0));
             match read {
@@ -259,7 +274,7 @@ impl Names {
         {
             let from = self.path(&from_handle, from_dir, &from_file);
             if directory {
-                // Whatever lies below it has another path now.
+                // Everything below the directory has a new path.
                 self.directories.clear();
                 self.directories.insert(handle, path.clone());
             }
@@ -285,7 +300,7 @@ impl Names {
         format!("{}/{file}", path.trim_end_matches('/')).into()
     }
 
-    /// Where a directory is now.
+    /// Finds the current path of a directory.
     fn find(&self, handle: &FileHandle, dir: Handle) -> Box<str> {
         let watched = self.watched.iter().find(|w| w.mounted.dev == dir.inode.dev);
         let lost = format!("?{}", dir.inode.ino).into_boxed_str();
@@ -299,7 +314,7 @@ impl Names {
         }
     }
 
-    /// What the file system says of a file now.
+    /// Returns the present status of a file.
     pub(crate) fn stat(&self, handle: Handle) -> Option<rustix::fs::Stat> {
         let watched = self.watched.iter().find(|w| w.mounted.dev == handle.inode.dev)?;
         let mut raw = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
@@ -310,13 +325,13 @@ impl Names {
     }
 }
 
-/// The handle of what is at this path.
+/// Returns the handle of the file at this path.
 pub(crate) fn handle_of(path: &Path, dev: Dev) -> Option<Handle> {
     use std::os::unix::ffi::OsStrExt;
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut handle = FileHandle { bytes: 128, kind: 0, data: [0; 128] };
     let mut mount = 0;
-    // SAFETY: a path that ends in zero, and a handle with as much room as it says.
+    // SAFETY: the path ends in zero, and the handle has as much space as its length says.
     let done = unsafe {
         libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), (&raw mut handle).cast(), &raw mut mount, 0)
     };
@@ -337,7 +352,8 @@ mod tests {
     use crate::system::{dev_of, mounts};
     use std::{fs, os::unix::fs::MetadataExt};
 
-    /// A directory and the names of its file system; `None`, with a word, where that is not allowed.
+    /// A directory and the names of its file system; `None`, with a line on standard output, where
+    /// fanotify is not permitted.
     fn watched(test: &str) -> Option<(tempfile::TempDir, Names)> {
         let folder = tempfile::tempdir().unwrap();
         let dev = dev_of(folder.path().metadata().unwrap().dev());
@@ -349,45 +365,45 @@ mod tests {
         Some((folder, Names::watch(&mounts).unwrap()))
     }
 
-    /// What was told of names in the directory.
-    fn told(names: &mut Names, folder: &Path) -> Vec<String> {
+    /// The reported names in the directory.
+    fn reported(names: &mut Names, folder: &Path) -> Vec<String> {
         let mut told = Vec::new();
         let within = format!("{}/", folder.display());
         names.drain(|| 0, |name| told.extend(name.path.strip_prefix(&*within).map(str::to_owned))).unwrap();
         told
     }
 
-    /// Whoever else works on this file system may fill the queue too: hence no limit between none and all.
+    /// Other programs may also fill the queue, so the test expects no exact limit.
     #[test]
-    fn a_queue_that_holds_too_much_is_lost_and_said() {
-        let Some((folder, mut names)) = watched("a_queue_that_holds_too_much_is_lost_and_said") else {
+    fn an_overflow_of_the_queue_is_reported() {
+        let Some((folder, mut names)) = watched("an_overflow_of_the_queue_is_reported") else {
             return;
         };
         let make = |name: &str| fs::create_dir(folder.path().join(name)).unwrap();
         names.waiting_bytes_max = u64::MAX;
         make("one");
         assert_eq!(
-            (&told(&mut names, folder.path())[..], names.overflowed()),
+            (&reported(&mut names, folder.path())[..], names.overflowed()),
             (&["one".to_owned()][..], false)
         );
         names.waiting_bytes_max = 0;
         make("two");
-        assert_eq!((&told(&mut names, folder.path())[..], names.overflowed()), (&[][..], true));
+        assert_eq!((&reported(&mut names, folder.path())[..], names.overflowed()), (&[][..], true));
         names.waiting_bytes_max = u64::MAX;
         make("three");
-        assert_eq!(told(&mut names, folder.path()), ["three"]);
+        assert_eq!(reported(&mut names, folder.path()), ["three"]);
     }
 
     #[test]
-    fn a_directory_that_is_gone_is_forgotten() {
-        let Some((folder, mut names)) = watched("a_directory_that_is_gone_is_forgotten") else { return };
+    fn a_deleted_directory_is_forgotten() {
+        let Some((folder, mut names)) = watched("a_deleted_directory_is_forgotten") else { return };
         let below = folder.path().join("below");
         let known = |names: &Names| names.directories.values().any(|path| Path::new(&**path) == below);
         fs::create_dir(&below).unwrap();
-        assert_eq!(told(&mut names, folder.path()), ["below"]);
+        assert_eq!(reported(&mut names, folder.path()), ["below"]);
         assert!(known(&names));
         fs::remove_dir(&below).unwrap();
-        assert_eq!(told(&mut names, folder.path()), ["below"]);
+        assert_eq!(reported(&mut names, folder.path()), ["below"]);
         assert!(!known(&names));
     }
 }

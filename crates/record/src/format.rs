@@ -1,41 +1,41 @@
-//! The kernel's own description of its tracepoints: where each field lies in a record.
+//! Parses the kernel's description of a tracepoint: the position of each field in a record.
 
 use flashsift_traces::tracepoint::Values;
 use std::borrow::Cow;
 
-/// One tracepoint as this kernel has it.
+/// One tracepoint of this kernel.
 #[derive(Debug)]
 pub struct Format {
-    /// The number that its records begin with.
+    /// Number at the beginning of its records.
     pub id: u16,
     fields: Vec<(String, Slot)>,
 }
 
-/// Where a field lies.
+/// Position of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     offset: u16,
     size: u16,
     signed: bool,
-    /// The field holds offset and length of where the text is.
+    /// The field holds offset and length of its text.
     elsewhere: bool,
 }
 
 impl Format {
-    /// Reads a `format` file.
+    /// Parses a `format` file; `None` if it has no number.
     pub fn parse(text: &str) -> Option<Self> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let fields = text.lines().filter_map(|line| field(line.trim())).collect();
         Some(Self { id, fields })
     }
 
-    /// Where these fields lie; `None` if this kernel's record lacks one.
+    /// Returns the positions of these fields; `None` if this kernel's record lacks one.
     pub fn slots(&self, names: &[&str]) -> Option<Vec<Slot>> {
         let slot = |name: &&str| self.fields.iter().find(|(n, _)| n == name).map(|(_, slot)| *slot);
         names.iter().map(slot).collect()
     }
 
-    /// Where a system call's arguments lie, in their order.
+    /// Returns the positions of a system call's arguments, in order.
     pub fn arguments(&self) -> Vec<Slot> {
         let own = |name: &str| {
             !name.starts_with("common_") && name != "__syscall_nr" && !name.starts_with("__data_loc")
@@ -56,15 +56,15 @@ fn field(line: &str) -> Option<(String, Slot)> {
     Some((name, Slot { offset, size, signed, elsewhere }))
 }
 
-/// One hit, as it lies in the buffer.
-pub struct Record<'a> {
-    /// All its bytes.
+/// One record, as it lies in the buffer.
+pub struct TraceRecord<'a> {
+    /// All bytes of the record.
     pub bytes: &'a [u8],
-    /// Its fields.
+    /// Positions of its fields.
     pub slots: &'a [Slot],
 }
 
-impl Values for Record<'_> {
+impl Values for TraceRecord<'_> {
     #[inline]
     fn number(&self, field: usize) -> u64 {
         let Slot { offset, size, signed, .. } = self.slots[field];
@@ -132,7 +132,7 @@ print fmt: \"dev=%d:%d\", REC->s_dev
         bytes[24..28].copy_from_slice(&(5_u32 << 16 | 32).to_ne_bytes());
         bytes[28..32].copy_from_slice(&(-2_i32).to_ne_bytes());
         bytes.extend(b"/a/b\0");
-        let record = Record { bytes: &bytes, slots: &slots };
+        let record = TraceRecord { bytes: &bytes, slots: &slots };
         assert_eq!((record.number(0), record.number(1)), (0x70_0001, 77));
         assert_eq!((&*record.text(2), &*record.text(3)), ("sh", "/a/b"));
         assert_eq!(record.number(4).cast_signed(), -2);
@@ -146,7 +146,7 @@ print fmt: \"dev=%d:%d\", REC->s_dev
     #[test]
     fn a_record_shorter_than_it_claims_reads_as_zero() {
         let slots = Format::parse(TEXT).unwrap().slots(&["i_ino", "filename"]).unwrap();
-        let record = Record { bytes: &[0; 10], slots: &slots };
+        let record = TraceRecord { bytes: &[0; 10], slots: &slots };
         assert_eq!((record.number(0), &*record.text(1)), (0, ""));
     }
 }

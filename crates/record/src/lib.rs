@@ -1,9 +1,9 @@
-//! What applications ask of the page cache, recorded as they ask.
+//! Records the requests of applications to the page cache as they happen.
 //!
-//! Nothing but the kernel is needed: tracepoints through a tracing instance of our own (`tracefs`), names through fanotify,
-//! maps through perf's side band. All three are told to one machine ([`flashsift_traces::tracepoint`]), which turns them
-//! into events. The instance is removed when the recording ends, however it ends; one of a recorder that was killed is
-//! removed by the next.
+//! It needs only the kernel: tracepoints through a tracing instance of its own (`tracefs`), names
+//! through fanotify, mappings through perf's side band. One state machine
+//! ([`flashsift_traces::tracepoint`]) turns all three into events. The instance is removed when the
+//! recording ends. The next recorder removes the instance of one that was killed.
 
 mod fanotify;
 pub mod format;
@@ -15,33 +15,33 @@ mod syscalls;
 mod system;
 mod tracefs;
 
-pub use recorder::{Lost, Options, Recorded, Stop, What, record};
+pub use recorder::{Lost, Options, Recorded, Stop, Subject, record};
 use std::{io, path::Path};
 pub use strace::strace;
 
-/// Why nothing, or nothing more, could be recorded.
+/// Reasons for which a recording does not start or ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system does not let us.
+    /// The system does not permit it.
     #[error("{what} is not allowed ({why})")]
     NotAllowed {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
-    /// Something about one file of the system.
+    /// A file of the system could not be used.
     #[error("{path}: {what}")]
     At {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         what: io::Error,
     },
-    /// There is nothing that could be recorded.
+    /// Nothing can be recorded.
     #[error("{0}")]
     Nothing(String),
-    /// Whoever takes the events could not.
+    /// The receiver of the events failed.
     #[error(transparent)]
     Sink(#[from] flashsift_traces::Error),
 }

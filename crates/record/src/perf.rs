@@ -1,4 +1,5 @@
-//! What processes map, from perf's side-band events: no other interface of the kernel tells it as it happens.
+//! Reads mappings of processes from perf's side-band events, the only interface of the kernel that
+//! reports them as they happen.
 
 #![allow(unsafe_code, reason = "no crate maps perf's ring buffer")]
 
@@ -47,19 +48,23 @@ const RECORD_LOST: u32 = 2;
 const RECORD_MMAP2: u32 = 10;
 
 const PAGE_BYTES: usize = 4096;
-/// Room for some thousand maps of each processor between two looks.
+/// Capacity for some thousand mappings of each processor between two reads.
 const DATA_PAGES: usize = 128;
 
-/// One processor's events.
+/// Ring buffer of one processor's events.
 pub(crate) struct Ring {
     fd: OwnedFd,
     base: *mut u8,
-    /// Scratch for a record that wraps around.
+    /// Scratch space for a record that wraps around.
     record: Vec<u8>,
 }
 
 impl Ring {
-    /// Of every process on this processor.
+    /// Opens the events of all processes on this processor.
+    ///
+    /// # Errors
+    ///
+    /// perf events are not permitted.
     pub(crate) fn open(cpu: u32, clock: Clock) -> io::Result<Self> {
         let attributes = Attributes {
             kind: SOFTWARE,
@@ -71,14 +76,15 @@ impl Ring {
             ..Attributes::default()
         };
         const CLOEXEC: u64 = 8;
-        // SAFETY: the kernel reads `attributes`, which says its own size, and keeps no pointer to it.
+        // SAFETY: the kernel reads `attributes`, which says its own size, and keeps no pointer to
+        // it.
         let fd = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, cpu as i32, -1, CLOEXEC)
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just gave us this descriptor.
+        // SAFETY: the kernel has just returned this descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe {
@@ -99,12 +105,12 @@ impl Ring {
     }
 
     fn counter(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the first page of the mapping is `struct perf_event_mmap_page`; its counters are aligned and shared with
-        // the kernel, which is what atomics are for.
+        // SAFETY: the first page of the mapping is `struct perf_event_mmap_page`. Its counters are
+        // aligned, and shared with the kernel, hence atomic.
         unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
     }
 
-    /// Hands over what is there. How many records were lost.
+    /// Passes pending records to `take`, and returns the number of lost ones.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(Point)) -> u64 {
         const HEAD: usize = 1024;
         const TAIL: usize = 1032;
@@ -138,7 +144,8 @@ impl Ring {
         let from = (from % size as u64) as usize;
         let first = (bytes as usize).min(size - from);
         to.clear();
-        // SAFETY: both ranges lie within the data pages of the mapping, and the kernel writes no byte before our tail.
+        // SAFETY: both ranges lie within the data pages of the mapping, and the kernel writes no
+        // byte before our tail.
         unsafe {
             let data = self.base.add(PAGE_BYTES);
             to.extend_from_slice(slice::from_raw_parts(data.add(from), first));
@@ -162,7 +169,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).map_or(0, |b| u64::from_ne_bytes(b.try_into().expect("eight bytes")))
 }
 
-/// `PERF_RECORD_MMAP2`, with its time behind it.
+/// Parses a `PERF_RECORD_MMAP2`, which ends with its time.
 fn mapped(bytes: &[u8]) -> Point {
     let start = u64_at(bytes, 16);
     let dev = Dev::new(u32_at(bytes, 40), u32_at(bytes, 44));

@@ -1,4 +1,5 @@
-//! The loop: read what the kernel tells, in order of time, and hand on what the machine makes of it.
+//! The loop of a recording: reads the kernel's records in order of time and passes on the events
+//! that the state machine makes of them.
 
 use crate::{
     Error,
@@ -21,63 +22,63 @@ use std::{
 };
 use tracing::{info, warn};
 
-/// What is recorded.
+/// The processes or files to record.
 #[derive(Debug)]
-pub enum What {
+pub enum Subject {
     /// A program and its children, until it ends.
     Command(Command),
-    /// Running processes and the children that they will have, until they end.
+    /// Running processes and their future children, until they end.
     Processes(Vec<u32>),
-    /// What anybody does below a directory.
+    /// All accesses below a directory.
     Path(PathBuf),
-    /// What anybody does on a mounted device.
+    /// All accesses on a mounted device.
     Device(PathBuf),
 }
 
-/// How it is recorded.
+/// Options of a recording.
 #[derive(Debug)]
 pub struct Options {
-    /// Of what a program or processes do, only what they do below this directory.
+    /// Records only accesses below this directory.
     pub under: Option<PathBuf>,
-    /// System calls too, so that reads are exact to the byte.
+    /// Records system calls as well, so that reads are exact to the byte.
     pub exact: bool,
-    /// Buffer of each processor, KiB.
+    /// Buffer size for each processor, KiB.
     pub buffer_kib: u64,
 }
 
-/// When a recording ends before what it records does.
+/// Decides whether a recording ends early.
 pub trait Stop {
-    /// From now on everything is recorded.
+    /// Called when recording has begun.
     fn begun(&mut self) {}
-    /// Asked some times a second; `events` so far.
+    /// Called several times a second with the number of events so far; `true` ends the recording.
     fn now(&mut self, events: u64) -> bool;
 }
 
-/// Records lost.
+/// Lost records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// By processor, where any were.
+    /// Number for each processor that lost any.
     pub by_cpu: Vec<(u32, u64)>,
-    /// Page faults, of which only stores through mappings are told.
+    /// The same for page faults, which report only stores through mappings.
     pub faults_by_cpu: Vec<(u32, u64)>,
-    /// Maps of processes.
+    /// Number of lost mappings of processes.
     pub maps: u64,
-    /// Names.
+    /// Names were lost.
     pub names: bool,
 }
 
-/// What came of it.
+/// Result of a recording.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Events, and what was left out or assumed.
+    /// Number of events, and the records that were left out or completed by assumption.
     pub summary: Summary,
-    /// What was lost.
+    /// Lost records.
     pub lost: Lost,
-    /// How the program ended.
+    /// Exit status of the program.
     pub status: Option<std::process::ExitStatus>,
 }
 
-/// A record may become visible so much later than its time says.
+/// Longest delay between the time of a record and its visibility.
 const LAG_NS: u64 = 30_000_000;
 const LOOK_MS: i64 = 50;
 const READER_NICE: i32 = -15;
@@ -98,16 +99,21 @@ impl Host for System<'_> {
     }
 }
 
-/// Records `what` into `sink`. Before it begins it logs which accesses this kernel will not show.
+/// Records the accesses of `subject` into `sink`. Before it begins, it logs which accesses this
+/// kernel cannot show.
+///
+/// # Errors
+///
+/// The kernel does not permit a source of records, the subject does not exist, or the sink fails.
 pub fn record(
-    what: What,
+    subject: Subject,
     options: &Options,
     sink: &mut dyn Sink,
     stop: &mut dyn Stop,
 ) -> Result<Recorded, Error> {
     let tracefs = Tracefs::open()?;
-    let mounts = listened(&what, options)?;
-    let mut recorder = Recorder::new(&tracefs, &mounts, &what, options)?;
+    let mounts = listened(&subject, options)?;
+    let mut recorder = Recorder::new(&tracefs, &mounts, &subject, options)?;
     let kinds: Vec<&str> = mounts.iter().map(|mount| &*mount.kind).collect();
     for blind in tracefs::blind_spots(&tracefs, &kinds, options.exact) {
         warn!("{blind}");
@@ -129,10 +135,12 @@ pub fn record(
          (SEMANTICS.md, \"Record\")"
     );
     let mut events = Events::new(sink);
-    recorder.knows.sizes = options.under.is_some() || matches!(what, What::Path(_) | What::Device(_));
-    let child = recorder.begin(what, options)?;
+    recorder.knows.sizes =
+        options.under.is_some() || matches!(subject, Subject::Path(_) | Subject::Device(_));
+    let child = recorder.begin(subject, options)?;
     stop.begun();
-    // Buffers fill while we wait for our turn. After the program began: it does not inherit this.
+    // Buffers fill while this thread waits for a processor. Its priority rises after the program
+    // has started, which does not inherit it.
     let _ = rustix::process::setpriority_process(None, READER_NICE);
     let result = recorder.run(child, &mut events, stop);
     let (status, result) = match result {
@@ -155,15 +163,15 @@ pub fn record(
     Ok(Recorded { summary, lost, status })
 }
 
-/// The file systems that are listened to.
-fn listened(what: &What, options: &Options) -> Result<Vec<Mounted>, Error> {
+/// The file systems to record.
+fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error> {
     let mounts = system::mounts();
-    let dev = match (what, &options.under) {
-        (What::Path(path), _) | (_, Some(path)) => {
+    let dev = match (subject, &options.under) {
+        (Subject::Path(path), _) | (_, Some(path)) => {
             Some(dev_of(path.metadata().map_err(|e| at(path, e))?.dev()))
         }
-        (What::Command(_) | What::Processes(_), None) => None,
-        (What::Device(path), None) => {
+        (Subject::Command(_) | Subject::Processes(_), None) => None,
+        (Subject::Device(path), None) => {
             let meta = path.metadata().map_err(|e| at(path, e))?;
             Some(dev_of(meta.rdev()))
         }
@@ -179,7 +187,7 @@ fn listened(what: &What, options: &Options) -> Result<Vec<Mounted>, Error> {
     Ok(chosen)
 }
 
-/// The kernel's filter for what happens on one device, if the tracepoint tells it.
+/// Filter for one device, if the tracepoint has a device field.
 fn on_device(spec: &Spec, dev: Dev) -> Option<String> {
     match *spec.fields.first()? {
         field @ ("dev" | "s_dev") => Some(format!("{field} == {}", dev.0)),
@@ -193,9 +201,10 @@ fn at(path: &Path, error: io::Error) -> Error {
 }
 
 struct Recorder {
-    /// What happens to files, whoever does it.
+    /// Accesses to files by all processes.
     accesses: Instance,
-    /// Page faults and system calls: of all that anybody does, too many. The kernel leaves out what others do.
+    /// Page faults and system calls. The kernel filters those of other processes, which would be
+    /// too many.
     faults: Instance,
     maps: Vec<Ring>,
     maps_lost: u64,
@@ -207,25 +216,30 @@ struct Recorder {
     knows: Knows,
     /// The trace's head was handed on, before its first event.
     about: bool,
-    /// Read, but too young to be told.
+    /// Records that have been read and wait for older ones.
     points: Vec<Point>,
 }
 
 impl Recorder {
-    fn new(tracefs: &Tracefs, mounts: &[Mounted], what: &What, options: &Options) -> Result<Self, Error> {
+    fn new(
+        tracefs: &Tracefs,
+        mounts: &[Mounted],
+        subject: &Subject,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let clock = tracefs.clock();
         let mut accesses = Instance::new(tracefs, "accesses", options.buffer_kib, clock)?;
         let mut faults = Instance::new(tracefs, "faults", options.buffer_kib, clock)?;
-        // What others do on other devices need not fill our buffers.
-        let only = match (what, &options.under, mounts) {
-            (What::Command(_) | What::Processes(_), None, _) => None,
+        // Accesses to other devices need not fill the buffers.
+        let only = match (subject, &options.under, mounts) {
+            (Subject::Command(_) | Subject::Processes(_), None, _) => None,
             (_, _, [mount]) => Some(mount.dev),
             _ => None,
         };
         let f2fs = mounts.iter().any(|mount| mount.kind == "f2fs");
         let ext4 = mounts.iter().any(|mount| mount.kind == "ext4");
         for spec in tracefs::specs(|need| !matches!(need, Need::Addresses | Need::Calls)) {
-            // F2FS tells its calls itself; the page cache's own words would tell them twice.
+            // F2FS reports its calls itself; tracepoints of the page cache would report them twice.
             let twice = f2fs && !ext4 && spec.system == "filemap" && spec.name == "mm_filemap_get_pages";
             if !twice {
                 accesses.enable(spec, only.and_then(|dev| on_device(spec, dev)).as_deref())?;
@@ -240,8 +254,8 @@ impl Recorder {
         for mount in mounts.iter().filter(|mount| mount.kind == "f2fs") {
             machine.f2fs(mount.dev, &mount.path.to_string_lossy());
         }
-        let under = match what {
-            What::Path(path) => Some(path),
+        let under = match subject {
+            Subject::Path(path) => Some(path),
             _ => options.under.as_ref(),
         };
         if let Some(path) = under {
@@ -278,11 +292,11 @@ impl Recorder {
         })
     }
 
-    /// Starts tracing, and then what is to be traced.
-    fn begin(&mut self, what: What, options: &Options) -> Result<Option<Child>, Error> {
+    /// Starts tracing, and then the traced program.
+    fn begin(&mut self, subject: Subject, options: &Options) -> Result<Option<Child>, Error> {
         let me = std::process::id();
-        if matches!(what, What::Command(_)) {
-            // Whatever this thread begets.
+        if matches!(subject, Subject::Command(_)) {
+            // The children of this thread.
             self.faults.only(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs())?;
         }
         self.accesses.start()?;
@@ -293,14 +307,14 @@ impl Recorder {
             let root = root.canonicalize().map_err(|e| at(root, e))?;
             system::scan(&root, &now_ns, &mut |name| machine.name(name));
         }
-        let child = match what {
-            What::Command(mut command) => {
+        let child = match subject {
+            Subject::Command(mut command) => {
                 let program = command.get_program().to_string_lossy().into_owned();
                 let child = command.spawn().map_err(|e| Error::At { path: program, what: e })?;
                 machine.only_tasks([child.id()]);
                 Some(child)
             }
-            What::Processes(pids) => {
+            Subject::Processes(pids) => {
                 for &pid in &pids {
                     if !Path::new("/proc").join(pid.to_string()).exists() {
                         return Err(Error::Nothing(format!("there is no process {pid}")));
@@ -311,14 +325,14 @@ impl Recorder {
                 system::processes(machine, Some(&pids), now_ns(), points);
                 None
             }
-            What::Path(root) => {
+            Subject::Path(root) => {
                 let root = root.canonicalize().map_err(|e| at(&root, e))?;
                 system::scan(&root, &now_ns, &mut |name| machine.name(name));
                 machine.never_tasks(system::threads(me));
                 system::processes(machine, None, now_ns(), points);
                 None
             }
-            What::Device(device) => {
+            Subject::Device(device) => {
                 let dev = dev_of(device.metadata().map_err(|e| at(&device, e))?.rdev());
                 for mount in system::mounts().iter().filter(|mount| mount.dev == dev) {
                     system::scan(&mount.path, &now_ns, &mut |name| machine.name(name));
@@ -352,7 +366,7 @@ impl Recorder {
                 self.accesses.stop()?;
                 self.faults.stop()?;
                 if let (Some(child), None) = (&child, status) {
-                    // It was started to be recorded.
+                    // The program was started only to be recorded.
                     let pid = rustix::process::Pid::from_child(child);
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
                 }
@@ -373,11 +387,11 @@ impl Recorder {
         let fds = fds.chain(self.maps.iter().map(Ring::fd));
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_MS * 1_000_000 };
-        // A signal wakes us too.
+        // A signal ends the wait, too.
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    /// Takes in all that is older than `lag_ns`.
+    /// Processes all records older than `lag_ns`.
     fn look(&mut self, lag_ns: u64, events: &mut Events<'_>) -> Result<u64, Error> {
         let now_ns = self.clock.now_ns();
         let Self { accesses, faults, maps, names, machine, points, clock, pressure, .. } = self;
@@ -390,7 +404,8 @@ impl Recorder {
         }
         faults.drain(points)?;
         accesses.drain(points)?;
-        // After the points: a file's name is told in the same system call as its allocation, but later.
+        // After the points: the name of a file is reported in the same system call as its
+        // allocation, but later.
         names.drain(|| clock.now_ns(), |name| machine.name(name))?;
         points.sort_by_key(|point| point.at_ns);
         let until_ns = if lag_ns == u64::MAX { u64::MAX } else { now_ns.saturating_sub(lag_ns) };
@@ -437,7 +452,8 @@ impl Recorder {
     }
 }
 
-/// Processors by their highest number: some may be kept from us, and still trace.
+/// Number of processors by the highest number: processors outside this process's affinity trace as
+/// well.
 fn online_cpus() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let last = online.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<usize>().ok());

@@ -1,4 +1,4 @@
-//! The kernel's ring buffer, page by page, as `trace_pipe_raw` hands it out (its layout: `events/header_page` and
+//! Parses pages of the kernel's ring buffer from `trace_pipe_raw` (layout: `events/header_page` and
 //! `events/header_event`; Documentation/trace/ring-buffer-design).
 
 const PADDING: u32 = 29;
@@ -6,23 +6,23 @@ const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 /// Records were lost before this page.
 const MISSED: u64 = 1 << 31;
-/// How many, stands behind its data.
+/// The number of lost records follows the data.
 const MISSED_STORED: u64 = 1 << 30;
 
-/// What one page holds.
+/// Summary of one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// Records handed over.
+pub struct PageSummary {
+    /// Number of records.
     pub records: u64,
-    /// Bytes of them.
+    /// Bytes of the records.
     pub bytes: usize,
-    /// Records known to be lost before them; at least one if it does not say how many.
+    /// Number of records lost before them; 1 if the page does not say how many.
     pub lost: u64,
 }
 
-/// Hands every record of a page to `take`, with its time in nanoseconds.
-pub fn records<'a>(page: &'a [u8], mut take: impl FnMut(u64, &'a [u8])) -> Page {
-    let mut result = Page::default();
+/// Passes every record of a page to `take`, with its time in nanoseconds.
+pub fn records<'a>(page: &'a [u8], mut take: impl FnMut(u64, &'a [u8])) -> PageSummary {
+    let mut result = PageSummary::default();
     let (Some(time), Some(commit)) = (u64_at(page, 0), u64_at(page, 8)) else { return result };
     let mut time = time;
     let end = (commit & 0xf_ffff) as usize + 16;
@@ -54,7 +54,7 @@ pub fn records<'a>(page: &'a [u8], mut take: impl FnMut(u64, &'a [u8])) -> Page 
                 continue;
             }
             TIME_STAMP => {
-                // Absolute, without its five highest bits.
+                // An absolute time without its five highest bits.
                 let low = delta + (u64::from(u32_at(page, at + 4).unwrap_or(0)) << 27);
                 time = time & 0xf8 << 56 | low;
                 at += 8;
@@ -71,7 +71,7 @@ pub fn records<'a>(page: &'a [u8], mut take: impl FnMut(u64, &'a [u8])) -> Page 
     result
 }
 
-/// A record's tracepoint and thread.
+/// Returns the number of a record's tracepoint and its thread.
 pub fn head(record: &[u8]) -> Option<(u16, u32)> {
     Some((u16::from_ne_bytes(record.get(..2)?.try_into().ok()?), u32_at(record, 4)?))
 }
@@ -96,7 +96,7 @@ mod tests {
         page
     }
 
-    fn read(page: &[u8]) -> (Vec<(u64, Vec<u8>)>, Page) {
+    fn read(page: &[u8]) -> (Vec<(u64, Vec<u8>)>, PageSummary) {
         let mut all = Vec::new();
         let page = records(page, |time, record| all.push((time, record.to_vec())));
         (all, page)
@@ -123,11 +123,11 @@ mod tests {
         let word = |words: &[u32]| words.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<_>>();
         let later = 1100 + 5 + (1 << 27) + 7;
         assert_eq!(all, [(1100, word(&[1, 2])), (later, word(&[3, 4])), (later, word(&[5]))]);
-        assert_eq!(page, Page { records: 3, bytes: 16 + 4 * words.len(), lost: 0 });
+        assert_eq!(page, PageSummary { records: 3, bytes: 16 + 4 * words.len(), lost: 0 });
     }
 
     #[test]
-    fn losses_are_told() {
+    fn losses_are_reported() {
         let mut bytes = page(0, MISSED | MISSED_STORED, &[1, 9]);
         bytes.extend(41_u64.to_ne_bytes());
         assert_eq!((read(&bytes).1.records, read(&bytes).1.lost), (1, 41));

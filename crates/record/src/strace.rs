@@ -1,4 +1,4 @@
-//! Where tracefs is not allowed: strace, and its own trace format.
+//! Records by strace and its trace format, where tracefs is not permitted.
 
 use crate::{Error, Recorded, recorder::Lost};
 use flashsift_traces::{
@@ -14,8 +14,12 @@ use std::{
 
 const CALLS: &str = "trace=%file,%desc,%process,msync,munmap,mremap,sync,syncfs,umask";
 
-/// Runs a program under strace and records what it asked for. strace's own output lies in the system's temporary directory
-/// meanwhile.
+/// Runs a program under strace and records its system calls. The output of strace is kept in the
+/// system's temporary directory meanwhile.
+///
+/// # Errors
+///
+/// strace is not installed, or its output cannot be read.
 pub fn strace(command: &Command, sink: &mut dyn Sink) -> Result<Recorded, Error> {
     let at = |path: &str, what| Error::At { path: path.to_owned(), what };
     let folder = tempfile::tempdir().map_err(|e| at("a temporary directory", e))?;
@@ -25,12 +29,13 @@ pub fn strace(command: &Command, sink: &mut dyn Sink) -> Result<Recorded, Error>
     strace.arg("--").arg(command.get_program()).args(command.get_args());
     let status = strace.status().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::Nothing(
-            "strace is not installed either: run as root, or install strace (Debian: apt install strace)"
+            "strace is not installed either: run as root, or install strace (Debian: apt install \
+             strace)"
                 .to_owned(),
         ),
         _ => at("strace", error),
     })?;
-    let mut file = BufReader::new(File::open(&lines).map_err(|e| at("what strace wrote", e))?);
+    let mut file = BufReader::new(File::open(&lines).map_err(|e| at("the output of strace", e))?);
     let mut events = Events::new(sink);
     let spec = format::named("strace")?;
     (spec.read)(&mut Input::new(&mut file), &mut events)?;

@@ -1,14 +1,14 @@
-//! The system calls that `--exact` records, and what their arguments mean.
+//! The system calls that `--exact` records, and the meaning of their arguments.
 
 use flashsift_traces::tracepoint::{Call, Pointer};
 
-/// One call: its name in tracefs and how to read its arguments.
+/// One system call: its name in tracefs and the function that reads its arguments.
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
     pub(crate) read: fn(&[u64; 6]) -> Call,
 }
 
-/// Every call that is recorded.
+/// All recorded system calls.
 pub(crate) const ALL: &[Spec] = &[
     call("read", |a| Call::Read { fd: fd(a[0]), at: Pointer::Here }),
     call("readv", |a| Call::Read { fd: fd(a[0]), at: Pointer::Here }),

@@ -1,4 +1,4 @@
-//! What is there before a recording begins: mounts, processes, files.
+//! Reads the state before a recording begins: mounts, processes, files.
 
 use crate::fanotify::handle_of;
 use flashsift_core::names::escape;
@@ -98,12 +98,12 @@ pub(crate) struct Mounted {
     pub(crate) block_bytes: u64,
 }
 
-/// The kernel's number for what `stat` calls a device.
+/// Returns the kernel's device number for `st_dev`.
 pub(crate) fn dev_of(st_dev: u64) -> Dev {
     Dev::new(rustix::fs::major(st_dev), rustix::fs::minor(st_dev))
 }
 
-/// Every mounted file system whose accesses can be recorded, once.
+/// Lists the mounted file systems that can be recorded, each once.
 pub(crate) fn mounts() -> Vec<Mounted> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut mounts: Vec<Mounted> = Vec::new();
@@ -115,7 +115,7 @@ pub(crate) fn mounts() -> Vec<Mounted> {
         };
         let kind = after.split(' ').next().unwrap_or_default();
         let Some(dev) = Dev::parse(dev) else { continue };
-        // A bind mount of a part of it would give wrong paths.
+        // A bind mount of a part of the file system would give wrong paths.
         if !matches!(kind, "ext4" | "f2fs") || *root != "/" || mounts.iter().any(|m| m.dev == dev) {
             continue;
         }
@@ -126,7 +126,7 @@ pub(crate) fn mounts() -> Vec<Mounted> {
     mounts
 }
 
-/// mountinfo writes blanks and the like as `\040`.
+/// Replaces escapes of mountinfo, such as `\\040` for a space.
 fn unescaped(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -146,7 +146,7 @@ fn unescaped(text: &str) -> String {
     out + rest
 }
 
-/// The threads of a process.
+/// Returns the threads of a process.
 pub(crate) fn threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
@@ -156,8 +156,8 @@ fn numbers(folder: &str) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Tells the machine of every process that runs: its threads, and for those in `pids` (all, if it is `None`) descriptors
-/// and mappings.
+/// Passes all running processes to the state machine: their threads, and for those in `pids` (for
+/// all, if `None`) descriptors and mappings.
 pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, at_ns: u64, points: &mut Vec<Point>) {
     for pid in numbers("/proc") {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -185,7 +185,7 @@ pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, at_ns: u64,
     }
 }
 
-/// `7f00-7f10 rw-s 00001000 07:00 12   /path`
+/// Parses a line such as `7f00-7f10 rw-s 00001000 07:00 12   /path`.
 fn mapping(line: &str) -> Option<Mapping> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -199,7 +199,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     Some(Mapping { start: hex(start)?, end: hex(end)?, inode, offset, shared })
 }
 
-/// Tells the machine what lies below a directory, on its own device.
+/// Passes the files below a directory, on its own device, to the state machine.
 pub(crate) fn scan(root: &Path, now_ns: &dyn Fn() -> u64, take: &mut impl FnMut(Name)) {
     let Ok(meta) = root.metadata() else { return };
     let device = meta.dev();
@@ -221,7 +221,7 @@ pub(crate) fn scan(root: &Path, now_ns: &dyn Fn() -> u64, take: &mut impl FnMut(
     }
 }
 
-/// Tells of one file or directory.
+/// Passes one file or directory to `take`.
 pub(crate) fn found(path: &Path, dir: u64, at_ns: u64, take: &mut impl FnMut(Name)) {
     let Ok(meta) = path.symlink_metadata() else { return };
     let Some(handle) = handle_of(path, dev_of(meta.dev())) else { return };
@@ -236,7 +236,7 @@ pub(crate) fn found(path: &Path, dir: u64, at_ns: u64, take: &mut impl FnMut(Nam
     });
 }
 
-/// The files that a process has open, with their paths.
+/// Passes the open files of a process to `take`, with their paths.
 pub(crate) fn open_files(pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
     for fd in numbers(&format!("/proc/{pid}/fd")) {
         if let Ok(path) = fs::read_link(format!("/proc/{pid}/fd/{fd}"))

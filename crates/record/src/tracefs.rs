@@ -1,8 +1,8 @@
-//! A tracing instance of our own: its events, its buffers; gone when we are.
+//! A tracing instance of its own, with its events and buffers; removed when it is dropped.
 
 use crate::{
     Error,
-    format::{Format, Record, Slot},
+    format::{Format, Slot, TraceRecord},
     ring, syscalls,
     system::Clock,
 };
@@ -20,18 +20,22 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Where tracefs is, mounted by somebody or, for us alone, nowhere.
+/// Path of tracefs. It is mounted by the system, or by this process at no visible place.
 pub(crate) struct Tracefs {
     root: PathBuf,
-    /// Keeps a mount of our own.
+    /// Keeps this process's own mount.
     _mount: Option<OwnedFd>,
 }
 
-/// Instances of ours begin so; behind it stands the process's number.
+/// Prefix of instances of flashsift; the number of the process follows.
 const PREFIX: &str = "flashsift-";
 
 impl Tracefs {
-    /// Finds it, and removes what a killed recorder left.
+    /// Finds or mounts tracefs, and removes the instances of killed recorders.
+    ///
+    /// # Errors
+    ///
+    /// tracefs is not permitted.
     pub(crate) fn open() -> Result<Self, Error> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let mounted = mounts.lines().find_map(|line| {
@@ -50,7 +54,7 @@ impl Tracefs {
         Ok(tracefs)
     }
 
-    /// Removes the instances of recorders that are no more.
+    /// Removes the instances of recorders that no longer run.
     fn clean(&self) {
         for entry in std::fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -81,7 +85,7 @@ fn own_mount() -> rustix::io::Result<OwnedFd> {
     mount::fsmount(context.as_fd(), mount::FsMountFlags::FSMOUNT_CLOEXEC, mount::MountAttrFlags::empty())
 }
 
-/// How one tracepoint's records become points.
+/// Decoder of one tracepoint's records.
 enum Decoder {
     Spec(&'static Spec, Vec<Slot>),
     Call(fn(&[u64; 6]) -> Call, Vec<Slot>),
@@ -90,9 +94,10 @@ enum Decoder {
 
 impl Decoder {
     fn decode(&self, bytes: &[u8]) -> Option<What> {
-        let number = |slots, n| flashsift_traces::tracepoint::Values::number(&Record { bytes, slots }, n);
+        let number =
+            |slots, n| flashsift_traces::tracepoint::Values::number(&TraceRecord { bytes, slots }, n);
         match self {
-            Self::Spec(spec, slots) => (spec.read)(&Record { bytes, slots }),
+            Self::Spec(spec, slots) => (spec.read)(&TraceRecord { bytes, slots }),
             Self::Call(read, slots) => {
                 let mut arguments = [0; 6];
                 for (n, argument) in arguments.iter_mut().enumerate().take(slots.len()) {
@@ -105,25 +110,30 @@ impl Decoder {
     }
 }
 
-/// Buffers and events of our own.
+/// An instance with its own buffers and events.
 pub(crate) struct Instance {
     path: PathBuf,
     decoders: Vec<Option<Decoder>>,
     cpus: Vec<Cpu>,
     page: Vec<u8>,
-    /// So many reads take all that one processor's buffer can hold.
+    /// Number of reads that take the whole buffer of one processor.
     pages: u64,
 }
 
 struct Cpu {
     number: u32,
     pipe: OwnedFd,
-    /// Told by the pages that were read.
+    /// Lost records, as reported by the pages.
     lost: u64,
 }
 
 impl Instance {
-    /// A new one with buffers of `buffer_kib` a processor. `name` tells ours apart.
+    /// Creates an instance with buffers of `buffer_kib` for each processor. `name` distinguishes
+    /// the instances of one process.
+    ///
+    /// # Errors
+    ///
+    /// The instance cannot be created.
     pub(crate) fn new(tracefs: &Tracefs, name: &str, buffer_kib: u64, clock: Clock) -> Result<Self, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -132,7 +142,7 @@ impl Instance {
         let mut instance = Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new(), pages: 0 };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", clock.trace_clock())?;
-        // Fewer, larger pieces: kernels before 6.8 have pages only.
+        // Larger sub-buffers need fewer reads; kernels before 6.8 have pages only.
         let _ = instance.write("buffer_subbuf_size_kb", "64");
         instance.write("buffer_size_kb", &buffer_kib.to_string())?;
         let _ = instance.write("buffer_percent", "25");
@@ -141,14 +151,14 @@ impl Instance {
         }
         let subbuffer_kib =
             instance.read("buffer_subbuf_size_kb").and_then(|text| text.trim().parse().ok()).unwrap_or(4);
-        // What is lost may be told behind the last byte.
+        // The number of lost records may follow the last byte.
         instance.page = vec![0; subbuffer_kib as usize * 1024 + 64];
-        // And one that the reader holds, and two that were not full.
+        // One more that the reader holds, and two that are partly filled.
         instance.pages = buffer_kib.div_ceil(subbuffer_kib) + 3;
         Ok(instance)
     }
 
-    /// Enables a tracepoint, if this kernel has it.
+    /// Enables a tracepoint; `false` if this kernel does not have it.
     pub(crate) fn enable(&mut self, spec: &'static Spec, filter: Option<&str>) -> Result<bool, Error> {
         let folder = format!("events/{}/{}", spec.system, spec.name);
         let Some(format) = self.read(&format!("{folder}/format")).and_then(|text| Format::parse(&text))
@@ -162,7 +172,8 @@ impl Instance {
         Ok(true)
     }
 
-    /// Of all threads but this one, which reads the records: each look would make records for the next.
+    /// Enables events of all threads except this one. Records of the reading thread would grow with
+    /// each read.
     fn switch_on(&self, folder: &str, filters: &[&str]) -> Result<(), Error> {
         let others = format!("common_pid != {}", rustix::thread::gettid());
         let filters: Vec<_> = filters.iter().copied().chain([&*others]).map(|f| format!("({f})")).collect();
@@ -170,7 +181,8 @@ impl Instance {
         self.write(&format!("{folder}/enable"), "1")
     }
 
-    /// Enables the system calls that `--exact` needs; how many of them the kernel has.
+    /// Enables the system calls that `--exact` records, and returns how many of them this kernel
+    /// has.
     pub(crate) fn enable_calls(&mut self) -> Result<usize, Error> {
         let mut found = 0;
         for spec in syscalls::ALL {
@@ -204,13 +216,13 @@ impl Instance {
         self.decoders[id] = Some(decoder);
     }
 
-    /// Only of this thread and its descendants.
+    /// Restricts the instance to this thread and its descendants.
     pub(crate) fn only(&self, tid: u32) -> Result<(), Error> {
         self.write("options/event-fork", "1")?;
         self.write("set_event_pid", &tid.to_string())
     }
 
-    /// Begins.
+    /// Opens the buffers and starts tracing.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         let mut numbers: Vec<u32> = std::fs::read_dir(self.path.join("per_cpu"))
             .map_err(|e| Error::tracefs(&self.path.join("per_cpu"), &e))?
@@ -227,18 +239,18 @@ impl Instance {
         self.write("tracing_on", "1")
     }
 
-    /// No more records from now on; those that are there can still be read.
+    /// Stops tracing; pending records can still be read.
     pub(crate) fn stop(&self) -> Result<(), Error> {
         self.write("tracing_on", "0")
     }
 
-    /// What to wait for.
+    /// Returns descriptors that become readable when records arrive.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.cpus.iter().map(|cpu| cpu.pipe.as_fd())
     }
 
-    /// Reads what is there, each processor's in order, and of what comes in meanwhile no more than the buffers hold: a program
-    /// as quick as we are would keep us here for ever.
+    /// Reads the pending records of each processor in order, at most as many as the buffers hold.
+    /// Otherwise a program that is as fast as the reader would keep it here for ever.
     pub(crate) fn drain(&mut self, points: &mut Vec<Point>) -> Result<(), Error> {
         for cpu in &mut self.cpus {
             for _ in 0..self.pages {
@@ -263,7 +275,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Records lost, by processor.
+    /// Returns the numbers of lost records by processor.
     pub(crate) fn lost(&self) -> Vec<(u32, u64)> {
         let lost = |cpu: &Cpu| {
             let stats = self.read(&format!("per_cpu/cpu{}/stats", cpu.number)).unwrap_or_default();
@@ -293,33 +305,37 @@ impl Drop for Instance {
         if let Err(error) = std::fs::remove_dir(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!("{} is left behind ({error}); the next recording removes it", self.path.display());
+            tracing::warn!(
+                "{} could not be removed ({error}); the next recording removes it",
+                self.path.display()
+            );
         }
     }
 }
 
-/// Which tracepoints this kernel lacks, as what cannot be seen without them.
+/// Describes the accesses that are invisible because this kernel lacks tracepoints.
 pub(crate) fn blind_spots(tracefs: &Tracefs, filesystems: &[&str], exact: bool) -> Vec<String> {
     let has = |name: &str| ALL.iter().any(|spec| spec.name == name && tracefs.has(spec.system, spec.name));
     let mut blind = Vec::new();
     if filesystems.contains(&"ext4") && !has("mm_filemap_get_pages") {
         blind.push(
-            "this kernel has no tracepoint for buffered reads (mm_filemap_get_pages, Linux 6.12): reads on ext4 are not \
-             recorded; --strace sees them"
+            "this kernel has no tracepoint for buffered reads (mm_filemap_get_pages, Linux 6.12): \
+             reads on ext4 are not recorded; --strace records them"
                 .to_owned(),
         );
     }
     if !has("mm_filemap_fault") && !filesystems.contains(&"f2fs") {
         blind.push(
-            "this kernel has no tracepoint for page faults on files: reads through mappings are not recorded"
+            "this kernel has no tracepoint for page faults on files: reads through mappings are \
+             not recorded"
                 .to_owned(),
         );
     }
     if !has("page_fault_user") {
-        blind.push("this kernel does not tell page-fault addresses: stores through mappings are known to the folio only".to_owned());
+        blind.push("this kernel does not report page-fault addresses: stores through mappings are known to the folio only".to_owned());
     }
     if filesystems.contains(&"f2fs") && !has("f2fs_dataread_start") && !has("f2fs_file_write_iter") {
-        blind.push("this kernel's F2FS tells neither reads nor whole writes".to_owned());
+        blind.push("F2FS in this kernel reports neither reads nor whole writes".to_owned());
     }
     if exact && !tracefs.root.join("events/syscalls").is_dir() {
         blind.push("this kernel has no system-call tracepoints: --exact adds nothing".to_owned());
@@ -327,12 +343,12 @@ pub(crate) fn blind_spots(tracefs: &Tracefs, filesystems: &[&str], exact: bool) 
     blind
 }
 
-/// Whether accesses past the page cache end with a tracepoint of their own.
+/// Whether direct accesses have a tracepoint for their completion.
 pub(crate) fn has_direct_ends(tracefs: &Tracefs) -> bool {
     tracefs.has("iomap", "iomap_dio_complete")
 }
 
-/// The tracepoints that `need` says.
+/// Returns the tracepoints whose need matches.
 pub(crate) fn specs(need: impl Fn(Need) -> bool) -> impl Iterator<Item = &'static Spec> {
     ALL.iter().filter(move |spec| need(spec.need))
 }

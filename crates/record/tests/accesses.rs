@@ -1,13 +1,14 @@
-//! A program whose accesses are known, recorded from the real kernel.
+//! Records a program with known accesses on a real kernel.
 
 mod common;
 
 use common::{Ext4, Lives, ToTheEnd, built, lives, pages, recorded};
-use flashsift_record::{Options, What, record};
+use flashsift_record::{Options, Subject, record};
 use flashsift_traces::events::Kept;
 use std::{collections::BTreeMap, process::Command};
 
-/// What `accesses` says it did, by file, under the name it had first. `exact`: what only system calls show.
+/// The accesses that `accesses` reports for each file, under the file's first name. `exact`
+/// includes those that only system calls show.
 fn said(output: &str, exact: bool) -> Lives {
     let mut first: BTreeMap<String, String> = BTreeMap::new();
     let mut lives = Lives::new();
@@ -21,10 +22,10 @@ fn said(output: &str, exact: bool) -> Lives {
             }
             ["map", how, name, page] => (name, format!("{how} {} 4096", page.parse::<u64>().unwrap() * 4096)),
             ["direct", how, name, offset, len] => (name, format!("direct {how} {offset} {len}")),
-            // Tracepoints do not tell that a file grows.
+            // Tracepoints do not report that a file grows.
             ["grown", name, size] if exact => (name, format!("truncate {size}")),
             ["grown", ..] => continue,
-            // A write with O_SYNC and a write with an fsync behind it look alike to tracepoints.
+            // Tracepoints do not distinguish a write with O_SYNC from a write followed by fsync.
             ["write", name, offset, len, "sync"] if !exact => {
                 let name = first[name].clone();
                 let life = lives.get_mut(&name).unwrap();
@@ -41,7 +42,7 @@ fn said(output: &str, exact: bool) -> Lives {
                 (to, format!("link {to}"))
             }
             ["unlink", name] => (name, format!("unlink {name}")),
-            // Another file takes its name.
+            // Another file gets its name.
             ["replaced", name] => (name, format!("unlink {name}")),
             [what, name, ..] => {
                 let rest = words[2..].join(" ");
@@ -59,7 +60,7 @@ fn recorded_and_said(test: &str, exact: bool) -> Option<(Lives, Lives, String)> 
     let folder = ext4.folder("here");
     let program = built("accesses", &ext4.path());
     let output = ext4.path().join("said");
-    // The shell opens the file that takes what the program says, so that no pipe has to be emptied meanwhile.
+    // The shell opens the file for the program's output, so that no pipe must be emptied meanwhile.
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$1\" > \"$2\""]).arg(program).arg(&folder).arg(&output);
     let (events, result) = recorded(command, &folder, exact);
@@ -86,9 +87,10 @@ fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
     assert_eq!(pages(&got), pages(&said), "{notes}");
 }
 
-/// A recorder on the only processor read its own reads: `--exact` followed the thread that begot the program, which was the
-/// recorder's own, each look made the records of the next, and it never ended, until all memory was full of them. On two
-/// processors it ended, but of `cat` alone 47,648 records were lost.
+/// With one processor, the recorder recorded its own reads: `--exact` followed the thread that
+/// started the program, which was the recorder's, and each read caused the records of the next. The
+/// recording never ended, until the memory was full. On two processors it ended, but of `cat` alone
+/// 47,648 records were lost.
 #[test]
 fn a_recorder_on_the_programs_processor_does_not_record_itself() {
     let test = "a_recorder_on_the_programs_processor_does_not_record_itself";
@@ -103,9 +105,9 @@ fn a_recorder_on_the_programs_processor_does_not_record_itself() {
     let mut kept = Kept::default();
     let mut cat = Command::new("cat");
     cat.arg(folder.join("file")).stdout(std::process::Stdio::null());
-    // So small a buffer holds what `cat` does, and nothing besides.
+    // A buffer of this size holds the accesses of `cat` and nothing else.
     let options = Options { under: Some(folder.clone()), exact: true, buffer_kib: 256 };
-    let recorded = record(What::Command(cat), &options, &mut kept, &mut ToTheEnd).unwrap();
+    let recorded = record(Subject::Command(cat), &options, &mut kept, &mut ToTheEnd).unwrap();
     assert_eq!((recorded.lost.by_cpu, recorded.lost.faults_by_cpu), (vec![], vec![]));
     assert_eq!(pages(&lives(&kept.events, &folder))["file"], [0, 1, 2]);
 }

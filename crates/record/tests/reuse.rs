@@ -1,5 +1,6 @@
-//! The n-th creation that fanotify tells of an inode number is the n-th allocation that ext4 tells of it: the binding that
-//! all names in a recording rest on, where numbers are used again at once.
+//! Checks that the n-th creation of an inode number that fanotify reports is the n-th allocation
+//! that ext4 reports. All names in a recording rest on this order where inode numbers are reused at
+//! once.
 
 mod common;
 
@@ -59,7 +60,7 @@ fn names_find_their_files_though_their_numbers_are_used_again() {
     );
     assert_eq!(names.len() as u64, made, "every file has its name");
     assert!(ended.values().all(|&times| times == 1), "a file ends once");
-    // The nameless: they wrote as much as none of the others.
+    // Files without names have a size that no named file has.
     let nameless =
         written.iter().filter(|(file, len)| !names.contains_key(file) && **len == 20000).count() as u64;
     assert_eq!(nameless, made / 5);

@@ -1,4 +1,4 @@
-//! The same run of a real program, recorded by tracepoints and by strace at once.
+//! Compares one run of a real program, recorded by tracepoints and by strace at once.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-/// What was done to which files (by the last name they had), and how much.
+/// Accesses to each file, by the last name that it had.
 #[derive(Debug, Default, PartialEq)]
 struct Done {
     read: BTreeMap<String, BTreeSet<u64>>,
@@ -30,7 +30,7 @@ fn done(events: &[Event<'static>], folder: &Path) -> Done {
     let mut names: BTreeMap<FileId, String> = BTreeMap::new();
     let prefix = format!("{}/", folder.display());
     let pages = |offset: u64, len: u64| offset / 4096..(offset + len).div_ceil(4096);
-    // The last name of each: tracepoints do not tell when exactly a file was renamed.
+    // The last name of each file: tracepoints do not report the exact time of a rename.
     for event in events {
         let (file, name) = match &event.action {
             Action::Create(create) => (&create.file, &create.name),
@@ -73,12 +73,13 @@ fn both(test: &str, exact: bool) -> Option<(Done, Done)> {
     }
     let folder = ext4.folder("here");
     let lines = ext4.path().join("strace");
-    // A database in each way of keeping a journal, and files that are written, renamed and read.
+    // A database in each journal mode, and files that are written, renamed and read.
     let script = "set -e
         for mode in DELETE TRUNCATE WAL; do
           (echo \"PRAGMA journal_mode=$mode; CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB);\"
            for n in $(seq 40); do echo \"INSERT INTO t(b) VALUES (randomblob(${n}00));\"; done
-           echo 'UPDATE t SET b = zeroblob(5000) WHERE a % 7 = 3; SELECT length(b) FROM t; DELETE FROM t WHERE a > 20;'
+           echo 'UPDATE t SET b = zeroblob(5000) WHERE a % 7 = 3; SELECT length(b) FROM t;
+                DELETE FROM t WHERE a > 20;'
           ) | sqlite3 $mode.db > /dev/null
         done
         cat *.db > copy; mv copy moved; cat moved > /dev/null; cp moved other; rm other";
@@ -100,7 +101,7 @@ fn both(test: &str, exact: bool) -> Option<(Done, Done)> {
     Some((done(&events, &folder), done(&kept.events, &folder)))
 }
 
-/// What strace cannot see: SQLite's index of its log is shared memory.
+/// Removes accesses that strace cannot see: SQLite's index of its log is shared memory.
 fn but_shared_memory<T: Clone>(files: &BTreeMap<String, T>) -> BTreeMap<String, T> {
     files
         .iter()

@@ -1,11 +1,11 @@
-//! What a recording tells beside reads and writes: owners, modes, sizes, links, directories, opens,
+//! Subject a recording tells beside reads and writes: owners, modes, sizes, links, directories, opens,
 //! the clock.
 
 mod common;
 
 use common::{Ext4, ToTheEnd, run};
 use flashsift_core::event::Action;
-use flashsift_record::{Options, What, record};
+use flashsift_record::{Options, Subject, record};
 use flashsift_traces::events::Kept;
 use std::{
     collections::{HashMap, HashSet},
@@ -34,7 +34,7 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
     let mut whole = Kept::default();
     let options = Options { under: Some(folder.clone()), exact: true, buffer_kib: 32 << 10 };
     let before = SystemTime::now();
-    record(What::Command(command), &options, &mut whole, &mut ToTheEnd).unwrap();
+    record(Subject::Command(command), &options, &mut whole, &mut ToTheEnd).unwrap();
     let after = SystemTime::now();
 
     let about = whole.about.unwrap();
@@ -83,7 +83,7 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
                 continue;
             }
             Action::Read { file, open, .. } | Action::Write { file, open, .. } => {
-                // What is mapped is read through no open.
+                // Subject is mapped is read through no open.
                 if let Some(open) = open {
                     opens.get_mut(open).expect("it is open").push(*file);
                     assert_eq!(opens[open][0], *file);

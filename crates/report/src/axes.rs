@@ -1,4 +1,4 @@
-//! Axes: where they begin and end, where their labels stand and what these say. Plotters draws them.
+//! Computes the range of an axis, and the positions and texts of its labels. Plotters draws them.
 
 use crate::{
     canvas::{Canvas, Class, TEXT, UNITS, text_width},
@@ -15,7 +15,7 @@ use plotters::{
     style::IntoFont,
 };
 
-/// Where an axis begins and ends, as places.
+/// Returns the first and last position of an axis.
 pub(crate) fn range(axis: &Axis, values: Vec<f64>, bars: bool) -> (f64, f64) {
     if let Scale::Names(names) = &axis.scale {
         return (0.0, names.len().max(1) as f64);
@@ -32,7 +32,7 @@ pub(crate) fn range(axis: &Axis, values: Vec<f64>, bars: bool) -> (f64, f64) {
                 return (0.0, 1.0);
             }
             let span = most - least;
-            // Small differences of large values are seen only without the 0.
+            // Small differences of large values are visible only without the 0.
             let from = if least >= 0.0 && (bars || span == 0.0 || span > 0.4 * most) {
                 0.0
             } else {
@@ -62,7 +62,7 @@ pub(crate) fn place(axis: &Axis, value: f64) -> f64 {
     }
 }
 
-/// Where labels stand, as places, and what they say. At most about `most`.
+/// Returns positions and texts of the labels, at most about `most`.
 pub(crate) fn ticks(axis: &Axis, (from, to): (f64, f64), most: usize) -> Vec<(f64, String)> {
     if let Scale::Names(names) = &axis.scale {
         return names.iter().enumerate().map(|(n, name)| (n as f64 + 0.5, name.clone())).collect();
@@ -90,7 +90,7 @@ pub(crate) fn ticks(axis: &Axis, (from, to): (f64, f64), most: usize) -> Vec<(f6
     whole().step_by(every).map(|n| (f64::from(n), one_label(axis.unit, base.powi(n)))).collect()
 }
 
-/// A label that stands by itself: with the unit that suits it.
+/// Formats a single label, with the unit that suits its value.
 fn one_label(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Bytes => show::bytes(value as u64),
@@ -101,7 +101,7 @@ fn one_label(unit: Unit, value: f64) -> String {
     }
 }
 
-/// As few digits as tell it from its neighbours, `apart` from it.
+/// Formats a value with as few digits as distinguish it from a neighbour at distance `apart`.
 pub(crate) fn short(value: f64, apart: f64) -> String {
     let digits = (1.0 - apart.log10()).ceil().clamp(0.0, 12.0);
     let text = format!("{value:.*}", digits as usize);
@@ -109,18 +109,18 @@ pub(crate) fn short(value: f64, apart: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Only as many as do not touch.
-pub(crate) fn spaced(ticks: Vec<(f64, String)>, (from, to): (f64, f64), room: i32) -> Vec<(f64, String)> {
+/// Removes labels that would touch a neighbour.
+pub(crate) fn spaced(ticks: Vec<(f64, String)>, (from, to): (f64, f64), width: i32) -> Vec<(f64, String)> {
     let widest = ticks.iter().map(|(_, text)| text_width(text)).max().unwrap_or(0) + 8 * UNITS;
-    let per_unit = f64::from(room) / (to - from);
+    let per_unit = f64::from(width) / (to - from);
     let nearest = ticks.windows(2).map(|two| (two[1].0 - two[0].0) * per_unit).fold(f64::INFINITY, f64::min);
     let every = (f64::from(widest) / nearest).ceil().max(1.0);
     ticks.into_iter().step_by(if every.is_finite() { every as usize } else { 1 }).collect()
 }
 
-/// Cut in its middle, if it is too long.
-pub(crate) fn fitting(text: &str, room: i32) -> String {
-    if text_width(text) <= room {
+/// Cuts a text in the middle if it is longer than `width`.
+pub(crate) fn fitting(text: &str, width: i32) -> String {
+    if text_width(text) <= width {
         return text.to_owned();
     }
     let letters: Vec<char> = text.chars().collect();
@@ -130,7 +130,7 @@ pub(crate) fn fitting(text: &str, room: i32) -> String {
         let (head, tail) = (keep / 3, keep - keep / 3);
         let cut: String =
             letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect();
-        if keep <= 4 || text_width(&cut) <= room {
+        if keep <= 4 || text_width(&cut) <= width {
             return cut;
         }
     }
@@ -147,7 +147,7 @@ pub(crate) fn axes(
 ) {
     let canvas = Canvas { out, size: (size.0 as u32, size.1 as u32) };
     let area = canvas.into_drawing_area();
-    // Names stand from above downwards.
+    // Names are listed from top to bottom.
     let names = y.0 == 0.0 && y_ticks.iter().all(|(at, _)| at.fract() == 0.5);
     let y_range = if names { (y.1, y.0) } else { y };
     let drawn = ChartBuilder::on(&area)
@@ -172,11 +172,11 @@ pub(crate) fn axes(
             }
             mesh.draw()
         });
-    // The canvas takes everything: only a range of nothing could fail, and there is none.
+    // The canvas accepts everything; only an empty range could fail, and no range is empty.
     drawn.expect("axes have a range");
 }
 
-/// An axis that is labelled where we say.
+/// An axis with labels at given positions.
 struct Labelled {
     range: (f64, f64),
     ticks: Vec<(f64, String)>,

@@ -1,7 +1,7 @@
-//! SVG whose colours are classes: what plotters draws on.
+//! An SVG backend for plotters whose colours are CSS classes.
 //!
-//! Plotters thinks in whole pixels and in colours. A canvas is ten times as large as its figure, so that rounding is not
-//! seen, and a colour is the number of an [`Class`].
+//! Plotters works in whole pixels and colours. A canvas is ten times as large as its figure, so
+//! that rounding is invisible, and a colour encodes the number of a [`Class`].
 
 use plotters::style::RGBColor;
 use plotters_backend::{
@@ -10,12 +10,12 @@ use plotters_backend::{
 };
 use std::{convert::Infallible, fmt::Write};
 
-/// Units a pixel.
+/// Canvas units in a pixel.
 pub(crate) const UNITS: i32 = 10;
-/// Height of letters, in units.
+/// Font size in canvas units.
 pub(crate) const TEXT: i32 = 12 * UNITS;
 
-/// What the style sheet knows.
+/// Classes that the style sheet defines.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Class {
@@ -40,7 +40,7 @@ fn class(color: BackendColor) -> &'static str {
     }
 }
 
-/// About as wide as a text will be, in the wider of the fonts that are common.
+/// Estimates the width of a text in the widest of the common fonts, in canvas units.
 pub(crate) fn text_width(text: &str) -> i32 {
     let width = |c: char| match c {
         'i' | 'j' | 'l' | 't' | '.' | ',' | ':' | ' ' | '\'' | '\u{202f}' => 3.8,

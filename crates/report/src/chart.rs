@@ -1,87 +1,88 @@
-//! What a figure shows: plain data, in the units of the axes.
+//! The content of a figure as plain data, in the units of the axes.
 
 use flashsift_core::show;
 
-/// One drawing: two axes and what stands between them.
+/// One drawing: two axes and the marks between them.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Stands above it; empty where the figure's title says enough.
+    /// Title above the drawing; empty where the figure's title suffices.
     pub title: String,
-    /// Across.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards; of names, downwards.
+    /// Vertical axis; names run from top to bottom.
     pub y: Axis,
-    /// What is drawn.
+    /// The marks.
     pub marks: Marks,
 }
 
-/// An axis.
+/// Title, unit and scale of an axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What is measured.
+    /// The measured quantity.
     pub title: String,
-    /// In what.
+    /// Unit of the values.
     pub unit: Unit,
-    /// How values become places.
+    /// Mapping of values to positions.
     pub scale: Scale,
-    /// Where it is labelled, if not at round numbers.
+    /// Positions of labels; empty for round numbers.
     pub ticks: Vec<f64>,
-    /// Where it begins and ends, if not where the values do.
+    /// Range of the axis; `None` for the range of the values.
     pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// A linear one, from 0 where that does not hide the differences.
+    /// Creates a linear axis that includes 0 unless that hides the differences.
     pub fn new(title: impl Into<String>, unit: Unit) -> Self {
         Self { title: title.into(), unit, scale: Scale::Linear, ticks: Vec::new(), range: None }
     }
 
-    /// The same, otherwise scaled.
+    /// Returns the axis with another scale.
     pub fn scale(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
 
-    /// The same, labelled there.
+    /// Returns the axis with labels at these values.
     pub fn ticks(self, ticks: Vec<f64>) -> Self {
         Self { ticks, ..self }
     }
 
-    /// The same, from and to there.
+    /// Returns the axis with this range.
     pub fn range(self, from: f64, to: f64) -> Self {
         Self { range: Some((from, to)), ..self }
     }
 }
 
-/// How values become places.
+/// Mapping of values to positions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
     /// Equal steps for equal differences.
     Linear,
-    /// Equal steps for equal factors; labelled at powers of two. What is not above 0 stands at the lower end.
+    /// Equal steps for equal factors; labels at powers of two. Values not above 0 are drawn at the
+    /// lower end.
     Log2,
-    /// The same, at powers of ten.
+    /// Equal steps for equal factors; labels at powers of ten.
     Log10,
-    /// The value n is the n-th of these.
+    /// Value n is the n-th of these names.
     Names(Vec<String>),
 }
 
-/// What a value is measured in.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// How many.
+    /// A number of things.
     Count,
     /// Bytes.
     Bytes,
-    /// A part of a whole, 0 to 1; shown in hundredths.
+    /// A share from 0 to 1, shown in percent.
     Share,
     /// Microseconds.
     TimeUs,
-    /// Any number.
+    /// A number without a unit.
     Number,
 }
 
 impl Unit {
-    /// A value, with its unit.
+    /// Formats a value with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Count => show::count(value.max(0.0).round() as u64),
@@ -92,7 +93,7 @@ impl Unit {
         }
     }
 
-    /// In files: the ending of a column's name.
+    /// Returns the suffix of a column's name in exported files.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Count | Self::Number => "",
@@ -102,9 +103,10 @@ impl Unit {
         }
     }
 
-    /// What axes that reach `most` are labelled in: how many of the unit that is, and its name.
+    /// Returns the unit for labels of an axis that reaches `most`: its size in base units, and its
+    /// name.
     pub(crate) fn label(self, most: f64) -> (f64, &'static str) {
-        // From where on, in what.
+        // Lowest maximum, size and name of each unit.
         let units: &[(f64, f64, &str)] = match self {
             Self::Count | Self::Number => {
                 &[(0.0, 1.0, ""), (1e4, 1e3, "k"), (2e6, 1e6, "M"), (2e9, 1e9, "G")]
@@ -132,22 +134,22 @@ impl Unit {
 
 const KIB: f64 = 1024.0;
 
-/// How something is coloured and marked; the same thing in all figures of a page.
+/// Colour and marker of a series; the same in all figures of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ink {
-    /// One of those told apart at a glance, below [`Ink::SERIES`].
+    /// One of [`Ink::SERIES`] distinct series.
     Series(u8),
-    /// A limit that nothing reaches.
+    /// A limit that no series reaches.
     Bound,
-    /// One of many.
+    /// One of many series of lesser interest.
     Other,
 }
 
 impl Ink {
-    /// So many are told apart.
+    /// Number of distinct series.
     pub const SERIES: u8 = 6;
 
-    /// The class that it has in the page.
+    /// Returns the CSS class.
     pub(crate) fn class(self) -> String {
         match self {
             Self::Series(n) => format!("s{}", n % Self::SERIES),
@@ -157,82 +159,82 @@ impl Ink {
     }
 }
 
-/// What is drawn between two axes.
+/// The marks between two axes.
 #[derive(Clone, Debug)]
 pub enum Marks {
-    /// Values joined.
+    /// Values joined by a line.
     Lines(Vec<Line>),
-    /// Each by itself, and a line through those that nobody beats.
+    /// Single points, and a line through the Pareto front.
     Points {
-        /// All.
+        /// All of them.
         points: Vec<Point>,
-        /// Joined, if there are any.
+        /// The Pareto front; may be empty.
         front: Vec<(f64, f64)>,
     },
-    /// A bar a name of the y axis; its parts one after the other.
+    /// One bar for each name of the y axis; its parts follow one another.
     Bars {
-        /// What the parts are.
+        /// Names of the parts.
         parts: Vec<(String, Ink)>,
-        /// One a name, as long as the axis' names.
+        /// One bar for each name of the axis.
         bars: Vec<Bar>,
     },
-    /// Rectangles, the darker the more is in them.
+    /// Rectangles, darker for larger amounts.
     Patches(Vec<Layer>),
 }
 
-/// Values joined.
+/// Values joined by a line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it is.
+    /// Name in the legend.
     pub name: String,
-    /// How it looks.
+    /// Colour and marker.
     pub ink: Ink,
-    /// Along the x axis.
+    /// Points, ordered along the x axis.
     pub points: Vec<(f64, f64)>,
 }
 
-/// One value in the plane.
+/// One point in the plane.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// What it is.
+    /// Name in the legend.
     pub name: String,
-    /// How it looks.
+    /// Colour and marker.
     pub ink: Ink,
-    /// Where.
+    /// Position of the point.
     pub at: (f64, f64),
 }
 
-/// A bar of parts.
+/// A bar that consists of parts.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// One value a part.
+    /// One value for each part.
     pub values: Vec<f64>,
 }
 
 /// Rectangles of one kind.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// What they are.
+    /// Name in the legend.
     pub name: String,
-    /// How they look.
+    /// Colour of the rectangles.
     pub ink: Ink,
-    /// All.
+    /// All of them.
     pub patches: Vec<Patch>,
 }
 
-/// A rectangle and how much is in it.
+/// A rectangle and its amount.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patch {
-    /// From and to.
+    /// Lower and upper bound.
     pub x: (f64, f64),
-    /// From and to.
+    /// Lower and upper bound.
     pub y: (f64, f64),
-    /// How much, above 0.
+    /// Amount, above 0.
     pub amount: f64,
 }
 
 impl Marks {
-    /// What is in it, each once, in the order in which it is drawn.
+    /// Returns the names and inks of the marks, each once, in drawing order.
     pub(crate) fn legend(&self) -> Vec<(String, Ink)> {
         match self {
             Self::Lines(lines) => lines.iter().map(|line| (line.name.clone(), line.ink)).collect(),
@@ -246,7 +248,7 @@ impl Marks {
 }
 
 impl Chart {
-    /// Its values as rows: what it is, x, y, and of patches how much.
+    /// Returns the values as rows: name, x, y, and the amount of patches.
     pub(crate) fn rows(&self) -> Vec<Vec<serde_json::Value>> {
         let json = |axis: &Axis, value: f64| match &axis.scale {
             Scale::Names(names) => names.get(value as usize).cloned().into(),
@@ -279,7 +281,7 @@ impl Chart {
         }
     }
 
-    /// What the columns of [`Chart::rows`] are called.
+    /// Returns the names of the columns of [`Chart::rows`].
     pub(crate) fn columns(&self) -> Vec<String> {
         let name = |axis: &Axis| format!("{}{}", axis.title, axis.unit.suffix());
         let mut columns = vec!["series".to_owned(), name(&self.x), name(&self.y)];

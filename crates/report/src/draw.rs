@@ -1,5 +1,5 @@
-//! A chart as SVG: what stands between the axes, written with the classes, names and titles that the page's style and script
-//! need.
+//! Draws a chart as SVG: the marks between the axes, with the classes, names and titles that the
+//! page's style and script use.
 
 use crate::{
     axes::{axes, fitting, place, range, spaced, ticks},
@@ -10,12 +10,12 @@ use crate::{
 use maud::html;
 use std::fmt::Write;
 
-/// How much room a figure has.
+/// Width of the place for a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
-    /// A desk or paper.
+    /// A desktop screen or paper.
     Wide,
-    /// A phone, or half a desk.
+    /// A phone, or half of a desktop screen.
     Narrow,
 }
 
@@ -35,17 +35,17 @@ impl Width {
     }
 }
 
-/// Where what stands between the axes goes.
+/// The area between the axes.
 struct Plot<'a> {
     out: &'a mut String,
-    /// In units: left, top, right, bottom.
+    /// Left, top, right and bottom edge in canvas units.
     edges: (i32, i32, i32, i32),
     x: (f64, f64),
     y: (f64, f64),
     chart: &'a Chart,
 }
 
-/// The whole drawing.
+/// Returns the whole drawing as SVG.
 pub(crate) fn svg(chart: &Chart, width: Width, label: &str) -> String {
     let size = (width.pixels() * UNITS, height_px(chart, width) * UNITS);
     let y_range = range(&chart.y, values(chart, |(_, y)| y), matches!(chart.marks, Marks::Bars { .. }));
@@ -58,8 +58,8 @@ pub(crate) fn svg(chart: &Chart, width: Width, label: &str) -> String {
     let names = names_px(chart, width, y_range);
     let right = names.unwrap_or(0).max(22) * UNITS;
     let (top, bottom) = (24 * UNITS, 40 * UNITS);
-    let room = size.0 - left - right;
-    let x_ticks = spaced(ticks(&chart.x, x_range, (room / (50 * UNITS)).max(2) as usize), x_range, room);
+    let length = size.0 - left - right;
+    let x_ticks = spaced(ticks(&chart.x, x_range, (length / (50 * UNITS)).max(2) as usize), x_range, length);
 
     let mut out = format!(
         r#"<svg class="{}" viewBox="0 0 {} {}" role="img" tabindex="0" aria-label="{}" font-size="{TEXT}">"#,
@@ -98,8 +98,8 @@ fn height_px(chart: &Chart, width: Width) -> i32 {
     }
 }
 
-/// Room for the names of lines at their ends, and otherwise for half of the last label. Names beside lines that all end
-/// in one place would name none of them: then there is `None`.
+/// Width in pixels for the names at the ends of lines, or otherwise for half of the last label.
+/// `None` if all lines end in one place, where their names would be ambiguous.
 fn names_px(chart: &Chart, width: Width, y_range: (f64, f64)) -> Option<i32> {
     let Marks::Lines(lines) = &chart.marks else { return None };
     let named: Vec<&Line> =
@@ -114,7 +114,7 @@ fn names_px(chart: &Chart, width: Width, y_range: (f64, f64)) -> Option<i32> {
     tell.then_some((longest + 16).min(150))
 }
 
-/// All values of one axis.
+/// Values of all marks on one axis.
 fn values(chart: &Chart, of: fn((f64, f64)) -> f64) -> Vec<f64> {
     match &chart.marks {
         Marks::Lines(lines) => lines.iter().flat_map(|line| &line.points).map(|at| of(*at)).collect(),
@@ -135,7 +135,7 @@ impl Plot<'_> {
         let (left, top, right, bottom) = self.edges;
         let part = |axis: &Axis, value: f64, (from, to): (f64, f64)| {
             let place = place(axis, value);
-            // What a logarithm cannot place stands at the lower end.
+            // Values without a logarithm are drawn at the lower end.
             if place.is_finite() { ((place - from) / (to - from)).clamp(0.0, 1.0) } else { 0.0 }
         };
         let x = part(&self.chart.x, x, self.x);
@@ -157,7 +157,7 @@ impl Plot<'_> {
         self.out.push_str("</g>");
     }
 
-    /// A place that tells its value.
+    /// Adds an invisible point that shows its value in a tooltip.
     fn hit(&mut self, at: (f64, f64), says: &str) {
         let (x, y) = self.at(at);
         let _ = write!(
@@ -184,7 +184,7 @@ impl Plot<'_> {
 
     fn lines(&mut self, lines: &[Line], names: bool) {
         let mut order: Vec<&Line> = lines.iter().collect();
-        // What matters lies on top.
+        // Important lines are drawn last, on top.
         order.sort_by_key(|line| std::cmp::Reverse(line.ink));
         for line in order {
             self.open(&line.name, line.ink);
@@ -196,7 +196,8 @@ impl Plot<'_> {
                     self.out.push_str(&marker(n, at));
                 }
             }
-            // What is measured the axes say; in every title it would make a third of a page.
+            // The axes name the quantity. Repeated in every tooltip, it would be a third of the
+            // page.
             let Chart { x, y, .. } = self.chart;
             for at in line.points.iter().step_by(line.points.len().div_ceil(HITS_MAX).max(1)) {
                 self.hit(*at, &format!("{} at {}", y.unit.show(at.1), x.unit.show(at.0)));
@@ -208,7 +209,7 @@ impl Plot<'_> {
         }
     }
 
-    /// The names of the lines that matter, at their ends, none upon another.
+    /// Adds the names of the important lines at their ends, without overlap.
     fn ends(&mut self, lines: &[Line]) {
         let mut ends: Vec<(i32, i32, &Line)> = lines
             .iter()
@@ -223,7 +224,7 @@ impl Plot<'_> {
         let count = ends.len() as i32;
         let mut lowest = i32::MIN;
         for (n, (x, y, line)) in ends.into_iter().enumerate() {
-            // Room is left for those below.
+            // The names below need their space.
             let most = self.edges.3 - (count - 1 - n as i32) * step;
             let y = y.min(most).max(lowest);
             lowest = y + step;
@@ -257,7 +258,7 @@ impl Plot<'_> {
             self.hit(point.at, &self.says(point.at));
             self.close();
         }
-        // Names where they find room, those first that matter.
+        // Names are placed where they fit, the important ones first.
         let mut taken: Vec<(i32, i32, i32, i32)> = order
             .iter()
             .map(|point| self.at(point.at))
@@ -341,7 +342,7 @@ impl Plot<'_> {
                 for patch in layer.patches.iter().filter(|patch| of_level(patch.amount) == level) {
                     let (left, bottom) = self.at((patch.x.0, patch.y.0));
                     let (right, top) = self.at((patch.x.1, patch.y.1));
-                    // What is too small to be seen is shown as large as can be seen.
+                    // Tiny rectangles are drawn at the smallest visible size.
                     let (wide, high) = ((right - left).max(PATCH_MIN), (bottom - top).max(PATCH_MIN));
                     let _ = write!(path, "M{left} {bottom}h{wide}v-{high}h-{wide}z");
                 }
@@ -354,16 +355,16 @@ impl Plot<'_> {
     }
 }
 
-/// A line of more points shows no markers.
+/// A line with more points has no markers.
 const MARKED_MAX: usize = 24;
-/// A line of more points tells the value of some.
+/// A line with more points has tooltips on some of them only.
 const HITS_MAX: usize = 64;
-/// How many darknesses there are.
+/// Number of levels of darkness.
 const LEVELS: u32 = 4;
-/// In units: a pixel and a half.
+/// 1.5 pixels, in canvas units.
 const PATCH_MIN: i32 = 15;
 
-/// The sign of one series: colours alone tell nothing to many.
+/// Marker of one series, for readers who do not distinguish the colours.
 pub(crate) fn marker(series: u8, at: (i32, i32)) -> String {
     let r = 4 * UNITS;
     let (x, y) = at;
@@ -405,14 +406,14 @@ mod tests {
         Chart { title: String::new(), x, y, marks }
     }
 
-    /// Labels lie within, ascend, and do not touch, at any scale, for any values.
+    /// Labels lie within the axis, ascend, and do not touch, at any scale and for any values.
     #[test]
     fn labels_stand_apart() {
         let units = [Unit::Count, Unit::Bytes, Unit::Share, Unit::TimeUs, Unit::Number];
         let scales = [Scale::Linear, Scale::Log2, Scale::Log10];
         for unit in units {
             for scale in &scales {
-                // There is no half of a byte.
+                // Bytes are whole.
                 let least = if unit == Unit::Bytes { 1 } else { -3 };
                 for exponent in least..14 {
                     for factor in [1.0, 1.01, 3.7, 1e5] {
@@ -420,17 +421,17 @@ mod tests {
                         let axis = Axis::new("x", unit).scale(scale.clone());
                         let range = range(&axis, vec![least, least * factor], false);
                         assert!(range.0 < range.1, "{unit:?} {scale:?} {least} {factor}: {range:?}");
-                        for room in [2600, 6500] {
-                            let all = ticks(&axis, range, (room / 500) as usize);
-                            let ticks = spaced(all, range, room);
-                            let at = |place: f64| (place - range.0) / (range.1 - range.0) * f64::from(room);
+                        for length in [2600, 6500] {
+                            let all = ticks(&axis, range, (length / 500) as usize);
+                            let ticks = spaced(all, range, length);
+                            let at = |place: f64| (place - range.0) / (range.1 - range.0) * f64::from(length);
                             assert!(ticks.iter().all(|(place, _)| (range.0..=range.1).contains(place)));
                             for two in ticks.windows(2) {
                                 let between = at(two[1].0) - at(two[0].0);
                                 let needed = f64::from(text_width(&two[0].1) + text_width(&two[1].1)) / 2.0;
                                 assert!(
                                     between >= needed,
-                                    "{unit:?} {scale:?} {least} {factor} {room}: {ticks:?}"
+                                    "{unit:?} {scale:?} {least} {factor} {length}: {ticks:?}"
                                 );
                                 assert_ne!(
                                     two[0].1, two[1].1,
@@ -444,9 +445,10 @@ mod tests {
         }
     }
 
-    /// Nothing, one value, the same values, what no logarithm has, what is not a number: a drawing all the same.
+    /// No values, one value, equal values, values without a logarithm and non-numbers all give a
+    /// drawing.
     #[test]
-    fn whatever_the_values_there_is_a_drawing() {
+    fn any_values_give_a_drawing() {
         let odd: [&[(f64, f64)]; 6] = [
             &[],
             &[(0.0, 0.0)],
@@ -467,7 +469,7 @@ mod tests {
         }
     }
 
-    /// Where values are known to lie, there they are drawn: half way between 0 and 100 is the middle.
+    /// Known values are drawn in proportion: half way between 0 and 100 is the middle.
     #[test]
     fn places_are_in_proportion() {
         let axis = || Axis::new("x", Unit::Number).range(0.0, 100.0);

@@ -1,8 +1,8 @@
-//! Counts by place in the plane, of a stream whose extent is not known beforehand.
+//! Counts points of the plane in cells, for a stream of unknown extent.
 
 use crate::chart::Patch;
 
-/// At most so many cells across and upwards; when a value lies beyond, cells are joined by two and two.
+/// A grid with a limited number of cells. If a value lies beyond, cells are joined in pairs.
 #[derive(Clone, Debug)]
 pub struct Grid {
     cells: (u32, u32),
@@ -13,7 +13,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// `cells`: how many at most, each way.
+    /// Creates an empty grid; `cells` limits columns and rows.
     pub fn new(cells: (u32, u32)) -> Self {
         let cells = (cells.0.max(1), cells.1.max(1));
         Self { cells, step: (0, 0), counts: vec![0; cells.0 as usize * cells.1 as usize] }
@@ -24,7 +24,7 @@ impl Grid {
         cells.0 as u64 * cells.1 as u64 * size_of::<u64>() as u64
     }
 
-    /// One more there.
+    /// Counts one point.
     pub fn add(&mut self, x: u64, y: u64) {
         while x >> self.step.0 >= u64::from(self.cells.0) {
             self.step.0 += 1;
@@ -55,7 +55,7 @@ impl Grid {
         counted.map(|((x, y), count)| (x, y, *count))
     }
 
-    /// What is in each cell that is not empty.
+    /// Returns the cells that are not empty.
     pub fn patches(&self) -> Vec<Patch> {
         let span =
             |at: u32, step: u32| ((u64::from(at) << step) as f64, ((u64::from(at) + 1) << step) as f64);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Whatever the order, the same as counting by the cells that come out.
+    /// In any order, the counts equal those of a single pass over the final cells.
     #[test]
     fn joining_loses_nothing() {
         for seed in 0..200_u64 {
@@ -90,7 +90,7 @@ mod tests {
             let most = points.iter().map(|point| point.0).max().unwrap();
             assert!(
                 grid.step.0 == 0 || most >> (grid.step.0 - 1) >= 16,
-                "no coarser than it has to be, seed {seed}"
+                "no coarser than necessary, seed {seed}"
             );
             let counts: BTreeMap<(u64, u64), u64> =
                 grid.iter().map(|(x, y, n)| ((u64::from(x), u64::from(y)), n)).collect();

@@ -1,10 +1,12 @@
-//! Data → one self-contained HTML page: words first, then figures with units, then tables that sort, then what reproduces it.
+//! Turns data into one self-contained HTML page: text first, then figures with units, then sortable
+//! tables, then the commands that reproduce it.
 //!
-//! Nothing is fetched: style and script are in the page. It reads without its script (figures are SVG, views are chosen
-//! by radio buttons); the script adds tooltips, arrow keys, sorting, highlighting and downloads. Colours are classes, so
-//! that light, dark and paper need no second drawing. Colours alone never tell two series apart: markers and labels do too.
+//! The page fetches nothing: style and script are inside. It is readable without its script,
+//! because figures are SVG and views are chosen by radio buttons. The script adds tooltips, arrow
+//! keys, sorting, highlighting and downloads. Colours are classes, so one drawing serves light,
+//! dark and paper. Series differ in markers and labels as well as colours.
 //!
-//! What a trace or a program is called comes from outside: all text goes through maud, which escapes it.
+//! Names of traces and programs come from outside: all text passes through maud, which escapes it.
 
 mod axes;
 mod canvas;

@@ -14,7 +14,7 @@
     if (name !== null) seriesOf(figure, name).forEach((e) => e.classList.add("seen"));
   }
 
-  // What tells a value: its group's name, then its own title.
+  // Shows the value of a mark: the name of its group, then its own title.
   function tell(mark, x, y) {
     if (at) at.classList.remove("at");
     at = mark;

@@ -1,4 +1,4 @@
-//! The page: words first, figures, tables, and what reproduces it all.
+//! The page: text, figures, tables, and the commands that reproduce it.
 
 use crate::{
     canvas::UNITS,
@@ -8,18 +8,18 @@ use crate::{
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::json;
 
-/// A whole page.
+/// The content of a whole page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// What it is about.
+    /// Title of the page.
     pub title: String,
-    /// What was looked at, in a line.
+    /// The input, in one line.
     pub subtitle: String,
-    /// What to know first, a sentence each.
+    /// The main results, one sentence each.
     pub lead: Vec<String>,
-    /// The rest.
+    /// Sections of the page.
     pub sections: Vec<Section>,
-    /// How to get it again.
+    /// Commands and versions that reproduce it.
     pub reproduce: Reproduce,
 }
 
@@ -28,26 +28,26 @@ pub struct Page {
 pub struct Section {
     /// For links: letters, digits and dashes.
     pub id: String,
-    /// The heading.
+    /// Heading of the section.
     pub title: String,
-    /// What stands in it.
+    /// Content of the section.
     pub blocks: Vec<Block>,
 }
 
-/// A piece of a section.
+/// One piece of a section.
 #[derive(Clone, Debug)]
 pub enum Block {
-    /// A paragraph.
+    /// A paragraph of text.
     Words(String),
-    /// A paragraph on what to keep in mind.
+    /// A paragraph with a caveat.
     Note(String),
-    /// What a paper saw.
+    /// A finding of a paper, for comparison.
     Paper(String),
-    /// A label and a value, a line each.
+    /// Labels and values, one pair a line.
     List(Vec<(String, String)>),
-    /// A drawing.
+    /// A figure with its title and data.
     Figure(Figure),
-    /// Rows.
+    /// A table of values.
     Table(Table),
 }
 
@@ -56,29 +56,29 @@ pub enum Block {
 pub struct Figure {
     /// For links and file names: letters, digits and dashes.
     pub id: String,
-    /// What it shows.
+    /// Title of the figure.
     pub title: String,
-    /// What it says here; may be empty.
+    /// A sentence on the result; may be empty.
     pub says: String,
-    /// What a paper saw in it; may be empty.
+    /// A finding of a paper, for comparison; may be empty.
     pub paper: String,
-    /// Usually one; of several the reader chooses.
+    /// Usually one view; the reader chooses among several.
     pub views: Vec<View>,
-    /// Which of them is seen first.
+    /// Index of the view that is shown first.
     pub first: usize,
 }
 
-/// What is seen of a figure at once.
+/// The part of a figure that is visible at once.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// What the reader chooses it by.
+    /// Label of the choice.
     pub label: String,
-    /// Side by side, where there is room.
+    /// Charts, side by side if the window is wide enough.
     pub panels: Vec<Chart>,
 }
 
 impl Figure {
-    /// One drawing.
+    /// Creates a figure of one chart.
     pub fn new(id: &str, title: impl Into<String>, chart: Chart) -> Self {
         let view = View { label: String::new(), panels: vec![chart] };
         Self {
@@ -91,77 +91,77 @@ impl Figure {
         }
     }
 
-    /// The same, with what it says here.
+    /// Returns the figure with a sentence on the result.
     pub fn says(self, says: impl Into<String>) -> Self {
         Self { says: says.into(), ..self }
     }
 
-    /// The same, with what a paper saw.
+    /// Returns the figure with a finding of a paper.
     pub fn paper(self, paper: impl Into<String>) -> Self {
         Self { paper: paper.into(), ..self }
     }
 }
 
-/// Rows that the reader sorts.
+/// A table that the reader can sort.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// For links: letters, digits and dashes.
     pub id: String,
-    /// What it holds.
+    /// Title of the table.
     pub title: String,
-    /// What the columns are called.
+    /// Names of the columns.
     pub columns: Vec<String>,
-    /// As many cells each as there are columns.
+    /// Rows with one cell for each column.
     pub rows: Vec<Vec<Cell>>,
-    /// Shown at once, not only when asked for.
+    /// The table is unfolded at first.
     pub open: bool,
 }
 
-/// A value as it reads, and as it is sorted.
+/// Text of a cell, and the value that it is sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// As it reads.
+    /// Displayed text.
     pub text: String,
-    /// As it is sorted, if it is a number.
+    /// Sort key, if it is a number.
     pub value: Option<f64>,
-    /// Stands out: the best of its column.
+    /// Highlighted, as the best of its column.
     pub strong: bool,
 }
 
 impl Cell {
-    /// Words.
+    /// Creates a cell of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), value: None, strong: false }
     }
 
-    /// A number, shown in its unit.
+    /// Creates a cell of a number, shown in its unit.
     pub fn value(unit: Unit, value: f64) -> Self {
         Self { text: unit.show(value), value: Some(value), strong: false }
     }
 
-    /// The same, standing out or not.
+    /// Returns the cell, highlighted or not.
     pub fn strong(self, strong: bool) -> Self {
         Self { strong, ..self }
     }
 }
 
-/// What reproduces a page.
+/// Commands and versions that reproduce a page.
 #[derive(Clone, Debug, Default)]
 pub struct Reproduce {
-    /// Commands, as typed.
+    /// Commands as typed into a shell.
     pub commands: Vec<String>,
-    /// Versions, the trace and what was left out of it.
+    /// Versions, the trace, and the records that were left out of it.
     pub card: Vec<(String, String)>,
 }
 
-/// Of more, tooltips tell.
+/// Legends with more entries are omitted, as tooltips name the series.
 const LEGEND_MAX: usize = 40;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 impl Page {
-    /// The page as HTML.
+    /// Returns the page as HTML.
     pub fn html(&self) -> String {
         html! {
             (DOCTYPE)
@@ -170,7 +170,7 @@ impl Page {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
-                    // Nothing is fetched, whatever a name in the page may say.
+                    // The browser fetches nothing, regardless of the names in the page.
                     meta http-equiv="Content-Security-Policy"
                         content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
                     link rel="icon" href="data:,";
@@ -191,7 +191,7 @@ impl Page {
                         }
                         nav aria-label="Contents" {
                             @for section in &self.sections { a href={ "#" (section.id) } { (section.title) } " " }
-                            a href="#reproduce" { "How to get this again" }
+                            a href="#reproduce" { "How to reproduce this" }
                         }
                         @for section in &self.sections { (section.html()) }
                         (self.reproduce.html())
@@ -225,7 +225,7 @@ impl Section {
     }
 }
 
-/// No line ends between a number and its unit.
+/// Replaces the space between a number and its unit, so that no line breaks there.
 fn unbroken(words: &str) -> String {
     ["%", "B", "KiB", "MiB", "GiB", "TiB", "s", "ms"].iter().fold(words.to_owned(), |words, unit| {
         let mut out = String::with_capacity(words.len());
@@ -261,7 +261,7 @@ impl Figure {
             .flat_map(|view| &view.panels)
             .all(|chart| !matches!(chart.marks, Marks::Lines(_) | Marks::Points { .. }));
         if !bars {
-            // Those that matter first.
+            // Important series come first.
             legend.sort_by_key(|(_, ink)| *ink);
         }
         html! {
@@ -311,7 +311,7 @@ impl Figure {
         }
     }
 
-    /// All values, for the script. JSON inside of HTML: no `<` may stand in it.
+    /// All values for the script, as JSON inside HTML, where `<` must be escaped.
     fn data(&self) -> String {
         let columns = self.views.iter().flat_map(|view| &view.panels).next().map(Chart::columns);
         let mut rows = Vec::new();
@@ -329,7 +329,7 @@ impl Figure {
     }
 }
 
-/// `areas`: what it names has an area, not a line.
+/// `areas`: the entries stand for areas, not lines.
 fn legend_html(legend: &[(String, Ink)], areas: bool) -> Markup {
     let swatch = |ink: Ink| {
         let shape = match (areas, ink) {
@@ -388,7 +388,7 @@ impl Reproduce {
     fn html(&self) -> Markup {
         html! {
             section #reproduce {
-                h2 { "How to get this again" }
+                h2 { "How to reproduce this" }
                 @if !self.commands.is_empty() { pre { @for command in &self.commands { code { (command) "\n" } } } }
                 (list(&self.card))
             }

@@ -1,11 +1,11 @@
-//! The pictures: how each characterisation's tables are drawn.
+//! The figures: drawings of each characterisation's tables.
 
 use flashsift_core::describe::{Found, Table, Value};
 use flashsift_report::{Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Scale, Unit, View};
 
 type Draw = fn(&Found) -> Vec<Figure>;
 
-/// What is drawn, by the name of its characterisation.
+/// The figures of each characterisation, by its name.
 pub(super) const FIGURES: &[(&str, Draw)] = &[
     ("mix", |found| mix(found).into_iter().collect()),
     ("fate", |found| fate(found).into_iter().collect()),
@@ -23,19 +23,19 @@ pub(super) const FIGURES: &[(&str, Draw)] = &[
     ("reaccess", |found| reaccess(found).into_iter().collect()),
 ];
 
-// The same in all pictures.
+// The same in all figures.
 const READS: Ink = Ink::Series(0);
 const WRITES: Ink = Ink::Series(1);
 const SQLITE: [Ink; 5] = [Ink::Series(2), Ink::Series(3), Ink::Series(4), Ink::Series(5), Ink::Series(0)];
 const CACHE: Ink = Ink::Series(3);
 const MADE: Ink = Ink::Series(2);
 
-/// Numbers of a column; what is absent is 0.
+/// Numbers of a column; absent values are 0.
 fn column(table: &Table, key: &str) -> Vec<f64> {
     table.values(key).map(|value| value.number().unwrap_or(0.0)).collect()
 }
 
-/// The row whose first value is that label.
+/// The row that begins with this label.
 fn row<'a>(table: &'a Table, id: &str) -> Option<&'a [Value]> {
     let is = |row: &&Vec<Value>| matches!(row[0], Value::Label { id: found, .. } if found == id);
     table.rows.iter().find(is).map(Vec::as_slice)
@@ -50,7 +50,7 @@ fn chart(x: Axis, y: Axis, marks: Marks) -> Chart {
     Chart { title: String::new(), x, y, marks }
 }
 
-/// A bar a name, of parts that are shares of 1.
+/// A figure with one bar for each name, of parts that are shares of 1.
 fn shares(id: &str, title: &str, names: Vec<&str>, parts: Vec<(String, Ink)>, bars: Vec<Vec<f64>>) -> Figure {
     let names =
         Axis::new("", Unit::Count).scale(Scale::Names(names.into_iter().map(str::to_owned).collect()));
@@ -96,7 +96,7 @@ fn fate(found: &Found) -> Option<Figure> {
     let parts = ends.iter().zip(inks).map(|(figure, ink)| (figure.label.to_owned(), ink)).collect();
     let values = ends.iter().filter_map(|figure| figure.share.as_ref()?.number()).collect();
     (!ends.is_empty())
-        .then(|| shares("fates", "How each page write ended", vec!["page writes"], parts, vec![values]))
+        .then(|| shares("fates", "End of each page write", vec!["page writes"], parts, vec![values]))
 }
 
 fn footprint(found: &Found) -> Option<Figure> {
@@ -111,7 +111,7 @@ fn footprint(found: &Found) -> Option<Figure> {
         names.push(*says);
         bars.push(keys.iter().map(|key| number(table, row, key) / all.max(1.0)).collect());
     }
-    Some(shares("footprint-shares", "What is touched, and how", names, parts, bars))
+    Some(shares("footprint-shares", "Touched pages and files by use", names, parts, bars))
 }
 
 fn sqlite(found: &Found) -> Option<Figure> {
@@ -173,10 +173,10 @@ fn over_time(found: &Found) -> Vec<Figure> {
         column(grid, "first_access").into_iter().zip(column(grid, "first_page")).collect();
     let end = |of: fn(&(f64, f64)) -> f64, width: f64| at.iter().map(of).fold(0.0, f64::max) + width;
     let (x_end, y_end) = (end(|at| at.0, wide), end(|at| at.1, high));
-    let told_apart = grid.has("writes");
+    let distinguishes_writes = grid.has("writes");
     let kinds = [("reads", READS), ("writes", WRITES)].into_iter().filter(|(key, _)| grid.has(key));
     let panels = kinds.map(|(key, ink)| {
-        let name = if told_apart { key } else { "accesses" };
+        let name = if distinguishes_writes { key } else { "accesses" };
         let patches = at.iter().zip(column(grid, key)).filter(|(_, amount)| *amount > 0.0);
         let patches = patches.map(|((x, y), amount)| Patch { x: (*x, x + wide), y: (*y, y + high), amount });
         let layer = Layer { name: name.to_owned(), ink, patches: patches.collect() };
@@ -190,7 +190,7 @@ fn over_time(found: &Found) -> Vec<Figure> {
     let view = View { label: String::new(), panels: panels.collect() };
     let mut figures = vec![Figure {
         id: "pages-over-time".to_owned(),
-        title: "Which pages are accessed when".to_owned(),
+        title: "Accesses to pages over time".to_owned(),
         says: String::new(),
         paper: String::new(),
         views: vec![view],
@@ -202,7 +202,7 @@ fn over_time(found: &Found) -> Vec<Figure> {
     figures
 }
 
-/// How many pages are accessed in so many windows or more, and what they take.
+/// A figure of the pages accessed in at least n windows, and of their accesses.
 fn steadiness(steady: &Table) -> Figure {
     let windows = column(steady, "windows");
     let from = |key: &str| {
@@ -220,9 +220,9 @@ fn steadiness(steady: &Table) -> Figure {
         line("pages", Ink::Series(2), from("pages")),
         line("accesses to them", Ink::Series(3), from("page_accesses")),
     ];
-    let x = Axis::new("accessed in so many equal parts of the trace, or more", Unit::Count);
+    let x = Axis::new("accessed in this many equal parts of the trace, or more", Unit::Count);
     let y = Axis::new("share of all", Unit::Share).range(0.0, 1.0);
-    Figure::new("steadiness", "How steadily pages are accessed", chart(x, y, Marks::Lines(lines)))
+    Figure::new("steadiness", "Steadiness of accesses to pages", chart(x, y, Marks::Lines(lines)))
         .says("The further to the right a line stays high, the more is accessed all the time.")
 }
 
@@ -250,7 +250,7 @@ fn popularity(found: &Found) -> Option<Figure> {
     Some(Figure::new("popularity-ranking", "Accesses by popularity", chart(x, y, Marks::Lines(lines))))
 }
 
-/// First and last rank of each row with its accesses a page.
+/// First and last rank of each row, with the accesses to each of its pages.
 fn ranked(pages: &[f64], accesses: &[f64]) -> Vec<(f64, f64)> {
     let mut rank = 0.0;
     let mut points = Vec::new();
@@ -279,14 +279,14 @@ fn skew(found: &Found) -> Option<Figure> {
         .collect();
     let x = Axis::new("share of the pages, most accessed first", Unit::Share).range(0.0, 1.0);
     let y = Axis::new("share of the accesses", Unit::Share).range(0.0, 1.0);
-    Some(Figure::new("skew-curve", "What the most popular pages take", chart(x, y, Marks::Lines(lines))))
+    Some(Figure::new("skew-curve", "Accesses to the most popular pages", chart(x, y, Marks::Lines(lines))))
 }
 
 fn reaccess(found: &Found) -> Option<Figure> {
     let table = found.table_named("ranks")?;
     let most = column(table, "most_rank");
     let ways = [("used last", "by_recency", Ink::Series(0)), ("used most", "by_frequency", Ink::Series(1))];
-    // As many ranks as lie behind the bucket before.
+    // The number of ranks behind the previous bucket.
     let each = |key: &str| {
         let values = column(table, key).into_iter().zip(&most);
         values
@@ -314,7 +314,7 @@ fn reaccess(found: &Found) -> Option<Figure> {
     let each = View { label: "at each rank".to_owned(), panels: vec![chart(x(), y, lines(&each))] };
     let y = Axis::new("share of the accesses up to that rank", Unit::Share).range(0.0, 1.0);
     let within = View { label: "up to each rank".to_owned(), panels: vec![chart(x(), y, lines(&within))] };
-    let figure = Figure::new("again", "Which pages are accessed again", each.panels[0].clone());
+    let figure = Figure::new("again", "Re-accessed pages by rank", each.panels[0].clone());
     Some(Figure { views: vec![each, within], ..figure })
 }
 
@@ -340,9 +340,8 @@ fn sync_distance(found: &Found) -> Option<Figure> {
     ];
     let x = Axis::new("writes since the sync before, at most", Unit::Count).scale(Scale::Log2);
     let y = Axis::new("share of the syncs that find a write", Unit::Share).range(0.0, 1.0);
-    (!table.rows.is_empty()).then(|| {
-        Figure::new("sync-distances", "How many writes a sync finds", chart(x, y, Marks::Lines(lines)))
-    })
+    (!table.rows.is_empty())
+        .then(|| Figure::new("sync-distances", "Writes found by a sync", chart(x, y, Marks::Lines(lines))))
 }
 
 fn lifetimes(found: &Found) -> Option<Figure> {
@@ -362,11 +361,11 @@ fn lifetimes(found: &Found) -> Option<Figure> {
     let x = Axis::new("files that the trace makes", Unit::Count);
     (files.iter().any(|files| *files > 0.0)).then(|| {
         let chart = chart(x, names, Marks::Bars { parts, bars });
-        Figure::new("active-periods", "How long files are used: first to last request", chart)
+        Figure::new("active-periods", "Active period of files: first to last request", chart)
     })
 }
 
-/// `30 s`, `5 min`, `1 h`: for what is round.
+/// Formats round times: `30 s`, `5 min`, `1 h`.
 fn plain(us: u64) -> String {
     match us / 1_000_000 {
         seconds if seconds < 120 => format!("{seconds} s"),
@@ -458,7 +457,8 @@ fn files_over_time(found: &Found) -> Vec<Figure> {
     [all, cache].into_iter().flatten().collect()
 }
 
-/// A row a file; in it, where it is used, the higher the more: the area of a circle is hard to compare, a height is not.
+/// One row for each file; marks are higher where the file is used more. Heights are easier to
+/// compare than areas of circles.
 fn named_rows(
     found: &Found,
     [names, cells]: [&str; 2],
@@ -495,7 +495,7 @@ fn named_rows(
     Some(Chart { title, ..chart(x, y, Marks::Patches(layers)) })
 }
 
-/// The folder that all of these are in, to its last stroke.
+/// Returns the common folder of these paths, including the last `/`.
 fn common_folder<'a>(paths: &[&'a str]) -> &'a str {
     let Some((first, others)) = paths.split_first().filter(|(_, others)| !others.is_empty()) else {
         return "";

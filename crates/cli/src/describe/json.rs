@@ -1,5 +1,5 @@
-//! `describe --json`: one object a trace, an object in it for each characterisation. What the trace cannot say is absent,
-//! and named with the reason under `missing`.
+//! `describe --json`: one object for each trace, with an object for each characterisation. Results
+//! that the trace cannot give are absent, and `missing` names them with the reason.
 
 use flashsift_core::{
     describe::{Audience, Description, Found, Part, Section, Table, Value},
@@ -7,20 +7,20 @@ use flashsift_core::{
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-/// The line.
-pub(super) struct Record<'a> {
+/// The line of one trace.
+pub(super) struct DescriptionRecord<'a> {
     trace: &'a str,
     format: &'a str,
     description: &'a Description,
 }
 
-impl<'a> Record<'a> {
+impl<'a> DescriptionRecord<'a> {
     pub(super) fn new(trace: &'a str, format: &'a str, description: &'a Description) -> Self {
         Self { trace, format, description }
     }
 }
 
-impl Serialize for Record<'_> {
+impl Serialize for DescriptionRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let about = self.description.about;
         let mut map = serializer.serialize_map(None)?;

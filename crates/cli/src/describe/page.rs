@@ -1,4 +1,5 @@
-//! The description as a page: for each characterisation what it says of this trace, what its paper saw, and a picture.
+//! The description as a page: for each characterisation its result for this trace, the finding of
+//! its paper, and a figure.
 
 use super::{Args, figures::FIGURES, text};
 use crate::card;
@@ -6,7 +7,7 @@ use flashsift_core::describe::{self, Audience, Description, Part, Value};
 use flashsift_report::{Block, Cell, Page, Section, Table};
 use flashsift_traces::open::Outcome;
 
-/// The page.
+/// Builds the page of a description.
 pub(super) fn build(args: &Args, name: &str, outcome: &Outcome, description: &Description) -> Page {
     let mut sections: Vec<Section> = description.sections.iter().filter_map(section).collect();
     let missing = description.sections.iter().filter_map(|section| {
@@ -21,7 +22,7 @@ pub(super) fn build(args: &Args, name: &str, outcome: &Outcome, description: &De
         });
     }
     Page {
-        title: format!("{name}: what this trace is like"),
+        title: format!("{name}: description of the trace"),
         subtitle: text::about(description),
         lead: text::sentences(description).collect(),
         sections,
@@ -58,7 +59,7 @@ fn section(section: &describe::Section) -> Option<Section> {
         match part {
             Part::Figures(figures) if figures.is_empty() => {}
             Part::Figures(figures) => blocks.push(Block::List(figures.iter().map(line).collect())),
-            // Of what a picture is drawn from, only names say more than the picture.
+            // Of the data of figures, only names add to the figure.
             Part::Table(found)
                 if found.audience == Audience::All
                     || (found.audience == Audience::Programs && found.has("name")) =>
@@ -77,7 +78,7 @@ fn line(figure: &describe::Figure) -> (String, String) {
     (figure.label.to_owned(), format!("{}{share}", text::show(&figure.value)))
 }
 
-/// Titles that a terminal need not have are made of the keys.
+/// Builds a table; titles that the terminal leaves out are made of the keys.
 fn table(section: &str, table: &describe::Table) -> Table {
     let title = |title: &str, key: &str| match title {
         "" if key.ends_with("_share") => "share".to_owned(),
@@ -115,13 +116,13 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Every picture is of a characterisation, once.
+    /// Every figure belongs to a characterisation, and each has at most one.
     #[test]
     fn figures_are_of_what_there_is() {
         let names: BTreeSet<_> = FIGURES.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), FIGURES.len());
         assert!(names.iter().all(|name| describe::ALL.iter().any(|spec| spec.name == *name)), "{names:?}");
-        // Whoever follows a figure of a paper has one.
+        // A characterisation after a figure of a paper has a figure.
         for spec in describe::ALL.iter().filter(|spec| spec.paper.contains("Fig.")) {
             assert!(names.contains(spec.name), "{} is not drawn", spec.name);
         }

@@ -1,4 +1,5 @@
-//! A description as a person reads it: a few sentences, then a table or two for each characterisation, 80 columns wide.
+//! A description as text, 80 columns wide: a few sentences, then a table or two for each
+//! characterisation.
 
 use crate::{size, text::labelled};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
@@ -8,10 +9,10 @@ use flashsift_core::{
 };
 
 const WIDTH: usize = 80;
-/// Names are not cut shorter.
+/// Names are not cut below this width.
 const NAME_MIN: usize = 24;
 
-/// All of it. `color`: bold for titles.
+/// Returns the whole text. `color`: titles in bold.
 pub(super) fn render(name: &str, format: &str, description: &Description, color: bool) -> String {
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
     let mut out = format!("{} ({format})\n\n{}", bold(name), paragraph(&opening(description)));
@@ -25,18 +26,18 @@ pub(super) fn render(name: &str, format: &str, description: &Description, color:
     out + &missing(&description.sections)
 }
 
-/// The first sentences.
+/// Returns the sentences at the top.
 fn opening(description: &Description) -> String {
     let all = std::iter::once(about(description)).chain(sentences(description));
     all.collect::<Vec<_>>().join(" ")
 }
 
-/// What was looked at.
+/// Describes the input.
 pub(super) fn about(description: &Description) -> String {
     let about = description.about;
     let side = match about.side {
-        Side::Before => "What applications asked of the page cache:",
-        Side::After => "What the page cache asked of storage:",
+        Side::Before => "Applications made",
+        Side::After => "The page cache made",
     };
     let requests = unbroken(&size::counted(description.requests, "request"));
     let space = match about.space {
@@ -51,14 +52,14 @@ pub(super) fn about(description: &Description) -> String {
     format!("{side} {requests} {space}{time}.")
 }
 
-/// What stands at the top.
+/// Returns the main results, shown at the top.
 pub(super) fn sentences(description: &Description) -> impl Iterator<Item = String> {
     let opening = description.sections.iter().filter(|section| section.spec.opens);
     let found = opening.filter_map(|section| section.found.as_ref().ok());
     found.filter_map(|found| found.sentence.as_ref()).map(|sentence| words(sentence))
 }
 
-/// Its pieces, values as people read them.
+/// Joins the pieces of a sentence, with values formatted for people.
 pub(super) fn words(sentence: &[Piece]) -> String {
     let words = sentence.iter().map(|piece| match piece {
         Piece::Words(words) => (*words).to_owned(),
@@ -67,7 +68,7 @@ pub(super) fn words(sentence: &[Piece]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// No line ends within it.
+/// Replaces spaces so that no line breaks within the text.
 fn unbroken(value: &str) -> String {
     value.replace(' ', "\u{a0}")
 }
@@ -86,50 +87,51 @@ fn part(part: &Part) -> Option<String> {
     }
 }
 
-/// A cell: what it says, whether it stands right, and whether, in a column without a title, it belongs to the one before.
-struct Shown {
+/// A cell: its text, whether it is aligned right, and whether, in a column without a title, it
+/// belongs to the column before.
+struct TextCell {
     text: String,
     right: bool,
     joined: bool,
 }
 
-impl From<&Value> for Shown {
+impl From<&Value> for TextCell {
     fn from(value: &Value) -> Self {
         let right = !matches!(value, Value::Label { .. } | Value::Name(_));
         Self { text: show(value), right, joined: matches!(value, Value::Share(_)) }
     }
 }
 
-fn figure(figure: &Figure) -> Vec<Shown> {
-    let label = Shown { text: figure.label.to_owned(), right: false, joined: false };
-    let nothing = Shown { text: String::new(), right: true, joined: true };
-    vec![label, (&figure.value).into(), figure.share.as_ref().map_or(nothing, Shown::from)]
+fn figure(figure: &Figure) -> Vec<TextCell> {
+    let label = TextCell { text: figure.label.to_owned(), right: false, joined: false };
+    let nothing = TextCell { text: String::new(), right: true, joined: true };
+    vec![label, (&figure.value).into(), figure.share.as_ref().map_or(nothing, TextCell::from)]
 }
 
 fn shown(table: &Table) -> String {
-    let mut rows: Vec<Vec<Shown>> =
-        table.rows.iter().map(|row| row.iter().map(Shown::from).collect()).collect();
+    let mut rows: Vec<Vec<TextCell>> =
+        table.rows.iter().map(|row| row.iter().map(TextCell::from).collect()).collect();
     let titles: Vec<&str> = table.columns.iter().map(|column| column.title).collect();
-    // What the other columns leave is for names.
+    // Names get the width that the other columns leave.
     let width = |n: usize| {
         let cells = rows.iter().map(|row| row[n].text.chars().count());
         cells.chain([titles[n].chars().count()]).max().unwrap_or(0) + 2
     };
     let is_name = |n: &usize| table.rows.iter().any(|row| matches!(row[*n], Value::Name(_)));
     let others: usize = (0..titles.len()).filter(|n| !is_name(n)).map(width).sum();
-    let room = WIDTH.saturating_sub(others + 4).max(NAME_MIN);
+    let name_width = WIDTH.saturating_sub(others + 4).max(NAME_MIN);
     for (row, values) in rows.iter_mut().zip(&table.rows) {
         for (cell, value) in row.iter_mut().zip(values) {
             if let Value::Name(name) = value {
-                cell.text = shortened(name, room);
+                cell.text = shortened(name, name_width);
             }
         }
     }
     lines(&rows, titles.iter().any(|title| !title.is_empty()).then_some(&titles))
 }
 
-/// Cells in columns.
-fn lines(rows: &[Vec<Shown>], titles: Option<&[&str]>) -> String {
+/// Aligns cells in columns.
+fn lines(rows: &[Vec<TextCell>], titles: Option<&[&str]>) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
     table.force_no_tty();
@@ -141,7 +143,7 @@ fn lines(rows: &[Vec<Shown>], titles: Option<&[&str]>) -> String {
         table.add_row(row.iter().map(|cell| &cell.text));
     }
     for (n, column) in table.column_iter_mut().enumerate() {
-        let is = |what: fn(&Shown) -> bool| rows.iter().any(|row| what(&row[n]));
+        let is = |what: fn(&TextCell) -> bool| rows.iter().any(|row| what(&row[n]));
         if is(|cell| cell.right) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -152,20 +154,20 @@ fn lines(rows: &[Vec<Shown>], titles: Option<&[&str]>) -> String {
     table.lines().map(|line| format!(" {}\n", line.trim_end())).collect()
 }
 
-/// Cut in the middle: the beginning says whose a file is, the end which.
-fn shortened(name: &str, room: usize) -> String {
-    // What a terminal would not show as it stands.
+/// Cuts a name in the middle: its beginning shows the owner of a file, and its end the file.
+fn shortened(name: &str, width: usize) -> String {
+    // Control characters are replaced.
     let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let chars = name.chars().count();
-    if chars <= room {
+    if chars <= width {
         return name;
     }
-    let before = (room - 1) / 3;
-    let after = room - 1 - before;
+    let before = (width - 1) / 3;
+    let after = width - 1 - before;
     name.chars().take(before).chain(['…']).chain(name.chars().skip(chars - after)).collect()
 }
 
-/// A value as people read it.
+/// Formats a value for people.
 pub(super) fn show(value: &Value) -> String {
     match value {
         Value::Count(n) => size::count(*n),
@@ -180,7 +182,7 @@ pub(super) fn show(value: &Value) -> String {
     }
 }
 
-/// What is not shown and why, a reason a line.
+/// Lists the sections that are not shown, one reason on a line.
 fn missing(sections: &[Section]) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for section in sections {

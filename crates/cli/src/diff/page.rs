@@ -1,10 +1,10 @@
-//! What changed, as a page.
+//! The page of a comparison of two runs.
 
 use super::{Change, Diff, relative, shown};
 use crate::card;
 use flashsift_report::{Axis, Block, Cell, Chart, Figure, Ink, Marks, Page, Point, Section, Table, Unit};
 
-/// A figure of more fields would tell nobody more.
+/// Largest number of fields with a figure.
 const FIGURES_MAX: usize = 12;
 
 pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
@@ -28,7 +28,7 @@ pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
         });
     }
     Page {
-        title: format!("What changed from {} to {}", names[0], names[1]),
+        title: format!("Changes from {} to {}", names[0], names[1]),
         subtitle: match &diff.traces {
             [before, after] if before == after => format!("Two runs over {before}."),
             [before, after] => format!("A run over {before}, and one over {after}."),
@@ -48,7 +48,7 @@ fn unit(field: &str) -> Unit {
     }
 }
 
-/// Each changed value by what it was and is; the line is where nothing would have changed.
+/// A figure of each changed value before and after; the line marks equal values.
 fn figure(field: &str, changes: &[&Change]) -> Figure {
     let points = changes.iter().map(|change| Point {
         name: change.of.clone(),
@@ -66,10 +66,8 @@ fn figure(field: &str, changes: &[&Change]) -> Figure {
         marks,
     };
     let up = changes.iter().filter(|change| change.after > change.before).count();
-    Figure::new(&format!("field-{}", field.replace('_', "-")), field, chart).says(format!(
-        "{up} rose, {} fell; on the dotted line nothing would have changed.",
-        changes.len() - up
-    ))
+    Figure::new(&format!("field-{}", field.replace('_', "-")), field, chart)
+        .says(format!("{up} rose, {} fell; the dotted line marks unchanged values.", changes.len() - up))
 }
 
 fn table(changes: &[Change]) -> Table {

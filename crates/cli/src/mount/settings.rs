@@ -180,8 +180,8 @@ mod tests {
     fn what_makes_no_sense_is_said() {
         let says = |text: &str| file(text).unwrap_err();
         assert!(says("budgte = \"1M\"").contains("unknown field `budgte`"));
-        assert!(says("budget = \"lots\"").contains("a size reads 64MiB"));
-        assert!(says("settle-after = \"soon\"").contains("a time reads 90s"));
+        assert!(says("budget = \"lots\"").contains("write a size as 64MiB"));
+        assert!(says("settle-after = \"soon\"").contains("write a time as 90s"));
         assert!(says("settle-after = 60").contains("expected a string"));
         let unknown = Settings { options: vec!["roo".into()], ..Settings::default() };
         assert!(unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"roo\""));

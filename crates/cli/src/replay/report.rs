@@ -1,33 +1,33 @@
-//! What came of a replay, for people and for programs.
+//! The report of a replay, as text and as JSON.
 
 use crate::size;
 use comfy_table::{CellAlignment, Table, presets};
 use flashsift_player::{
     Op,
-    place::{Kind, Place},
-    tally::{Tally, Times},
+    open_target::{OpenTarget, TargetKind},
+    tally::{Latencies, Tally},
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, io::Write, path::Path};
 
-/// What is shown.
-pub(super) struct Shown<'a> {
+/// The content of the report.
+pub(super) struct ReplayReport<'a> {
     pub(super) trace: String,
     pub(super) target: Option<&'a Path>,
-    pub(super) place: Option<&'a Place>,
+    pub(super) place: Option<&'a OpenTarget>,
     pub(super) filled: bool,
     pub(super) recorded: bool,
     pub(super) queue_depth: u32,
     pub(super) engine: &'static str,
-    /// Everything was done.
+    /// All requests were performed.
     pub(super) whole: bool,
     pub(super) tally: &'a Tally,
-    /// The same on modelled devices, by their names.
+    /// Summaries of modelled devices, by their names.
     pub(super) modelled: Vec<(&'a str, Tally)>,
 }
 
 #[derive(Serialize)]
-struct Record<'a> {
+struct ReplayRecord<'a> {
     schema: u32,
     trace: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ struct Record<'a> {
     engine: Option<&'static str>,
     whole: bool,
     #[serde(flatten)]
-    came_to: CameTo,
+    summary: Summary,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     modelled: Vec<ModelledRecord<'a>>,
 }
@@ -51,22 +51,22 @@ struct Record<'a> {
 struct ModelledRecord<'a> {
     device: &'a str,
     #[serde(flatten)]
-    came_to: CameTo,
+    summary: Summary,
 }
 
 #[derive(Serialize)]
-struct CameTo {
+struct Summary {
     elapsed_s: f64,
     requests: u64,
     requests_per_s: f64,
     bytes_per_s: f64,
     operations: BTreeMap<&'static str, OpRecord>,
-    /// How long after they were due requests were started.
+    /// Delay between the due time and the start of each request.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<TimesRecord>,
 }
 
-impl CameTo {
+impl Summary {
     fn new(tally: &Tally, recorded: bool) -> Self {
         let operations = tally.ops().map(|(op, done)| {
             let bytes = (op != Op::Sync).then_some(done.bytes);
@@ -107,8 +107,8 @@ struct TimesRecord {
     max_us: f64,
 }
 
-impl From<&Times> for TimesRecord {
-    fn from(times: &Times) -> Self {
+impl From<&Latencies> for TimesRecord {
+    fn from(times: &Latencies) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         Self {
             mean_us: times.mean().round() / 1e3,
@@ -122,7 +122,7 @@ impl From<&Times> for TimesRecord {
     }
 }
 
-impl Shown<'_> {
+impl ReplayReport<'_> {
     pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if json {
@@ -136,18 +136,18 @@ impl Shown<'_> {
 
     fn kind(&self) -> &'static str {
         match self.place.map(|place| place.kind) {
-            Some(Kind::File) => "file",
-            Some(Kind::Device) => "device",
+            Some(TargetKind::File) => "file",
+            Some(TargetKind::Device) => "device",
             None => "null",
         }
     }
 
-    fn record(&self) -> Record<'_> {
+    fn record(&self) -> ReplayRecord<'_> {
         let modelled = self
             .modelled
             .iter()
-            .map(|(device, tally)| ModelledRecord { device, came_to: CameTo::new(tally, self.recorded) });
-        Record {
+            .map(|(device, tally)| ModelledRecord { device, summary: Summary::new(tally, self.recorded) });
+        ReplayRecord {
             schema: 1,
             trace: &self.trace,
             target: self.target.map(|path| path.display().to_string()),
@@ -158,7 +158,7 @@ impl Shown<'_> {
             queue_depth: self.queue_depth,
             engine: self.place.map(|_| self.engine),
             whole: self.whole,
-            came_to: CameTo::new(self.tally, self.recorded),
+            summary: Summary::new(self.tally, self.recorded),
             modelled: modelled.collect(),
         }
     }
@@ -169,7 +169,7 @@ impl Shown<'_> {
                 let filled = if self.filled { ", filled before" } else { "" };
                 format!("{} ({} of {}{filled})", path.display(), self.kind(), size::bytes(place.bytes))
             }
-            _ => "nowhere (what flashsift itself costs)".to_owned(),
+            _ => "no target (the cost of flashsift itself)".to_owned(),
         };
         let timing = if self.recorded { "at recorded times" } else { "as fast as possible" };
         let depth = match self.queue_depth {
@@ -177,15 +177,15 @@ impl Shown<'_> {
             depth => format!("up to {depth} at a time"),
         };
         let mut out = format!("{} to {place}, {timing}, {depth}\n", self.trace);
-        out.push_str(&self.came_to(self.tally));
+        out.push_str(&self.summary(self.tally));
         for (device, tally) in &self.modelled {
             out.push_str(&format!("\nThe same on {device}, modelled\n"));
-            out.push_str(&self.came_to(tally));
+            out.push_str(&self.summary(tally));
         }
         out
     }
 
-    fn came_to(&self, tally: &Tally) -> String {
+    fn summary(&self, tally: &Tally) -> String {
         let part = if self.whole { "" } else { " (ended early)" };
         format!(
             "{} requests in {}{part}: {} a second, {}/s\n\n{}",
@@ -212,7 +212,7 @@ impl Shown<'_> {
             "99.9 %",
             "longest",
         ]);
-        let row = |name: &str, requests: u64, bytes: String, times: &Times| {
+        let row = |name: &str, requests: u64, bytes: String, times: &Latencies| {
             let us = |ns: f64| match ns / 1e3 {
                 us @ ..100.0 => format!("{us:.1}"),
                 us => size::count(us.round() as u64),

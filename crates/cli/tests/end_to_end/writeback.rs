@@ -67,7 +67,7 @@ fn what_a_trace_cannot_say_is_no_use() {
         &["--writeback", "often"],
         "no mode of write-back is called `often`; there are: evict, periodic:5s",
     );
-    refused(&["--writeback", "periodic:5"], "`5` is not a time: a time reads 90s");
+    refused(&["--writeback", "periodic:5"], "`5` is not a time: write a time as 90s");
     // One request a second: both pages are dirty again at each of five ticks.
     let found = cell(path, "periodic:5s", &["--rate", "1", "--frames", "9"]);
     assert_eq!((number(&found, "device_writes"), number(&found, "dirty_left")), (10, 2));

@@ -1,4 +1,5 @@
-//! On loop devices, as root: what the kernel says arrived, and what is refused because somebody uses it.
+//! `flashsift replay` on loop devices, as root: the requests that the kernel counts and traces, and
+//! the devices that are refused because they are in use.
 
 use super::{Ask, MIB, SECTOR, asks, assert_holds, folder, log, model, refused, replayed, text};
 use std::{
@@ -11,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 
 const BYTES: u64 = 16 * MIB;
-/// Of a block device: nobody else has it alone.
+/// Opens a block device exclusively.
 const O_EXCL: i32 = 0o200;
 
 /// A loop device on a file of its own; gone when dropped.
@@ -22,7 +23,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// `None`, with a word, where there can be none.
+    /// `None`, with a line on standard output, if there are no loop devices.
     fn new(test: &str, options: &[&str]) -> Option<Self> {
         let folder = folder();
         let backing = folder.path().join("backing");
@@ -90,8 +91,9 @@ fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
     }
 }
 
-/// A device is free as soon as its replay has ended. The kernel closes what is registered with a ring some time after the ring,
-/// so that a replay right after another was told, now and then, that the device is in use.
+/// A device is free as soon as its replay has ended. The kernel closes the files registered with a
+/// ring some time after the ring, so a replay right after another one sometimes failed because the
+/// device was still in use.
 #[test]
 fn a_device_is_free_when_its_replay_is_over() {
     let Some(device) = Loop::new("a_device_is_free_when_its_replay_is_over", &[]) else { return };
@@ -103,7 +105,7 @@ fn a_device_is_free_when_its_replay_is_over() {
     }
 }
 
-/// The kernel's own word on each request, in order.
+/// The kernel's trace of each request, in order.
 #[test]
 fn the_kernel_issues_each_request_as_the_log_has_it() {
     const TEST: &str = "the_kernel_issues_each_request_as_the_log_has_it";
@@ -119,7 +121,7 @@ fn the_kernel_issues_each_request_as_the_log_has_it() {
     let dev = (major.parse::<u64>().unwrap() << 20) | minor.parse::<u64>().unwrap();
     fs::write(instance.join("events/block/block_rq_issue/filter"), format!("dev == {dev}")).unwrap();
     fs::write(instance.join("events/block/block_rq_issue/enable"), "1").unwrap();
-    // Each of them fits into one request of the device.
+    // Each of these fits into one request of the device.
     let asks: Vec<_> = asks(8, 800, BYTES, 512)
         .into_iter()
         .filter(|ask| !matches!(ask, Ask::Write(_, len) if *len > MIB))
@@ -129,7 +131,7 @@ fn the_kernel_issues_each_request_as_the_log_has_it() {
         let at = format!("0.{:09}", n * 1000);
         let (flags, span) = match *ask {
             Ask::Read(offset, len) => ("R", Some((offset / SECTOR, len / SECTOR))),
-            // Every third is one that somebody waits for.
+            // Every third write is synchronous.
             Ask::Write(offset, len) => {
                 (if n % 3 == 0 { "WS" } else { "W" }, Some((offset / SECTOR, len / SECTOR)))
             }
@@ -138,7 +140,7 @@ fn the_kernel_issues_each_request_as_the_log_has_it() {
         };
         let place = span.map_or(String::new(), |(first, count)| format!("{first} + {count} "));
         writeln!(text_log, "  7,0 0 {} {at} 1 Q {flags} {place}[test]", n + 1).unwrap();
-        // A loop device has no way to write through its cache: the kernel flushes after such a write.
+        // A loop device cannot write through its cache: the kernel flushes after such a write.
         wanted.extend(span.map(|(first, count)| (flags.chars().next().unwrap(), first, count)));
         if matches!(flags, "FN" | "WS") {
             wanted.push(('F', 0, 0));
@@ -147,15 +149,15 @@ fn the_kernel_issues_each_request_as_the_log_has_it() {
     let path = device.folder.path().join("blkparse");
     fs::write(&path, text_log).unwrap();
     let record = replayed(&path, &["--target", text(&device.path), "--yes-destroy-data"]);
-    let told = fs::read_to_string(instance.join("trace")).unwrap();
+    let trace = fs::read_to_string(instance.join("trace")).unwrap();
     fs::remove_dir(&instance).unwrap();
-    let issued: Vec<_> = told.lines().filter_map(issued).collect();
-    assert_eq!(issued.len(), wanted.len(), "{told}");
+    let issued: Vec<_> = trace.lines().filter_map(issued).collect();
+    assert_eq!(issued.len(), wanted.len(), "{trace}");
     for (n, (issued, wanted)) in issued.iter().zip(&wanted).enumerate() {
         assert_eq!(issued, wanted, "request {n}");
     }
-    let waited_for = record["operations"]["sync-write"]["requests"].as_u64().unwrap();
-    assert!(waited_for > 50, "{record}");
+    let synchronous = record["operations"]["sync-write"]["requests"].as_u64().unwrap();
+    assert!(synchronous > 50, "{record}");
 }
 
 /// `… block_rq_issue: 7,0 WS 4096 () 8 + 8 be,0,4 [flashsift]`; a flush has no place.
@@ -187,7 +189,7 @@ fn a_device_needs_consent_and_must_be_unused() {
     let too_far = device.folder.path().join("too-far");
     fs::write(&too_far, format!("fio version 3 iolog\n0 /dev/a write {BYTES} 4096\n")).unwrap();
     refused(&too_far, &agreed, &["16777216 bytes", "reaches to 16781312", "--fold"]);
-    // The file under it is not to be written to either.
+    // The backing file is refused, too.
     refused(
         &log,
         &["--target", text(&device.backing), "--yes-destroy-data"],
@@ -200,7 +202,7 @@ fn a_device_needs_consent_and_must_be_unused() {
     let content = fs::read(&device.backing).unwrap();
     assert!(run("mount", &["-o", "ro", text(&device.path), text(&point)]), "mount");
     refused(&log, &agreed, &["is mounted on", text(&point)]);
-    // Through another name, too.
+    // The same through a symbolic link.
     let link = device.folder.path().join("link");
     std::os::unix::fs::symlink(&device.path, &link).unwrap();
     refused(&log, &["--target", text(&link), "--yes-destroy-data"], &["is mounted on", text(&point)]);
@@ -213,14 +215,14 @@ fn a_device_needs_consent_and_must_be_unused() {
             refused(&log, &agreed, &[&format!("{} is swap", device.path.display())]);
             assert!(run("swapoff", &[text(&device.path)]), "swapoff");
         }
-        false => println!("SKIPPED {TEST} (swap): no swap can be had here"),
+        false => println!("SKIPPED {TEST} (swap): swap is not available"),
     }
 
     let name = format!("flashsift-test-{}", std::process::id());
     let table = format!("0 {} linear {} 0", BYTES / SECTOR, device.path.display());
     match run("dmsetup", &["create", &name, "--table", &table]) {
         true => {
-            refused(&log, &agreed, &["is in use: /dev/dm-", "lies on it"]);
+            refused(&log, &agreed, &["is in use: /dev/dm-", "is stacked on it"]);
             assert!(run("dmsetup", &["remove", "--retry", &name]), "dmsetup remove");
         }
         false => println!("SKIPPED {TEST} (mapped devices): no device mapper here"),
@@ -228,13 +230,13 @@ fn a_device_needs_consent_and_must_be_unused() {
     replayed(&log, &agreed);
 }
 
-/// The whole is refused for one of its parts, and a part for the whole.
+/// A disk is refused because of one of its partitions, and a partition because of its disk.
 #[test]
 fn a_device_with_a_mounted_partition_is_refused() {
     const TEST: &str = "a_device_with_a_mounted_partition_is_refused";
     let Some(device) = Loop::new(TEST, &["--partscan"]) else { return };
     let part = |n: u32| PathBuf::from(format!("{}p{n}", device.path.display()));
-    // The kernel is told of them: not every one reads partition tables.
+    // Partitions are added by hand: not every kernel reads partition tables.
     for (n, first, count) in [("1", "2048", "14336"), ("2", "16384", "16384")] {
         if !run("addpart", &[text(&device.path), n, first, count]) {
             println!("SKIPPED {TEST}: addpart adds no partition");
@@ -265,7 +267,7 @@ fn blocks_of_a_page_take_no_sectors() {
     let agreed = ["--target", text(&device.path), "--yes-destroy-data"];
     let words = ["blocks of 4096 bytes", "request 2", "write of 512 bytes at 4096"];
     refused(&log, &agreed, &words);
-    // Nor does a file on it.
+    // A file on the device is refused in the same way.
     let point = device.folder.path().join("point");
     fs::create_dir(&point).unwrap();
     assert!(run("mkfs.ext4", &["-q", text(&device.path)]), "mkfs.ext4");

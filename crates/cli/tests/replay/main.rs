@@ -1,4 +1,5 @@
-//! `flashsift replay` on real files and devices: what arrives there, what it refuses, how it ends.
+//! `flashsift replay` on real files and devices: the data that arrives, the targets that are
+//! refused, and the ways in which a replay ends.
 
 mod devices;
 #[path = "../started/mod.rs"]
@@ -21,7 +22,7 @@ const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 const SECTOR: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// What a log asks for: the test's own words, from which the log is written and the model is made.
+/// A request of a log. The log is written from these, and so is the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Read(u64, u64),
@@ -30,7 +31,7 @@ enum Ask {
     Sync,
 }
 
-/// The same seed, the same numbers.
+/// Pseudo-random numbers: the same seed gives the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -57,13 +58,13 @@ fn asks(seed: u64, count: u64, end: u64, block: u64) -> Vec<Ask> {
             }
         })
         .collect();
-    // One that is done in pieces, and one that reaches the end.
+    // A write that is split into pieces, and one that reaches the end.
     asks[count as usize / 2] = Ask::Write(block, 2 * MIB + block);
     asks.push(Ask::Write(end - block, block));
     asks
 }
 
-/// As fio's iolog of a block device, a request every 10 µs.
+/// Writes a fio iolog of a block device, with a request every 10 µs.
 fn log(folder: &Path, asks: &[Ask]) -> PathBuf {
     let mut text = String::from("fio version 3 iolog\n0 /dev/x add\n0 /dev/x open\n");
     for (n, ask) in asks.iter().enumerate() {
@@ -81,7 +82,8 @@ fn log(folder: &Path, asks: &[Ask]) -> PathBuf {
     path
 }
 
-/// Who wrote each sector last: request number, sector; none where it was discarded. Addresses modulo `bytes`.
+/// Last writer of each sector, by request number; `None` if it was discarded. Addresses modulo
+/// `bytes`.
 fn model(asks: &[Ask], bytes: u64) -> HashMap<u64, Option<u64>> {
     let mut sectors = HashMap::new();
     for (n, ask) in asks.iter().enumerate() {
@@ -97,7 +99,8 @@ fn model(asks: &[Ask], bytes: u64) -> HashMap<u64, Option<u64>> {
     sectors
 }
 
-/// Every sector of `path` says what the model says; those that nobody wrote say that they were filled, if they were.
+/// Checks that every sector of `path` has the stamp that the model predicts. Sectors without a
+/// writer have the stamp of the fill, if the target was filled.
 fn assert_holds(path: &Path, bytes: u64, model: &HashMap<u64, Option<u64>>, filled: bool) {
     let file = fs::File::open(path).unwrap();
     let mut sector = [0; SECTOR as usize];
@@ -105,7 +108,8 @@ fn assert_holds(path: &Path, bytes: u64, model: &HashMap<u64, Option<u64>>, fill
     for at in 0..bytes / SECTOR {
         let wanted = match model.get(&at) {
             Some(Some(number)) => (*number, at),
-            // What a device gives back of these is its own affair; a hole in a file, and so a loop device, zeros.
+            // A device may return anything for discarded sectors; a hole in a file, and so a loop
+            // device, returns zeros.
             Some(None) => (0, 0),
             None if filled => (0, at),
             None => continue,
@@ -125,14 +129,14 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Its JSON; panics with its words unless it succeeds.
+/// Runs a replay and returns its JSON; panics with its messages if it fails.
 fn replayed(log: &Path, args: &[&str]) -> Value {
     let output = replay(log, &[args, &["--json"]].concat());
     assert!(output.status.success(), "{args:?}: {}", said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// It says no, and these words.
+/// Checks that the replay is refused with these words.
 fn refused(log: &Path, args: &[&str], words: &[&str]) {
     let output = replay(log, args);
     let said = said(&output);
@@ -143,7 +147,7 @@ fn refused(log: &Path, args: &[&str], words: &[&str]) {
     }
 }
 
-/// A folder whose file system can do without the page cache.
+/// A folder on a file system that supports direct I/O.
 fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -214,7 +218,7 @@ fn a_file_that_was_made_is_gone_and_one_that_existed_stays() {
     let content = fs::read(&log).unwrap();
     refused(&log, &["--target", text(&log), "--yes-destroy-data"], &["trace itself"]);
     assert_eq!(fs::read(&log).unwrap(), content);
-    // A log that only reads needs nobody's consent, and changes nothing.
+    // A log that only reads needs no consent and changes nothing.
     let reads = self::log(folder.path(), &[Ask::Read(0, 4096), Ask::Sync, Ask::Read(8192, 512)]);
     fs::write(&file, vec![7; 1 << 20]).unwrap();
     replayed(&reads, &["--target", text(&file)]);
@@ -256,7 +260,7 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_written() {
     assert_eq!(record["requests"], 1);
 }
 
-/// Begins a replay whose last request is due in an hour, and waits until it does.
+/// Starts a replay whose last request is due in an hour, and waits until it runs.
 fn begun(log: &Path, target: &Path) -> (Child, BufReader<ChildStderr>) {
     let mut replay = Command::new(FLASHSIFT);
     replay.arg("replay").arg(log).args(["--timing", "recorded", "--json", "--target"]).arg(target);
@@ -324,7 +328,7 @@ fn the_table_shows_the_percentiles() {
     assert!(!shown.contains('\x1b') && narrow, "{shown}");
 }
 
-/// Beside what really happened stands what a model says of the same requests.
+/// The report shows the same requests on modelled devices.
 #[test]
 fn modelled_devices_stand_beside_it() {
     let folder = folder();
@@ -345,7 +349,7 @@ fn modelled_devices_stand_beside_it() {
     refused(&log, &["--null", "--device", "floppy"], &["floppy"]);
 }
 
-/// Whatever a file turns out to be like, what is written of it is a device that can be simulated; and nothing else is left.
+/// The profile of a file is a device that can be simulated, and no other file is left.
 #[test]
 fn a_profile_is_what_compare_takes() {
     let folder = folder();
@@ -360,8 +364,8 @@ fn a_profile_is_what_compare_takes() {
     let record: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(record["write_us"].as_f64().unwrap() > 0.0 && record["profile"]["model"].is_object(), "{record}");
     assert!(!file.exists());
-    let told = fs::read_to_string(&card).unwrap();
-    assert!(told.starts_with("# ") && told.contains("measured by flashsift profile on 32 MiB"), "{told}");
+    let saved = fs::read_to_string(&card).unwrap();
+    assert!(saved.starts_with("# ") && saved.contains("measured by flashsift profile on 32 MiB"), "{saved}");
     let log = log(folder.path(), &[Ask::Write(0, 4096), Ask::Read(0, 8192)]);
     let record = replayed(&log, &["--null", "--device", text(&card)]);
     assert_eq!(record["modelled"][0]["device"], "card");

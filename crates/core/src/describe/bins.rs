@@ -1,13 +1,15 @@
-//! Bins of equal width over what grows without end: when they do not reach, they are joined two by two.
+//! Bins of equal width over a range that grows. When the bins do not suffice, they are joined in
+//! pairs.
 //!
-//! So everything is counted as it comes, once, and at least half of the bins that there may be are in use, as soon as there
-//! was enough to fill them.
+//! So everything is counted once, as it arrives. After the first join at least half of the bins are
+//! always in use.
 
-/// Numbers below this have a bin each by [`logarithmic`].
+/// Numbers below this have a bin of their own in [`logarithmic`].
 const EXACT: u64 = 128;
 
-/// Which bin of a long-tailed number: one each below 128, then sixteen from each power of two to the next. So no picture
-/// shows the difference, and there are fewer than a thousand.
+/// Returns the bin of a number from a long-tailed distribution: one for each number below 128, then
+/// sixteen for each power of two. A figure shows no difference, and there are fewer than a thousand
+/// bins.
 pub(super) fn logarithmic(n: u64) -> u64 {
     if n < EXACT {
         return n;
@@ -16,7 +18,7 @@ pub(super) fn logarithmic(n: u64) -> u64 {
     EXACT + u64::from(octave - EXACT.ilog2()) * 16 + (n >> (octave - 4)) % 16
 }
 
-/// The bins of a number, from 0 on.
+/// Bins over the numbers from 0 on.
 #[derive(Clone, Copy)]
 pub(super) struct Bins {
     most: u64,
@@ -24,25 +26,27 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    /// At most `most` bins, four or more and an even number; `width` is that of one at first.
+    /// Creates at most `most` bins, an even number of four or more; `width` is the initial width of
+    /// a bin.
     pub(super) const fn new(most: usize, width: u64) -> Self {
         assert!(most >= 4 && most.is_multiple_of(2) && width > 0);
         Self { most: most as u64, width }
     }
 
-    /// How much one bin takes.
+    /// Returns the width of a bin.
     pub(super) fn width(&self) -> u64 {
         self.width
     }
 
-    /// The bin of `at`. Nothing where the bins do not reach: then they have to be joined first, perhaps more than once.
+    /// Returns the bin of `at`; `None` if the bins do not reach it and must be joined first,
+    /// perhaps more than once.
     #[inline]
     pub(super) fn of(&self, at: u64) -> Option<usize> {
         let bin = at / self.width;
         (bin < self.most).then_some(bin as usize)
     }
 
-    /// From now on bins 2n and 2n + 1 are bin n. What was counted in them is for the caller to join.
+    /// Joins bins 2n and 2n + 1 into bin n. The caller joins their counts.
     pub(super) fn join(&mut self) {
         self.width *= 2;
     }
@@ -52,7 +56,7 @@ impl Bins {
 mod tests {
     use super::*;
 
-    /// In order, none empty, a sixteenth wide at most.
+    /// Bins are in order, none is empty, and each is at most a sixteenth wide.
     #[test]
     fn logarithmic_bins() {
         let bins: Vec<_> = (0..100_000).map(logarithmic).collect();

@@ -1,14 +1,14 @@
-//! How much goes to files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
+//! Traffic of files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
 //!
 //! A cache file is one whose path leads through a cache directory ([`crate::names::in_cache`]). Its last
 //! name counts; files that were never named stand apart. (The paper takes `/data/<package>/cache/`.)
 
 use super::{
-    Characterisation, Found, Ledger, Need, Spec, Table, Value,
+    Characterisation, CharacterisationSpec, Found, Ledger, Need, Table, Value,
     ledger::{NO_NAMES, Traffic, UNNAMED},
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "cache_files",
     title: "Cache files' share",
     paper: "Liang et al., CacheSifter: Fig. 1",
@@ -37,7 +37,7 @@ impl Characterisation for CacheFiles {
             ("read_bytes_share", ""),
         ];
         let mut table = Table::new("shares", &columns);
-        // Cache files, others, those without a name.
+        // Cache files, other files, files without a name.
         let mut sums = [(0, Traffic::default(), Traffic::default()); 3];
         let (mut all_reads, mut all_writes) = (Traffic::default(), Traffic::default());
         for file in ledger.files.all() {

@@ -1,15 +1,16 @@
-//! What became of each page write: was it soon written over, deleted, ever read?
+//! Fate of each page write: overwritten or deleted soon or later, and whether it was ever read.
 //!
-//! A version of a page lasts from the request that writes it to the next that writes into the page, or to the cut, hole or
-//! deletion that takes the page away. Soon is within the time that the kernel lets written pages wait
-//! ([`WRITE_BACK_US`](super::WRITE_BACK_US)): unless a sync came between, that version never had to reach flash. What a file
-//! holds when it is deleted later was written to flash for nothing.
+//! A version of a page lasts from the request that writes it to the next write into the page, or to
+//! the truncation, hole or deletion that removes the page. Soon means within the time after which
+//! the kernel writes dirty pages back ([`WRITE_BACK_US`](super::WRITE_BACK_US)): unless a sync came
+//! between, that version never had to reach flash. Content that a file still has when it is deleted
+//! later was written to flash for nothing.
 //!
-//! Bytes count as read once any part of their page is read after them; where a request writes a whole page, what was
-//! written to it before and not read can no longer be. So "never read" is at least what it says.
+//! Bytes count as read as soon as any part of their page is read after them. A request that writes
+//! a whole page ends the unread bytes in it. So "never read" is a lower bound.
 
 use super::{
-    Characterisation, Figure, Found, Ledger, Need, Seen, Spec, Value, WRITE_BACK_US,
+    Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Seen, Value, WRITE_BACK_US,
     page_set::{PageSet, removed},
 };
 use crate::{
@@ -18,9 +19,9 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "fate",
-    title: "What became of the page writes",
+    title: "Fate of the page writes",
     paper: "Liang et al., CacheSifter: §1 and §5.1 (the kernel's 30 s)",
     paper_saw: "Android writes cache files back 30 s after they are written; some are used only once throughout \
                 their lifetime, some deleted without being read again at all.",
@@ -29,11 +30,11 @@ pub(super) const SPEC: Spec = Spec {
     build: |about| Box::new(Fate::new(about)),
 };
 
-/// The last version of a page.
+/// The current version of a page.
 #[derive(Clone, Copy, Default)]
 struct Version {
     written_us: u64,
-    /// Written to the page and not yet read.
+    /// Bytes written to the page and not read yet.
     unread_bytes: u32,
     exists: bool,
 }
@@ -57,7 +58,7 @@ impl Count {
 struct Fate {
     removals: bool,
     versions: Vec<Version>,
-    /// Pages with a version, if the trace can take them away.
+    /// Pages with a version, if the trace can remove them.
     existing: PageSet,
     page_writes: u64,
     written_bytes: u64,
@@ -166,11 +167,11 @@ impl Characterisation for Fate {
         figures.push(never_read.of(self.never_read_bytes, self.written_bytes));
         let mut found = Found::default().figures(figures);
         if times {
-            found = found
-                .note("What ends within 30 s the kernel need not write back, unless a sync comes first.");
+            found =
+                found.note("Page writes that end within 30 s need no write-back, unless a sync comes first.");
         }
 
-        // Without times, what was written again may be hours apart.
+        // Without times, the two writes of a page may be hours apart.
         let soon = if times { rewritten.soon } else { 0 };
         let share = |part| Value::share(part, page_writes).into();
         found.sentence = match (soon, removed.all()) {
@@ -230,9 +231,9 @@ mod tests {
         assert_eq!(figure(&found, "never_read_bytes"), bytes(7 + 3));
     }
 
-    /// Without times nothing is soon; without deletions nothing is deleted.
+    /// Without times no write is overwritten soon; without deletions none is deleted.
     #[test]
-    fn what_is_not_known_is_not_said() {
+    fn unknown_values_are_left_out() {
         let events = [at(0, write(1, 0, 1)), at(0, write(1, 0, 1)), at(0, truncate(1, 0))];
         let mut about = about();
         about.knows.times = false;

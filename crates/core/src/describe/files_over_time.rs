@@ -1,13 +1,15 @@
-//! Which files are used when, and how much: CacheSifter (FAST '22), Fig. 2, whose circles are the
-//! accesses to a file within 100 s.
+//! Use of files over time: CacheSifter (FAST '22), Fig. 2, whose circles are the accesses to a file
+//! within 100 s.
 //!
-//! Time is cut into windows, [`WINDOWS`] at most, of equal length: a 64th of a second, or that doubled often enough. In each, a
-//! file's requests that touch a page are counted, and the bytes that they read and write. `file_windows` has those of the
-//! [`FILES`] files that move most bytes, `cache_file_windows` those of the [`CACHE_FILES`] cache files with most requests, which are
-//! the paper's. Files of one last name are one; their size is the furthest end of a request to any of them.
+//! Time is divided into at most [`WINDOWS`] windows of equal length: a 64th of a second, doubled as
+//! often as necessary. In each window, a file's requests that touch a page and the bytes that they
+//! read and write are counted. `file_windows` lists the [`FILES`] files that move most bytes, and
+//! `cache_file_windows` the [`CACHE_FILES`] cache files with most requests, as in the paper. Files
+//! with the same last name are one; their size is the furthest end of a request to any of them.
 
 use super::{
-    Audience, Characterisation, Found, Ledger, Need, Piece, Seen, Spec, Table, Value, WRITE_BACK_US,
+    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Need, Piece, Seen, Table, Value,
+    WRITE_BACK_US,
     bins::Bins,
     ledger::File,
     ranking::{self, Key, Ranked},
@@ -17,7 +19,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "files_over_time",
     title: "Files over time",
     paper: "Liang et al., CacheSifter: Fig. 2",
@@ -35,12 +37,12 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 const WINDOWS: usize = 64;
-/// The shortest: doubled six times, it is a second.
+/// Length of the shortest window: doubled six times, it is a second.
 const WINDOW_US: u64 = 15_625;
 const FILES: usize = 20;
 const CACHE_FILES: usize = 10;
 
-/// What is asked of a file in one window.
+/// Use of a file in one window.
 #[derive(Clone, Copy, Default)]
 struct Use {
     requests: u64,
@@ -64,14 +66,14 @@ struct Cell {
 
 #[derive(Clone, Copy, Default)]
 struct Seek {
-    /// One more than the place of the file's last cell, or 0.
+    /// Index of the file's last cell plus one, or 0.
     last: u32,
     size_bytes: u64,
 }
 
 struct FilesOverTime {
     windows: Bins,
-    /// In order of time: one for each file in each window in which it is used.
+    /// In order of time: one cell for each file in each window in which it is used.
     cells: Vec<Cell>,
     files: Vec<Seek>,
 }
@@ -98,7 +100,7 @@ impl FilesOverTime {
         }
     }
 
-    /// What these names stand for and, by name and window, how they are used.
+    /// Tables of these names and of their use by window.
     fn tables<const N: usize>(
         &self,
         ledger: &Ledger,
@@ -148,7 +150,7 @@ impl FilesOverTime {
     }
 }
 
-/// How many of these names are used for less than 30 s.
+/// Number of these names that are used for less than 30 s.
 fn short<const N: usize>(ledger: &Ledger, ranked: &[Ranked<Key, N>]) -> u64 {
     let mut active: HashMap<Key, Option<(u64, u64)>, FixedState> =
         ranked.iter().map(|ranked| (ranked.key, None)).collect();
@@ -248,13 +250,13 @@ mod tests {
     fn names_and_windows_by_hand() {
         let events = [
             at(0, bind(1, "/app/cache/a")),
-            at(0, bind(2, "/app/cache/a")), // made anew
+            at(0, bind(2, "/app/cache/a")), // created again
             at(0, bind(3, "/app/b")),
             at(0, write(1, 0, 100)),
             at(0, write(1, 100, 10)),
             at(29, read(2, 0, 50)),
             at(63, read(3, 4000, 1000)),
-            at(64, read(3, 0, 1)), // 64 windows of a second do not reach: they are two seconds long
+            at(64, read(3, 0, 1)), // beyond 64 windows of 1 s: they become 2 s long
         ];
         let found = describe("files_over_time", &events);
         assert_eq!(column(&found, "bins", "window_us"), [Value::TimeUs(2_000_000)]);
@@ -271,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against all requests, put together afterwards.
+        /// Compares with sums over a list of all requests.
         #[test]
         fn agrees_with_a_list(
             steps in prop::collection::vec((0..30u64, 1..5000u64, any::<bool>(), 0..3_000_000u64), 1..200)

@@ -1,14 +1,16 @@
-//! What is touched at all: pages and files, and how many of them are only read, only written, or both.
+//! Footprint of the trace: pages and files touched, and how many of them are only read, only
+//! written, or both.
 //!
-//! "Memory footprint" of FSLRU (IEEE TCE 2016), Table I. A file counts once a request of it touches
-//! a page. A page is a place in a file: cut off and written anew it is the same.
+//! It corresponds to the "memory footprint" of FSLRU (IEEE TCE 2016), Table I. A file counts as
+//! soon as a request to it touches a page. A page is an offset in a file: truncated and written
+//! again, it is the same page.
 
-use super::{Characterisation, Found, Ledger, Spec, Table, Value};
+use super::{Characterisation, CharacterisationSpec, Found, Ledger, Table, Value};
 use crate::{event::Space, page::PAGE_BYTES};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "footprint",
-    title: "What is touched",
+    title: "Footprint: touched pages and files",
     paper: "Kim et al., FSLRU: Table I (memory footprint)",
     paper_saw: "5.7 MB (a game), 6.3 MB (a social network) and 6.6 MB (a messenger) are touched.",
     opens: false,
@@ -48,7 +50,7 @@ impl Characterisation for Footprint {
         let (mut pages, mut objects, mut files) = (Count::default(), Count::default(), Count::default());
         for page in ledger.pages.all() {
             pages.add(page.reads > 0, page.writes > 0);
-            // A request for an object is for all of it, so that its first page stands for it.
+            // A request for an object covers all of it, so its first page represents it.
             if page.page == 0 {
                 objects.add(page.reads > 0, page.writes > 0);
             }
@@ -88,7 +90,7 @@ mod tests {
     use super::super::testing::*;
 
     #[test]
-    fn pages_and_files_are_told_apart_by_use() {
+    fn pages_and_files_are_counted_by_use() {
         let events = [
             at(0, read(1, 0, 8192)),
             at(0, write(1, 4096, 1)),

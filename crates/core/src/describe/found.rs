@@ -1,38 +1,38 @@
-//! What a characterisation found: plain data. How a terminal, a program or a page shows it is for these to say.
+//! Results of a characterisation as plain data. Terminal, JSON and page decide how to show them.
 
-/// One value, with its unit.
+/// One value with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// How many.
+    /// A number of things.
     Count(u64),
     /// Bytes.
     Bytes(u64),
     /// Microseconds.
     TimeUs(u64),
-    /// A part of a whole, 0 to 1.
+    /// A share from 0 to 1.
     Share(f64),
     /// A mean or another number that need not be whole.
     Number(f64),
-    /// One of a few that are known beforehand.
+    /// One of a few predefined labels.
     Label {
-        /// For programs.
+        /// Name for programs.
         id: &'static str,
-        /// For people.
+        /// Name for people.
         says: &'static str,
     },
-    /// What a file or a program is called; may be long.
+    /// Name of a file or program; may be long.
     Name(Box<str>),
-    /// Nothing can be said, because there was nothing to say it of.
+    /// No value, because there is nothing to compute it from.
     Absent,
 }
 
 impl Value {
-    /// A [`Value::Label`].
+    /// Creates a [`Value::Label`].
     pub const fn label(id: &'static str, says: &'static str) -> Self {
         Self::Label { id, says }
     }
 
-    /// A number to draw or to sort by, in the unit that it has.
+    /// Returns the number to draw or to sort by, in its unit.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Count(n) | Self::Bytes(n) | Self::TimeUs(n) => Some(*n as f64),
@@ -41,12 +41,12 @@ impl Value {
         }
     }
 
-    /// `part` of `whole`; nothing where there is no whole.
+    /// Returns the share of `part` in `whole`; absent if `whole` is 0.
     pub fn share(part: u64, whole: u64) -> Self {
         if whole == 0 { Self::Absent } else { Self::Share(part as f64 / whole as f64) }
     }
 
-    /// `sum` over `count`; nothing where there is nothing to take the mean of.
+    /// Returns the mean; absent if `count` is 0.
     pub fn mean(sum: u64, count: u64) -> Self {
         if count == 0 { Self::Absent } else { Self::Number(sum as f64 / count as f64) }
     }
@@ -55,85 +55,86 @@ impl Value {
 /// A value with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// For programs; its end is the unit (`_bytes`, `_us`, `_share`), none is a count.
+    /// Name for programs. Its suffix is the unit (`_bytes`, `_us`, `_share`); without one, it is a
+    /// count.
     pub key: &'static str,
-    /// For people.
+    /// Name for people.
     pub label: &'static str,
-    /// What it is.
+    /// The value itself.
     pub value: Value,
-    /// What part of a whole it is, if it is a part; for programs under `key` + `_share`.
+    /// Share of a whole, if it is a part; for programs under `key` + `_share`.
     pub share: Option<Value>,
 }
 
 impl Figure {
-    /// A value that stands alone.
+    /// Creates a value on its own.
     pub fn new(key: &'static str, label: &'static str, value: Value) -> Self {
         Self { key, label, value, share: None }
     }
 
-    /// It is a part of `whole`.
+    /// Returns the value as a part of `whole`.
     pub fn of(self, part: u64, whole: u64) -> Self {
         Self { share: Some(Value::share(part, whole)), ..self }
     }
 }
 
-/// What a column of a [`Table`] is called.
+/// Names of a column of a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// For programs; ends as a [`Figure::key`] does.
+    /// Name for programs, with a suffix as in [`Figure::key`].
     pub key: &'static str,
-    /// For people; empty where the column before says enough.
+    /// Name for people; empty where the column before suffices.
     pub title: &'static str,
 }
 
-/// Whom something is for.
+/// Readers of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Whoever asks.
+    /// All readers.
     All,
-    /// A person at a terminal: an excerpt of what programs get.
+    /// People at a terminal: an excerpt of the data for programs.
     People,
-    /// Too much for a terminal: what a diagram is drawn from.
+    /// Programs and figures: too many rows for a terminal.
     Programs,
 }
 
-/// Rows of values.
+/// Rows of values with named columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// For programs.
+    /// Name for programs.
     pub key: &'static str,
-    /// Whom it is for.
+    /// Readers of the table.
     pub audience: Audience,
-    /// What each value of a row is.
+    /// Column of each value in a row.
     pub columns: Vec<Column>,
-    /// As many values each as there are columns.
+    /// Rows with one value for each column.
     pub rows: Vec<Vec<Value>>,
 }
 
 impl Table {
-    /// A table for all, without rows yet. `columns`: key and title.
+    /// Creates a table for all readers, without rows. `columns`: key and title.
     pub fn new(key: &'static str, columns: &[(&'static str, &'static str)]) -> Self {
         let columns = columns.iter().map(|&(key, title)| Column { key, title }).collect();
         Self { key, audience: Audience::All, columns, rows: Vec::new() }
     }
 
-    /// The same for somebody.
+    /// Returns the table for some readers only.
     pub fn only_for(self, audience: Audience) -> Self {
         Self { audience, ..self }
     }
 
-    /// There is a column of that key.
+    /// Whether there is a column with this key.
     pub fn has(&self, key: &str) -> bool {
         self.columns.iter().any(|column| column.key == key)
     }
 
-    /// The values of a column, from above; none if there is no such column.
+    /// Iterates over the values of a column from the top; empty if there is no such column.
     pub fn values<'a>(&'a self, key: &str) -> impl Iterator<Item = &'a Value> {
         let at = self.columns.iter().position(|column| column.key == key);
         self.rows.iter().filter_map(move |row| row.get(at?))
     }
 
-    /// One row more.
+    /// Appends a row.
     pub fn push(&mut self, row: impl Into<Vec<Value>>) {
         let row = row.into();
         debug_assert_eq!(row.len(), self.columns.len(), "{}: a value a column", self.key);
@@ -141,27 +142,27 @@ impl Table {
     }
 }
 
-/// A piece of a section.
+/// A part of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// Values, each with its name.
+    /// Single values with their names.
     Figures(Vec<Figure>),
-    /// Rows of values.
+    /// Rows of values with named columns.
     Table(Table),
-    /// How to read what stands before it, for people.
+    /// An explanation of the part before it, for people.
     Note(&'static str),
 }
 
 /// A piece of a [`Sentence`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
-    /// Words.
+    /// Literal text.
     Words(&'static str),
-    /// A value among them.
+    /// A value in the text.
     Value(Value),
 }
 
-/// What a person should know first, in one sentence (now and then two).
+/// The main result in one sentence, occasionally two.
 pub type Sentence = Vec<Piece>;
 
 impl From<&'static str> for Piece {
@@ -176,17 +177,17 @@ impl From<Value> for Piece {
     }
 }
 
-/// What one characterisation found.
+/// Results of one characterisation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// What it comes to, for this trace; none where there is nothing to say.
+    /// Main result for this trace; `None` if there is nothing to report.
     pub sentence: Option<Sentence>,
-    /// All of it.
+    /// All results in order.
     pub parts: Vec<Part>,
 }
 
 impl Found {
-    /// The table of that key.
+    /// Returns the table with this key.
     pub fn table_named(&self, key: &str) -> Option<&Table> {
         self.parts.iter().find_map(|part| match part {
             Part::Table(table) if table.key == key => Some(table),
@@ -194,7 +195,7 @@ impl Found {
         })
     }
 
-    /// The figures of these keys that there are, in this order.
+    /// Returns the figures with these keys that exist, in this order.
     pub fn figures_named(&self, keys: &[&str]) -> Vec<&Figure> {
         let all = self.parts.iter().filter_map(|part| match part {
             Part::Figures(figures) => Some(figures),
@@ -204,25 +205,25 @@ impl Found {
         keys.iter().filter_map(|key| all.iter().find(|figure| figure.key == *key).copied()).collect()
     }
 
-    /// The figures, then what else is added.
+    /// Adds figures at the end.
     pub fn figures(mut self, figures: Vec<Figure>) -> Self {
         self.parts.push(Part::Figures(figures));
         self
     }
 
-    /// A table more.
+    /// Adds a table.
     pub fn table(mut self, table: Table) -> Self {
         self.parts.push(Part::Table(table));
         self
     }
 
-    /// A word to people on what stands before.
+    /// Adds an explanation of the part before it.
     pub fn note(mut self, words: &'static str) -> Self {
         self.parts.push(Part::Note(words));
         self
     }
 
-    /// What it comes to.
+    /// Sets the main result.
     pub fn sentence(mut self, pieces: impl IntoIterator<Item = Piece>) -> Self {
         self.sentence = Some(pieces.into_iter().collect());
         self

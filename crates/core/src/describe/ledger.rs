@@ -1,4 +1,4 @@
-//! What all characterisations share: which pages, files and names there are, and who touched them how often.
+//! Data shared by all characterisations: pages, files and names, with their numbers of accesses.
 
 use crate::{
     event::{About, Action, Event, FileId, Space},
@@ -10,14 +10,14 @@ use hashbrown::{HashMap, HashTable};
 use prefetch_index::prefetch_index;
 use std::hash::BuildHasher;
 
-/// What a trace lacks whose files have none.
+/// The missing information of a trace whose files have no names.
 pub(super) const NO_NAMES: &str = "no file names";
-/// How files without one are called where others have some.
+/// Label of files without a name where other files have one.
 pub(super) const UNNAMED: (&str, &str) = ("unnamed", "without a name");
 
 const HASHER: FixedState = FixedState::with_seed(0);
 
-/// Everything shared.
+/// All shared data.
 pub(super) struct Ledger {
     pub(super) about: About,
     pub(super) pages: Pages,
@@ -26,12 +26,13 @@ pub(super) struct Ledger {
     pub(super) end_us: u64,
 }
 
-/// What the ledger made of one event.
+/// Result of entering one event.
 pub(super) struct Seen<'a> {
     pub(super) ledger: &'a Ledger,
-    /// Numbers of the pages that the event reads or writes, ascending in its file; other events have none.
+    /// Numbers of the pages that the event reads or writes, ascending in its file; empty for other
+    /// events.
     pub(super) pages: &'a [u32],
-    /// Number of the event's file; objects and what is about no file have none.
+    /// Number of the event's file; `None` for objects and for events without a file.
     pub(super) file: Option<u32>,
 }
 
@@ -40,7 +41,11 @@ impl Ledger {
         Self { about, pages: Pages::default(), files: Files::default(), end_us: 0 }
     }
 
-    /// Enters an event; what it touches goes to `touched`. Gives the number of its file.
+    /// Enters an event, writes the touched pages to `touched` and returns the number of its file.
+    ///
+    /// # Errors
+    ///
+    /// The trace has too many pages.
     #[inline]
     pub(super) fn take(&mut self, event: &Event, touched: &mut Vec<u32>) -> Result<Option<u32>, TraceError> {
         touched.clear();
@@ -52,18 +57,20 @@ impl Ledger {
         };
         if let Some((file, offset, len, write)) = access.filter(|(_, _, len, _)| *len > 0) {
             let (first, last) = (offset / PAGE_BYTES, (offset.saturating_add(len) - 1) / PAGE_BYTES);
-            // As a dense trace counts them.
+            // The limit of a dense trace applies.
             let last = last.min(first + u64::from(PAGES_MAX) - 1);
             self.pages.touch(file, first..=last, write, touched)?;
         }
-        // Every object would be a file: there can be as many of them as pages, and nothing else is known of them.
+        // Each object would be a file. There can be as many objects as pages, and nothing else is
+        // known of them.
         if self.about.space == Space::Objects {
             return Ok(None);
         }
         Ok(self.files.take(event, touched.len() as u64))
     }
 
-    /// Fetches what these events will need into the near caches, and gives the pages that they most likely begin with.
+    /// Prefetches the data of these events into the near caches, and returns the pages that they
+    /// probably begin with.
     pub(super) fn prefetch(&self, events: &[Event<'static>], likely: &mut Vec<u32>) {
         let Pages { pages, slots } = &self.pages;
         likely.clear();
@@ -87,7 +94,7 @@ impl Ledger {
     }
 }
 
-/// A page that the trace touches, and how often.
+/// A touched page and its numbers of accesses.
 #[derive(Clone, Copy)]
 pub(super) struct Page {
     pub(super) file: FileId,
@@ -105,12 +112,13 @@ impl Page {
 
 /// Pages numbered in order of their first access.
 ///
-/// Finding one costs two or three cache misses, which is most of what describing a large trace costs: so it is a table of
-/// our own that can be asked to fetch, many requests ahead ([`Ledger::prefetch`]).
+/// Finding a page costs two or three cache misses, most of the time of describing a large trace.
+/// Hence this table supports prefetching many requests ahead ([`Ledger::prefetch`]).
 #[derive(Default)]
 pub(super) struct Pages {
     pages: Vec<Page>,
-    /// Open addressing, linear probing, a power of two and at most three quarters full: number + 1, or 0.
+    /// Open addressing with linear probing; the size is a power of two, at most three quarters
+    /// full. Number + 1, or 0.
     slots: Vec<u32>,
 }
 
@@ -119,7 +127,7 @@ impl Pages {
         &self.pages
     }
 
-    /// Where the search for a page begins. There is no table before the first page.
+    /// First slot of the search for a page. Before the first page there is no table.
     #[inline]
     fn slot(&self, file: FileId, page: u64) -> usize {
         HASHER.hash_one((file.0, page)) as usize & self.slots.len().wrapping_sub(1)
@@ -130,7 +138,7 @@ impl Pages {
         slot.checked_sub(1)
     }
 
-    /// The slot that holds a page, or would.
+    /// The slot that holds a page or would hold it.
     #[inline]
     fn probe(&self, file: FileId, page: u64) -> usize {
         let mut at = self.slot(file, page);
@@ -158,7 +166,7 @@ impl Pages {
     ) -> Result<(), TraceError> {
         let mut next = u32::MAX;
         for page in range {
-            // Pages that were first touched together have neighbouring numbers.
+            // Pages first touched together have consecutive numbers.
             let n = if self.is(next, file, page) { next } else { self.number(file, page)? };
             next = n + 1;
             let known = &mut self.pages[n as usize];
@@ -205,7 +213,7 @@ impl Pages {
 /// Requests of one kind.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Traffic {
-    /// Those that touch a page.
+    /// Requests that touch a page.
     pub(super) requests: u64,
     pub(super) bytes: u64,
     pub(super) pages: u64,
@@ -218,7 +226,7 @@ impl Traffic {
 
     pub(super) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
-        // An object may claim any size.
+        // The size of an object can be any number.
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.pages += other.pages;
     }
@@ -228,14 +236,14 @@ impl Traffic {
 #[derive(Clone)]
 pub(super) struct File {
     pub(super) id: FileId,
-    /// The last that it was called: index into [`Files::names`].
+    /// Index of its last name in [`Files::names`].
     pub(super) name: Option<u32>,
     pub(super) reads: Traffic,
     pub(super) writes: Traffic,
     pub(super) syncs: u64,
     pub(super) created_us: Option<u64>,
     pub(super) gone_us: Option<u64>,
-    /// Times of the first and the last request that touched a page, if there is one.
+    /// Times of the first and last request that touched a page, if there is one.
     pub(super) active_us: Option<(u64, u64)>,
 }
 
@@ -264,17 +272,17 @@ impl Files {
         &self.names
     }
 
-    /// What the file was last called.
+    /// Returns the last name of the file.
     pub(super) fn name(&self, file: &File) -> Option<&str> {
         file.name.map(|name| self.names.text(name))
     }
 
-    /// A file that is read or written has a name.
+    /// Whether any file that is read or written has a name.
     pub(super) fn any_named(&self) -> bool {
         self.files.iter().any(|file| file.name.is_some() && file.active_us.is_some())
     }
 
-    /// The file lies where applications keep what they can fetch again.
+    /// Whether the file is a cache file.
     pub(super) fn is_cache(&self, file: &File) -> bool {
         file.name.is_some_and(|name| self.names.is_cache(name))
     }
@@ -342,7 +350,7 @@ impl Files {
     }
 }
 
-/// Every name that the trace mentions, once.
+/// All names that the trace mentions, each once.
 #[derive(Default)]
 pub(super) struct Names {
     names: Vec<Name>,
@@ -381,7 +389,7 @@ impl Names {
         let names = &self.names;
         self.index
             .insert_unique(HASHER.hash_one(text), fresh, |n| HASHER.hash_one(&*names[*n as usize].text));
-        // The table's entry, twice: it doubles.
+        // Two entries of the table, as it doubles.
         self.held_bytes += text.len() + size_of::<Name>() + 2 * size_of::<u32>();
         fresh
     }

@@ -1,22 +1,23 @@
-//! How long files live and how long they are used: CacheSifter (FAST '22), Figure 6, with its
-//! classes.
+//! Lifetime and active period of files: CacheSifter (FAST '22), Fig. 6, with its classes.
 //!
-//! A file's active period is the time from its first to its last request; of one that is used once, 0. Burn-after-reading is
-//! less than 30 s, transient 30 to 90 s, long-living more than 90 s. Classes are given to files that the trace makes and
-//! uses, but for those made less than 90 s before its end and not deleted: what they would have become is not known. The
-//! paper's population is cache files alone; they stand beside all.
+//! The active period of a file is the time from its first to its last request; 0 if it is used
+//! once. Burn-after-reading is less than 30 s, transient 30 to 90 s, long-living more than 90 s.
+//! Files that the trace creates and uses are classified, except those created less than 90 s before
+//! its end and not deleted, whose class is not known yet. The paper's population is cache files
+//! only; they are listed next to all files.
 //!
-//! The distribution behind the classes stands in bins of active periods, each from its least one up to the next one's; a
-//! period of 90 s to the microsecond is the one transient file that begins a bin of long-living ones.
+//! The distribution has bins of active periods, each from its lower bound up to that of the next. A
+//! period of exactly 90 s is transient, although its bin otherwise holds long-living files.
 //!
-//! A file is deleted when its last name and its last descriptor are gone. What is deleted less than 30 s after it was made
-//! the kernel need never have written back, unless a sync asked for it.
+//! A file is deleted when its last name and its last descriptor are gone. A file deleted less than
+//! 30 s after its creation needed no write-back, unless it was synced.
 
 use super::{
-    Audience, Characterisation, Figure, Found, Ledger, Need, Spec, Table, Value, WRITE_BACK_US, ledger::File,
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Table, Value,
+    WRITE_BACK_US, ledger::File,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "lifetimes",
     title: "How long files live",
     paper: "Liang et al., CacheSifter: §5.1, Fig. 6",
@@ -27,15 +28,15 @@ pub(super) const SPEC: Spec = Spec {
     build: |_| Box::new(Lifetimes),
 };
 
-/// Where the bins of the distribution begin, seconds; in the first are files that are used for longer than no time at all.
+/// Lower bounds of the bins, in seconds. The first bin has files with an active period above 0.
 const BINS_S: [u64; 17] = [0, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600];
 
-/// Above this, a file's active period makes it long-living.
+/// An active period above this makes a file long-living.
 const LONG_US: u64 = 90_000_000;
 
 struct Lifetimes;
 
-/// Files and what was written to them.
+/// Number of files and bytes written to them.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     files: u64,
@@ -102,7 +103,8 @@ impl Characterisation for Lifetimes {
         let all = short + classed(Class::Transient) + classed(Class::LongLiving);
         let sentence = [
             Value::share(short, all).into(),
-            "of the files that the trace makes and uses are used for less than 30 s (burn after reading),"
+            "of the files that the trace makes and uses are used for less than 30 s (burn after \
+             reading),"
                 .into(),
             Value::share(classed(Class::LongLiving), all).into(),
             "for more than 90 s.".into(),
@@ -117,12 +119,12 @@ impl Characterisation for Lifetimes {
     }
 }
 
-/// Files that the trace makes.
+/// Files created in the trace.
 fn made(ledger: &Ledger) -> impl Iterator<Item = &File> {
     ledger.files.all().iter().filter(|file| file.created_us.is_some())
 }
 
-/// How many files there are, how many are made and deleted, and what was written to them.
+/// Number of files, of those created and deleted, and the bytes written to them.
 fn file_counts(ledger: &Ledger) -> Table {
     let all = || ledger.files.all().iter();
     let used = Sum::of(all().filter(|file| file.active_us.is_some()));
@@ -144,7 +146,7 @@ fn file_counts(ledger: &Ledger) -> Table {
     table
 }
 
-/// Files by class: all that are made, and the cache files among them.
+/// Files by class: all created files, and the cache files among them.
 fn active_periods(ledger: &Ledger) -> Table {
     let mut columns = vec![
         ("class", "active period"),
@@ -184,7 +186,7 @@ fn active_periods(ledger: &Ledger) -> Table {
     table
 }
 
-/// Classed files by active period: those used once or all at one time, then bins up to the next one's start.
+/// Classified files by active period: those used once or at one time only, then bins.
 fn distribution(ledger: &Ledger) -> Table {
     let starts_us: Vec<u64> =
         std::iter::once(0).chain(BINS_S.map(|second| (second * 1_000_000).max(1))).collect();
@@ -214,7 +216,7 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    /// A file that is made and opened by one call is told twice, and counts once, from the first.
+    /// A call that creates and opens a file gives two events; the file counts once, from the first.
     #[test]
     fn a_creation_counts_once() {
         let events = [
@@ -256,7 +258,7 @@ mod tests {
             events.extend(deleted.map(|second| at(second, gone(file))));
         }
         events.extend([
-            at(0, write(9, 0, 100)), // from before the trace
+            at(0, write(9, 0, 100)), // created before the trace
             at(5, gone(9)),
             at(0, create(10)), // never used
             at(200, Action::SyncAll),
@@ -264,7 +266,7 @@ mod tests {
         events.push(at(0, bind(1, "/data/app/cache/x")));
         events.sort_by_key(|event| event.at_us);
         let found = describe("lifetimes", &events);
-        // Used, made, deleted, both, deleted young.
+        // Used, created, deleted, both, deleted young.
         assert_eq!(column(&found, "files", "files"), counts([9, 9, 4, 3, 1]));
         assert_eq!(column(&found, "files", "written_bytes"), [260, 160, 160, 60, 20].map(bytes));
         assert_eq!(column(&found, "active_periods", "files"), counts([4, 2, 1]));

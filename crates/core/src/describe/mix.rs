@@ -1,16 +1,20 @@
-//! How much is read and how much written: Lim & Bahn (IEEE Access 2021), Table 1 and Fig. 5.
+//! Numbers of reads and writes: Lim & Bahn (IEEE Access 2021), Table 1 and Fig. 5.
 //!
-//! The paper counts block accesses; here are requests, bytes and page accesses, since one request may touch many pages.
+//! The paper counts block accesses. Here requests, bytes and page accesses are counted, as one
+//! request may touch many pages.
 
-use super::{Characterisation, Figure, Found, Ledger, Seen, Spec, Table, Value, ledger::Traffic};
+use super::{
+    Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value, ledger::Traffic,
+};
 use crate::event::{Action, Event};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "mix",
     title: "Reads and writes",
     paper: "Lim & Bahn, hybrid flush: Table 1, Fig. 5",
-    paper_saw: "All eight Android traces are write-intensive: from 52.7 % (a mix of applications) to 94.7 % \
-                (NaverMap) of the block accesses are writes. Traditional desktop applications mostly read.",
+    paper_saw: "All eight Android traces are write-intensive: from 52.7 % (a mix of applications) \
+         to 94.7 % (NaverMap) of the block accesses are writes. Traditional desktop applications \
+         mostly read.",
     opens: true,
     needs: &[],
     build: |_| Box::new(Mix::default()),
@@ -20,10 +24,10 @@ pub(super) const SPEC: Spec = Spec {
 struct Mix {
     reads: Traffic,
     writes: Traffic,
-    /// Writes that themselves wait for storage.
+    /// Synchronous writes.
     waiting: Traffic,
     empty_requests: u64,
-    /// Requests past the page cache.
+    /// Requests with direct I/O.
     direct: Traffic,
     syncs: u64,
     sync_alls: u64,
@@ -80,7 +84,7 @@ impl Characterisation for Mix {
             return Ok(Found::default()
                 .sentence([Value::Bytes(all.bytes).into(), "are asked for.".into()])
                 .table(table)
-                .note("The trace does not tell reads from writes: all count as reads."));
+                .note("The trace does not distinguish reads from writes: all count as reads."));
         }
         row("reads", self.reads);
         row("writes", self.writes);
@@ -156,9 +160,10 @@ mod tests {
         assert_eq!(figure(&found, "direct_bytes"), bytes(8192));
     }
 
-    /// What tells no writes has one row; what tells no syncs has none, but for what its writes themselves say.
+    /// A trace without writes has one row. A trace without syncs has no syncs except for those of
+    /// synchronous writes.
     #[test]
-    fn what_is_not_known_is_not_said() {
+    fn unknown_values_are_left_out() {
         let mut about = about();
         about.knows.syncs = false;
         let found = describe_as(about, "mix", &[at(0, write(1, 0, 1))]).unwrap();

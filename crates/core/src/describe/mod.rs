@@ -1,16 +1,18 @@
-//! What a trace is like, before any cache is simulated: who reads and writes what, how often again, for how long.
+//! Describes a trace before any cache is simulated: reads and writes, reuse, lifetimes of files.
 //!
-//! A [`Describer`] takes [`Event`]s as they come (bytes, names and processes matter here, which a dense trace has not) and
-//! gives a [`Description`]: plain data. A characterisation is one file here and one line in [`ALL`]; it sees each event
-//! beside what the `ledger` made of it, and says at the end what it found. What a trace cannot say is left out with the
-//! reason, not shown as zero.
+//! A [`Describer`] takes [`Event`]s in order, with the bytes, names and processes that a dense
+//! trace lacks, and returns a [`Description`] as plain data. A characterisation is one file here
+//! and one line in [`ALL`]. It receives each event together with the result of entering it in the
+//! `ledger`, and returns its results at the end. Results that a trace cannot give are left out with
+//! the reason, not reported as zero.
 //!
-//! Memory, in bytes: some 60 a page that is touched (24 and its place in the ledger's table, 5 for its recency, 16 for the
-//! fate of its writes, 4 for the windows it is used in), 300 a file with its name, 32 for each window of time, of 64 at most,
-//! in which a file is used; it does not grow with the number of events.
+//! Memory: some 60 bytes for each touched page (24 and its slot in the ledger's table, 5 for its
+//! recency, 16 for the fate of its writes, 4 for the windows it is used in), 300 for each file with
+//! its name, and 32 for each window of time (at most 64) in which a file is used. It does not grow
+//! with the number of events.
 //!
-//! What a picture is drawn from is a table for programs. It has [`ROWS_MAX`] rows at most, however long the trace: what
-//! would have more stands in bins, as its module says.
+//! Figures are drawn from tables for programs. These have at most [`ROWS_MAX`] rows for any length
+//! of trace; longer data is put into bins, as the module says.
 
 use crate::{
     event::{About, Event, Space},
@@ -45,8 +47,8 @@ mod windows;
 
 pub use found::{Audience, Column, Figure, Found, Part, Piece, Sentence, Table, Value};
 
-/// Every characterisation, as they are shown.
-pub const ALL: &[Spec] = &[
+/// All characterisations in the order of display.
+pub const ALL: &[CharacterisationSpec] = &[
     mix::SPEC,
     fate::SPEC,
     top_processes::SPEC,
@@ -66,34 +68,34 @@ pub const ALL: &[Spec] = &[
     reaccess::SPEC,
 ];
 
-/// How long the kernel lets written pages wait before it writes them back (`vm.dirty_expire_centisecs`). What is written
-/// again or deleted before costs no flash write, unless a sync came first.
+/// Time after which the kernel writes dirty pages back (`vm.dirty_expire_centisecs`). A page
+/// overwritten or deleted before costs no flash write, unless a sync came first.
 pub const WRITE_BACK_US: u64 = 30_000_000;
 
-/// No table has more rows; `describe::tests` and the fuzzer hold it.
+/// Largest number of rows of a table; checked by `describe::tests` and the fuzzer.
 pub const ROWS_MAX: usize = 6400;
 
-/// Events for which memory is fetched at once.
+/// Number of events to prefetch for at once.
 const AHEAD: usize = 32;
 
-/// A characterisation.
-pub struct Spec {
-    /// For programs.
+/// Declaration of a characterisation.
+pub struct CharacterisationSpec {
+    /// Name for programs.
     pub name: &'static str,
-    /// For people.
+    /// Title for people.
     pub title: &'static str,
-    /// What it follows; empty where it follows nothing.
+    /// Paper that it follows; empty if there is none.
     pub paper: &'static str,
-    /// What that paper saw in its traces, in a sentence with its numbers; empty where it shows none.
+    /// Finding of that paper in a sentence with its numbers; empty if it has none.
     pub paper_saw: &'static str,
-    /// Its sentence is one of those at the top of the whole description.
+    /// Its sentence is shown at the top of the description.
     pub opens: bool,
-    /// What it cannot do without.
+    /// Information that it requires of a trace.
     needs: &'static [Need],
     build: fn(&About) -> Box<dyn Characterisation>,
 }
 
-/// What a trace may be unable to say.
+/// Information that a trace may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
     Files,
@@ -116,24 +118,25 @@ impl Need {
     }
 }
 
-/// A machine that watches events.
+/// State of a characterisation while events arrive.
 trait Characterisation {
-    /// One event, which the ledger has entered.
+    /// Processes one event that the ledger has entered.
     fn event(&mut self, _event: &Event, _seen: &Seen<'_>) {}
 
-    /// Fetches what these pages will need into the near caches.
+    /// Prefetches the data of these pages into the near caches.
     fn prefetch(&self, _pages: &[u32]) {}
 
-    /// Memory it holds, apart from the ledger's.
+    /// Returns the memory held in bytes, without the ledger.
     fn held_bytes(&self) -> usize {
         0
     }
 
-    /// What came of it; or what the trace turned out not to have. `top`: how long a list of the greatest may be.
+    /// Returns the results, or the information that the trace lacks. `top`: longest list of the
+    /// greatest items.
     fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str>;
 }
 
-/// Takes events, gives a [`Description`].
+/// Takes events and returns a [`Description`].
 pub struct Describer {
     ledger: Ledger,
     watching: Vec<Box<dyn Characterisation>>,
@@ -143,14 +146,18 @@ pub struct Describer {
 }
 
 impl Describer {
-    /// `limit_bytes` bounds the memory.
+    /// Creates a describer that holds at most `limit_bytes` of memory.
     pub fn new(about: About, limit_bytes: u64) -> Self {
         let able = ALL.iter().filter(|spec| spec.missing(&about).is_none());
         let watching = able.map(|spec| (spec.build)(&about)).collect();
         Self { ledger: Ledger::new(about), watching, touched: Vec::new(), requests: 0, limit_bytes }
     }
 
-    /// Takes some events, in order.
+    /// Processes events in order.
+    ///
+    /// # Errors
+    ///
+    /// The memory limit is exceeded, or there are too many pages.
     pub fn extend(&mut self, events: &[Event<'static>]) -> Result<(), TraceError> {
         for events in events.chunks(AHEAD) {
             self.ledger.prefetch(events, &mut self.touched);
@@ -162,7 +169,7 @@ impl Describer {
                 self.watching.iter_mut().for_each(|machine| machine.event(event, &seen));
             }
         }
-        // Once a batch is near enough.
+        // One check for each batch suffices.
         if self.held_bytes() as u64 > self.limit_bytes {
             let (limit_bytes, requests) = (self.limit_bytes, self.requests);
             return Err(TraceError::TooMuchMemory { limit_bytes, requests });
@@ -170,12 +177,12 @@ impl Describer {
         Ok(())
     }
 
-    /// Memory held.
+    /// Returns the memory held in bytes.
     pub fn held_bytes(&self) -> usize {
         self.ledger.held_bytes() + self.watching.iter().map(|machine| machine.held_bytes()).sum::<usize>()
     }
 
-    /// What the trace is like. `top`: how long a list of the greatest may be.
+    /// Returns the description. `top`: longest list of the greatest items.
     pub fn finish(mut self, top: usize) -> Description {
         let about = self.ledger.about;
         let mut watching = self.watching.iter_mut();
@@ -185,7 +192,8 @@ impl Describer {
                 let found = match spec.missing(&about) {
                     Some(missing) => Err(missing),
                     None => {
-                        let machine = watching.next().expect("a machine for each that the trace can feed");
+                        let machine =
+                            watching.next().expect("there is a state for each possible characterisation");
                         machine.finish(&self.ledger, top)
                     }
                 };
@@ -196,30 +204,30 @@ impl Describer {
     }
 }
 
-impl Spec {
-    /// The first thing that it needs and this trace does not have.
+impl CharacterisationSpec {
+    /// Returns the first requirement that this trace does not meet.
     fn missing(&self, about: &About) -> Option<&'static str> {
         self.needs.iter().find_map(|need| need.missing(about))
     }
 }
 
-/// What a trace is like.
+/// Description of a trace.
 pub struct Description {
-    /// Where it comes from and what it can say.
+    /// Origin of the trace and the information that it has.
     pub about: About,
     /// Time of the last event, microseconds.
     pub duration_us: u64,
-    /// Reads and writes that touch a page.
+    /// Number of reads and writes that touch a page.
     pub requests: u64,
-    /// One for each of [`ALL`].
+    /// One section for each of [`ALL`].
     pub sections: Vec<Section>,
 }
 
-/// What one characterisation found.
+/// Results of one characterisation.
 pub struct Section {
-    /// Which.
-    pub spec: &'static Spec,
-    /// What; or what the trace would have to say for it.
+    /// The characterisation.
+    pub spec: &'static CharacterisationSpec,
+    /// Its results, or the information that the trace lacks.
     pub found: Result<Found, &'static str>,
 }
 

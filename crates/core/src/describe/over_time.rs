@@ -1,21 +1,27 @@
-//! Which pages are accessed when, and which of them all the time: Lim & Bahn (IEEE Access 2021),
-//! Fig. 2.
+//! Accesses to pages over time, and pages that are accessed all the time: Lim & Bahn (IEEE Access
+//! 2021), Fig. 2.
 //!
-//! Time is logical, as in the paper: one for each page access. Pages stand in order of their first access, which is how the
-//! paper's picture reads ("low block numbers are accessed from the launch time") though it does not say how it numbers blocks.
+//! Time is logical, as in the paper: each page access is one unit. Pages are in the order of their
+//! first access. The paper does not say how it numbers blocks, but its figure suggests this order
+//! ("low block numbers are accessed from the launch time").
 //!
-//! `grid` is that picture in bins ([`Bins`]): up to [`SIDE`] of accesses by up to [`SIDE`] of pages, each of equal width, and how many
-//! reads and writes fall into each; what has none is left out.
+//! `grid` is the paper's figure in bins ([`Bins`]): up to [`SIDE`] bins of accesses by up to
+//! [`SIDE`] bins of pages, each of equal width, with the numbers of reads and writes in each; empty
+//! bins are left out.
 //!
-//! The paper concludes that hot blocks are accessed consistently. Here that is counted: the trace is cut into windows of
-//! equally many page accesses, at most [`WINDOWS`], and a page is steady if it is accessed in nine of ten of them. A last window
-//! that is not even half full does not count. `steady` has how many pages are accessed in how many windows.
+//! The paper concludes that hot blocks are accessed consistently. Here that is counted: the trace
+//! is divided into at most [`WINDOWS`] windows of equally many page accesses, and a page is steady
+//! if it is accessed in nine of ten of them. A last window that is less than half full does not
+//! count. `steady` lists the number of pages by the number of windows in which they are accessed.
 
-use super::{Audience, Characterisation, Figure, Found, Ledger, Piece, Seen, Spec, Table, Value, bins::Bins};
+use super::{
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Piece, Seen, Table, Value,
+    bins::Bins,
+};
 use crate::event::{Action, Event};
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "over_time",
     title: "Pages over time",
     paper: "Lim & Bahn, hybrid flush: Fig. 2",
@@ -28,7 +34,7 @@ pub(super) const SPEC: Spec = Spec {
 
 /// Bins of the grid in either direction.
 const SIDE: usize = 80;
-/// Windows in which a page can be seen to be accessed; a bit each.
+/// Largest number of windows; each is one bit.
 const WINDOWS: usize = u32::BITS as usize;
 
 struct OverTime {
@@ -39,7 +45,7 @@ struct OverTime {
     /// Reads and writes; `[accesses][pages]`.
     grid: Vec<[u64; 2]>,
     windows: Bins,
-    /// In which windows each page is accessed.
+    /// The windows in which each page is accessed.
     used_in: Vec<u32>,
 }
 
@@ -111,7 +117,7 @@ impl OverTime {
         self.used_in.iter_mut().for_each(|bits| *bits = joined(*bits));
     }
 
-    /// How many windows count: one that the trace ends in counts if it is at least half full.
+    /// Returns the number of windows that count; the last one counts if it is at least half full.
     fn counted(&self) -> u32 {
         let width = self.windows.width();
         (self.clock / width + u64::from(self.clock % width * 2 >= width)) as u32
@@ -132,7 +138,7 @@ impl OverTime {
     }
 }
 
-/// Bits 2n and 2n + 1 as bit n.
+/// Joins bits 2n and 2n + 1 into bit n.
 fn joined(bits: u32) -> u32 {
     (0..WINDOWS / 2).filter(|n| bits >> (2 * n) & 0b11 != 0).map(|n| 1 << n).sum()
 }
@@ -156,7 +162,7 @@ impl Characterisation for OverTime {
             return Err("no requests");
         }
         let windows = self.counted();
-        // Pages accessed in so many windows, and all accesses to them.
+        // Pages by number of windows in which they are accessed, and all accesses to them.
         let mut by_windows = vec![(0, 0); windows as usize + 1];
         for (bits, page) in self.used_in.iter().zip(ledger.pages.all()) {
             let in_windows = (u64::from(*bits) & ((1 << windows) - 1)).count_ones();
@@ -213,7 +219,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// 64 accesses are 32 windows of two: page 0 is in each, page 1 in 28 of 32 (not nine of ten), the others in one each.
+    /// 64 accesses are 32 windows of two: page 0 is in each, page 1 in 28 of 32 (less than nine of
+    /// ten), the others in one each.
     #[test]
     fn steady_pages_by_hand() {
         let mut others = 2..;
@@ -230,7 +237,8 @@ mod tests {
         assert_eq!(column(&found, "steady", "windows"), counts([1, 28, 32]));
         assert_eq!(column(&found, "steady", "pages"), counts([4, 1, 1]));
         assert_eq!(column(&found, "steady", "page_accesses"), counts([4, 28, 32]));
-        // One access more joins the windows: the last of four is not half full and does not count, with two it does.
+        // One more access joins the windows. With it, the last of four is less than half full and
+        // does not count; with two more, it counts.
         let found = describe("over_time", &[&events[..], &events[..1]].concat());
         assert_eq!(figure(&found, "windows"), Value::Count(16));
         let found = describe("over_time", &[&events[..], &events[..2]].concat());
@@ -243,7 +251,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all accesses, cut up afterwards.
+        /// Compares with counts over a list of all accesses.
         #[test]
         fn agrees_with_a_list(
             requests in prop::collection::vec((0..400u64, 1..30u64, any::<bool>()), 1..200), writes: bool

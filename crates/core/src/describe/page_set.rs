@@ -1,4 +1,4 @@
-//! Sets of pages from which whole ranges of a file are taken.
+//! A set of pages that supports the removal of ranges of a file.
 
 use crate::{
     event::{Action, FileId},
@@ -8,8 +8,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Pages by file and number: a bitmap for every 64 neighbours, ordered, so that a range costs what it holds and not what
-/// the file holds.
+/// Pages by file and number: an ordered map of bitmaps of 64 consecutive pages, so that removing a
+/// range costs as much as the range holds, not the file.
 #[derive(Default)]
 pub(super) struct PageSet {
     files: HashMap<FileId, Blocks, FixedState>,
@@ -24,7 +24,7 @@ enum Blocks {
 }
 
 impl PageSet {
-    /// Adds a page. Whether it is new.
+    /// Adds a page; returns whether it is new.
     #[inline]
     pub(super) fn insert(&mut self, file: FileId, page: u64) -> bool {
         let (block, bit) = (page / 64, 1 << (page % 64));
@@ -47,7 +47,7 @@ impl PageSet {
         is_new
     }
 
-    /// Takes the file's pages of this range out, handing each to `out`.
+    /// Removes the file's pages in this range and passes each to `out`.
     pub(super) fn drain(&mut self, file: FileId, range: Range<u64>, mut out: impl FnMut(u64)) {
         let Some(blocks) = self.files.get_mut(&file).filter(|_| !range.is_empty()) else { return };
         let reached = range.start / 64..=(range.end - 1) / 64;
@@ -78,7 +78,7 @@ impl PageSet {
         }
     }
 
-    /// Empties it; how many pages there were.
+    /// Removes all pages and returns their number.
     pub(super) fn clear(&mut self) -> u64 {
         let pages = |blocks: &Blocks| match blocks {
             Blocks::One(_, bits) => u64::from(bits.count_ones()),
@@ -91,12 +91,12 @@ impl PageSet {
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        // A tree's node is half to wholly full.
+        // Nodes of a tree are at least half full.
         self.files.allocation_size() + self.many * 2 * size_of::<(u64, u64)>()
     }
 }
 
-/// Takes the pages of `range` out of a bitmap that the range reaches.
+/// Removes the pages of `range` from a bitmap that overlaps the range.
 fn take(block: u64, bits: &mut u64, range: &Range<u64>, out: &mut impl FnMut(u64)) {
     let first = block * 64;
     let from = range.start.saturating_sub(first);
@@ -110,7 +110,8 @@ fn take(block: u64, bits: &mut u64, range: &Range<u64>, out: &mut impl FnMut(u64
     }
 }
 
-/// The pages, by number, that an event takes out of its file: wholly cut off, punched out or deleted.
+/// Returns the pages that an event removes from its file completely: truncated, punched out or
+/// deleted.
 pub(super) fn removed(action: &Action) -> Option<(FileId, Range<u64>)> {
     match *action {
         Action::Truncate { file, size } => Some((file, size.div_ceil(PAGE_BYTES)..u64::MAX)),
@@ -135,7 +136,7 @@ mod tests {
         ) {
             let (mut set, mut model) = (PageSet::default(), BTreeSet::new());
             for (kind, file, a, b) in steps {
-                // Far pages too, and ranges without an end.
+                // Pages at large offsets, and ranges without an end.
                 let (a, b) = if b == 7 { (a << 40, u64::MAX) } else { (a, b) };
                 match kind {
                     0 | 1 => prop_assert_eq!(set.insert(FileId(file), a), model.insert((file, a))),

@@ -1,16 +1,17 @@
-//! How often the pages are accessed, from the most popular down: Lim & Bahn (IEEE Access 2021),
-//! Fig. 3, which tells SQLite's from others.
+//! Accesses to pages by popularity: Lim & Bahn (IEEE Access 2021), Fig. 3, which separates SQLite's
+//! pages from others.
 //!
-//! Pages that are accessed equally often stand together: a row of `ranking` is one number of accesses, with how many pages
-//! have it. Numbers of accesses whose first ranks fall into one bin ([`logarithmic`]) are one row. Sums are exact. What is
-//! SQLite's, `sqlite` says.
+//! Pages with the same number of accesses share a row of `ranking`: that number and the number of
+//! pages. Numbers of accesses whose first ranks fall into one bin ([`logarithmic`]) share a row,
+//! too. Sums are exact. The module `sqlite` decides which pages are SQLite's.
 
 use super::{
-    Audience, Characterisation, Found, Ledger, Spec, Table, Value, bins::logarithmic, ledger::Page, sqlite,
+    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Table, Value, bins::logarithmic,
+    ledger::Page, sqlite,
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "popularity",
     title: "Popularity: accesses to the most accessed pages",
     paper: "Lim & Bahn, hybrid flush: Fig. 3",
@@ -23,10 +24,10 @@ pub(super) const SPEC: Spec = Spec {
 
 struct Popularity;
 
-/// How many of the most popular pages the sentence is about: as many as the paper's.
+/// Number of popular pages in the sentence, as in the paper.
 const TOP: u64 = 100;
 
-/// How many pages, and how many of SQLite's, have each number of accesses, most first.
+/// Pages, and pages of SQLite, for each number of accesses, in descending order.
 type Steps = BTreeMap<Reverse<u64>, [u64; 2]>;
 
 /// Accesses to the [`TOP`] most popular pages.
@@ -40,7 +41,7 @@ fn on_top(steps: &Steps) -> u64 {
     steps.iter().map(taken).sum()
 }
 
-/// Pages, and accesses to them.
+/// Number of pages, and of accesses to them.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     pages: u64,
@@ -84,7 +85,7 @@ impl Characterisation for Popularity {
         let mut steps = Steps::new();
         let mut last = None;
         for page in pages {
-            // Neighbours are mostly of one file.
+            // Consecutive pages are mostly of one file.
             let is_sqlite = match last {
                 Some((file, known)) if file == page.file => known,
                 _ => {
@@ -130,9 +131,10 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sqlites_pages_are_told_apart() {
+    fn pages_of_sqlite_are_counted_separately() {
         let mut events = vec![at(0, bind(1, "/a.db")), at(0, bind(2, "/b"))];
-        // Three times: a page of the database and one of another file; twice: one of another; once: one of the database.
+        // Three accesses: a page of the database and one of another file. Two: a page of another
+        // file. One: a page of the database.
         for (file, page, times) in [(1, 0, 3), (2, 0, 3), (2, 1, 2), (1, 1, 1)] {
             events.extend((0..times).map(|_| at(0, read(file, page * 4096, 1))));
         }
@@ -145,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted list of pages.
+        /// Compares with a sorted list of pages.
         #[test]
         fn agrees_with_a_sorted_list(times in prop::collection::vec((0..2u64, prop_oneof![1..4u64, 1..600u64]), 1..300)) {
             let mut steps = Steps::new();

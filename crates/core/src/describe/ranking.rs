@@ -1,4 +1,4 @@
-//! Lists of the greatest: sums by name.
+//! Lists of the greatest sums by name.
 
 use super::{
     Value,
@@ -8,16 +8,17 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::{cmp::Reverse, hash::Hash};
 
-/// Sums, none of nothing, by what stands for a name; there can be as many as files, so that only those that are listed get theirs.
+/// Sums above 0 by a key for the name. There can be as many keys as files, so names are made only
+/// for the listed ones.
 pub(super) struct Ranking<K, const N: usize> {
     sums: HashMap<K, (u64, [u64; N]), FixedState>,
 }
 
-/// What goes by one name.
+/// Sums of one name.
 pub(super) struct Ranked<K, const N: usize> {
     pub(super) key: K,
     pub(super) name: Value,
-    /// How many go by it.
+    /// Number of items with this name.
     pub(super) count: u64,
     pub(super) sums: [u64; N],
 }
@@ -37,12 +38,12 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
         self.sums.is_empty()
     }
 
-    /// The sum over all names.
+    /// Returns the sum over all names.
     pub(super) fn all(&self, by: usize) -> u64 {
         self.sums.values().fold(0, |all, (_, sums)| all.saturating_add(sums[by]))
     }
 
-    /// The first by one of their sums, none of which is 0; ties by name.
+    /// Returns the greatest by one of the sums, all above 0; ties are ordered by name.
     pub(super) fn top(&self, by: usize, top: usize, name: impl Fn(K) -> Box<str>) -> Vec<Ranked<K, N>> {
         let mut list: Vec<_> = self.sums.iter().filter(|(_, (_, sums))| sums[by] > 0).collect();
         let sum = |(_, (_, sums)): &(&K, &(u64, [u64; N]))| Reverse(sums[by]);
@@ -64,15 +65,16 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
     }
 }
 
-/// A file's last name, or the number of one that nobody named: it stands alone.
+/// Last name of a file, or the number of a file without a name, which is an item of its own.
 pub(super) type Key = Result<u32, u32>;
 
-/// The key of the file with that number.
+/// Returns the key of the file with that number.
 pub(super) fn key(n: usize, file: &File) -> Key {
     file.name.ok_or(n as u32)
 }
 
-/// Sums over files by their last name. A file that is made anew again and again, or replaced by renaming, is one here.
+/// Sums over files by their last name. A file that is created again and again, or replaced by
+/// renaming, is one item.
 pub(super) fn files<const N: usize>(
     ledger: &Ledger,
     numbers: impl Fn(usize, &File) -> [u64; N],
@@ -81,7 +83,7 @@ pub(super) fn files<const N: usize>(
     Ranking::new(files.map(|(n, file)| (key(n, file), numbers(n, file))))
 }
 
-/// What [`files`] calls them.
+/// Returns the names of the keys of [`files`].
 pub(super) fn file_name(ledger: &Ledger) -> impl Fn(Key) -> Box<str> {
     |key| match key {
         Ok(name) => ledger.files.names().text(name).into(),
@@ -96,7 +98,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a list of all, sorted; many ties.
+        /// Compares with a sorted list of all, with many ties.
         #[test]
         fn the_greatest_in_order(numbers in prop::collection::vec((0..30u32, [0..4u64, 0..4u64]), 0..80), top in 1..12usize) {
             // Names that are not in the order of their numbers.

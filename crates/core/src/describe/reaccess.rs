@@ -1,21 +1,21 @@
-//! What is accessed again: is it what was used last, or what was used most? Lim & Bahn (IEEE Access
-//! 2021), Fig. 6.
+//! Recency and frequency of accessed pages: Lim & Bahn (IEEE Access 2021), Fig. 6.
 //!
-//! Pages stand in two orders: by last use, and by number of uses so far. At each re-access the page's rank in both, before
-//! the access, is counted; rank 1 is the page used last, or most. So "by recency" up to rank n is how often an LRU cache of
-//! n pages would hit if nothing were ever deleted. Pages used equally often share their ranks: each such rank gets an equal
-//! part of the re-access, which the paper leaves open.
+//! Pages are ranked in two ways: by last use, and by number of uses so far. At each re-access the
+//! page's ranks before the access are counted; rank 1 is the page used last or most. So "by
+//! recency" up to rank n is the hit count of an LRU cache of n pages without deletions. Pages used
+//! equally often share their ranks: each such rank gets an equal part of the re-access, which the
+//! paper leaves open.
 //!
 //! The sentence compares both at the largest power of two that is at most a tenth of the pages.
 //!
-//! The paper finds frequency the better predictor on Android, but for the first two ranks.
+//! The paper finds frequency the better predictor on Android, except for the first two ranks.
 
-use super::{Audience, Characterisation, Figure, Found, Ledger, Seen, Spec, Table, Value};
+use super::{Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value};
 use crate::{event::Event, page::PAGE_BYTES, structure::Recency};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "reaccess",
     title: "Accessed again: pages by last use and by number of uses",
     paper: "Lim & Bahn, hybrid flush: Fig. 6",
@@ -53,7 +53,7 @@ impl Characterisation for Reaccess {
     fn event(&mut self, _: &Event, seen: &Seen<'_>) {
         let pages = seen.ledger.pages.all();
         for page in seen.pages {
-            // This access is in the count already.
+            // The count already includes this access.
             let uses = pages[*page as usize].accesses() - 1;
             let alike = self.frequencies.add_use(uses);
             match (self.order.touch(*page), alike) {
@@ -140,8 +140,8 @@ impl Characterisation for Reaccess {
     }
 }
 
-/// Ranks of pages by number of uses: `(uses, (pages used more, that and those used as often))`. There are only about
-/// √(2·accesses) different numbers of uses.
+/// Ranks of pages by number of uses: `(uses, (pages used more often, the same plus pages used
+/// equally often))`. There are only about √(2·accesses) different numbers of uses.
 #[derive(Default)]
 struct Frequencies {
     ranks: HashMap<u64, (u32, u32), FixedState>,
@@ -149,8 +149,9 @@ struct Frequencies {
 }
 
 impl Frequencies {
-    /// A page that was used so often is used once more. How many pages were used more often, and how many at least as
-    /// often (itself among them), before; `None` at its first use.
+    /// Counts one more use of a page that was used `uses` times. Returns the number of pages used
+    /// more often before, and of those used at least as often (including itself); `None` at its
+    /// first use.
     #[inline]
     fn add_use(&mut self, uses: u64) -> Option<(u32, u32)> {
         let alike = if uses == 0 {
@@ -165,14 +166,14 @@ impl Frequencies {
             }
             Some(alike)
         };
-        // It becomes the last of those used once more.
+        // It becomes the last of the pages with one more use.
         let before = alike.map_or(self.pages - 1, |(before, _)| before);
         self.ranks.entry(uses + 1).or_insert((before, before)).1 += 1;
         alike
     }
 }
 
-/// One re-access, in equal parts to the ranks `before + 1 ..= last`.
+/// Distributes one re-access in equal parts to the ranks `before + 1 ..= last`.
 #[inline]
 fn share_out(buckets: &mut [f64; BUCKETS], before: u32, last: u32) {
     let part = 1.0 / f64::from(last - before);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against lists that are sorted anew at every access.
+        /// Compares with lists that are sorted again at every access.
         #[test]
         fn agrees_with_sorted_lists(pages in prop::collection::vec(0..40u64, 1..300)) {
             let events: Vec<_> = pages.iter().map(|page| at(0, write(1, page * 4096, 1))).collect();

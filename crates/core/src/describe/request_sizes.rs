@@ -1,12 +1,13 @@
-//! How large requests are: Liang et al. (read-ahead tuning), Fig. 3, by powers of two.
+//! Sizes of requests by powers of two: Liang et al. (read-ahead tuning), Fig. 3.
 //!
-//! A request of 4096 bytes stands at 4 KiB, one of 4097 at 8 KiB. (The paper measures at the block layer, where most reads
-//! of mobile devices stay under 64 KiB; a trace of file accesses shows what the applications asked for.)
+//! A request of 4096 bytes is counted at 4 KiB, one of 4097 at 8 KiB. (The paper measures at the
+//! block layer, where most reads of mobile devices are below 64 KiB. A trace of file accesses has
+//! the requests of applications.)
 
-use super::{Audience, Characterisation, Found, Ledger, Piece, Seen, Spec, Table, Value};
+use super::{Audience, Characterisation, CharacterisationSpec, Found, Ledger, Piece, Seen, Table, Value};
 use crate::event::{Action, Event};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "request_sizes",
     title: "Request sizes",
     paper: "Liang et al., read-ahead size tuning: Fig. 3",
@@ -19,9 +20,9 @@ pub(super) const SPEC: Spec = Spec {
 
 /// Sizes of up to 2⁰, 2¹, … 2⁶³ bytes and more.
 const SIZES: usize = 65;
-/// At a terminal, what is no larger than 512 bytes stands in one line.
+/// On a terminal, requests of up to 512 bytes share a line.
 const SMALL: usize = 9;
-/// The size that the paper's words are about: 64 KiB.
+/// The size in the paper's sentence: 64 KiB.
 const COMPARED: usize = 16;
 
 struct RequestSizes {
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(column(&found, "sizes", "most_bytes")[0], bytes(1));
         assert_eq!(reads, counts([1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]));
         assert_eq!(column(&found, "sizes", "writes")[9], Value::Count(1));
-        // A person sees 1 to 512 bytes as one.
+        // People see 1 to 512 bytes as one row.
         assert_eq!(column(&found, "shown", "most_bytes")[..2], [bytes(512), bytes(1024)]);
         assert_eq!(column(&found, "shown", "reads"), counts([4, 0, 0, 1, 2]));
         assert_eq!(column(&found, "shown", "writes_share")[0], Value::Share(1.0));

@@ -1,13 +1,14 @@
-//! How unevenly accesses fall on pages: Lim & Bahn (IEEE Access 2021), Fig. 4.
+//! Distribution of accesses over pages: Lim & Bahn (IEEE Access 2021), Fig. 4.
 //!
-//! The population of each row is the pages that are accessed in its way at least once: reads are set against pages that
-//! are read, not against all. The top 20 % of n pages are the ⌈n/5⌉ accessed most often; a page is a place in a file, cut
-//! off and written anew it is the same. (The paper finds 80 % of the accesses in the top 20 %; on servers, in 50–60 %.)
+//! The population of each row is the pages with at least one access of its kind: reads are compared
+//! with the pages that are read, not with all. The top 20 % of n pages are the ⌈n/5⌉ accessed most
+//! often. A page is an offset in a file: truncated and written again, it is the same page. (The
+//! paper finds 80 % of the accesses in the top 20 %; on servers, in 50–60 %.)
 
-use super::{Audience, Characterisation, Found, Ledger, Spec, Table, Value, ledger::Page};
+use super::{Audience, Characterisation, CharacterisationSpec, Found, Ledger, Table, Value, ledger::Page};
 use std::collections::BTreeMap;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "skew",
     title: "How uneven: share of accesses that fall on the most popular pages",
     paper: "Lim & Bahn, hybrid flush: Fig. 4",
@@ -20,16 +21,17 @@ pub(super) const SPEC: Spec = Spec {
 
 struct Skew;
 
-/// A page's accesses of some way.
+/// Number of a page's accesses of one kind.
 type Count = fn(&Page) -> u64;
 
-/// Tenths of a percent of the pages at which the curve is given, rounded up to whole pages: closer where it bends.
+/// Points of the curve in tenths of a percent of the pages, rounded up to whole pages; denser where
+/// it bends.
 const POINTS: [u64; 33] = [
     0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 180, 200, 250, 300, 350, 400, 450,
     500, 550, 600, 700, 800, 850, 900, 1000,
 ];
 
-/// How many pages have how many accesses, most first.
+/// Number of pages for each number of accesses, in descending order.
 struct Popularity {
     steps: Vec<(u64, u64)>,
     pages: u64,
@@ -48,7 +50,7 @@ impl Popularity {
         Self { steps: steps.into_iter().rev().collect(), pages, accesses }
     }
 
-    /// Accesses that fall on so many of the most popular pages.
+    /// Accesses to the most popular `pages` pages.
     fn on_top(&self, mut pages: u64) -> u64 {
         let mut sum = 0;
         for (count, alike) in &self.steps {
@@ -63,7 +65,7 @@ impl Popularity {
         Value::share(self.on_top((self.pages * percent).div_ceil(100)), self.accesses)
     }
 
-    /// Some numbers of pages and the accesses that fall on as many of the most popular ones.
+    /// Numbers of most popular pages, and the accesses to them.
     fn curve(&self) -> Vec<(u64, u64)> {
         let mut pages = POINTS.map(|mille| (self.pages * mille).div_ceil(1000)).to_vec();
         pages.dedup();
@@ -71,7 +73,7 @@ impl Popularity {
         pages.into_iter().map(|pages| (pages, self.on_top(pages))).collect()
     }
 
-    /// The fewest pages on which 80 % of the accesses fall.
+    /// Smallest number of pages with 80 % of the accesses.
     fn pages_for_80_percent(&self) -> u64 {
         let mut wanted = (self.accesses * 4).div_ceil(5);
         let mut pages = 0;
@@ -126,7 +128,7 @@ impl Characterisation for Skew {
         let (_, all) = &populations[0];
         let sentence = [
             all.share_on(20).into(),
-            "of the page accesses fall on the 20 % of the pages that are accessed most, 80 % on".into(),
+            "of the page accesses fall on the 20 % of the pages with most accesses, 80 % on".into(),
             Value::share(all.pages_for_80_percent(), all.pages).into(),
             "of the pages.".into(),
         ];

@@ -1,16 +1,16 @@
-//! How much is SQLite's: Lim & Bahn (IEEE Access 2021), Fig. 3.
+//! Share of SQLite in the traffic: Lim & Bahn (IEEE Access 2021), Fig. 3.
 //!
 //! A file is SQLite's where its name says so ([`names::sqlite`]), or where the trace names a file
 //! that SQLite keeps beside it: so Chromium's `Cookies` is found, which has no extension. The last
 //! name of a file counts; files that were never named stand apart.
 
 use super::{
-    Audience, Characterisation, Figure, Found, Ledger, Need, Spec, Table, Value,
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Table, Value,
     ledger::{File, NO_NAMES, Names, Traffic, UNNAMED},
 };
 use crate::names::{self, Sqlite};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "sqlite",
     title: "SQLite's share",
     paper: "Lim & Bahn, hybrid flush: Fig. 3",
@@ -51,7 +51,7 @@ pub(super) fn of_sqlite(ledger: &Ledger) -> Vec<bool> {
     ledger.files.all().iter().map(is).collect()
 }
 
-/// How many of the most popular pages are looked at.
+/// Number of popular pages that are examined.
 const POPULAR: usize = 100;
 
 impl Characterisation for SqliteShare {

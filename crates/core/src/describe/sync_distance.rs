@@ -1,22 +1,25 @@
-//! How many writes lie between syncs: FSLRU (IEEE TCE 2016), Table II, the "distance" of `fsync`.
+//! Number of writes between syncs: FSLRU (IEEE TCE 2016), Table II, the "distance" of `fsync`.
 //!
-//! The paper says "the number of write requests between two consecutive fsync() system calls". Its averages are not its
-//! Table I's writes over syncs (SNS: 11198 / 2339 = 4.8, Table II says 1.89; messenger: 1.07, Table II says 1.59) and its
-//! least distance is 1. What fits: distances are a file's own, and a sync with no write before it is left out. So here: the
-//! writes to a file since its last sync, or since it first appeared; syncs that find none are counted apart. The same over
-//! all files at once, between any two syncs, stands beside it.
+//! The paper defines it as "the number of write requests between two consecutive fsync() system
+//! calls". Its averages differ from its Table I's writes over syncs (SNS: 11198 / 2339 = 4.8, Table
+//! II has 1.89; messenger: 1.07, Table II has 1.59), and its smallest distance is 1. This is
+//! consistent with distances within one file and without syncs that have no write before them. So a
+//! distance here is the number of writes to a file since its last sync, or since its first
+//! appearance; syncs without writes are counted separately. The distances between any two syncs
+//! over all files are listed as well.
 //!
-//! `sync` and `syncfs` end the distance of every file that has one. A write that itself waits for storage (`O_SYNC`) needs no
-//! sync and is in no distance.
+//! `sync` and `syncfs` end the distance of every file that has one. A synchronous write (`O_SYNC`)
+//! needs no sync and is in no distance.
 //!
-//! In the histogram, distances below 128 stand alone and longer ones in bins ([`logarithmic`]).
+//! In the histogram, distances below 128 have rows of their own and longer ones are in bins
+//! ([`logarithmic`]).
 //!
-//! What syncs force out are the pages that were written since the last sync of their file, and those of writes that
-//! themselves wait: a page written three times between two syncs is forced out once. The kernel may have written some of
-//! them back on its own before.
+//! Syncs force out the pages written since the last sync of their file, and the pages of
+//! synchronous writes. A page written three times between two syncs is forced out once. The kernel
+//! may have written some of them back before.
 
 use super::{
-    Audience, Characterisation, Figure, Found, Ledger, Need, Piece, Seen, Spec, Table, Value,
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Piece, Seen, Table, Value,
     bins::logarithmic,
     page_set::{PageSet, removed},
     ranking,
@@ -27,7 +30,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "sync_distance",
     title: "Writes between syncs",
     paper: "Kim et al., FSLRU: Table II",
@@ -38,7 +41,7 @@ pub(super) const SPEC: Spec = Spec {
     build: |_| Box::new(SyncDistance::default()),
 };
 
-/// How often each distance was seen.
+/// Number of occurrences of each distance.
 #[derive(Default)]
 struct Distances {
     seen: BTreeMap<u64, u64>,
@@ -58,7 +61,7 @@ impl Distances {
         self.seen.values().sum()
     }
 
-    /// The least and the most of the distances in each bin, and how often they were seen.
+    /// Smallest and largest distance in each bin, and their number.
     fn histogram(&self) -> Vec<(u64, u64, u64)> {
         let mut bins: Vec<(u64, u64, u64)> = Vec::new();
         for (distance, count) in &self.seen {
@@ -74,7 +77,7 @@ impl Distances {
         Value::mean(self.seen.iter().map(|(distance, count)| distance * count).sum(), self.count())
     }
 
-    /// The least distance that this share of all does not exceed.
+    /// The smallest distance that this share of all does not exceed.
     fn percentile(&self, percent: u64) -> Value {
         let mut left = (self.count() * percent).div_ceil(100);
         for (distance, count) in &self.seen {
@@ -99,12 +102,12 @@ struct File {
 #[derive(Default)]
 struct SyncDistance {
     files: Vec<File>,
-    /// Those with writes since their last sync.
+    /// Files with writes since their last sync.
     unsynced: BTreeSet<u32>,
     of_files: Distances,
     since: u64,
     of_all: Distances,
-    /// Written since the last sync.
+    /// Pages written since the last sync.
     dirty: PageSet,
     forced_pages: u64,
     page_writes: u64,
@@ -159,7 +162,7 @@ impl Characterisation for SyncDistance {
                 if let Some((file, pages)) = removed(&event.action) {
                     self.dirty.drain(file, pages, |_| {});
                 }
-                // What is deleted no sync will find.
+                // A deleted file has no later sync.
                 if let (Action::Gone { .. }, Some(file)) = (&event.action, seen.file) {
                     self.unsynced.remove(&file);
                     self.files[file as usize].since = 0;
@@ -268,7 +271,7 @@ mod tests {
             at(0, sync(1)), // own 3, all 4; two pages
             at(0, sync(1)), // nothing
             at(0, write(1, 0, 1)),
-            at(0, write_sync(1, 0, 8192)), // in no distance; takes the page along: two pages
+            at(0, write_sync(1, 0, 8192)), // in no distance; forces two pages out
             at(0, sync(1)),                // own 1, all 1; nothing is left to write
             at(0, write(3, 0, 1)),
             at(0, Action::SyncAll), // own 1 of file 2, 1 of file 3; all 1; two pages
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_is_not_forced_out() {
+    fn deleted_pages_are_not_forced_out() {
         let events = [
             at(0, write(1, 0, 3 * 4096)),
             at(0, truncate(1, 4096)),

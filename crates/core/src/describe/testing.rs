@@ -1,9 +1,9 @@
-//! Short words for hand-made traces, and for what was found in them.
+//! Helpers for hand-made traces and their results.
 
 use super::{Describer, Found, Value};
 use crate::event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
 
-/// A trace of files that can say everything.
+/// A trace of files with all information.
 pub(super) fn about() -> About {
     let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
     About { epoch_us: None, side: Side::Before, space: Space::Files, knows }
@@ -71,7 +71,7 @@ pub(super) fn process(name: &str) -> Action<'static> {
     Action::Process { name: MaybeOwned::owned_str(name) }
 }
 
-/// What one characterisation finds.
+/// Results of one characterisation.
 pub(super) fn describe(name: &str, events: &[Event<'static>]) -> Found {
     describe_as(about(), name, events).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What holds for every characterisation, and for all together.
+//! Properties of every characterisation, and of all together.
 
 use super::{testing::*, *};
 use crate::{
@@ -75,7 +75,7 @@ fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
     })
 }
 
-/// Which ending a key has when its value has a unit.
+/// Suffix of the key of a value with a unit.
 fn unit(value: &Value) -> Option<&'static str> {
     match value {
         Value::Bytes(_) => Some("_bytes"),
@@ -85,7 +85,7 @@ fn unit(value: &Value) -> Option<&'static str> {
     }
 }
 
-/// Programs read units off keys, and find a value under one key.
+/// Units are suffixes of keys, and each key is unique.
 fn check_shape(section: &Section) {
     let Ok(found) = &section.found else { return };
     let mut keys = Vec::new();
@@ -136,14 +136,14 @@ fn names_are_one_each() {
     assert_eq!(names.len(), ALL.len());
 }
 
-/// A trace that can say nothing, of nothing, of one thing.
+/// Traces without information, without events, and with one event.
 #[test]
 fn the_least_traces() {
     for about in abouts() {
         for events in
             [vec![], vec![at(0, read(0, 0, 0))], vec![at(0, read(7, 5, 1))], vec![at(9, write(7, 4095, 2))]]
         {
-            // What tells no writes has none.
+            // A trace without writes has none.
             if !about.knows.writes
                 && matches!(events.first(), Some(Event { action: Action::Write { .. }, .. }))
             {
@@ -154,7 +154,7 @@ fn the_least_traces() {
     }
 }
 
-/// What would take too much memory says so.
+/// Exceeding the memory limit is an error.
 #[test]
 fn memory_is_bounded() {
     let mut describer = Describer::new(about(), 1 << 20);
@@ -167,7 +167,7 @@ fn memory_is_bounded() {
 }
 
 proptest! {
-    /// Every kind of trace, all sections; and what they count agrees with each other and with the dense trace.
+    /// All sections agree with each other and with the dense trace, for every kind of trace.
     #[test]
     fn sections_agree(events in events(), which in 0..48usize) {
         let mut about = abouts()[which];
@@ -210,7 +210,7 @@ proptest! {
         }
     }
 
-    /// However the events come.
+    /// The division of events into batches changes nothing.
     #[test]
     fn batches_change_nothing(events in events()) {
         let whole = described(about(), &events);
@@ -224,7 +224,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// No event that a reader lets through is too much.
+    /// Every event that a reader accepts is handled.
     #[test]
     fn extremes(
         steps in prop::collection::vec((0..17u8, extreme(), extreme(), extreme(), extreme()), 1..6),

@@ -1,8 +1,12 @@
-//! Which directories are written most: each file counts for the directory that its last name stands in, not for those above.
+//! Directories by bytes written. Each file counts for the directory of its last name, not for those
+//! above.
 
-use super::{Characterisation, Found, Ledger, Need, Spec, Table, Value, ledger::NO_NAMES, ranking::Ranking};
+use super::{
+    Characterisation, CharacterisationSpec, Found, Ledger, Need, Table, Value, ledger::NO_NAMES,
+    ranking::Ranking,
+};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "top_directories",
     title: "Directories",
     paper: "",

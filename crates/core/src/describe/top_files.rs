@@ -1,10 +1,11 @@
-//! Which files are written and read most, by their last name.
+//! Files by bytes written and read, under their last name.
 //!
-//! A file that is deleted and made anew, or replaced by renaming another over it, is one line: applications think so.
+//! A file that is deleted and created again, or replaced by a rename, is one line, as it is one
+//! file to applications.
 
-use super::{Characterisation, Found, Ledger, Need, Spec, Table, Value, ranking};
+use super::{Characterisation, CharacterisationSpec, Found, Ledger, Need, Table, Value, ranking};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "top_files",
     title: "Files",
     paper: "",

@@ -1,14 +1,14 @@
-//! Which programs write most, and how much they read.
+//! Programs by bytes written, with their reads.
 //!
-//! Processes of one name are one line. What a process did before the trace gave it a name counts for its first name; when it
-//! runs another program, the rest counts for that one.
+//! Processes of one name are one line. Accesses of a process before its first name count for that
+//! name. After it runs another program, they count for that one.
 
-use super::{Characterisation, Found, Ledger, Seen, Spec, Table, Value, ranking::Ranking};
+use super::{Characterisation, CharacterisationSpec, Found, Ledger, Seen, Table, Value, ranking::Ranking};
 use crate::event::{Action, Event};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "top_processes",
     title: "Processes",
     paper: "",
@@ -29,9 +29,9 @@ struct Program {
 #[derive(Default)]
 struct TopProcesses {
     programs: Vec<Program>,
-    /// What each process runs now.
+    /// Current program of each process.
     now: HashMap<u32, usize, FixedState>,
-    /// What each has run: one that changes its name to and fro is not more and more programs.
+    /// All programs of each process, so that one that changes its name to and fro has only two.
     named: HashMap<(u32, Box<str>), usize, FixedState>,
     name_bytes: usize,
 }
@@ -68,7 +68,7 @@ fn add(sum: &mut u64, bytes: u64) {
 
 impl Characterisation for TopProcesses {
     fn event(&mut self, event: &Event, _: &Seen<'_>) {
-        // 0: the format does not say.
+        // 0: the format has no process numbers.
         if event.pid == 0 {
             return;
         }
@@ -141,7 +141,7 @@ mod tests {
             by(1, write(1, 0, 20)),
             by(2, process("app")),
             by(2, write(1, 0, 30)),
-            by(2, process("other")), // runs something else
+            by(2, process("other")), // runs another program
             by(2, write(1, 0, 5)),
             by(2, process("app")), // and again
             by(2, write(1, 0, 1)),
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(column(&found, "processes", "name"), [name("app"), name("other")]);
         assert_eq!(column(&found, "processes", "processes"), counts([2, 1]));
         assert_eq!(column(&found, "processes", "written_bytes"), [61, 5].map(bytes));
-        // Where nothing is written, who reads.
+        // If nothing is written, the readers are listed.
         let found = describe("top_processes", &events[9..]);
         assert_eq!(column(&found, "processes", "name"), [name("(process 3)")]);
         assert_eq!(found.sentence, None);

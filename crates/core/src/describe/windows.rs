@@ -1,15 +1,15 @@
-//! How much is written in 60 s: CacheSifter (FAST '22), Fig. 8, from which the paper takes how much
-//! memory for transient files is enough.
+//! Bytes written in 60 s: CacheSifter (FAST '22), Fig. 8, from which the paper derives the memory
+//! for transient files.
 //!
-//! The trace is cut into windows of 60 s from its beginning; the last may be shorter. The paper shows cache files; what is
-//! written to files that the trace makes, and to all, stands beside them. The series leaves out windows in which nothing is
-//! written; where it would have more than a thousand rows, a row stands for several `windows`: it gives what is written in
-//! them together, and the most in any of them.
+//! The trace is divided into windows of 60 s from its beginning; the last may be shorter. The paper
+//! shows cache files; writes to created files and to all files are listed as well. The series
+//! leaves out windows without writes. Where it would have more than a thousand rows, a row covers
+//! several `windows`, with the sum of their bytes and the maximum of one window.
 
-use super::{Audience, Characterisation, Found, Ledger, Need, Seen, Spec, Table, Value};
+use super::{Audience, Characterisation, CharacterisationSpec, Found, Ledger, Need, Seen, Table, Value};
 use crate::event::{Action, Event, Space};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "windows",
     title: "Written in 60 s",
     paper: "Liang et al., CacheSifter: Fig. 8",
@@ -21,12 +21,12 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 const WINDOW_US: u64 = 60_000_000;
-/// Rows of the series.
+/// Largest number of rows of the series.
 const SERIES: u64 = 1000;
 const KINDS: [(&str, &str); 3] =
     [("all", "all files"), ("made", "files made in the trace"), ("cache", "cache files")];
 
-/// Windows in which something was written, in order: number, bytes by kind.
+/// Windows with writes, in order: number, bytes by kind.
 #[derive(Default)]
 struct Windows {
     written: Vec<(u64, [u64; 3])>,
@@ -73,7 +73,7 @@ impl Characterisation for Windows {
             if bytes.last() == Some(&0) {
                 continue;
             }
-            // Windows in which nothing was written come first.
+            // Windows without writes come first.
             let idle = windows - bytes.len() as u64;
             let percentile = |percent: u64| {
                 let at = (u128::from(windows) * u128::from(percent)).div_ceil(100) as u64 - 1;
@@ -126,7 +126,7 @@ mod tests {
             at(0, write(1, 0, 100)),
             at(59, write(2, 0, 200)),
             at(60, write(3, 0, 50)),
-            // Nothing from 120 to 179.
+            // No writes from 120 to 179 s.
             at(180, write(1, 0, 1000)),
             at(239, read(1, 0, 1)),
         ];
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(column(&found, "windows", "windows"), counts([1, 1, 1]));
     }
 
-    /// 1001 minutes: two a row.
+    /// 1001 minutes: two windows in a row.
     #[test]
     fn a_long_series_gives_the_most_of_several() {
         let minutes = [(0, 5), (1, 7), (500, 3), (501, 2), (1000, 9)];

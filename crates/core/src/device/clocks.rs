@@ -1,54 +1,58 @@
-//! Two clocks over the same requests: as fast as the device can, and at the times that were recorded.
+//! Runs the same requests under two clocks: as fast as the device permits, and at their recorded
+//! times.
 
-use super::{Device, Io, Machine, Prepared, Wear};
+use super::{AnyDevice, Device, Io, Prepared, Wear};
 
-/// Times lie before that: 146 years, so that sums do not overflow whatever a trace claims.
+/// Latest time, 146 years, so that sums do not overflow for any times in a trace.
 const END_OF_TIME_NS: u64 = 1 << 62;
 
-/// What the requests of a trace took on a device.
+/// DeviceTimes and wear of a trace on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Times {
-    /// From the first request to the last one done, each sent when the one before it is done: what SpatialClock's Workload Player
-    /// measures.
+pub struct DeviceTimes {
+    /// From the first request to the last completion, each request sent when its predecessor
+    /// completes: the measure of SpatialClock's Workload Player.
     pub elapsed_ns: u64,
-    /// For how long applications waited, with requests at their recorded times; `None` if the trace has none.
+    /// Total time that applications wait, with requests at their recorded times; `None` if the
+    /// trace has no times.
     ///
-    /// An application waits for each read, each write that is to be durable and each dirty page that makes room
-    /// ([`Io::awaited`]), from when it is sent until it is done; for other writes nobody waits, but who comes after them does. All that comes later in the trace is sent later by what has
-    /// been waited so far, as an application that waits goes on later. So this is how much longer all takes than with a device that
-    /// takes no time, and no wait counts twice.
+    /// An application waits for each read, each durable write and each dirty page that is written
+    /// to free a page of the cache ([`Io::awaited`]), from sending to completion. It does not wait
+    /// for other writes, but later requests queue behind them. All later requests are delayed by
+    /// the time waited so far, as in an application that blocks. So this is the additional run time
+    /// compared with a device that takes no time, and no wait counts twice.
     pub stall_ns: Option<u64>,
-    /// At recorded times where there are any, because what a device does while it idles wears it, too.
+    /// Wear at recorded times if there are any, because the device works while it idles, too.
     pub wear: Wear,
 }
 
 /// A device under both clocks.
 pub struct Clocks {
-    fast: Machine,
+    fast: AnyDevice,
     elapsed_ns: u64,
     recorded: Option<Recorded>,
 }
 
 struct Recorded {
-    machine: Machine,
-    /// Nothing is sent before: when the last request was sent, or done, if somebody waited for it.
+    machine: AnyDevice,
+    /// Lower limit of the next sending time: when the last request was sent, or completed if the
+    /// application waited for it.
     sent_ns: u64,
     stall_ns: u64,
 }
 
 impl Clocks {
-    /// From a prepared device. `times`: requests have times.
+    /// Starts both clocks on copies of a prepared device. `times`: the requests have times.
     pub fn new(prepared: &Prepared, times: bool) -> Self {
         let recorded = || Recorded { machine: prepared.machine(), sent_ns: 0, stall_ns: 0 };
         Self { fast: prepared.machine(), elapsed_ns: 0, recorded: times.then(recorded) }
     }
 
-    /// Memory that it takes for a trace of so many pages, by estimate: what a device under either clock keeps of a page.
+    /// Estimates the memory for a trace of `pages` pages, in bytes.
     pub fn held_bytes(pages: u32) -> u64 {
         u64::from(pages) * 16
     }
 
-    /// The next request.
+    /// Performs the next request under both clocks.
     pub fn io(&mut self, io: &Io) {
         self.elapsed_ns = self.fast.serve(io, self.elapsed_ns);
         if let Some(recorded) = &mut self.recorded {
@@ -62,10 +66,10 @@ impl Clocks {
         }
     }
 
-    /// What it came to.
-    pub fn times(&self) -> Times {
+    /// Returns times and wear so far.
+    pub fn times(&self) -> DeviceTimes {
         let machine = self.recorded.as_ref().map_or(&self.fast, |recorded| &recorded.machine);
-        Times {
+        DeviceTimes {
             elapsed_ns: self.elapsed_ns,
             stall_ns: self.recorded.as_ref().map(|recorded| recorded.stall_ns),
             wear: machine.wear(),
@@ -79,7 +83,7 @@ mod tests {
     use crate::device::{Model, Profile, latency, testing};
 
     fn clocks(times: bool) -> Clocks {
-        let model = Model::Latency(latency::Params { read_us: 100.0, write_us: 800.0 });
+        let model = Model::Latency(latency::LatencyParams { read_us: 100.0, write_us: 800.0 });
         Clocks::new(&Prepared::new(&Profile::of(model)).unwrap(), times)
     }
 
@@ -87,19 +91,20 @@ mod tests {
         Io { at_us, ..io }
     }
 
-    /// A read waits for itself and for what was sent before it; a write nobody waits for, unless it is to be durable or makes
-    /// room; what is waited moves all that follows.
+    /// An application waits for its read and for everything sent before it. It does not wait for a
+    /// write, unless that is durable or frees a page of the cache. Each wait delays everything that
+    /// follows.
     #[test]
-    fn who_waits() {
+    fn waits_delay_later_requests() {
         let mut clocks = clocks(true);
         let (read, write) = (testing::read(0, 1), testing::write(0, 1));
         let mut stalls = Vec::new();
         for io in [
-            at(1000, read),                            // 100: its own
-            at(1000, write),                           // sent at 1100, done at 1900: nobody waits
-            at(1050, read),                            // sent at 1150, after the write: until 2000, 850
+            at(1000, read),                            // 100, for itself
+            at(1000, write),                           // sent at 1100, done at 1900: no wait
+            at(1050, read),                            // sent at 1150, done at 2000: 850
             at(10_000, write),                         // sent at 10 950, done at 11 750
-            at(10_800, read),                          // sent at 11 750, when the write is just done: 100
+            at(10_800, read),                          // sent at 11 750, device idle: 100
             at(20_000, Io { awaited: true, ..write }), // 800
         ] {
             clocks.io(&io);
@@ -109,7 +114,7 @@ mod tests {
         assert_eq!(clocks.times().elapsed_ns, (3 * 100 + 3 * 800) * 1000);
     }
 
-    /// Times that no clock reaches, and times that run backwards, are no reason to panic.
+    /// Extreme times, and times that run backwards, cause no panic.
     #[test]
     fn strange_times() {
         let mut clocks = clocks(true);

@@ -1,7 +1,9 @@
-//! The simplest device: a constant time for each page read, another for each page written, one request after the other.
+//! The simplest device: a constant time for each page read and another for each page written, one
+//! request after the other.
 //!
-//! With 100 and 800 µs it is the cost model of SpatialClock's §5.1.2, as a device. It programs what it is given, and copies and
-//! erases nothing: a device on which the order of writes does not matter, to hold others against.
+//! With 100 and 800 µs it is the cost model of SpatialClock's §5.1.2 as a device. It programs only
+//! the written pages and never copies or erases. The order of writes makes no difference to it, so
+//! it is the baseline for other models.
 
 use super::{Device, Wear, ns};
 use crate::{
@@ -10,29 +12,29 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What it takes.
+/// Constants of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Params {
-    /// Each page read, µs.
+pub struct LatencyParams {
+    /// Time for each page read, µs.
     pub read_us: f64,
-    /// Each page written, µs.
+    /// Time for each page written, µs.
     pub write_us: f64,
 }
 
-/// The machine.
+/// A device with constant latencies.
 #[derive(Clone)]
 pub struct Latency {
     read_ns: u64,
     write_ns: u64,
-    /// Until then it is busy.
+    /// Time at which it becomes idle.
     free_ns: u64,
     written: u64,
 }
 
 impl Latency {
-    /// Idle.
-    pub fn new(params: &Params) -> Self {
+    /// Creates an idle device.
+    pub fn new(params: &LatencyParams) -> Self {
         Self { read_ns: ns(params.read_us), write_ns: ns(params.write_us), free_ns: 0, written: 0 }
     }
 }
@@ -64,10 +66,10 @@ mod tests {
     use super::*;
     use crate::device::testing::{read, write};
 
-    /// One after the other: who comes while it is busy waits.
+    /// Requests are served one after the other: one that arrives while the device is busy waits.
     #[test]
     fn a_queue_of_one() {
-        let mut device = Latency::new(&Params { read_us: 100.0, write_us: 800.0 });
+        let mut device = Latency::new(&LatencyParams { read_us: 100.0, write_us: 800.0 });
         assert_eq!(device.serve(&write(0, 2), 1_000), 1_601_000);
         assert_eq!(device.serve(&read(9, 1), 2_000), 1_701_000);
         assert_eq!(device.serve(&read(9, 1), 5_000_000), 5_100_000);

@@ -1,10 +1,13 @@
-//! Modelled storage devices: machines that take requests and say when each is done, and what it cost the flash.
+//! Modelled storage devices. They take requests and return the completion time of each and the wear
+//! of the flash.
 //!
-//! Three models, a file each: [`open_unit`] for cards and old eMMC, [`page_mapped`] for newer eMMC and UFS, [`latency`] for a
-//! constant time a page. What a model needs to know of a device is a [`Profile`], one file each in [`profile`].
+//! There are three models, each in its file: [`open_unit`] for cards and old eMMC, [`page_mapped`]
+//! for newer eMMC and UFS, and [`latency`] for a constant time a page. The constants of a device
+//! are a [`Profile`], each in its file in [`profile`].
 //!
-//! A device has no clock: a request comes with its time, and what the device does on its own account happens in between.
-//! [`Clocks`] runs a device twice over the same requests, as fast as it can and at the times that were recorded.
+//! A device has no clock: each request has its time, and background work of the device happens in
+//! between. [`Clocks`] runs a device twice over the same requests, as fast as it can and at
+//! recorded times.
 
 use crate::{back::Io, layout::Lba, page::PAGE_BYTES};
 use serde::{Deserialize, Serialize};
@@ -16,38 +19,43 @@ pub mod page_mapped;
 pub mod profile;
 pub mod wear;
 
-pub use clocks::{Clocks, Times};
-pub use profile::{LabelledProfile, Model, Profile, ProfileError, Selection};
+pub use clocks::{Clocks, DeviceTimes};
+pub use profile::{LabelledProfile, Model, Profile, ProfileError, ProfileSelection};
 pub use wear::Wear;
 
-/// A device under a model. Requests are served in the order in which they come.
+/// A modelled device. Requests are served in the order of arrival.
 pub trait Device {
-    /// Serves a request that comes at `at_ns`, whatever [`Io::at_us`] says; never earlier than one before it. When it is done.
-    /// Addresses beyond the end of the device begin again at its beginning.
+    /// Serves a request that arrives at `at_ns`, regardless of [`Io::at_us`]; never earlier than
+    /// its predecessor. Returns the completion time. Addresses beyond the end of the device wrap
+    /// around.
     fn serve(&mut self, io: &Io, at_ns: u64) -> u64;
-    /// The content of these pages is no longer wanted. Takes no time.
+    /// Discards the content of these pages. It takes no time.
     fn discard(&mut self, lba: Lba, pages: u32);
-    /// What the flash has had to bear since the device was prepared.
+    /// Returns the wear since the device was prepared.
     fn wear(&self) -> Wear;
-    /// Panics unless the device's own books agree.
+    /// Checks the internal state.
+    ///
+    /// # Panics
+    ///
+    /// The state is inconsistent.
     fn check(&self);
 }
 
-/// What a device holds before its first request.
+/// Content of a device before its first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fill {
-    /// Nothing: as it leaves the factory.
+    /// No content, as delivered by the factory.
     Empty,
     /// Data everywhere, written once from the first page to the last.
     InOrder,
-    /// Data everywhere, written over at random until no more free space is left than the device keeps for itself.
+    /// Data everywhere, overwritten at random until only the over-provisioned space is free.
     Random,
 }
 
-/// Any of the models.
+/// A device of any of the models.
 #[derive(Clone)]
-pub struct Machine(Any);
+pub struct AnyDevice(Any);
 
 #[derive(Clone)]
 enum Any {
@@ -56,8 +64,12 @@ enum Any {
     Latency(latency::Latency),
 }
 
-impl Machine {
-    /// A device of this profile, prepared as that says.
+impl AnyDevice {
+    /// Creates a device of this profile, filled as the profile says.
+    ///
+    /// # Errors
+    ///
+    /// A constant of the profile is out of its bounds.
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
         profile.check()?;
         Ok(Self(match &profile.model {
@@ -84,31 +96,36 @@ impl Machine {
     }
 }
 
-/// A device as it is before its first request, to begin with any number of times.
+/// A device before its first request, as the start of any number of runs.
 pub struct Prepared {
     profile: Profile,
-    /// Where preparing takes long, the result. Elsewhere making another is cheaper than copying: what is not used is not touched.
-    machine: Option<Machine>,
+    /// The prepared device where preparation is slow. Elsewhere a new device is cheaper than a
+    /// copy, because unused memory is not touched.
+    machine: Option<AnyDevice>,
 }
 
 impl Prepared {
-    /// Prepares it, as the profile says.
+    /// Prepares a device as the profile says.
+    ///
+    /// # Errors
+    ///
+    /// A constant of the profile is out of its bounds.
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
-        let machine = Machine::new(profile)?;
+        let machine = AnyDevice::new(profile)?;
         let keep = profile.model.fill() == Some(Fill::Random);
         Ok(Self { profile: profile.clone(), machine: keep.then_some(machine) })
     }
 
-    /// One of its own.
-    pub fn machine(&self) -> Machine {
+    /// Returns a device of its own for one run.
+    pub fn machine(&self) -> AnyDevice {
         match &self.machine {
             Some(machine) => machine.clone(),
-            None => Machine::new(&self.profile).expect("it was made once already"),
+            None => AnyDevice::new(&self.profile).expect("the profile was checked"),
         }
     }
 }
 
-impl Device for Machine {
+impl Device for AnyDevice {
     fn serve(&mut self, io: &Io, at_ns: u64) -> u64 {
         self.device_mut().serve(io, at_ns)
     }
@@ -123,17 +140,17 @@ impl Device for Machine {
     }
 }
 
-/// Nanoseconds of a duration that a profile gives in microseconds, checked by [`Profile::check`].
+/// Nanoseconds of a duration in microseconds that [`Profile::check`] has checked.
 fn ns(us: f64) -> u64 {
     (us * 1e3).round() as u64
 }
 
-/// Whole pages in so many bytes, likewise checked.
+/// Number of whole pages in a size that [`Profile::check`] has checked.
 fn pages(bytes: u64) -> u32 {
     u32::try_from(bytes / PAGE_BYTES).expect("a profile's sizes are checked")
 }
 
-/// A bit for each of many, in words; all clear, without touching memory.
+/// A clear bit for each of `n` items, in words, without touching memory.
 fn bits(n: usize) -> Vec<u64> {
     vec![0; n.div_ceil(64)]
 }

@@ -1,16 +1,19 @@
-//! Memory cards and eMMC of the simple kind: the logical space is mapped in large units, and only a few are open.
+//! Memory cards and simple eMMC: the logical space is mapped in large units, and only a few units
+//! are open.
 //!
-//! A page is written into the log of its unit, which is opened for that; a unit is open as long as it is one of the `open_units`
-//! written to last. Closing one copies every page that the log lacks from the old place of the unit, and erases that. So writes in
-//! order cost a program each, and scattered ones a whole unit: the behaviour that SpatialClock's Table 2 shows, and flashbench
-//! (Bergmann, "Optimizing Linux with cheap flash drives", LWN 2011) on many cards.
+//! A page is written into the log of its unit, which is opened first. The open units are the
+//! `open_units` units written to last. Closing a unit copies every page that its log lacks from the
+//! unit's old blocks, and erases these. So writes in order cost one program each, and random ones a
+//! whole unit. SpatialClock's Table 2 shows this behaviour, and flashbench shows it on many cards
+//! (Bergmann, "Optimizing Linux with cheap flash drives", LWN 2011).
 //!
-//! What a log takes is as many programs as its unit has pages; a full one is closed. A page that is written again while its unit is
-//! open takes room in the log, and costs no copy of its own. One request is served at a time, page by page: what a request of many
-//! pages saves over many of one, the table does not tell, and it is not modelled. Nothing happens while the device idles.
+//! A log holds as many programs as its unit has pages, and a full log is closed. A page that is
+//! written again while its unit is open takes space in the log and costs no copy. Requests are
+//! served one at a time, page by page. The table does not show whether one large request is faster
+//! than many small ones, so that is not modelled. The device does no work while it idles.
 //!
-//! Reads do not care for logs. One that is not in the unit of the read before it takes longer by `far_read_us`: how Table 2's
-//! sorted and scattered reads differ.
+//! Logs do not affect reads. A read outside the unit of its predecessor takes longer by
+//! `far_read_us`, the difference between sorted and random reads in Table 2.
 
 use super::{Device, Fill, Wear, bits, ns, pages};
 use crate::{
@@ -21,31 +24,32 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What it takes.
+/// Constants of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Params {
-    /// What it offers, bytes.
+pub struct OpenUnitParams {
+    /// Capacity in bytes.
     pub capacity_bytes: u64,
-    /// Mapped as one: U, bytes.
+    /// Size of a unit: U, bytes.
     pub unit_bytes: u64,
-    /// Open at once: K.
+    /// Number of open units: K.
     pub open_units: u32,
-    /// Each page read, µs.
+    /// Time for each page read, µs.
     pub read_us: f64,
-    /// Each page read that is not in the unit of the page read before it: that much longer, µs.
+    /// Additional time for a read outside the unit of its predecessor, µs.
     pub far_read_us: f64,
-    /// Each page written into a log, µs.
+    /// Time for each page written into a log, µs.
     pub program_us: f64,
-    /// Each page copied when a unit is closed: read and programmed, µs.
+    /// Time to copy a page when a unit is closed: read and program, µs.
     pub copy_us: f64,
-    /// Each unit erased, µs.
+    /// Time to erase a unit, µs.
     pub erase_us: f64,
-    /// What it holds before; in order and at random are the same here, because closed units hold their pages in order.
+    /// Content before the first request. `InOrder` and `Random` are the same here, because closed
+    /// units hold their pages in order.
     pub fill: Fill,
 }
 
-/// An open unit's place in the arrays.
+/// Index of an open unit in the arrays.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Slot(u32);
 
@@ -61,7 +65,7 @@ impl Id for Slot {
 const OPEN: usize = 0;
 const UNUSED: usize = 1;
 
-/// The machine.
+/// A device of open units.
 #[derive(Clone)]
 pub struct OpenUnit {
     read_ns: u64,
@@ -70,17 +74,17 @@ pub struct OpenUnit {
     copy_ns: u64,
     erase_ns: u64,
     unit_pages: u32,
-    /// Pages it offers: whole units.
+    /// Capacity in pages, of whole units.
     pages: u32,
-    /// Words of bits a unit.
+    /// Words of the bitmap of a unit.
     words: usize,
-    /// Pages with content in a unit's closed place, by unit; as it is where the device begins empty, inverted where it begins
-    /// filled: either way it begins as zeros.
+    /// Pages with content in a unit's closed blocks, by unit. Inverted where the device begins
+    /// filled, so that it begins as zeros in either case.
     held: Vec<u64>,
     inverted: bool,
     /// By unit: its slot + 1, or 0 if it is closed.
     slot_of: Vec<u16>,
-    /// [`OPEN`], from the one written to longest ago to the last; and [`UNUSED`].
+    /// [`OPEN`], from least to most recently written; and [`UNUSED`].
     slots: Lists<Slot, 2>,
     /// By slot: the unit, its pages in the log, programs into the log.
     unit: Vec<u32>,
@@ -91,12 +95,13 @@ pub struct OpenUnit {
     wear: Wear,
 }
 
-/// Open units that the arrays have numbers for.
+/// Largest number of open units that fits the arrays.
 pub(super) const OPEN_UNITS_MAX: u32 = 4096;
 
 impl OpenUnit {
-    /// All units closed, holding what `params.fill` says. `params` have been checked.
-    pub fn new(params: &Params) -> Self {
+    /// Creates a device with all units closed and the content of `params.fill`. `params` must have
+    /// been checked.
+    pub fn new(params: &OpenUnitParams) -> Self {
         let unit_pages = pages(params.unit_bytes);
         let units = pages(params.capacity_bytes) / unit_pages;
         let words = unit_pages.div_ceil(64) as usize;
@@ -126,12 +131,12 @@ impl OpenUnit {
         }
     }
 
-    /// The unit of a page and the page in it.
+    /// Unit of a page, and the page's number in it.
     fn place(&self, page: u32) -> (u32, u32) {
         (page / self.unit_pages, page % self.unit_pages)
     }
 
-    /// The page of a device that begins again at its end.
+    /// Page of an address; addresses wrap around at the end.
     fn page(&self, lba: Lba) -> u32 {
         (lba % u64::from(self.pages)) as u32
     }
@@ -171,20 +176,20 @@ impl OpenUnit {
     }
 
     fn open(&mut self, unit: u32) -> Slot {
-        let slot = self.slots.oldest(UNUSED).expect("a slot was made free");
+        let slot = self.slots.oldest(UNUSED).expect("a slot has been released");
         self.slots.move_newest(OPEN, slot);
         self.unit[slot.0 as usize] = unit;
         self.slot_of[unit as usize] = slot.0 as u16 + 1;
         slot
     }
 
-    /// The words of a unit's closed place.
+    /// Words of the bitmap of a unit.
     fn held_words(&self, unit: u32) -> std::ops::Range<usize> {
         let first = unit as usize * self.words;
         first..first + self.words
     }
 
-    /// A unit's pages in its n-th word.
+    /// Mask of the unit's pages in its n-th word.
     fn mask(&self, n: usize) -> u64 {
         match self.unit_pages as usize - n * 64 {
             more if more >= 64 => !0,
@@ -192,12 +197,12 @@ impl OpenUnit {
         }
     }
 
-    /// What a word says of the pages with content.
+    /// Pages with content in a word of the bitmap.
     fn content(&self, n: usize, word: u64) -> u64 {
         (if self.inverted { !word } else { word }) & self.mask(n)
     }
 
-    /// Pages in a unit's closed place, and of these, pages that its log lacks.
+    /// Number of pages in a unit's closed blocks, and of those that its log lacks.
     fn held_and_lacking(&self, slot: Slot) -> (u32, u32) {
         let log = &self.log[slot.0 as usize * self.words..];
         let held = &self.held[self.held_words(self.unit[slot.0 as usize])];
@@ -207,7 +212,7 @@ impl OpenUnit {
         })
     }
 
-    /// The time that takes.
+    /// Closes a unit and returns the time that takes.
     fn close(&mut self, slot: Slot) -> u64 {
         let (held, lacking) = self.held_and_lacking(slot);
         let (n, unit) = (slot.0 as usize, self.unit[slot.0 as usize]);
@@ -260,7 +265,8 @@ impl Device for OpenUnit {
         self.free_ns
     }
 
-    /// A unit whose last page in its closed place is discarded is erased, in time that nobody waits for.
+    /// A unit is erased when its last page in closed blocks is discarded. No request waits for
+    /// that.
     fn discard(&mut self, lba: Lba, pages: u32) {
         let first = u64::from(self.page(lba));
         for n in 0..u64::from(pages.min(self.pages)) {
@@ -296,8 +302,8 @@ impl Device for OpenUnit {
     }
 }
 
-/// Bytes that a profile may give as the size of a unit.
-pub(super) fn unit_is_possible(params: &Params) -> bool {
+/// Whether the size of a unit is allowed.
+pub(super) fn unit_is_possible(params: &OpenUnitParams) -> bool {
     params.unit_bytes.is_multiple_of(PAGE_BYTES)
         && params.unit_bytes > 0
         && params.capacity_bytes / params.unit_bytes > u64::from(params.open_units)

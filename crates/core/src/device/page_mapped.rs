@@ -1,23 +1,28 @@
-//! Newer eMMC and UFS: every page is mapped by itself, written wherever there is room, and room is made by garbage collection.
+//! Newer eMMC and UFS: every page is mapped individually and written to any free place, and garbage
+//! collection frees places.
 //!
-//! The device is some dies that work at the same time behind one link. Addresses are striped over the dies by NAND pages
-//! (`nand_pages` of ours), so each die is a device of its own with the same share of everything; controllers that place
-//! a write on whichever die is idle are better off than this one where a workload insists on one die.
+//! The device has several dies that work at the same time behind one link. Addresses are striped
+//! over the dies by NAND pages (`nand_pages` pages of 4 KiB), so each die is a device of its own
+//! with an equal share. A controller that writes to any idle die is faster than this model if a
+//! workload prefers one die.
 //!
-//! A die writes into one active block. When that is full and but one block is free, the block with the fewest pages still wanted
-//! (greedy; ties: the one that came to so few first) is collected: these pages are copied into the free block, which is active
-//! from then on, and the collected one is erased. This happens when a write needs the room, all at once, and what the die is
-//! asked next waits.
+//! A die writes into one active block. When that is full and only one block is free, garbage
+//! collection takes the block with the fewest valid pages (greedy; ties: the one that reached that
+//! number first). These pages are copied into the free block, which becomes active, and the
+//! collected block is erased. This happens all at once when a write needs a place, and the next
+//! request to the die waits.
 //!
-//! Where there is an SLC cache, pages go there first, as long as it has erased room; otherwise directly to the other blocks. It is
-//! a ring of blocks, emptied from the oldest page on, a NAND page at a time, while the die has been idle for `idle_us` and
-//! has nothing else to do. Its wear counts like any other. It is on top of the capacity.
+//! If there is an SLC cache, pages are written to it first while it has erased space, and otherwise
+//! directly to the other blocks. The cache is a ring of blocks. It is emptied from the oldest page
+//! on, one NAND page at a time, after the die has been idle for `idle_us`. Its wear counts like
+//! that of other blocks. Its size is in addition to the capacity.
 //!
-//! Time. A write takes `write_us` and `transfer_us` a page on the link; a die takes pages ahead for as long as it needs to
-//! program `buffer_pages`, and a write is done when the die has taken its last page; if somebody waits for it to be durable (`sync`), when that is
-//! programmed. A read senses each NAND page that holds what it wants, in all dies at once, and then transfers page by page. Programs
-//! take the same time a page however few are written at once. Of the map nothing is lost or loaded: devices that keep a part of it in
-//! flash only have more to do on scattered reads than this one.
+//! Time: a write takes `write_us`, and `transfer_us` a page on the link. A die accepts pages as
+//! long as it needs to program `buffer_pages`. A write completes when the die has accepted its last
+//! page, and a durable one (`sync`) when that page is programmed. A read senses each NAND page with
+//! requested data, on all dies at once, and then transfers page by page. A program takes the same
+//! time a page for any number of pages. The mapping table is always in memory: devices that keep a
+//! part of it in flash are slower on random reads than this model.
 
 use super::{Device, Fill, Wear, ns, pages};
 use crate::{
@@ -31,49 +36,49 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// What it takes.
+/// Constants of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Params {
-    /// What it offers, bytes.
+pub struct PageMappedParams {
+    /// Capacity in bytes.
     pub capacity_bytes: u64,
-    /// Blocks beyond that, as a share of it; each die has at least two.
+    /// Blocks in addition to the capacity, as a share of it; each die has at least two.
     pub over_provisioning: f64,
-    /// Dies that work at the same time.
+    /// Number of dies that work at the same time.
     pub dies: u32,
-    /// Pages of 4 KiB in what is erased at once, on one die.
+    /// Pages of 4 KiB in an erase block of one die.
     pub block_pages: u32,
-    /// Pages of 4 KiB in what is sensed at once, on one die.
+    /// Pages of 4 KiB in a NAND page of one die.
     pub nand_pages: u32,
-    /// Pages that a die takes before it can program them.
+    /// Pages that a die accepts before it can program them.
     pub buffer_pages: u32,
-    /// To sense a NAND page, and what else a read takes but the transfer, µs.
+    /// Time to sense a NAND page, and the rest of a read except for the transfer, µs.
     pub read_us: f64,
-    /// What a write takes on the link, whatever its size, µs.
+    /// Time of a write on the link, in addition to its pages, µs.
     pub write_us: f64,
-    /// Each page on the link, µs.
+    /// Time for each page on the link, µs.
     pub transfer_us: f64,
-    /// Each page programmed: a NAND page's time by `nand_pages`, µs.
+    /// Time to program a page: that of a NAND page divided by `nand_pages`, µs.
     pub program_us: f64,
-    /// Each page programmed into the SLC cache, likewise, µs.
+    /// The same for a page of the SLC cache, µs.
     pub slc_program_us: f64,
-    /// What the SLC cache holds, bytes; 0: there is none.
+    /// Size of the SLC cache in bytes; 0 for none.
     pub slc_bytes: u64,
-    /// Each block erased, µs.
+    /// Time to erase a block, µs.
     pub erase_us: f64,
-    /// A die idles for so long before it empties its SLC cache, µs.
+    /// Idle time of a die before it empties its SLC cache, µs.
     pub idle_us: f64,
-    /// What it holds before.
+    /// Content before the first request.
     pub fill: Fill,
 }
 
-/// Larger devices take minutes and gigabytes to be filled at random.
+/// Largest device filled at random: larger ones take minutes and gigabytes of memory.
 const RANDOM_BYTES_MAX: u64 = 64 << 30;
-/// A device filled at random is written over this many times.
+/// Number of times that a device filled at random is overwritten.
 const OVERWRITES: u64 = 3;
 const SEED: u64 = 0x0f1a_5451_f7f1_1ed0;
 
-/// The machine.
+/// A page-mapped device.
 #[derive(Clone)]
 pub struct PageMapped {
     dies: Vec<Die>,
@@ -81,16 +86,16 @@ pub struct PageMapped {
     pages: u32,
     write_ns: u64,
     transfer_ns: u64,
-    /// Until then the link is busy.
+    /// Time at which the link becomes idle.
     link_ns: u64,
     host_pages: u64,
 }
 
 impl PageMapped {
-    /// Holding what `params.fill` says. `params` have been checked.
-    pub fn new(params: &Params) -> Self {
+    /// Creates a device with the content of `params.fill`. `params` must have been checked.
+    pub fn new(params: &PageMappedParams) -> Self {
         let stripe = params.dies * params.nand_pages;
-        // Whole stripes.
+        // Only whole stripes are used.
         let die_pages = pages(params.capacity_bytes) / stripe * params.nand_pages;
         let mut random = Pcg64::seed_from_u64(SEED);
         let die = |_| {
@@ -112,7 +117,7 @@ impl PageMapped {
         }
     }
 
-    /// The die of a page, and the page's number there.
+    /// Die of a page, and the page's number there.
     fn place(&self, page: u32) -> (usize, u32) {
         let (nand_page, offset) = (page / self.nand_pages, page % self.nand_pages);
         let dies = self.dies.len() as u32;
@@ -138,7 +143,7 @@ impl PageMapped {
     fn read(&mut self, first: u32, pages: u32, at_ns: u64) -> u64 {
         let mut link_ns = self.link_ns.max(at_ns);
         let mut page = first;
-        // Of a run of pages on one die: where they are sensed together.
+        // For a run of pages on one die: the NAND page that holds them.
         let mut sensed: Option<(usize, u32)> = None;
         let mut ready_ns = at_ns;
         for _ in 0..pages {
@@ -193,7 +198,7 @@ impl Device for PageMapped {
     }
 }
 
-/// A block of a die.
+/// Number of a block in its die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block(u32);
 
@@ -206,36 +211,39 @@ impl Id for Block {
     }
 }
 
-/// Of a page: it has no place; of a place: nothing.
+/// Marks a page without a place, and a place without a page.
 const NONE: u32 = u32::MAX;
 
-/// One die: a page-mapped flash of its own. Places are numbered through its blocks, and behind these through its SLC cache.
+/// One die: a page-mapped flash of its own. Places are numbered through its blocks, followed by its
+/// SLC cache.
 #[derive(Clone)]
 struct Die {
-    /// By page: its place; by place: its page. So that a full device of many gigabytes costs no memory before it is used, both
-    /// are kept as what they differ (`^`) from where they are at the beginning: page n at place n, or nothing anywhere.
+    /// By page: its place; by place: its page. Both are stored as the difference (`^`) from their
+    /// state at the beginning (page n at place n, or none), so that a full device of many gigabytes
+    /// needs no memory before it is used.
     place_of: Vec<u32>,
     page_at: Vec<u32>,
     filled: bool,
     block_pages: u32,
     blocks: u32,
-    /// By place in a block: what was written there is no longer wanted. Clear in what is not written.
+    /// By place in a block: the page written there is no longer valid. Clear in places that are not
+    /// written.
     stale: Vec<u64>,
-    /// Words of `stale` a block.
+    /// Words of `stale` for a block.
     words: usize,
-    /// By block: pages still wanted.
+    /// By block: number of valid pages.
     wanted: Vec<u32>,
-    /// By number of wanted pages: the full blocks that have so many, in the order of coming to it.
+    /// By number of valid pages: the full blocks with that number, in the order of reaching it.
     full: Lists<Block, 0>,
-    /// No full block has fewer.
+    /// No full block has fewer valid pages.
     least: u32,
-    /// Erased, longest first.
+    /// Erased blocks, the one erased longest ago first.
     free: VecDeque<Block>,
     active: Block,
-    /// The active block's next place.
+    /// Next place in the active block.
     next: u32,
     slc: Slc,
-    /// Busy until then.
+    /// Time at which the die becomes idle.
     free_ns: u64,
     read_ns: u64,
     program_ns: u64,
@@ -246,23 +254,23 @@ struct Die {
     wear: Wear,
 }
 
-/// The SLC cache of a die: a ring, written at one end and emptied at the other.
+/// SLC cache of a die: a ring, written at one end and emptied at the other.
 #[derive(Clone)]
 struct Slc {
     slots: u32,
     block_slots: u32,
-    /// Slots ever written and emptied.
+    /// Total number of slots written, and emptied.
     written: u64,
     emptied: u64,
     stale: Vec<u64>,
-    /// Pages in it that are still wanted.
+    /// Number of valid pages in it.
     wanted: u32,
     program_ns: u64,
 }
 
 impl Slc {
-    /// Emptied blocks are erased, whole.
-    fn has_room(&self) -> bool {
+    /// Whether an erased slot is left; emptied blocks are erased as a whole.
+    fn has_space(&self) -> bool {
         let slots = u64::from(self.slots);
         slots > 0
             && self.written - self.emptied / u64::from(self.block_slots) * u64::from(self.block_slots) < slots
@@ -270,7 +278,7 @@ impl Slc {
 }
 
 impl Die {
-    fn new(params: &Params, pages: u32) -> Self {
+    fn new(params: &PageMappedParams, pages: u32) -> Self {
         let block_pages = params.block_pages;
         let user_blocks = pages.div_ceil(block_pages);
         let spare = (f64::from(pages) * params.over_provisioning / f64::from(block_pages)) as u32;
@@ -320,7 +328,7 @@ impl Die {
             die.close(Block(block));
         }
         die.free.extend((full..blocks).map(Block));
-        die.active = die.free.pop_front().expect("there is more flash than pages");
+        die.active = die.free.pop_front().expect("there is more flash than capacity");
         die
     }
 
@@ -348,28 +356,29 @@ impl Die {
         self.page_at[place as usize] = page ^ at;
     }
 
-    /// Places in blocks; those of the SLC cache lie behind.
+    /// Number of places in blocks; those of the SLC cache follow.
     fn places(&self) -> u32 {
         self.blocks * self.block_pages
     }
 
-    /// Which places are sensed together with this page's; `None` if it has no content.
+    /// NAND page that holds this page; `None` if the page has no content.
     fn nand_page(&self, page: u32, nand_pages: u32) -> Option<u32> {
         let place = self.place_of(page);
         (place != NONE).then_some(place / nand_pages)
     }
 
-    /// Senses a NAND page; when it is there.
+    /// Senses a NAND page and returns the completion time.
     fn sense(&mut self, at_ns: u64) -> u64 {
         self.meanwhile(at_ns);
         self.free_ns = self.free_ns.max(at_ns) + self.read_ns;
         self.free_ns
     }
 
-    /// Takes a page to be written that is there at `at_ns`; when it has taken it.
+    /// Accepts a page to write that arrives at `at_ns`, and returns the time at which it is
+    /// accepted.
     fn take(&mut self, page: u32, at_ns: u64) -> u64 {
         self.meanwhile(at_ns);
-        let slc = self.slc.has_room();
+        let slc = self.slc.has_space();
         let program_ns = if slc { self.slc.program_ns } else { self.program_ns };
         let taken_ns = at_ns.max(self.free_ns.saturating_sub(self.buffer_pages * program_ns));
         self.forget(page);
@@ -383,7 +392,7 @@ impl Die {
         taken_ns
     }
 
-    /// What a die does on its own account until `at_ns`: it empties its SLC cache.
+    /// Background work of a die until `at_ns`: emptying its SLC cache.
     fn meanwhile(&mut self, at_ns: u64) {
         if self.slc.wanted == 0 && self.slc.written == self.slc.emptied {
             return;
@@ -395,7 +404,7 @@ impl Die {
         }
     }
 
-    /// A NAND page of the SLC cache, oldest first, copied to the blocks. The time that takes.
+    /// Copies the oldest NAND page of the SLC cache to the blocks. Returns the time that takes.
     fn empty_some(&mut self) -> u64 {
         let mut spent_ns = self.read_ns;
         for _ in 0..u64::from(self.nand_pages).min(self.slc.written - self.slc.emptied) {
@@ -418,7 +427,7 @@ impl Die {
         spent_ns
     }
 
-    /// Writes a page that has no place into the SLC cache, which has room.
+    /// Writes a page that has no place into the SLC cache, which has space.
     fn cache(&mut self, page: u32) {
         let slot = (self.slc.written % u64::from(self.slc.slots)) as u32;
         self.slc.written += 1;
@@ -427,7 +436,8 @@ impl Die {
         self.put(page, self.places() + slot);
     }
 
-    /// Writes a page that has no place, or one that it is about to leave, into the active block. The time that takes.
+    /// Writes a page that has no place, or is about to leave it, into the active block. Returns the
+    /// time that takes.
     fn append(&mut self, page: u32) -> u64 {
         let mut spent_ns = self.program_ns;
         if self.next == self.block_pages {
@@ -444,7 +454,7 @@ impl Die {
         self.wear.programs += 1;
     }
 
-    /// Another active block. The time that making room takes.
+    /// Makes another block active. Returns the time of garbage collection.
     fn next_block(&mut self) -> u64 {
         self.close(self.active);
         let block = self.free.pop_front().expect("one block is always free");
@@ -459,7 +469,7 @@ impl Die {
         self.least = self.least.min(wanted);
     }
 
-    /// Takes the full block with the fewest wanted pages out of its list.
+    /// Removes the full block with the fewest valid pages from its list.
     fn least_wanted(&mut self) -> Block {
         loop {
             if let Some(block) = self.full.oldest(self.least as usize) {
@@ -470,10 +480,14 @@ impl Die {
         }
     }
 
-    /// Copies what is wanted of a block into the active one, which is empty, and erases it. The time that takes.
+    /// Copies the valid pages of a block into the active one, which is empty, and erases the block.
+    /// Returns the time that takes.
     fn collect(&mut self, victim: Block) -> u64 {
         let wanted = self.wanted[victim.0 as usize];
-        assert!(wanted < self.block_pages, "there is more flash than pages: some block has less than all");
+        assert!(
+            wanted < self.block_pages,
+            "there is more flash than capacity, so some block has a stale page"
+        );
         for word in 0..self.words {
             let last = self.block_pages as usize - word * 64;
             let mask = if last >= 64 { !0 } else { (1u64 << last) - 1 };
@@ -491,7 +505,7 @@ impl Die {
         u64::from(wanted) * (self.read_ns + self.program_ns) + self.erase_ns
     }
 
-    /// What is at this page's place is no longer wanted.
+    /// Marks the content at this page's place as stale.
     fn forget(&mut self, page: u32) {
         let place = self.place_of(page);
         if place == NONE {
@@ -526,13 +540,13 @@ impl Die {
                 assert_eq!(
                     self.slc.stale[slot as usize / 64] >> (slot % 64) & 1,
                     0,
-                    "what is mapped is wanted"
+                    "mapped pages are valid"
                 );
                 cached += 1;
             } else {
                 let (block, slot) = (place / self.block_pages, place % self.block_pages);
                 let word = self.stale[block as usize * self.words + slot as usize / 64];
-                assert_eq!(word >> (slot % 64) & 1, 0, "what is mapped is wanted");
+                assert_eq!(word >> (slot % 64) & 1, 0, "mapped pages are valid");
                 wanted[block as usize] += 1;
             }
         }
@@ -559,8 +573,8 @@ impl Die {
     }
 }
 
-/// What is wrong with a profile's sizes, if anything is.
-pub(super) fn wrong_sizes(params: &Params) -> Option<&'static str> {
+/// Describes an inconsistency of the sizes of a profile, if there is one.
+pub(super) fn wrong_sizes(params: &PageMappedParams) -> Option<&'static str> {
     let die_blocks = |bytes: u64| {
         bytes / PAGE_BYTES / u64::from(params.dies.max(1)) / u64::from(params.block_pages.max(1))
     };
@@ -574,7 +588,8 @@ pub(super) fn wrong_sizes(params: &Params) -> Option<&'static str> {
         Some("slc_bytes has to be 0, or two blocks a die at least and no more than capacity_bytes")
     } else if params.fill == Fill::Random && params.capacity_bytes > RANDOM_BYTES_MAX {
         Some(
-            "fill: at random, a device is written over several times first; model at most 64 GiB of it (gib=16)",
+            "fill: at random, a device is written over several times first; model at most 64 GiB \
+             of it (gib=16)",
         )
     } else {
         None

@@ -1,4 +1,4 @@
-//! What the tests of all models share.
+//! Helpers of the tests of all models.
 
 use super::{Device, Io};
 use crate::back::IoOp;
@@ -13,7 +13,7 @@ pub(super) fn write(lba: u64, pages: u32) -> Io {
     Io { op: IoOp::Write, awaited: false, ..read(lba, pages) }
 }
 
-/// Seconds that the requests take, each sent when the one before it is done.
+/// Run time of the requests in seconds, each sent when its predecessor completes.
 pub(super) fn elapsed_s(device: &mut dyn Device, requests: impl IntoIterator<Item = Io>) -> f64 {
     let mut now = 0;
     for io in requests {
@@ -22,7 +22,7 @@ pub(super) fn elapsed_s(device: &mut dyn Device, requests: impl IntoIterator<Ite
     now as f64 / 1e9
 }
 
-/// `n` page addresses, all different, in the first `span` pages.
+/// Returns `n` different page addresses in the first `span` pages, in random order.
 pub(super) fn scattered(n: usize, span: u64, seed: u64) -> Vec<u64> {
     let mut random = Pcg64::seed_from_u64(seed);
     let mut found = std::collections::BTreeSet::new();

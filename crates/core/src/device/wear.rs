@@ -1,55 +1,57 @@
-//! What writes cost the flash, and how long it lasts.
+//! Wear of the flash by writes, and its lifetime.
 
 use serde::Serialize;
 
-/// What a device's flash has had to bear. Pages are of 4 KiB.
+/// Wear of a device's flash. Pages are of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wear {
     /// Pages written by the host.
     pub host_pages: u64,
-    /// Pages programmed, whatever for.
+    /// Pages programmed for any reason.
     pub programs: u64,
-    /// Of these, pages that the device copied on its own account.
+    /// Of these, pages that the device copied by itself.
     pub copies: u64,
-    /// Erases, of whatever the model erases: units or blocks.
+    /// Erases of the unit that the model erases: units or blocks.
     pub erases: u64,
-    /// Copies that what was written makes inevitable and that are still to come: open units have to be closed, and what is in
-    /// an SLC cache has to leave it. So nobody saves wear by ending early.
+    /// Copies that are inevitable but not done yet: open units must be closed, and the SLC cache
+    /// must be emptied. Counting them keeps the end of a trace from hiding wear.
     pub copies_due: u64,
 }
 
 impl Wear {
-    /// Pages programmed, or bound to be, for each page that the host wrote; `None` if it wrote none.
+    /// Returns the pages programmed, or bound to be, for each page that the host wrote; `None` if
+    /// it wrote none.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_pages > 0).then(|| (self.programs + self.copies_due) as f64 / self.host_pages as f64)
     }
 }
 
-/// What CacheSifter's equation 3 (after Cai et al.) takes, with n = 1: one error correction for life.
+/// Terms of CacheSifter's equation 3 (after Cai et al.), with n = 1: one error correction for life.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Endurance {
-    /// Program/erase cycles that a block stands: PEC.
+    /// Program/erase cycles that a block endures: PEC.
     pub cycles: f64,
-    /// Flash beyond what the device offers, as a share of that: OP.
+    /// Flash beyond the capacity, as a share of it: OP.
     pub over_provisioning: f64,
-    /// How often the whole device is written a day: DWPD.
+    /// Writes of the whole device in a day: DWPD.
     pub drive_writes_per_day: f64,
-    /// WA.
+    /// Write amplification: WA.
     pub write_amplification: f64,
-    /// Bytes stored for each byte written, by a device that compresses: R; 1 for those that do not.
+    /// Bytes stored for each byte written by a device that compresses: R; 1 for others.
     pub compression: f64,
 }
 
 impl Endurance {
-    /// Years.
+    /// Returns the lifetime in years.
     pub fn lifetime_years(&self) -> f64 {
         self.cycles * (1.0 + self.over_provisioning)
             / (365.0 * self.drive_writes_per_day * self.write_amplification * self.compression)
     }
 }
 
-/// How much longer flash lives of which so much is programmed instead of `before`: 1 / (1 − reduction) − 1, all else being equal.
-/// 1.137 is 113.7 %. `None` where nothing is programmed any more.
+/// Returns the gain in lifetime if `after` pages are programmed instead of `before`: 1 / (1 −
+/// reduction) − 1, all else being equal. A value of 1.137 is 113.7 %. `None` if nothing is
+/// programmed any more.
 pub fn lifetime_gain(before: f64, after: f64) -> Option<f64> {
     (after > 0.0).then(|| before / after - 1.0)
 }
@@ -58,7 +60,7 @@ pub fn lifetime_gain(before: f64, after: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// CacheSifter §6.1: I/O less by 53.2 and 54.7 % makes 113.7 and 120.8 % of lifetime.
+    /// CacheSifter §6.1: I/O reduced by 53.2 and 54.7 % gives 113.7 and 120.8 % more lifetime.
     #[test]
     fn cachesifters_figures() {
         for (reduction, gain) in [(0.532, 1.137), (0.547, 1.208)] {
@@ -68,7 +70,7 @@ mod tests {
         assert_eq!(lifetime_gain(1.0, 2.0), Some(-0.5));
     }
 
-    /// 3650 full cycles of exactly the device, one a day, are ten years; each factor does what its name says.
+    /// 3650 full cycles at one a day are ten years; each factor has the effect of its name.
     #[test]
     fn equation_three() {
         let plain = Endurance {
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_counts_as_done() {
+    fn due_copies_count_as_done() {
         let wear = Wear { host_pages: 10, programs: 12, copies: 2, erases: 1, copies_due: 8 };
         assert_eq!(wear.write_amplification(), Some(2.0));
         assert_eq!(Wear::default().write_amplification(), None);

@@ -1,11 +1,13 @@
-//! An ordered set of the integers `0..n`: a bitmap with summaries, 64 to one, so that "the next member" costs a few
-//! words even where members are rare. This is what SpatialClock's balanced tree becomes when pages are dense ranks.
+//! An ordered set of the integers `0..n`: a bitmap with summaries of 64 to one, so that finding the
+//! next member reads a few words even where members are rare. With dense page ranks it replaces
+//! SpatialClock's balanced tree.
 
 use prefetch_index::prefetch_index;
 
-/// The set. Memory: n/8 bytes and a sixty-fourth more.
+/// An ordered set of small integers. Memory: n/8 bytes and a sixty-fourth more.
 pub struct BitTree {
-    /// `levels[0]` has a bit a member; a bit of `levels[k + 1]` says whether that word of `levels[k]` has any.
+    /// `levels[0]` has one bit for each integer. A bit of `levels[k + 1]` says whether that word of
+    /// `levels[k]` has any bit set.
     levels: Vec<Vec<u64>>,
 }
 
@@ -15,7 +17,7 @@ fn bit(at: u32) -> u64 {
 }
 
 impl BitTree {
-    /// An empty set over `0..n`.
+    /// Creates an empty set over `0..n`.
     pub fn new(n: u32) -> Self {
         let mut levels = Vec::new();
         let mut bits = (n as usize).max(1);
@@ -34,7 +36,7 @@ impl BitTree {
         self.levels[0][at as usize / 64] & bit(at) != 0
     }
 
-    /// Adds `at`.
+    /// Adds `at` to the set.
     #[inline]
     pub fn insert(&mut self, mut at: u32) {
         for level in &mut self.levels {
@@ -48,7 +50,7 @@ impl BitTree {
         }
     }
 
-    /// Takes `at` out.
+    /// Removes `at` from the set.
     #[inline]
     pub fn remove(&mut self, mut at: u32) {
         for level in &mut self.levels {
@@ -61,13 +63,13 @@ impl BitTree {
         }
     }
 
-    /// The members among `64 * word ..` as bits.
+    /// Returns the members in `64 * word..64 * (word + 1)` as bits.
     #[inline(always)]
     pub fn word(&self, word: u32) -> u64 {
         self.levels[0][word as usize]
     }
 
-    /// The first word after `word` that holds a member.
+    /// Returns the first word after `word` that holds a member.
     #[inline]
     pub fn word_after(&self, word: u32) -> Option<u32> {
         match self.levels.get(1) {
@@ -76,13 +78,14 @@ impl BitTree {
         }
     }
 
-    /// The smallest member `>= at`.
+    /// Returns the smallest member `>= at`.
     #[inline]
     pub fn next(&self, at: u32) -> Option<u32> {
         self.next_from(0, at)
     }
 
-    /// Climbs from `bottom` until a word has a bit at or after the wanted place, then descends to it.
+    /// Climbs from `bottom` until a word has a bit at or after the wanted place, then descends to
+    /// it.
     fn next_from(&self, bottom: usize, mut at: u32) -> Option<u32> {
         let mut level = bottom;
         loop {
@@ -103,13 +106,17 @@ impl BitTree {
         }
     }
 
-    /// Fetches what says whether `at` is a member into the near caches. Changes nothing.
+    /// Prefetches the word that holds `at` into the near caches. Changes nothing.
     #[inline(always)]
     pub fn prefetch(&self, at: u32) {
         prefetch_index(&self.levels[0], at as usize / 64);
     }
 
-    /// Panics unless every summary bit says whether its word is empty.
+    /// Checks every summary bit against its word.
+    ///
+    /// # Panics
+    ///
+    /// A summary bit is wrong.
     pub fn check(&self) {
         for pair in self.levels.windows(2) {
             for (n, word) in pair[0].iter().enumerate() {
@@ -135,7 +142,7 @@ mod tests {
             let mut tree = BitTree::new(n);
             let mut model = BTreeSet::new();
             for (add, at) in ops {
-                // Half of the members crowd together, so that words fill and empty.
+                // Half of the members lie close together, so that words become full and empty.
                 let at = if at % 2 == 0 { at % n } else { at % n.min(70) };
                 if add { tree.insert(at); model.insert(at); } else { tree.remove(at); model.remove(&at); }
                 tree.check();

@@ -1,17 +1,18 @@
-//! `N` first-in-first-out queues of pages that left a cache, with membership by page.
+//! `N` first-in-first-out queues of pages that left a cache, with lookup by page.
 //!
-//! A page is in at most one. Each queue is a ring of pages; a page knows its place in it by a stamp. A page that is taken
-//! out of the middle leaves its entry behind, recognised as dead because the stamp no longer says that place; dead
-//! entries are squeezed out when they are half of the ring. So a push touches one stamp and the ring's end: that, and
-//! four bytes a page, is what makes ghosts cheap at millions of pages.
+//! A page is in at most one queue. Each queue is a ring of pages, and each page has a stamp with
+//! its position in the ring. A page removed from the middle leaves its entry behind. The entry is
+//! dead, as the page's stamp no longer names that position. Dead entries are removed when they are
+//! half of the ring. A push writes one stamp and the end of the ring; with four bytes a page this
+//! keeps ghosts cheap at millions of pages.
 
 use crate::page::Page;
 use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
 
-/// Queues named by their number `0..N`. Pages in all queues together: at most 2^31 / N.
+/// Queues with the numbers `0..N`. All queues together hold at most 2^31 / N pages.
 pub struct Ghosts<const N: usize> {
-    /// 0, or 1 + place * N + queue, counted modulo 2^32.
+    /// 0, or 1 + position * N + queue, modulo 2^32.
     stamps: Vec<u32>,
     queues: [Queue; N],
 }
@@ -19,19 +20,19 @@ pub struct Ghosts<const N: usize> {
 #[derive(Default)]
 struct Queue {
     ring: VecDeque<u32>,
-    /// Place of the ring's first entry.
+    /// Position of the ring's first entry.
     first: u32,
-    /// Entries that are alive.
+    /// Number of live entries.
     len: u32,
 }
 
 impl<const N: usize> Ghosts<N> {
-    /// Empty queues over `pages` pages.
+    /// Creates empty queues over `pages` pages.
     pub fn new(pages: u32) -> Self {
         Self { stamps: vec![0; pages as usize], queues: std::array::from_fn(|_| Queue::default()) }
     }
 
-    /// Places wrap around so that every stamp fits: there are this many.
+    /// Number of positions; they wrap around so that every stamp fits.
     const PLACES: u32 = (u32::MAX - 1) / N as u32;
 
     #[inline(always)]
@@ -44,7 +45,7 @@ impl<const N: usize> Ghosts<N> {
         ((u64::from(first) + offset as u64) % u64::from(Self::PLACES)) as u32
     }
 
-    /// Which queue the page is in.
+    /// Returns the queue that holds the page.
     #[inline(always)]
     pub fn queue_of(&self, page: Page) -> Option<usize> {
         match self.stamps[page.0 as usize] {
@@ -53,7 +54,7 @@ impl<const N: usize> Ghosts<N> {
         }
     }
 
-    /// How many pages a queue holds.
+    /// Returns the number of pages in a queue.
     #[inline(always)]
     pub fn len(&self, queue: usize) -> u32 {
         self.queues[queue].len
@@ -74,7 +75,7 @@ impl<const N: usize> Ghosts<N> {
         at.len += 1;
     }
 
-    /// Takes out the page pushed first.
+    /// Removes and returns the page pushed first.
     #[inline(always)]
     pub fn pop(&mut self, queue: usize) -> Option<Page> {
         let at = &mut self.queues[queue];
@@ -90,7 +91,7 @@ impl<const N: usize> Ghosts<N> {
         None
     }
 
-    /// Takes a page out of whichever queue it is in.
+    /// Removes a page from its queue, if it is in one.
     #[inline(always)]
     pub fn remove(&mut self, page: Page) {
         if let Some(queue) = self.queue_of(page) {
@@ -118,13 +119,13 @@ impl<const N: usize> Ghosts<N> {
         at.ring.truncate(alive);
     }
 
-    /// Fetches what says whether a page is in a queue into the near caches. Changes nothing.
+    /// Prefetches the stamp of a page into the near caches. Changes nothing.
     #[inline(always)]
     pub fn prefetch(&self, page: Page) {
         prefetch_index(&self.stamps, page.0 as usize);
     }
 
-    /// From the page pushed first to the last.
+    /// Iterates from the page pushed first to the last.
     pub fn iter(&self, queue: usize) -> impl Iterator<Item = Page> + '_ {
         let at = &self.queues[queue];
         at.ring.iter().enumerate().filter_map(move |(offset, page)| {
@@ -133,7 +134,11 @@ impl<const N: usize> Ghosts<N> {
         })
     }
 
-    /// Panics unless stamps and rings agree.
+    /// Checks stamps and rings against each other.
+    ///
+    /// # Panics
+    ///
+    /// They disagree.
     pub fn check(&self) {
         for (queue, at) in self.queues.iter().enumerate() {
             assert_eq!(self.iter(queue).count(), at.len as usize, "queue {queue} holds what it counts");
@@ -153,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against plain vectors, with places about to wrap around.
+        /// Compares with plain vectors, with positions about to wrap around.
         #[test]
         fn agrees_with_vectors(
             ops in prop::collection::vec((0..4u8, 0..2usize, 0..100u32), 0..600),

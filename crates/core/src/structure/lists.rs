@@ -1,14 +1,15 @@
-//! `N` doubly linked lists that share one array of nodes. An item is in at most one of them. With `N` = 0 how many there
-//! are is said at run time.
+//! `N` doubly linked lists that share one array of nodes. An item is in at most one of them. With
+//! `N` = 0 the number of lists is given at run time.
 //!
-//! Each list is a ring through a sentinel behind the items, so that no operation has a special case at an end.
+//! Each list is a ring through a sentinel after the items, so that no operation has a special case
+//! at an end.
 
 use crate::page::Id;
 use prefetch_index::prefetch_index;
 use std::marker::PhantomData;
 
-/// Lists over the items `0..items`; a list is named by its number `0..N`. Every list runs from oldest to newest, in
-/// the order of pushing.
+/// Lists with the numbers `0..N` over the items `0..items`. Every list runs from oldest to newest,
+/// in the order of pushing.
 #[derive(Clone)]
 pub struct Lists<I, const N: usize> {
     nodes: Vec<Node>,
@@ -24,14 +25,14 @@ struct Node {
 }
 
 impl<I: Id> Lists<I, 0> {
-    /// So many empty lists over `items` items.
+    /// Creates `lists` empty lists over `items` items.
     pub fn with_lists(items: u32, lists: u32) -> Self {
         Self::make(items, lists)
     }
 }
 
 impl<I: Id, const N: usize> Lists<I, N> {
-    /// Empty lists over `items` items.
+    /// Creates empty lists over `items` items.
     pub fn new(items: u32) -> Self {
         Self::make(items, N as u32)
     }
@@ -52,7 +53,7 @@ impl<I: Id, const N: usize> Lists<I, N> {
         (node < self.items).then(|| I::from_index(node))
     }
 
-    /// Puts an item that is in no list at the newest end.
+    /// Adds an item that is in no list at the newest end.
     #[inline(always)]
     pub fn push_newest(&mut self, list: usize, item: I) {
         let (node, end) = (item.index(), self.sentinel(list));
@@ -63,7 +64,7 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.nodes[end as usize].older = node;
     }
 
-    /// Puts an item that is in no list at the oldest end.
+    /// Adds an item that is in no list at the oldest end.
     #[inline(always)]
     pub fn push_oldest(&mut self, list: usize, item: I) {
         let (node, end) = (item.index(), self.sentinel(list));
@@ -74,7 +75,7 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.nodes[end as usize].newer = node;
     }
 
-    /// Takes an item out of its list. An item in no list stays so.
+    /// Removes an item from its list. An item in no list stays so.
     #[inline(always)]
     pub fn remove(&mut self, item: I) {
         let node = item.index();
@@ -84,14 +85,11 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.nodes[node as usize] = Node { older: node, newer: node };
     }
 
-    /// Puts `by`, which is in no list, where `item` is, and takes that out.
+    /// Replaces `item` by `by`, which is in no list, at the same position.
     #[inline(always)]
     pub fn replace(&mut self, item: I, by: I) {
         let (node, new) = (item.index(), by.index());
-        debug_assert!(
-            self.contains(item) && !self.contains(by),
-            "a place is given by what has one to what has none"
-        );
+        debug_assert!(self.contains(item) && !self.contains(by), "`item` is in a list, and `by` is in none");
         let Node { older, newer } = self.nodes[node as usize];
         self.nodes[older as usize].newer = new;
         self.nodes[newer as usize].older = new;
@@ -115,25 +113,25 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.nodes[end as usize].older = node;
     }
 
-    /// The item pushed first.
+    /// Returns the item pushed first.
     #[inline(always)]
     pub fn oldest(&self, list: usize) -> Option<I> {
         self.item(self.nodes[self.sentinel(list) as usize].newer)
     }
 
-    /// The item pushed last.
+    /// Returns the item pushed last.
     #[inline(always)]
     pub fn newest(&self, list: usize) -> Option<I> {
         self.item(self.nodes[self.sentinel(list) as usize].older)
     }
 
-    /// The item pushed after this one.
+    /// Returns the item pushed after this one.
     #[inline(always)]
     pub fn newer(&self, item: I) -> Option<I> {
         self.item(self.nodes[item.index() as usize].newer)
     }
 
-    /// The item pushed before this one.
+    /// Returns the item pushed before this one.
     #[inline(always)]
     pub fn older(&self, item: I) -> Option<I> {
         self.item(self.nodes[item.index() as usize].older)
@@ -145,18 +143,23 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.nodes[item.index() as usize].newer != item.index()
     }
 
-    /// Fetches an item's links into the near caches. Changes nothing.
+    /// Prefetches an item's links into the near caches. Changes nothing.
     #[inline(always)]
     pub fn prefetch(&self, item: I) {
         prefetch_index(&self.nodes, item.index() as usize);
     }
 
-    /// From oldest to newest.
+    /// Iterates from oldest to newest.
     pub fn iter(&self, list: usize) -> impl Iterator<Item = I> + '_ {
         std::iter::successors(self.oldest(list), |item| self.newer(*item))
     }
 
-    /// Panics unless every list is a ring whose links agree in both directions and no item is in two.
+    /// Checks that every list is a ring whose links agree in both directions, and that no item is
+    /// in two lists.
+    ///
+    /// # Panics
+    ///
+    /// Links disagree.
     pub fn check(&self) {
         let mut seen = vec![false; self.items as usize];
         for end in self.items..self.nodes.len() as u32 {
@@ -184,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against two plain vectors, over random pushes, moves and removals.
+        /// Compares with two plain vectors, over random pushes, moves and removals.
         #[test]
         fn agrees_with_vectors(ops in prop::collection::vec((0..5u8, 0..2usize, 0..12u32), 0..200)) {
             let mut lists = Lists::<Frame, 2>::new(12);

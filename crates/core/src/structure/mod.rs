@@ -1,5 +1,5 @@
-//! Data structures of policies and sifters: linked lists over an array, queues of ghosts, an ordered
-//! set of small integers, their order of last use, and the parts of a file.
+//! Data structures of policies and sifters: linked lists over an array, queues of ghosts, an
+//! ordered set of small integers, their order of last use, and the parts of a file.
 
 mod bit_tree;
 pub mod extents;

@@ -1,20 +1,23 @@
-//! The order of last use of small integers, and anyone's rank in it: an LRU stack that can be asked how deep.
+//! The order of last use of small integers, with the rank of each: an LRU stack that reports stack
+//! distances.
 //!
-//! Every use takes the next place of a long row and leaves the last one empty: a bitmap. A rank is the number of full
-//! places behind one, kept summed over blocks of 512 in a Fenwick tree small enough for the near caches. When the row ends,
-//! all move together to its beginning.
+//! Every use takes the next position of a long row and empties the previous one. A bitmap marks the
+//! full positions. A rank is the number of full positions behind one, from sums over blocks of 512
+//! in a Fenwick tree that fits the near caches. At the end of the row all integers move together to
+//! its beginning.
 
 use prefetch_index::prefetch_index;
 
-/// Places that one sum of the tree stands for.
+/// Positions summed in one node of the tree.
 const BLOCK: u32 = 512;
 const BLOCK_WORDS: usize = BLOCK as usize / 64;
 const NOWHERE: u32 = u32::MAX;
 
-/// The order. Memory: 4 bytes for every integer up to the largest, and at most 3 bits of the row for each in use.
+/// Order of last use. Memory: 4 bytes for every integer up to the largest, and at most 3 bits of
+/// the row for each one in use.
 #[derive(Default)]
 pub struct Recency {
-    /// Place of each; [`NOWHERE`] before its first use.
+    /// Position of each integer; [`NOWHERE`] before its first use.
     place: Vec<u32>,
     full: Vec<u64>,
     /// Fenwick tree over the blocks of `full`.
@@ -24,7 +27,7 @@ pub struct Recency {
 }
 
 impl Recency {
-    /// Uses `id`. How many others were used since its last time: 0 if it was the last one used; `None` if it is new.
+    /// Uses `id` and returns the number of others used since its last use; `None` on its first use.
     #[inline]
     pub fn touch(&mut self, id: u32) -> Option<u32> {
         let id = id as usize;
@@ -53,18 +56,18 @@ impl Recency {
         rank
     }
 
-    /// Fetches the place of `id` into the near caches. Changes nothing.
+    /// Prefetches the position of `id` into the near caches. Changes nothing.
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
         prefetch_index(&self.place, id as usize);
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory held.
     pub fn held_bytes(&self) -> usize {
         self.place.len() * 4 + self.full.len() * 8 + self.sums.len() * 4
     }
 
-    /// Full places up to and with this one.
+    /// Number of full positions up to and including this one.
     #[inline]
     fn up_to(&self, place: u32) -> u32 {
         let word = place as usize / 64;
@@ -79,7 +82,7 @@ impl Recency {
         sum
     }
 
-    /// `by` is 1, or `u32::MAX` for one less.
+    /// Adds `by`, which is 1, or `u32::MAX` to subtract one.
     #[inline]
     fn add(&mut self, place: u32, by: u32) {
         let mut at = (place / BLOCK) as usize + 1;
@@ -89,7 +92,7 @@ impl Recency {
         }
     }
 
-    /// Moves all to the beginning of a row in which at least half, and a little, is free.
+    /// Moves all integers together to the beginning of a row of which more than half is free.
     #[cold]
     fn close_up(&mut self) {
         let mut before = 0;
@@ -107,7 +110,7 @@ impl Recency {
             let behind = self.full[word] & ((1 << (*place % 64)) - 1);
             *place = before[word] + behind.count_ones();
         }
-        // At 2^31 integers the row could no longer double; their places alone would be 8 GiB then.
+        // With 2^31 integers the row could not double; their positions alone would take 8 GiB.
         let blocks = (self.used / BLOCK * 2 + 8).min(u32::MAX / BLOCK);
         self.full = vec![0; blocks as usize * BLOCK_WORDS];
         for (n, bits) in self.full.iter_mut().enumerate() {
@@ -151,13 +154,14 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
-        /// Long enough to move together several times, with few and with many integers.
+        /// Histories that are long enough for several moves to the beginning, with few and with
+        /// many integers.
         #[test]
         fn agrees_with_a_list(ids in 1..3000u32, seed in any::<u64>()) {
             let (mut order, mut list, mut state) = (Recency::default(), Vec::new(), seed | 1);
             for step in 0..12_000 {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                // Half of the uses crowd on few.
+                // Half of the uses go to few integers.
                 let range = if state >> 63 == 0 { ids } else { ids.min(9) };
                 let id = (state >> 33) as u32 % range;
                 prop_assert_eq!(order.touch(id), naive(&mut list, id), "step {}", step);

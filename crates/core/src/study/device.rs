@@ -2,7 +2,8 @@
 
 use crate::{
     device::{
-        Clocks, LabelledProfile, Prepared, Profile, ProfileError, Times, profile::Kind, wear::Endurance,
+        Clocks, DeviceTimes, LabelledProfile, Prepared, Profile, ProfileError, profile::StorageKind,
+        wear::Endurance,
     },
     page::PAGE_BYTES,
     system::Outcome,
@@ -78,7 +79,12 @@ pub struct Lifetime {
 
 impl DeviceResult {
     /// Without a lifetime gain, which takes the reference's result, too.
-    pub(super) fn new(device: &PreparedDevice, trace: &Trace, outcome: &Outcome, times: &Times) -> Self {
+    pub(super) fn new(
+        device: &PreparedDevice,
+        trace: &Trace,
+        outcome: &Outcome,
+        times: &DeviceTimes,
+    ) -> Self {
         let write_amplification = times.wear.write_amplification();
         Self {
             device: device.label.clone(),
@@ -93,11 +99,11 @@ impl DeviceResult {
 }
 
 /// Not of memory cards: no source says how many cycles they stand.
-fn lifetime(profile: &Profile, trace: &Trace, outcome: &Outcome, times: &Times) -> Option<Lifetime> {
+fn lifetime(profile: &Profile, trace: &Trace, outcome: &Outcome, times: &DeviceTimes) -> Option<Lifetime> {
     let days = trace.totals().duration_us as f64 / 86_400e6;
     let written_bytes = outcome.writes_due() as f64 * PAGE_BYTES as f64;
     let has_times = trace.about().knows.times;
-    if profile.kind == Kind::Sd || !has_times || days == 0.0 || written_bytes == 0.0 {
+    if profile.kind == StorageKind::Sd || !has_times || days == 0.0 || written_bytes == 0.0 {
         return None;
     }
     let endurance = Endurance {

@@ -3,7 +3,7 @@
 use super::{device::PreparedDevice, plan::Plan};
 use crate::{
     back::Io,
-    device::{Clocks, Times},
+    device::{Clocks, DeviceTimes},
     system::{Cell, Outcome},
     trace::{Future, Trace},
 };
@@ -21,7 +21,7 @@ pub struct CellResult {
     /// CPU time of the simulation without devices and observer, by the caller's clock.
     pub cpu_ns_per_access: f64,
     /// Time and wear on each device of the request, in its order.
-    pub times: Vec<Times>,
+    pub times: Vec<DeviceTimes>,
 }
 
 impl Plan<'_> {
@@ -116,7 +116,7 @@ impl<'a, 'o> Feed<'a, 'o> {
     }
 
     /// Time and wear by device, and the CPU time spent outside the simulation.
-    fn finish(mut self) -> (Vec<Times>, u64) {
+    fn finish(mut self) -> (Vec<DeviceTimes>, u64) {
         if !self.batch.is_empty() {
             self.hand_on();
         }

@@ -47,7 +47,7 @@ fn trace() -> Trace {
 }
 
 fn device(text: &str) -> PreparedDevice {
-    PreparedDevice::new((&device::Selection::parse(text).unwrap()).into()).unwrap()
+    PreparedDevice::new((&device::ProfileSelection::parse(text).unwrap()).into()).unwrap()
 }
 
 fn request(policies: &[&str], frames: &[u32]) -> Request {

@@ -1,38 +1,44 @@
-//! From what was found to a profile of the simulator's, and how far that is from what was measured.
+//! Fits a profile of the simulator to the measurement, and reports how far the two differ.
 
 use super::{Found, Pattern};
 use flashsift_core::{
     back::{Io, IoOp},
-    device::{Device, Fill, Machine, Model, Profile, ProfileError, latency, open_unit, profile::Kind},
+    device::{
+        AnyDevice, Device, Fill, Model, Profile, ProfileError, latency, open_unit, profile::StorageKind,
+    },
     page::PAGE_BYTES,
 };
 use std::collections::BTreeMap;
 
-/// A profile, and what it does not say.
+/// A profile, and a list of the values that the measurement does not show.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// What simulates the device.
+    /// The simulator's profile of the device.
     pub profile: Profile,
-    /// What the measurement does not tell, each a sentence.
+    /// Values that the measurement does not show, one sentence each.
     pub untold: Vec<String>,
-    /// Each pattern that was measured, and how long it takes on the model, nanoseconds.
+    /// Each measured pattern with its time on the model, nanoseconds.
     pub patterns: Vec<(Pattern, u64)>,
 }
 
 impl Fitted {
-    /// How far the model's time for a pattern is from the measured one, as a share of that, at worst; 0 of none.
+    /// Returns the largest relative error of the model over the patterns; 0 if there is none.
     pub fn worst_error(&self) -> f64 {
         self.patterns.iter().map(|(pattern, model_ns)| error(pattern, *model_ns).abs()).fold(0.0, f64::max)
     }
 }
 
-/// How much longer the model takes, as a share of what was measured.
+/// Returns the relative error of the model for one pattern; positive if the model is slower.
 pub fn error(pattern: &Pattern, model_ns: u64) -> f64 {
     model_ns as f64 / pattern.took_ns.max(1) as f64 - 1.0
 }
 
-/// The model that explains what was found: open units where there is a cliff, else a time a page. `measured`: what was measured
-/// and when.
+/// Fits a model to the measurement: open units if there is a cliff, else a constant latency for
+/// each page. `measured` says on which device and when.
+///
+/// # Errors
+///
+/// The fitted values do not make a valid profile.
 pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted, ProfileError> {
     let mut untold = Vec::new();
     let mut sources = BTreeMap::new();
@@ -45,20 +51,22 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
             source(&["unit_bytes", "open_units", "copy_us", "erase_us", "program_us"], measured);
             source(&["read_us", "far_read_us"], measured);
             source(&["capacity_bytes"], "the target's size");
-            source(&["fill"], "filled before it was measured");
+            source(&["fill"], "the target was filled before the measurement");
             if units.first_page > 0 {
                 untold.push(format!(
-                    "Units begin {} KiB behind the target's beginning; the model has them begin there.",
+                    "Units begin {} KiB after the beginning of the target; in the model they begin \
+                     at 0.",
                     units.first_page * 4
                 ));
             }
             if units.erase_error_us > units.erase_us {
                 untold.push(format!(
-                    "erase_us is lost in what else closing costs: it may be wrong by {:.0} µs.",
+                    "erase_us is small against other costs of closing a unit: its error may be \
+                     {:.0} µs.",
                     units.erase_error_us
                 ));
             }
-            let model = Model::OpenUnit(open_unit::Params {
+            let model = Model::OpenUnit(open_unit::OpenUnitParams {
                 capacity_bytes: capacity_bytes / unit_bytes * unit_bytes,
                 unit_bytes,
                 open_units: units.open_units,
@@ -72,29 +80,30 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
             (format!("open units: {} KiB, {} open", unit_bytes >> 10, units.open_units), model)
         }
         Err(why) => {
-            source(&["read_us", "write_us"], &format!("mean of sorted and scattered ones, {measured}"));
+            source(&["read_us", "write_us"], &format!("mean of sorted and random requests, {measured}"));
             untold.push(format!("Size and number of open units: {why}."));
-            let model = latency::Params { read_us: mean_us(found, false), write_us: mean_us(found, true) };
-            ("a time a page, no units to be seen".to_owned(), Model::Latency(model))
+            let model =
+                latency::LatencyParams { read_us: mean_us(found, false), write_us: mean_us(found, true) };
+            ("constant latency for each page, no units visible".to_owned(), Model::Latency(model))
         }
     };
-    untold.push("Program/erase cycles: no measurement tells them.".to_owned());
+    untold.push("Program/erase cycles: no measurement shows them.".to_owned());
     let what = format!("{what}; {measured}");
-    let profile = Profile { what, kind: Kind::Other, cycles: None, model, sources };
+    let profile = Profile { what, kind: StorageKind::Other, cycles: None, model, sources };
     let patterns = replayed(&profile, &found.patterns)?;
     Ok(Fitted { profile, untold, patterns })
 }
 
-/// What a page takes in all patterns, µs.
+/// Mean time for a page over all patterns, µs.
 fn mean_us(found: &Found, write: bool) -> f64 {
     let patterns = || found.patterns.iter().filter(|pattern| pattern.write == write);
     let took_ns: u64 = patterns().map(|pattern| pattern.took_ns).sum();
     took_ns as f64 / 1e3 / patterns().map(|pattern| pattern.pages.len()).sum::<usize>() as f64
 }
 
-/// The same requests on the model.
+/// Performs the same requests on the model.
 fn replayed(profile: &Profile, patterns: &[Pattern]) -> Result<Vec<(Pattern, u64)>, ProfileError> {
-    let mut machine = Machine::new(profile)?;
+    let mut machine = AnyDevice::new(profile)?;
     let mut now_ns = 0;
     Ok(patterns
         .iter()

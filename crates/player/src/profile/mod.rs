@@ -1,14 +1,17 @@
-//! What a card is like inside, asked from outside, as flashbench does (Bergmann, "Optimizing Linux with cheap flash drives",
-//! LWN 2011): by how long writes take that go to several places in turn.
+//! Measures the internal structure of a card from outside, with flashbench's method (Bergmann,
+//! "Optimizing Linux with cheap flash drives", LWN 2011): by the latency of writes that go to
+//! several places in turn.
 //!
-//! Simple flash maps its space in units and keeps a few open; a write to one that is not open closes another, and closing
-//! copies. So with as many streams as units can be open (K) each write costs a program, and with one stream more each costs
-//! a closing: a cliff. With K known, two places lie in the same unit if together with K − 1 others they still fit; bisection
-//! finds where units begin, and so their size U. Closing units that lack more or fewer pages tells the cost of a copy and of
-//! an erase apart.
+//! Simple flash devices map their space in units and keep a few units open. A write to a closed
+//! unit closes another one, and closing copies the pages that it lacks. With as many streams of
+//! writes as units can be open (K), each write costs one program. With one stream more, each write
+//! costs a closing: a cliff. When K is known, two places lie in the same unit if together with K −
+//! 1 others they still fit. Bisection finds where units begin, and so their size U. Closing units
+//! with different numbers of missing pages separates the cost of a copy from that of an erase.
 //!
-//! All of it needs nothing but the time of each request: whatever gives that, a real device or a modelled one, is a
-//! [`Device`]. What the times do not tell is said and not guessed. Each write and read is of one page.
+//! The method needs only the time of each request. A [`Device`], real or modelled, provides it.
+//! Values that the times do not show are listed as unknown and not guessed. Each write and read is
+//! of one page.
 
 use crate::Error;
 use rand::{RngExt, SeedableRng};
@@ -19,75 +22,83 @@ mod real;
 mod units;
 
 pub use fit::{Fitted, error, fit};
-pub use real::Real;
+pub use real::RealDevice;
 pub use units::{Streams, Units};
 
 /// A device under test.
 pub trait Device {
-    /// How many pages may be used.
+    /// Returns the number of pages that may be used.
     fn pages(&self) -> u64;
-    /// Does these one after the other. How long each took, nanoseconds.
+    /// Accesses these pages one after the other. Returns the latency of each, nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// A request failed, or the measurement was stopped.
     fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error>;
 }
 
-/// What was found.
+/// Result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// A write where nothing has to be closed, µs.
+    /// Latency of a write that closes no unit, µs.
     pub write_us: f64,
-    /// A read next to the one before it, µs.
+    /// Latency of a read that follows its predecessor, µs.
     pub read_us: f64,
-    /// A read far from the one before it, µs.
+    /// Latency of a read far from its predecessor, µs.
     pub far_read_us: f64,
-    /// Writes in turn to so many places.
+    /// Latency of writes to several places in turn.
     pub streams: Streams,
-    /// How it is built; or why that cannot be told.
+    /// Size and number of the units, or the reason why they are not known.
     pub units: Result<Units, String>,
-    /// What any model has to explain.
+    /// Patterns that a model has to reproduce.
     pub patterns: Vec<Pattern>,
 }
 
-/// Requests of one kind over a part of the device, and how long they took.
+/// Requests of one kind over a part of the device, and their time.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// Written, not read.
+    /// Writes; reads if `false`.
     pub write: bool,
-    /// In order of their places, not as they were drawn.
+    /// In ascending order; in random order if `false`.
     pub sorted: bool,
-    /// All lie in so many pages from the beginning.
+    /// All pages lie in this many pages from the beginning of the device.
     pub span_pages: u64,
-    /// Where they went.
+    /// The accessed pages.
     pub pages: Vec<u64>,
-    /// All of them together, nanoseconds.
+    /// Time of all requests together, nanoseconds.
     pub took_ns: u64,
 }
 
 impl Pattern {
-    /// As SpatialClock's Table 2 has it.
+    /// Returns the throughput in the unit of SpatialClock's Table 2.
     pub fn kb_per_s(&self) -> f64 {
         kb_per_s(self.pages.len(), self.took_ns)
     }
 }
 
-/// Of so many pages in so long, in the table's units of 1000 bytes.
+/// Returns the throughput of `pages` pages in `took_ns`, in units of 1000 bytes a second.
 pub fn kb_per_s(pages: usize, took_ns: u64) -> f64 {
     pages as f64 * 4.096e9 / took_ns.max(1) as f64
 }
 
-/// Is told what comes next.
+/// Receives the name of the step that begins.
 pub type Say<'a> = &'a mut dyn FnMut(&str);
 
-/// Streams at most: more units than that no card keeps open.
+/// Largest number of streams that is tried: no card keeps so many units open.
 pub const STREAMS_MAX: u32 = 64;
-/// Requests of a pattern that are as they were drawn: each may cost a closing.
-const SCATTERED: usize = 96;
+/// Requests of a pattern in random order: each may cost a closing.
+const RANDOM: usize = 96;
 const SORTED: usize = 512;
 
-/// Measures a device, all of which may be overwritten and holds something.
+/// Measures a device. All of it may be overwritten, and it must have been filled before.
+///
+/// # Errors
+///
+/// The device is too small, a request failed, or the measurement was stopped.
 pub fn measure(device: &mut dyn Device, say: Say<'_>) -> Result<Found, Error> {
     if device.pages() < units::PAGES_MIN {
         return Err(Error::Refused(format!(
-            "{} MiB are too few to tell anything: {} are needed",
+            "{} MiB are too few for a measurement: {} MiB are required",
             device.pages() >> 8,
             units::PAGES_MIN >> 8
         )));
@@ -107,7 +118,7 @@ pub fn measure(device: &mut dyn Device, say: Say<'_>) -> Result<Found, Error> {
     Ok(Found { write_us, read_us, far_read_us, streams, units, patterns })
 }
 
-/// Sorted and scattered, over several spans.
+/// Sorted and random requests over several spans.
 fn patterns(device: &mut dyn Device, say: Say<'_>) -> Result<Vec<Pattern>, Error> {
     let mut random = Pcg64::seed_from_u64(1);
     let mut found = Vec::new();
@@ -115,9 +126,9 @@ fn patterns(device: &mut dyn Device, say: Say<'_>) -> Result<Vec<Pattern>, Error
     while span_pages >= 256 && found.len() < 16 {
         for (write, sorted) in [(true, true), (true, false), (false, true), (false, false)] {
             let (kind, order) =
-                (if write { "writes" } else { "reads" }, if sorted { "sorted" } else { "scattered" });
+                (if write { "writes" } else { "reads" }, if sorted { "sorted" } else { "random" });
             say(&format!("{order} {kind} in {} MiB", span_pages >> 8));
-            let count = if sorted || !write { SORTED } else { SCATTERED };
+            let count = if sorted || !write { SORTED } else { RANDOM };
             let mut pages: Vec<u64> = (0..count).map(|_| random.random_range(0..span_pages)).collect();
             if sorted {
                 pages.sort_unstable();

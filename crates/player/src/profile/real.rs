@@ -1,4 +1,4 @@
-//! A real device under test, through the player.
+//! A real device under test, driven by the player.
 
 use super::Device;
 use crate::{
@@ -9,27 +9,27 @@ use crate::{
 };
 use std::sync::mpsc::sync_channel;
 
-/// The first pages of a target, one request at a time.
-pub struct Real<'a> {
+/// The first pages of a target, accessed one request at a time.
+pub struct RealDevice<'a> {
     target: &'a mut dyn Target,
     pages: u64,
-    /// Whether to stop.
+    /// Returns whether to stop.
     stop: &'a mut dyn FnMut() -> bool,
 }
 
-impl<'a> Real<'a> {
-    /// `target` takes one page at a time.
+impl<'a> RealDevice<'a> {
+    /// Creates a device of `pages` pages; `target` must take requests of one page.
     pub fn new(target: &'a mut dyn Target, pages: u64, stop: &'a mut dyn FnMut() -> bool) -> Self {
         Self { target, pages, stop }
     }
 }
 
-struct Times<'a> {
+struct CallTimes<'a> {
     times: Vec<u64>,
     stop: &'a mut dyn FnMut() -> bool,
 }
 
-impl Watch for Times<'_> {
+impl Watch for CallTimes<'_> {
     fn stop(&mut self, _: u64) -> bool {
         (self.stop)()
     }
@@ -40,7 +40,7 @@ impl Watch for Times<'_> {
 
 const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;
 
-impl Device for Real<'_> {
+impl Device for RealDevice<'_> {
     fn pages(&self) -> u64 {
         self.pages
     }
@@ -48,13 +48,13 @@ impl Device for Real<'_> {
     fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error> {
         let op = if write { Op::Write } else { Op::Read };
         let requests = pages.iter().enumerate().map(|(n, page)| {
-            assert!(*page < self.pages, "only what may be used is");
+            assert!(*page < self.pages, "the page lies in the part that may be used");
             Request { number: n as u64 + 1, at_us: 0, op, offset: page * PAGE_BYTES, len: PAGE_BYTES }
         });
         let (to, from) = sync_channel(1);
-        to.send(requests.collect()).expect("there is room for one");
+        to.send(requests.collect()).expect("the channel has capacity for one batch");
         drop(to);
-        let mut times = Times { times: Vec::with_capacity(pages.len()), stop: &mut *self.stop };
+        let mut times = CallTimes { times: Vec::with_capacity(pages.len()), stop: &mut *self.stop };
         match play::play(&from, &mut *self.target, Timing::Asap, &mut times).ended {
             Ended::Whole => Ok(times.times),
             Ended::Stopped => Err(Error::Stopped),

@@ -1,5 +1,5 @@
-//! On devices that are made as the text says, as simply as can be: a set of pages for each open unit, nothing shared with
-//! the simulator's.
+//! Tests on simple simulated devices: a set of pages for each open unit, sharing no code with the
+//! simulator.
 
 use super::*;
 use proptest::prelude::*;
@@ -16,17 +16,17 @@ struct Simple {
     erase_ns: u64,
     read_ns: u64,
     far_ns: u64,
-    /// Least recently written first: the unit, its pages in the log, programs.
+    /// Least recently written first: the unit, its pages in the log, number of programs.
     open: VecDeque<(u64, BTreeSet<u64>, u64)>,
     last_read: Option<u64>,
-    /// Each time is off by up to this share, this way and that.
+    /// Each time is off by up to this share in either direction.
     noise: f64,
     random: Option<Pcg64>,
 }
 
 impl Simple {
     fn unit(&self, page: u64) -> u64 {
-        // The first unit may begin before the part that is seen.
+        // The first unit may begin before the tested part.
         (page + self.unit_pages - self.first_page) / self.unit_pages
     }
 
@@ -125,7 +125,7 @@ proptest! {
         prop_assert!(near(found.far_read_us, device.read_ns + device.far_ns, 0.01), "{found:?}");
     }
 
-    /// Times that scatter by a fifth hide neither.
+    /// Noise of 20 % hides neither unit size nor number.
     #[test]
     fn noise_hides_no_unit(device in device(), seed in any::<u64>()) {
         let noisy = Simple { noise: 0.2, random: Some(Pcg64::seed_from_u64(seed)), ..device };
@@ -134,7 +134,7 @@ proptest! {
             (units.unit_pages, units.open_units as usize),
             (noisy.unit_pages, noisy.open_units)
         );
-        // The sum of a few copies drowns.
+        // The time of a few copies is smaller than the noise.
         let copy_us = noisy.copy_ns as f64 / 1e3;
         let off = (units.copy_us - copy_us).abs();
         prop_assert!(noisy.unit_pages < 64 || off < copy_us * 0.6, "{units:?}");
@@ -159,9 +159,10 @@ fn card() -> Simple {
     }
 }
 
-/// Units as large as streams are far apart, and a little off: all streams came to the end of their units in the same lap, and each
-/// went on where the next had been. One stream too many then found all but one of its units open, and enough of its
-/// writes were cheap for "5 places can be written to in turn" of a device with 4.
+/// Units were about as large as the distance between streams. All streams reached the end of their
+/// units in the same lap, and each went on where the next one had been. With one stream too many,
+/// all units but one were then open, and enough writes were cheap to report "5 places can be
+/// written to in turn" for a device with 4 open units.
 #[test]
 fn streams_that_move_on_where_others_were_do_not_hide_the_cliff() {
     for (open_units, first_page) in
@@ -174,14 +175,14 @@ fn streams_that_move_on_where_others_were_do_not_hide_the_cliff() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said() {
+fn unknown_values_are_listed() {
     let device = card();
-    // More open than are tried; nothing copied and nothing erased.
+    // More open units than streams; then a device that neither copies nor erases.
     let many = measured(&Simple { open_units: 200, ..device.clone() });
     assert!(many.units.unwrap_err().contains("no cliff") && many.streams.open_units.is_none());
     let cheap = measured(&Simple { copy_ns: 0, erase_ns: 0, ..device.clone() });
     assert!(cheap.units.unwrap_err().contains("no cliff"));
-    // Larger units than the part that is seen has room for.
+    // Units that are larger than the tested part.
     for unit_pages in [1100, 1500, 5000] {
         let large = measured(&Simple { unit_pages, ..device.clone() });
         assert!(large.units.unwrap_err().contains("--span"), "{unit_pages}");
@@ -190,9 +191,9 @@ fn what_cannot_be_told_is_said() {
     assert!(error.to_string().contains("too few"), "{error}");
 }
 
-/// A device of the simulator's, under the same test as a real one.
+/// A device of the simulator under the same test as a real one.
 struct Simulated {
-    machine: flashsift_core::device::Machine,
+    machine: flashsift_core::device::AnyDevice,
     pages: u64,
     now_ns: u64,
 }
@@ -218,10 +219,11 @@ impl Device for Simulated {
     }
 }
 
-/// What a simulated device was made of comes out of it again, and what is made of that behaves as it does.
+/// The parameters of a simulated device are recovered, and the fitted model behaves like the
+/// device.
 #[test]
 fn simulated_devices_are_recovered() {
-    use flashsift_core::device::{Fill, Machine, Model, Profile, latency, open_unit};
+    use flashsift_core::device::{AnyDevice, Fill, Model, Profile, latency, open_unit};
     for (unit_kib, open_units, copy_us, program_us) in [
         (2048, 4, 945.0, 640.0),
         (1024, 4, 963.0, 1630.0),
@@ -232,7 +234,7 @@ fn simulated_devices_are_recovered() {
         (3072, 2, 300.0, 2000.0),
         (16, 63, 500.0, 300.0),
     ] {
-        let params = open_unit::Params {
+        let params = open_unit::OpenUnitParams {
             capacity_bytes: 510 << 20,
             unit_bytes: unit_kib << 10,
             open_units,
@@ -244,7 +246,7 @@ fn simulated_devices_are_recovered() {
             fill: Fill::InOrder,
         };
         let profile = Profile::of(Model::OpenUnit(params.clone()));
-        let machine = Machine::new(&profile).unwrap();
+        let machine = AnyDevice::new(&profile).unwrap();
         let mut simulated = Simulated { machine, pages: (500 << 20) / PAGE_BYTES, now_ns: 0 };
         let found = measure(&mut simulated, &mut |_| ()).unwrap();
         let fitted = fit(&found, params.capacity_bytes, "measured here").unwrap();
@@ -254,12 +256,12 @@ fn simulated_devices_are_recovered() {
         assert!(near(told.program_us, program_us) && near(told.copy_us, copy_us), "{told:?}");
         assert!(near(told.erase_us, 2000.0) && near(told.read_us, 800.0), "{told:?}");
         assert!((told.far_read_us - 3.0).abs() < 0.01, "{told:?}");
-        // What was open before the patterns differs.
+        // The units that are open before the patterns differ.
         assert!(fitted.worst_error() < 0.1, "{unit_kib} KiB: {}", fitted.worst_error());
         assert!(fitted.untold.iter().all(|text| text.contains("cycles")), "{:?}", fitted.untold);
     }
-    let flat = Profile::of(Model::Latency(latency::Params { read_us: 90.0, write_us: 700.0 }));
-    let machine = Machine::new(&flat).unwrap();
+    let flat = Profile::of(Model::Latency(latency::LatencyParams { read_us: 90.0, write_us: 700.0 }));
+    let machine = AnyDevice::new(&flat).unwrap();
     let found = measure(&mut Simulated { machine, pages: 1 << 17, now_ns: 0 }, &mut |_| ()).unwrap();
     let fitted = fit(&found, 1 << 29, "measured here").unwrap();
     assert_eq!(fitted.profile.model, flat.model);

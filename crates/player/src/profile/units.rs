@@ -1,45 +1,46 @@
-//! How many units are open, how large they are, what closing them costs.
+//! Finds the number of open units, their size, and the cost of closing one.
 
 use super::{Device, STREAMS_MAX, Say, median_us};
 use crate::Error;
 
-/// How a device of units is built.
+/// The units of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Units {
-    /// Pages of a unit: U.
+    /// Pages in a unit: U.
     pub unit_pages: u64,
-    /// A unit begins at this page, and at every [`Units::unit_pages`] from there.
+    /// First page of a unit; the others begin at every [`Units::unit_pages`] from there.
     pub first_page: u64,
-    /// Open at once: K.
+    /// Number of units open at once: K.
     pub open_units: u32,
-    /// Each page copied when a unit is closed, µs.
+    /// Cost of each page copied when a unit is closed, µs.
     pub copy_us: f64,
-    /// Whatever else closing costs, µs.
+    /// All other costs of closing a unit, µs.
     pub erase_us: f64,
-    /// How far the closings that were measured lie from these two, as a share of the dearest.
+    /// Largest deviation of a measured closing from these two costs, as a share of the most
+    /// expensive closing.
     pub error: f64,
-    /// What `erase_us` may be wrong by, by that, µs.
+    /// The resulting error of `erase_us`, µs.
     pub erase_error_us: f64,
 }
 
-/// Writes in turn to several places, far from one another.
+/// Latency of writes in turn to several places, far from one another.
 #[derive(Clone, Debug)]
 pub struct Streams {
-    /// How many, and what a write takes, µs.
+    /// Number of streams and latency of a write, µs.
     pub costs: Vec<(u32, f64)>,
-    /// Pages between two of them.
+    /// Distance of two streams in pages.
     pub stride: u64,
-    /// The most that cost no closing; `None` where more never cost more.
+    /// Largest number of streams without closings; `None` if more streams never cost more.
     pub open_units: Option<u32>,
 }
 
 impl Streams {
-    /// A write of a single stream, where it closes nothing.
+    /// Latency of a write of a single stream, which closes nothing.
     fn fast_us(&self) -> f64 {
         self.cost(1).unwrap_or(f64::NAN)
     }
 
-    /// As many streams as were tried.
+    /// Returns the largest number of streams that was tried.
     pub fn tried(&self) -> u32 {
         self.costs.iter().map(|(count, _)| *count).max().unwrap_or(0)
     }
@@ -48,33 +49,34 @@ impl Streams {
         self.costs.iter().find(|(other, _)| *other == count).map(|(_, us)| *us)
     }
 
-    /// Between what writes cost before and behind the cliff.
+    /// A latency between those before and behind the cliff.
     fn threshold_us(&self) -> f64 {
         (self.fast_us() * self.cost(self.tried()).unwrap_or(f64::NAN)).sqrt()
     }
 }
 
-/// Two places are looked for units in three strides; the other streams have one each.
+/// The search for units uses three strides for two places; each other stream has one stride.
 const SEARCHED_STRIDES: u64 = 3;
-/// A stride holds a unit of 64 KiB at least.
+/// A stride holds a unit of at least 64 KiB.
 pub(super) const PAGES_MIN: u64 = (STREAMS_MAX as u64 + SEARCHED_STRIDES) * 16;
-/// And 256 MiB at most: no unit is larger.
+/// A stride is at most 256 MiB: no unit is larger.
 const STRIDE_MAX: u64 = 1 << 16;
-/// So much dearer are writes behind a cliff, at least.
+/// Smallest ratio of the latencies behind and before a cliff.
 const CLIFF: f64 = 1.5;
-/// Writes that are measured at least, each time.
+/// Smallest number of writes in a measurement.
 const SAMPLES: u64 = 12;
 
-/// Where a stream begins.
+/// First page of a stream.
 fn place(stride: u64, stream: u64) -> u64 {
     (SEARCHED_STRIDES + stream) * stride
 }
 
-/// What a write takes that goes to each of these places in turn, again and again, µs: three quarters take longer. Where each
-/// closes a unit, so does the cheapest; elsewhere some do, because a unit is full or has come to its end.
+/// First quartile of the latencies of writes that go to each of these places in turn, µs. If each
+/// write closes a unit, the quartile shows it. If few do, because a unit is full or at its end, it
+/// does not.
 fn in_turn(device: &mut dyn Device, places: &[u64], moving: bool) -> Result<f64, Error> {
     let count = places.len() as u64;
-    // After one lap nothing is open but these.
+    // After one lap only these units are open.
     let laps = 1 + SAMPLES.div_ceil(count).max(3);
     let pages: Vec<u64> =
         (0..laps).flat_map(|lap| places.iter().map(move |place| place + u64::from(moving) * lap)).collect();
@@ -83,20 +85,21 @@ fn in_turn(device: &mut dyn Device, places: &[u64], moving: bool) -> Result<f64,
     Ok(times[times.len() / 4] as f64 / 1e3)
 }
 
-/// What a write takes behind the one before it, µs.
+/// Median latency of writes in order, µs.
 pub(super) fn in_order(device: &mut dyn Device, streams: &Streams) -> Result<f64, Error> {
     let first = place(streams.stride, 0);
     Ok(median_us(&device.perform(true, &(first..first + streams.stride.min(256)).collect::<Vec<_>>())?))
 }
 
-/// More and more streams, up to where they cost more; from there on by bisection.
+/// Tries more and more streams until they cost more, then finds the limit by bisection.
 pub(super) fn streams(device: &mut dyn Device) -> Result<Streams, Error> {
     let most = device.pages() / (u64::from(STREAMS_MAX) + SEARCHED_STRIDES);
     let stride = (1 << most.ilog2()).min(STRIDE_MAX);
     let mut found = Streams { costs: Vec::new(), stride, open_units: None };
     let mut try_count = |count: u32, found: &mut Streams| -> Result<f64, Error> {
-        // The last one first: where all come to the end of their units in the same lap, each moves on to where the next one
-        // has been. By then that is closed; the other way round it would be open still, and cheap.
+        // The last stream goes first. Where all streams reach the end of their units in the same
+        // lap, each one continues where the next one has been. In this order that unit is closed by
+        // then; in the other order it would still be open, and the write cheap.
         let places: Vec<u64> = (0..u64::from(count)).rev().map(|n| place(stride, n)).collect();
         let us = in_turn(device, &places, true)?;
         found.costs.push((count, us));
@@ -108,7 +111,7 @@ pub(super) fn streams(device: &mut dyn Device) -> Result<Streams, Error> {
         let threshold = found.threshold_us();
         let (mut fits, mut too_many) = (1, STREAMS_MAX);
         while too_many - fits > 1 {
-            // Few are likelier than many.
+            // Few open units are more likely than many.
             let count = if fits * 2 < too_many { fits * 2 } else { (fits + too_many) / 2 };
             match try_count(count, &mut found)? < threshold {
                 true => fits = count,
@@ -121,7 +124,7 @@ pub(super) fn streams(device: &mut dyn Device) -> Result<Streams, Error> {
     Ok(found)
 }
 
-/// The units behind a cliff; or why they cannot be told.
+/// Measures the units behind a cliff, or returns the reason why they are not known.
 pub(super) fn find(
     device: &mut dyn Device,
     streams: &Streams,
@@ -131,8 +134,8 @@ pub(super) fn find(
     let &Streams { stride, open_units, .. } = streams;
     let Some(open_units) = open_units else {
         return Ok(Err(format!(
-            "no cliff, writes to {} places in turn, {} KiB apart, cost no more than to one: there are none, more are open, or \
-             they are larger (then a larger --span shows more)",
+            "no cliff: writes to {} places in turn, {} KiB apart, cost no more than to one. There \
+             are no units, more are open, or they are larger (then use a larger --span)",
             streams.tried(),
             stride * 4
         )));
@@ -143,10 +146,11 @@ pub(super) fn find(
         let places: Vec<u64> = [one, other].into_iter().chain(others).collect();
         Ok(in_turn(device, &places, false)? < threshold_us)
     };
-    say("where units begin");
+    say("boundaries of units");
     if !same(0, 1)? && !same(1, 2)? {
         return Ok(Err(format!(
-            "{open_units} places can be written to in turn, but only in order: how large a unit is was not to be seen"
+            "{open_units} places can be written to in turn, but only in order: the size of a unit \
+             is not visible"
         )));
     }
     let end = SEARCHED_STRIDES * stride;
@@ -157,19 +161,16 @@ pub(super) fn find(
     if unit_pages > stride {
         return Ok(Err(too_small(stride)));
     }
-    say("what closing costs");
+    say("cost of closing a unit");
     let first_page = first % unit_pages;
     closings(device, write_us, unit_pages, first_page, open_units).map(Ok)
 }
 
 fn too_small(stride: u64) -> String {
-    format!(
-        "they are larger than {} KiB, the most that can be seen in so small a part (a larger --span shows more)",
-        stride * 4
-    )
+    format!("they are larger than {} KiB, the most that this --span shows", stride * 4)
 }
 
-/// The first page of the two units behind the one that begins, or lies, at page 0.
+/// First pages of the two units after the one that contains page 0.
 fn boundaries(
     end: u64,
     same: &mut dyn FnMut(u64, u64) -> Result<bool, Error>,
@@ -201,7 +202,8 @@ fn boundaries(
     Ok((first, second))
 }
 
-/// Units are written to in turn, one more than can be open, a part of each: what is lacking is copied when it is closed.
+/// Writes a part of each unit in turn, with one unit more than can be open. The missing pages are
+/// copied when a unit is closed.
 fn closings(
     device: &mut dyn Device,
     write_us: f64,
@@ -215,17 +217,17 @@ fn closings(
     for written in parts {
         let visit = |n: u64| (0..written).map(move |page| first_page + n * unit_pages + page);
         let lap: Vec<u64> = (0..=u64::from(open_units)).flat_map(visit).collect();
-        // The first lap closes what is open from before.
+        // The first lap closes the units that are open from before.
         device.perform(true, &lap)?;
         let times = device.perform(true, &lap)?;
         let visits = || times.chunks(written as usize);
-        // Only the first write of a visit closes anything.
+        // Only the first write to a unit in each lap closes another one.
         let others: Vec<u64> = visits().flat_map(|visit| &visit[1..]).copied().collect();
         let program_us = if others.is_empty() { write_us } else { median_us(&others) };
         let whole: Vec<u64> = visits().map(|visit| visit.iter().sum()).collect();
         points.push((written as f64, median_us(&whole) - written as f64 * program_us));
     }
-    // The line through them, by least squares: closing = U · copy + erase − written · copy.
+    // Line by least squares: closing = U · copy + erase − written · copy.
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (mean_x, mean_y) = (mean(|p| p.0), mean(|p| p.1));

@@ -1,21 +1,25 @@
-//! One request after the other by plain system calls, for systems without io_uring.
+//! One request after the other by blocking system calls, for systems without io_uring.
 
-use super::{Outcome, Target, buffers::Buffers};
-use crate::{Error, Op, Request, place::Place};
+use super::{RequestResult, Target, buffers::Buffers};
+use crate::{Error, Op, Request, open_target::OpenTarget};
 use rustix::io::{ReadWriteFlags, pread, pwritev2};
 use std::{io::IoSlice, time::Duration};
 
-/// Each request is done when it has been started.
+/// A target whose requests complete inside [`Target::start`].
 #[derive(Debug)]
 pub struct Calls<'a> {
-    place: &'a Place,
+    place: &'a OpenTarget,
     buffers: Buffers,
-    done: Option<Outcome>,
+    done: Option<RequestResult>,
 }
 
 impl<'a> Calls<'a> {
-    /// On this file or device.
-    pub fn new(place: &'a Place, piece_bytes: u64) -> Result<Self, Error> {
+    /// Creates a target for pieces of up to `piece_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The memory for the buffer cannot be mapped.
+    pub fn new(place: &'a OpenTarget, piece_bytes: u64) -> Result<Self, Error> {
         Ok(Self { place, buffers: Buffers::new(1, piece_bytes)?, done: None })
     }
 }
@@ -48,7 +52,7 @@ impl Target for Calls<'_> {
         Ok(())
     }
 
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, Outcome)>) -> Result<(), Error> {
+    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error> {
         match (self.done.take(), at_most) {
             (Some(outcome), _) => done.push((0, outcome)),
             (None, Some(time)) => std::thread::sleep(time),

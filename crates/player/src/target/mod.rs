@@ -1,4 +1,4 @@
-//! What performs requests: a device by io_uring or by plain system calls, or nothing at all.
+//! Targets perform requests: by io_uring, by blocking system calls, or not at all.
 
 use crate::{Error, Request};
 use std::time::Duration;
@@ -11,22 +11,31 @@ pub use buffers::{SECTOR_BYTES, Stamp};
 pub use calls::Calls;
 pub use ring::Ring;
 
-/// What came of a request: bytes moved, or what the system said.
-pub type Outcome = std::io::Result<u64>;
+/// Result of a request: bytes moved, or the error of the system.
+pub type RequestResult = std::io::Result<u64>;
 
-/// Performs requests. A slot is used again only when what was started in it is done.
+/// Performs requests. A slot is used again only when its request has completed.
 pub trait Target {
-    /// How many slots there are.
+    /// Returns the number of slots.
     fn depth(&self) -> u32;
-    /// Discards wait for nothing and let nothing wait: they have to be alone.
+    /// Whether discards bypass the queue, so that the schedule must run them alone.
     fn discards_alone(&self) -> bool;
-    /// Begins a request.
+    /// Starts a request in a free slot.
+    ///
+    /// # Errors
+    ///
+    /// The request could not be started. A failed request is reported by [`Target::wait`] instead.
     fn start(&mut self, slot: u32, request: &Request) -> Result<(), Error>;
-    /// Waits until something is done, or for about so long, or until a signal comes. Adds what is done.
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, Outcome)>) -> Result<(), Error>;
+    /// Waits for a completion, for about `at_most`, or until a signal arrives. Adds completed
+    /// requests to `done`.
+    ///
+    /// # Errors
+    ///
+    /// Waiting itself failed.
+    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error>;
 }
 
-/// Does nothing, at once: what flashsift itself costs.
+/// Completes each request at once and performs nothing: measures flashsift's own cost.
 #[derive(Debug)]
 pub struct Null {
     depth: u32,
@@ -34,7 +43,7 @@ pub struct Null {
 }
 
 impl Null {
-    /// Of so many slots.
+    /// Creates a target with `depth` slots.
     pub fn new(depth: u32) -> Self {
         Self { depth, started: Vec::new() }
     }
@@ -54,7 +63,7 @@ impl Target for Null {
         Ok(())
     }
 
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, Outcome)>) -> Result<(), Error> {
+    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error> {
         if let (true, Some(time)) = (self.started.is_empty(), at_most) {
             std::thread::sleep(time);
         }

@@ -1,10 +1,10 @@
 //! Requests by io_uring.
 #![allow(unsafe_code, reason = "io_uring: a buffer has to outlive its request")]
 
-use super::{Outcome, Target, buffers::Buffers};
+use super::{RequestResult, Target, buffers::Buffers};
 use crate::{
     Error, Op, Request,
-    place::{Kind, Place},
+    open_target::{OpenTarget, TargetKind},
 };
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::{fs::FallocateFlags, io::Errno};
@@ -12,33 +12,37 @@ use std::{io, os::fd::AsRawFd, time::Duration};
 
 /// `RWF_DSYNC` of linux/fs.h.
 const DSYNC: i32 = 2;
-/// The only file that is registered.
+/// Index of the only registered file.
 const FILE: types::Fixed = types::Fixed(0);
 
-/// A ring of its own, used by the thread that made it.
+/// An io_uring instance of its own, used only by the thread that created it.
 pub struct Ring<'a> {
-    place: &'a Place,
+    place: &'a OpenTarget,
     ring: IoUring,
     depth: u32,
     buffers: Buffers,
-    /// Done without the ring.
-    done: Vec<(u32, Outcome)>,
+    /// Requests completed without the ring.
+    done: Vec<(u32, RequestResult)>,
     in_flight: u32,
 }
 
 impl<'a> Ring<'a> {
-    /// On this file or device, for pieces of up to `piece_bytes`.
-    pub fn new(place: &'a Place, depth: u32, piece_bytes: u64) -> Result<Self, Error> {
-        // What newer kernels do better; older ones say that they do not know it.
+    /// Creates a target with `depth` slots for pieces of up to `piece_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRing`] if io_uring is missing, forbidden or older than Linux 5.11.
+    pub fn new(place: &'a OpenTarget, depth: u32, piece_bytes: u64) -> Result<Self, Error> {
+        // These options improve throughput on newer kernels; older kernels reject them.
         let new = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(depth);
         let ring = match new {
             Err(why) if Errno::from_io_error(&why) == Some(Errno::INVAL) => IoUring::new(depth),
             other => other,
         };
-        let ring = ring.map_err(|why| Error::NoRing { what: "io_uring is not to be had here", why })?;
+        let ring = ring.map_err(|why| Error::NoRing { what: "io_uring is not available", why })?;
         if !ring.params().is_feature_ext_arg() {
             let why = io::Error::other("Linux 5.11 or later is needed");
-            return Err(Error::NoRing { what: "this kernel's io_uring cannot wait for a time", why });
+            return Err(Error::NoRing { what: "io_uring of this kernel has no timed wait", why });
         }
         let registered = ring.submitter().register_files(&[place.file.as_raw_fd()]);
         registered.map_err(|why| Error::system("registering the target with io_uring", why))?;
@@ -70,7 +74,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    fn take_done(&mut self, done: &mut Vec<(u32, Outcome)>) {
+    fn take_done(&mut self, done: &mut Vec<(u32, RequestResult)>) {
         for entry in self.ring.completion() {
             let outcome = match entry.result() {
                 error @ ..0 => Err(io::Error::from_raw_os_error(-error)),
@@ -88,31 +92,33 @@ impl Target for Ring<'_> {
         self.depth
     }
 
-    /// `BLKDISCARD` is a call that returns when it is done.
+    /// `BLKDISCARD` is a blocking system call.
     fn discards_alone(&self) -> bool {
-        self.place.kind == Kind::Device
+        self.place.kind == TargetKind::Device
     }
 
     fn start(&mut self, slot: u32, request: &Request) -> Result<(), Error> {
-        if request.op == Op::Discard && self.place.kind == Kind::Device {
+        if request.op == Op::Discard && self.place.kind == TargetKind::Device {
             let outcome = self.place.discard(request.offset, request.len).map(|()| request.len);
             self.done.push((slot, outcome));
             return Ok(());
         }
-        // What came before begins now: a device that gets its requests by the bundle has nothing to do while one is tied. The
-        // last goes with the call that waits, so that a request costs no more calls than it has to at depth 1.
+        // Earlier requests start now: while a batch is prepared, the device would be idle. The last
+        // request is submitted by the call that waits, so at depth 1 each request costs one system
+        // call.
         if !self.ring.submission().is_empty() {
             self.ring.submit().map_err(failed)?;
         }
         let entry = self.entry(slot, request).user_data(u64::from(slot));
-        // Safety: the buffer lives as long as the ring, and is nobody else's until the request is done.
+        // Safety: the buffer lives as long as the ring, and only this request uses it until it
+        // completes.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("the queue has a place for every slot");
+        pushed.expect("the queue has an entry for every slot");
         self.in_flight += 1;
         Ok(())
     }
 
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, Outcome)>) -> Result<(), Error> {
+    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error> {
         let want = usize::from(self.done.is_empty());
         let submitted = match at_most {
             None => self.ring.submit_and_wait(want),
@@ -124,7 +130,7 @@ impl Target for Ring<'_> {
         };
         match submitted {
             Ok(_) => {}
-            // The time is over, or a signal came, which is for the loop to see.
+            // The time is over, or a signal arrived, which the loop checks.
             Err(why) if matches!(Errno::from_io_error(&why), Some(Errno::TIME | Errno::INTR)) => {}
             Err(why) => return Err(failed(why)),
         }
@@ -138,12 +144,12 @@ fn failed(why: io::Error) -> Error {
 }
 
 impl Drop for Ring<'_> {
-    /// The kernel writes into the buffers until everything is done.
+    /// Waits for all requests first, because the kernel writes into the buffers until then.
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.in_flight > 0 && self.wait(None, &mut done).is_ok() {}
-        // A ring lets go of its files some time after it is closed, and of a device that it holds alone nobody else could have
-        // it until then.
+        // The kernel releases the files of a ring some time after the ring is closed. An
+        // exclusively opened device would stay busy until then.
         let _ = self.ring.submitter().unregister_files();
     }
 }
@@ -151,14 +157,15 @@ impl Drop for Ring<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Wanted;
+    use crate::open_target::Requirements;
 
-    /// All that came at once was once given to the kernel at once, when it was waited for: fio was a quarter faster.
+    /// All requests that arrived together were once submitted together, when they were waited for:
+    /// fio was a quarter faster.
     #[test]
     fn a_request_does_not_wait_for_the_one_behind_it() {
-        // Beside what is built: what holds temporary files may be memory.
+        // Next to the binary, because a folder for temporary files may be in memory.
         let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
-        let wanted = Wanted {
+        let wanted = Requirements {
             end_bytes: 1 << 16,
             changes: true,
             consent: false,
@@ -166,13 +173,13 @@ mod tests {
             size_bytes: None,
             keep: false,
         };
-        let place = Place::open(&dir.path().join("file"), &wanted).unwrap();
+        let place = OpenTarget::open(&dir.path().join("file"), &wanted).unwrap();
         let mut ring = Ring::new(&place, 4, 4096).unwrap();
         for slot in 0..4 {
             let offset = u64::from(slot) * 8192;
             let request = Request { number: 1, at_us: 0, op: Op::Write, offset, len: 4096 };
             ring.start(slot, &request).unwrap();
-            assert_eq!(ring.ring.submission().len(), 1, "only the last has not begun");
+            assert_eq!(ring.ring.submission().len(), 1, "only the last is not submitted");
         }
         let mut done = Vec::new();
         while done.len() < 4 {

@@ -1,9 +1,9 @@
-//! A file system of the test's own, and what was recorded on it, in words.
+//! An ext4 file system for a test, and a description of the events recorded on it.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 use flashsift_core::event::{Action, Event, FileId};
-use flashsift_record::{Options, Recorded, Stop, What, record};
+use flashsift_record::{Options, Recorded, Stop, Subject, record};
 use flashsift_traces::events::Kept;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ pub(crate) struct Ext4 {
 }
 
 impl Ext4 {
-    /// `None`, with a word, where that is not allowed.
+    /// Mounts the file system; `None`, with a line on standard output, where that is not permitted.
     pub(crate) fn new(test: &str) -> Option<Self> {
         let skip = |why: &str| {
             println!("SKIPPED {test}: {why}");
@@ -49,7 +49,7 @@ impl Ext4 {
         self.folder.path().join("mounted")
     }
 
-    /// A directory on it.
+    /// Creates a directory on it.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         let folder = self.path().join(name);
         std::fs::create_dir(&folder).unwrap();
@@ -59,7 +59,7 @@ impl Ext4 {
 
 impl Drop for Ext4 {
     fn drop(&mut self) {
-        // Another test's recorder may just be looking at it.
+        // The recorder of another test may be reading it.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The C program of that name beside the tests, built into `folder`.
+/// Builds the C program of this name, which lies next to the tests, into `folder`.
 pub(crate) fn built(name: &str, folder: &Path) -> PathBuf {
     let program = folder.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(format!("{name}.c"));
@@ -85,7 +85,7 @@ pub(crate) fn built(name: &str, folder: &Path) -> PathBuf {
     program
 }
 
-/// Until what is recorded ends of itself.
+/// Never ends the recording early.
 pub(crate) struct ToTheEnd;
 
 impl Stop for ToTheEnd {
@@ -94,19 +94,19 @@ impl Stop for ToTheEnd {
     }
 }
 
-/// Records what a program does below a directory.
+/// Records the accesses of a program below a directory.
 pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event<'static>>, Recorded) {
     let mut kept = Kept::default();
     let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 32 << 10 };
-    let recorded = record(What::Command(command), &options, &mut kept, &mut ToTheEnd).unwrap();
+    let recorded = record(Subject::Command(command), &options, &mut kept, &mut ToTheEnd).unwrap();
     assert_eq!(recorded.lost.by_cpu, [], "records were lost");
     (kept.events, recorded)
 }
 
-/// What happened to one file, in words, in order; under the name it had first.
+/// The events of each file in words, in order, under the file's first name.
 pub(crate) type Lives = BTreeMap<String, Vec<String>>;
 
-/// The lives of all files that ever had a name below `folder`.
+/// Returns the events of all files that ever had a name below `folder`.
 pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
     let prefix = format!("{}/", folder.display());
     let mut names: BTreeMap<FileId, String> = BTreeMap::new();
@@ -208,7 +208,8 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
     lives
 }
 
-/// The pages that reads touch, so that what is exact to the byte and what is exact to the page compare.
+/// Returns the pages that reads touch, to compare reads exact to the byte with reads exact to the
+/// page.
 pub(crate) fn pages(lives: &Lives) -> BTreeMap<String, Vec<u64>> {
     let of = |lines: &Vec<String>| {
         let mut pages: Vec<u64> =

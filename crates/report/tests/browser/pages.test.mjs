@@ -1,7 +1,9 @@
-// Opens the pages in a real browser: nothing is fetched, nothing is said on the console, every figure is drawn, the numbers are
-// those of --json, and tooltips, keys, sorting, views and downloads work, on a desk and on a phone.
+// Opens the pages in a real browser, in the sizes of a desk and a phone. The pages fetch nothing,
+// leave the console empty, draw every figure, and show the numbers of --json. Tooltips, keys,
+// sorting, views and downloads work.
 //
-// FLASHSIFT names the program (target/debug/flashsift); without Chromium everything is skipped, by name.
+// FLASHSIFT is the path of the program (target/debug/flashsift). Without Chromium every test is
+// skipped, by name.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { accessSync, constants, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -67,7 +69,7 @@ async function open(path, options = {}) {
 const data = (page, id) =>
   page.locator(`#${id} script[type="application/json"]`).evaluate((e) => JSON.parse(e.textContent));
 
-/** What is drawn in the figures that are seen: letters outside of their drawing or upon one another, and figures without marks. */
+/** Faults in the visible figures: text outside its drawing or on other text, and figures without marks. */
 const drawing = () => {
   const wrong = [];
   for (const figure of document.querySelectorAll("figure")) {
@@ -168,7 +170,7 @@ test("the numbers are those of --json", { skip }, async () => {
     assert.ok(Math.abs(ratio - cell.hits / cell.accesses) < 1e-12);
     assert.deepEqual([reads, writes], [cell.device_reads, cell.device_writes]);
   }
-  // Where a line is, is what it says: the marker of the value stands where the axis' labels put it.
+  // The position of a value's marker agrees with the labels of the axis.
   const placed = await page.locator("#hit-ratio svg.wide").evaluate((svg) => {
     const ticks = [...svg.querySelectorAll("text.label")].filter((t) => t.textContent.endsWith("%"))
       .map((t) => [parseFloat(t.textContent) / 100, t.getBBox().y + t.getBBox().height / 2]);
@@ -235,7 +237,7 @@ test("a description draws what --json says, beside what the papers saw", { skip 
   assert.equal(Math.max(...windows.rows.filter(([, , series]) => series === "all files").map((row) => row[4])),
     said.windows.in_60_s.find((row) => row.to === "all").most_bytes);
 
-  // Every section says something of this trace; every figure of a paper stands beside what the paper saw.
+  // Every section has a sentence on this trace; figures known from papers show the paper's finding.
   const sections = await page.locator("main > section:not(#in-short, #reproduce)").evaluateAll((all) =>
     all.map((e) => [e.id, e.querySelectorAll("figure").length, e.querySelectorAll(".says, h2 + p").length, e.querySelectorAll(".paper").length]));
   assert.equal(sections.length, Object.values(said).filter((value) => typeof value === "object").length - 1);
@@ -274,7 +276,7 @@ test("pointer and keys tell values", { skip }, async () => {
   assert.ok(told.has(says));
   await page.keyboard.press("Escape");
   assert.equal(await tip.isVisible(), false);
-  // All that can be used can be reached.
+  // Every control can be reached by keys.
   const reachable = await page.locator("button, summary, a[href], input, figure svg[tabindex]").evaluateAll((all) => all.every((e) => e.tabIndex >= 0));
   assert.ok(reachable);
   await done();

@@ -6,13 +6,13 @@ use crate::device::{
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 
-/// The model by its definition: units as lists of what they hold, the open ones as a queue.
+/// The model by its definition: units as lists of their pages, the open ones as a queue.
 struct Naive {
-    params: Params,
+    params: OpenUnitParams,
     unit_pages: u64,
     pages: u64,
     held: BTreeSet<u64>,
-    /// Unit, pages in its log, programs into it; last written to at the end.
+    /// Unit, pages in its log, programs into it; most recently written last.
     open: VecDeque<(u64, BTreeSet<u64>, u64)>,
     last_read: Option<u64>,
     free_ns: u64,
@@ -20,7 +20,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn new(params: &Params) -> Self {
+    fn new(params: &OpenUnitParams) -> Self {
         let unit_pages = params.unit_bytes / 4096;
         let pages = params.capacity_bytes / params.unit_bytes * unit_pages;
         Self {
@@ -108,8 +108,8 @@ impl Naive {
     }
 }
 
-fn small(unit_pages: u64, units: u64, open_units: u32, fill: Fill) -> Params {
-    Params {
+fn small(unit_pages: u64, units: u64, open_units: u32, fill: Fill) -> OpenUnitParams {
+    OpenUnitParams {
         capacity_bytes: units * unit_pages * 4096 + 5000,
         unit_bytes: unit_pages * 4096,
         open_units,
@@ -140,8 +140,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// Times and wear are those of the naive model after every step, and the books agree. Units of 1, 5, 64 and 100 pages: less
-    /// than a word of bits, exactly one, and more.
+    /// DeviceTimes and wear match the naive model after every step, and the internal state is
+    /// consistent. Units of 1, 5, 64 and 100 pages are less than a word of bits, exactly one, and
+    /// more.
     #[test]
     fn agrees_with_its_model(
         acts in acts(),
@@ -169,8 +170,8 @@ proptest! {
     }
 }
 
-fn profiled(name: &str) -> Params {
-    match profile::Selection::parse(name).unwrap().profile().model {
+fn profiled(name: &str) -> OpenUnitParams {
+    match profile::ProfileSelection::parse(name).unwrap().profile().model {
         Model::OpenUnit(params) => params,
         other => panic!("{name} has open units, not {other:?}"),
     }
@@ -178,8 +179,9 @@ fn profiled(name: &str) -> Params {
 
 const REQUESTS: usize = 32_768;
 
-/// KB/s of 32 768 requests of 4 KiB in the first `span` bytes: sorted and scattered reads, sorted and scattered writes.
-fn table_2(params: &Params, span: u64, seed: u64) -> [f64; 4] {
+/// Throughput in KB/s of 32 768 requests of 4 KiB in the first `span` bytes: sorted and random
+/// reads, sorted and random writes.
+fn table_2(params: &OpenUnitParams, span: u64, seed: u64) -> [f64; 4] {
     let order = scattered(REQUESTS, span / 4096, seed);
     let mut sorted = order.clone();
     sorted.sort_unstable();
@@ -197,7 +199,8 @@ const TABLE_2: [(&str, [f64; 4]); 3] = [
     ("emmc2-2012", [3124.5, 2551.5, 566.4, 259.1]),
 ];
 
-/// Held within 5 %. Since the profiles are a fit of this table, that proves nothing but that the model is able to.
+/// The profiles match within 5 %. As they are fitted to this table, this shows only that the model
+/// is able to.
 #[test]
 fn spatialclocks_table_2() {
     for (name, published) in TABLE_2 {
@@ -211,12 +214,14 @@ fn spatialclocks_table_2() {
     }
 }
 
-/// Beyond the fit, from first principles. `m` units of `n` pages in the span, `k` open; `r` requests to different pages.
+/// Other spans than those of the fit, from first principles. `m` units of `n` pages in the span,
+/// `k` open; `r` requests to different pages.
 ///
-/// Scattered: the unit of a write is open with probability k/m (each is as likely to be among the last k as any other); a unit
-/// is open for m/(m−k) writes on average, so closing it copies n less that many. Sorted: a unit takes all its requests at once,
-/// r/m of them; none is left out with probability (1−1/m)^r; all but those of the last k are closed. Reads: in a sorted run the
-/// first one in each unit is far, scattered all but 1 in m.
+/// Random: the unit of a write is open with probability k/m (each unit is equally likely to be
+/// among the last k). A unit is open for m/(m−k) writes on average, so closing it copies n less
+/// that many pages. Sorted: a unit gets all its requests at once, r/m of them. It gets none with
+/// probability (1−1/m)^r, and all but the last k are closed. Reads: in a sorted run the first read
+/// in each unit is far; in a random run all but 1 in m.
 #[test]
 fn other_spans_from_first_principles() {
     for (name, _) in TABLE_2 {
@@ -242,8 +247,9 @@ fn other_spans_from_first_principles() {
                 let off = (ours / expected - 1.0).abs();
                 assert!(off < 0.02, "{name}, {span} bytes: {ours:.1} KB/s, expected {expected:.1}");
             }
-            // Fewer requests meet in a unit the wider they are spread: nothing gets faster, and sorted writes lose most. (Half a
-            // per cent: scattered writes hardly change, and a unit that is met again by chance is chance.)
+            // The wider the requests are spread, the fewer share a unit. No pattern gets faster,
+            // and sorted writes lose most. (The tolerance of half a percent: random writes hardly
+            // change, and chance makes some requests share a unit.)
             if let Some(before) = before {
                 assert!(
                     ours.iter().zip(before).all(|(ours, before)| *ours < before * 1.005),
@@ -257,8 +263,8 @@ fn other_spans_from_first_principles() {
     }
 }
 
-/// Streams that write their own units in order, by turns: wear and time.
-fn interleaved(params: &Params, streams: u64, pages_a_turn: u32) -> (Wear, f64) {
+/// Streams that write their own units in order, in turn: wear and time.
+fn interleaved(params: &OpenUnitParams, streams: u64, pages_a_turn: u32) -> (Wear, f64) {
     let unit_pages = params.unit_bytes / 4096;
     let mut device = OpenUnit::new(params);
     let turns = (0..unit_pages / u64::from(pages_a_turn)).flat_map(|turn| {
@@ -269,13 +275,13 @@ fn interleaved(params: &Params, streams: u64, pages_a_turn: u32) -> (Wear, f64) 
     (device.wear(), seconds)
 }
 
-/// The cliff: with as many streams as open units each log is filled and nothing is copied; with one more each turn finds its unit
-/// closed, and a unit is copied for every turn.
+/// The cliff: with as many streams as open units, each log is filled and nothing is copied. With
+/// one stream more, each turn finds its unit closed, and each turn copies a unit.
 #[test]
 fn one_stream_too_many() {
     for (name, _) in TABLE_2 {
         for open_units in [1, 4, 7] {
-            let params = Params { open_units, ..profiled(name) };
+            let params = OpenUnitParams { open_units, ..profiled(name) };
             let n = (params.unit_bytes / 4096) as f64;
             let (fits, fast_s) = interleaved(&params, open_units.into(), 1);
             assert_eq!((fits.copies, fits.copies_due), (0, 0), "{name}, {open_units} streams");
@@ -291,7 +297,7 @@ fn one_stream_too_many() {
             let (_, slow_s) = interleaved(&params, u64::from(open_units) + 1, 1);
             let streams = f64::from(open_units) + 1.0;
             let cliff = slow_s / (streams * n) / (fast_s / ((streams - 1.0) * n));
-            // Those that are open at the end are not closed.
+            // Units that are open at the end are not closed.
             let closed = 1.0 - (streams - 1.0) / (streams * n);
             let expected = 1.0 + closed * ((n - 1.0) * params.copy_us + params.erase_us) / params.program_us;
             assert!((cliff / expected - 1.0).abs() < 1e-6, "{name}: a cliff of {cliff}, expected {expected}");
@@ -299,10 +305,10 @@ fn one_stream_too_many() {
     }
 }
 
-/// As it leaves the factory nothing has to be copied, until something is written again.
+/// A new device copies nothing until a page is written again.
 #[test]
 fn an_empty_device_copies_nothing() {
-    let params = Params { fill: Fill::Empty, ..profiled("emmc2-2012") };
+    let params = OpenUnitParams { fill: Fill::Empty, ..profiled("emmc2-2012") };
     let mut device = OpenUnit::new(&params);
     let order = scattered(4000, 1 << 18, 1);
     elapsed_s(&mut device, order.iter().map(|lba| write(*lba, 1)));
@@ -310,7 +316,7 @@ fn an_empty_device_copies_nothing() {
     let mut filled = OpenUnit::new(&profiled("emmc2-2012"));
     elapsed_s(&mut filled, order.iter().map(|lba| write(*lba, 1)));
     assert!(few < 4000 && filled.wear().copies > 14 * 3900, "{few} and {}", filled.wear().copies);
-    // Discarded, it is as it was.
+    // After a discard it behaves like a new one.
     filled.discard(0, 1 << 20);
     assert_eq!(filled.wear().copies_due, 0);
     filled.check();

@@ -5,8 +5,8 @@ use crate::device::{
 };
 use proptest::prelude::*;
 
-fn params(dies: u32, block_pages: u32, pages: u64, over_provisioning: f64, fill: Fill) -> Params {
-    Params {
+fn params(dies: u32, block_pages: u32, pages: u64, over_provisioning: f64, fill: Fill) -> PageMappedParams {
+    PageMappedParams {
         capacity_bytes: pages * 4096,
         over_provisioning,
         dies,
@@ -25,21 +25,25 @@ fn params(dies: u32, block_pages: u32, pages: u64, over_provisioning: f64, fill:
     }
 }
 
-/// What greedy collection costs under uniform random writes, by the mean field of many blocks; `ratio` = flash / pages offered.
+/// Write amplification of greedy collection under uniform random writes, by the mean field of many
+/// blocks; `ratio` = flash / capacity.
 ///
-/// Let blocks be filled at rate ρ a write. A block with k wanted pages loses one at rate k / L a write, L pages offered. Greedy
-/// collects what has come down to some j or j − 1, so at each level above j as many blocks arrive as leave: N_k · k / L = ρ, and
-/// there are N_k = ρL/k of them. Of those that come to j a share f goes on to lose a page more, the others are collected at j; so
-/// N_j = fρL/j and a collected block has j − f wanted pages on average. All blocks: ρL (Σ_{k=j+1}^{n} 1/k + f/j) = flash/n. Each
-/// collection makes room for n − j + f writes: ρ = 1/(n − j + f), and the write amplification is n ρ.
+/// Let blocks be filled at rate ρ a write. A block with k valid pages loses one at rate k / L a
+/// write, with L pages of capacity. Greedy collects blocks that have come down to some j or j − 1,
+/// so at each level above j as many blocks arrive as leave: N_k · k / L = ρ, and there are N_k =
+/// ρL/k of them. Of the blocks that reach j, a share f loses one more page, and the others are
+/// collected at j. So N_j = fρL/j, and a collected block has j − f valid pages on average. All
+/// blocks: ρL (Σ_{k=j+1}^{n} 1/k + f/j) = flash/n. Each collection frees n − j + f pages: ρ = 1/(n
+/// − j + f), and the write amplification is n ρ.
 ///
-/// That is what Bux & Iliadis ("Performance of greedy garbage collection in flash-based solid-state drives", Perform. Eval.
-/// 2010) and Desnoyers ("Analytic modeling of SSD write performance", SYSTOR '12) get for n pages a block; as n grows it
-/// becomes 1/(1 − u), u = exp(−ratio (1 − u)).
+/// Bux & Iliadis ("Performance of greedy garbage collection in flash-based solid-state drives",
+/// Perform. Eval. 2010) and Desnoyers ("Analytic modeling of SSD write performance", SYSTOR '12)
+/// obtain the same for n pages a block. As n grows it becomes 1/(1 − u), u = exp(−ratio (1 − u)).
 fn greedy(ratio: f64, block_pages: u32) -> f64 {
     let n = f64::from(block_pages);
     let mut above = 0.0;
-    // From the top: Σ + f/j − ratio (n − j + f)/… is linear in f; the level where its root lies between 0 and 1 is the one.
+    // From the top: Σ + f/j − ratio (n − j + f)/… is linear in f; the solution is the level where
+    // its root lies between 0 and 1.
     for j in (1..=block_pages).rev() {
         let level = f64::from(j);
         // Σ_{k>j} 1/k + f/j = ratio (n − j + f)/n
@@ -52,8 +56,9 @@ fn greedy(ratio: f64, block_pages: u32) -> f64 {
     panic!("no level for {ratio}, {block_pages}")
 }
 
-/// The formula at its limit, and a published figure: Luojie & Kurkoski ("An improved analytic expression for write amplification in
-/// NAND flash", 2011) give 2.36 for 30 % of over-provisioning.
+/// The limit of the formula, and a published value: Luojie & Kurkoski ("An improved analytic
+/// expression for write amplification in NAND flash", 2011) give 2.36 for 30 % of
+/// over-provisioning.
 #[test]
 fn the_closed_form_has_its_limit() {
     for over_provisioning in [0.07f64, 0.15, 0.28, 0.3, 0.5] {
@@ -70,8 +75,8 @@ fn the_closed_form_has_its_limit() {
     assert!((greedy(1.3, 16_384) - 2.36).abs() < 0.01);
 }
 
-/// Pages programmed for each one written, once it has settled, under uniform random writes.
-fn settled(params: &Params, seed: u64) -> f64 {
+/// Write amplification under uniform random writes, in the steady state.
+fn steady_state(params: &PageMappedParams, seed: u64) -> f64 {
     let mut device = PageMapped::new(params);
     let mut random = Pcg64::seed_from_u64(seed);
     let pages = u64::from(device.pages);
@@ -88,7 +93,8 @@ fn settled(params: &Params, seed: u64) -> f64 {
     (after.programs - before.programs) as f64 / (after.host_pages - before.host_pages) as f64
 }
 
-/// Within 3 % of the closed form, for blocks of several sizes. One block is always free: it does not count as flash.
+/// Matches the closed form within 3 %, for blocks of several sizes. The block that is always free
+/// does not count as flash.
 #[test]
 fn write_amplification_is_that_of_greedy_collection() {
     for (over_provisioning, block_pages) in
@@ -97,7 +103,7 @@ fn write_amplification_is_that_of_greedy_collection() {
         let params = params(1, block_pages, 2000 * u64::from(block_pages), over_provisioning, Fill::InOrder);
         let die = Die::new(&params, super::super::pages(params.capacity_bytes));
         let ratio = f64::from((die.blocks - 1) * block_pages) / die.place_of.len() as f64;
-        let (ours, expected) = (settled(&params, 1), greedy(ratio, block_pages));
+        let (ours, expected) = (steady_state(&params, 1), greedy(ratio, block_pages));
         let off = (ours / expected - 1.0).abs();
         assert!(
             off < 0.03,
@@ -106,30 +112,33 @@ fn write_amplification_is_that_of_greedy_collection() {
     }
 }
 
-/// Dies are devices of their own: four of them wear as one does.
+/// Dies are devices of their own: four of them wear like one.
 #[test]
 fn dies_share_alike() {
-    let one = settled(&params(1, 32, 32_000, 0.15, Fill::InOrder), 1);
-    let four = settled(&Params { nand_pages: 4, ..params(4, 32, 128_000, 0.15, Fill::InOrder) }, 2);
+    let one = steady_state(&params(1, 32, 32_000, 0.15, Fill::InOrder), 1);
+    let four =
+        steady_state(&PageMappedParams { nand_pages: 4, ..params(4, 32, 128_000, 0.15, Fill::InOrder) }, 2);
     assert!((one / four - 1.0).abs() < 0.02, "{one} and {four}");
 }
 
-/// Filled at random, it is where uniform random writes would bring it: the next ones cost what they will cost.
+/// A device filled at random is in the steady state of uniform random writes, so later writes cost
+/// the same.
 #[test]
-fn filled_at_random_is_settled() {
+fn filled_at_random_is_in_the_steady_state() {
     let random = params(2, 32, 64_000, 0.15, Fill::Random);
     let mut device = PageMapped::new(&random);
     device.check();
-    assert_eq!(device.wear(), Wear::default(), "what preparing costs does not count");
+    assert_eq!(device.wear(), Wear::default(), "the wear of preparation does not count");
     let mut rng = Pcg64::seed_from_u64(3);
     for _ in 0..64_000 {
         device.serve(&write(rng.random_range(0..64_000), 1), 0);
     }
-    let (at_once, later) = (device.wear().write_amplification().unwrap(), settled(&random, 4));
+    let (at_once, later) = (device.wear().write_amplification().unwrap(), steady_state(&random, 4));
     assert!((at_once / later - 1.0).abs() < 0.03, "{at_once} and {later}");
 }
 
-/// Written in order again and again, every block that is collected is wanted no more; written once, nothing is collected at all.
+/// After repeated writes in order, every collected block has no valid page; after one pass, nothing
+/// is collected.
 #[test]
 fn in_order_costs_nothing() {
     for fill in [Fill::Empty, Fill::InOrder] {
@@ -143,26 +152,26 @@ fn in_order_costs_nothing() {
     assert_eq!(device.wear().erases, 0);
 }
 
-/// Without any over-provisioning asked for, and whatever is written, there is always room.
+/// Even with an over-provisioning of 0 there is always a free place, for any writes.
 #[test]
-fn there_is_always_room() {
+fn there_is_always_a_free_place() {
     let mut random = Pcg64::seed_from_u64(5);
     let mut device = PageMapped::new(&params(3, 8, 3 * 64, 0.0, Fill::InOrder));
     for n in 0..20_000u64 {
-        // Half of it on one die only.
+        // Half of the writes go to one die.
         let lba = if n % 2 == 0 { random.random_range(0..64) * 3 } else { random.random_range(0..192) };
         device.serve(&write(lba, 1), 0);
     }
     device.check();
 }
 
-/// A burst goes at the cache's speed until that is full, then at the flash's; idle, the cache is emptied, and each page costs two
-/// programs, also if the trace ends before.
+/// A burst is written at the cache's speed until the cache is full, then at the flash's. While
+/// idle, the cache is emptied. Each page costs two programs, even if the trace ends before.
 #[test]
 fn the_slc_cache_fills_and_empties() {
-    let with = Params { slc_bytes: 64 * 4096, ..params(1, 16, 4096, 0.2, Fill::Empty) };
+    let with = PageMappedParams { slc_bytes: 64 * 4096, ..params(1, 16, 4096, 0.2, Fill::Empty) };
     let mut device = PageMapped::new(&with);
-    // The link takes 15 µs a page, a program 20 µs: the die decides.
+    // The link takes 15 µs a page and a program 20 µs, so the die is the bottleneck.
     let burst_s = elapsed_s(&mut device, (0..64).map(|lba| write(lba, 1)));
     assert!((burst_s / (64.0 * 20e-6) - 1.0).abs() < 0.03, "{burst_s}");
     let now = (burst_s * 1e9) as u64;
@@ -170,12 +179,12 @@ fn the_slc_cache_fills_and_empties() {
     assert!(((more - now) as f64 / (64.0 * 100e3) - 1.0).abs() < 0.03, "{}", more - now);
     let wear = device.wear();
     assert_eq!((wear.programs, wear.copies, wear.copies_due), (128, 0, 64));
-    // Some seconds later: emptied.
+    // After some seconds it is empty.
     device.serve(&read(0, 1), 5_000_000_000);
     let wear = device.wear();
     assert_eq!((wear.programs, wear.copies, wear.copies_due, wear.erases), (192, 64, 0, 4));
     device.check();
-    // What is written over in the cache never leaves it.
+    // Pages overwritten in the cache never leave it.
     let mut device = PageMapped::new(&with);
     let now = (0..64).fold(0, |now, _| device.serve(&write(7, 1), now));
     device.serve(&read(7, 1), now + 5_000_000_000);
@@ -183,7 +192,8 @@ fn the_slc_cache_fills_and_empties() {
     device.check();
 }
 
-/// Pages on different dies are sensed and programmed at the same time, on one die one after the other.
+/// Pages on different dies are sensed and programmed at the same time; on one die, one after the
+/// other.
 #[test]
 fn dies_work_at_the_same_time() {
     let two = params(2, 16, 1024, 0.2, Fill::InOrder);
@@ -193,9 +203,10 @@ fn dies_work_at_the_same_time() {
     device.serve(&read(0, 1), 0);
     assert_eq!(device.serve(&read(2, 1), 0), 105_000, "the same die");
     // One NAND page of two pages is sensed once.
-    let mut device = PageMapped::new(&Params { nand_pages: 2, ..two.clone() });
+    let mut device = PageMapped::new(&PageMappedParams { nand_pages: 2, ..two.clone() });
     assert_eq!(device.serve(&read(0, 2), 0), 60_000);
-    // A write is done when it is taken; durable when it is programmed; who reads behind it waits.
+    // A write completes when it is accepted, or when it is programmed if durable. A read behind it
+    // waits.
     let mut device = PageMapped::new(&two);
     assert_eq!(device.serve(&write(0, 1), 0), 15_000);
     assert_eq!(device.serve(&read(0, 1), 15_000), 170_000);
@@ -203,8 +214,8 @@ fn dies_work_at_the_same_time() {
     assert_eq!(device.serve(&Io { sync: true, ..write(0, 1) }, 0), 115_000);
 }
 
-/// Published speeds of large requests in order, and of scattered writes, are met by the profiles made from them. (Scattered reads are
-/// published for deep queues, and here one request waits for the other.)
+/// The profiles reach the published speeds of large requests in order, and of random writes.
+/// (Random reads are published for deep queues, and here one request waits for the other.)
 #[test]
 fn published_speeds() {
     for (name, read_mb_s, write_mb_s, writes_s) in [
@@ -213,7 +224,8 @@ fn published_speeds() {
         ("ufs-3.1", 2100.0, 1200.0, Some(70_000.0)),
         ("ufs-4.0", 4200.0, 2800.0, None),
     ] {
-        let Model::PageMapped(params) = profile::Selection::parse(name).unwrap().profile().model else {
+        let Model::PageMapped(params) = profile::ProfileSelection::parse(name).unwrap().profile().model
+        else {
             panic!("{name} is page-mapped")
         };
         let mb = 512;
@@ -229,7 +241,7 @@ fn published_speeds() {
         }
         if let Some(published) = writes_s {
             let mut device = PageMapped::new(&params);
-            // A stride that comes to every die.
+            // A stride that reaches every die.
             let requests = (0..1000u64).map(|n| write(n * 7919 * 8 % 10_000_000, 1));
             let ours = 1000.0 / elapsed_s(&mut device, requests);
             assert!(
@@ -240,9 +252,9 @@ fn published_speeds() {
     }
 }
 
-/// One die by its definition: blocks as lists of pages, looked through for everything.
+/// One die by its definition: blocks as lists of pages, searched for everything.
 struct Naive {
-    params: Params,
+    params: PageMappedParams,
     blocks: Vec<NaiveBlock>,
     free: Vec<usize>,
     active: usize,
@@ -257,9 +269,9 @@ struct Naive {
 
 #[derive(Clone, Default)]
 struct NaiveBlock {
-    /// As written; `None`: no longer wanted.
+    /// Pages as written; `None` if stale.
     slots: Vec<Option<u32>>,
-    /// When it came to have as few wanted pages as it has, full.
+    /// Time at which the full block reached its number of valid pages.
     since: u64,
 }
 
@@ -270,7 +282,7 @@ impl NaiveBlock {
 }
 
 impl Naive {
-    fn new(params: &Params, pages: u32, blocks: u32, slc_slots: u32) -> Self {
+    fn new(params: &PageMappedParams, pages: u32, blocks: u32, slc_slots: u32) -> Self {
         let mut naive = Self {
             params: params.clone(),
             blocks: vec![NaiveBlock::default(); blocks as usize],
@@ -332,7 +344,7 @@ impl Naive {
         spent
     }
 
-    /// Slots in use, of erased and of half emptied blocks.
+    /// Whether a slot is left beside those of used and half-emptied blocks.
     fn slc_has_room(&self) -> bool {
         self.slc_slots > 0 && self.slc.len() + self.slc_emptied < self.slc_slots
     }
@@ -399,7 +411,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// Victims, wear and times of a die are those of the naive one after every step, and the books agree.
+    /// Victims, wear and times of a die match the naive one after every step, and the internal
+    /// state is consistent.
     #[test]
     fn agrees_with_its_model(
         acts in acts(),
@@ -409,7 +422,7 @@ proptest! {
         over_provisioning in prop::sample::select(vec![0.0, 0.3]),
         buffer_pages in 1..4u32,
     ) {
-        let params = Params {
+        let params = PageMappedParams {
             nand_pages,
             buffer_pages,
             slc_bytes: u64::from(slc_blocks * block_pages) * 4096,

@@ -1,20 +1,22 @@
-//! eMMC 5.1 by Samsung's figures: 250 and 125 MB/s in order, 11 000 and 13 000 requests a second at random.
+//! eMMC 5.1 by Samsung's figures: 250 and 125 MB/s in order, 11 000 and 13 000 requests a second at
+//! random.
 //!
-//! The table is that of the press release of 2020-03-17 on eUFS 3.1, which looks back as far as eMMC 4.5. MB are read as 10⁶ bytes.
-//! Random figures are of deep queues, so reads keep all dies busy: a read takes a die `dies / 11 000` seconds.
+//! The figures are from the table in the press release of 2020-03-17 on eUFS 3.1, which goes back
+//! to eMMC 4.5. MB are read as 10⁶ bytes. Random figures are for deep queues, so reads keep all
+//! dies busy: a read takes a die `dies / 11 000` seconds.
 
-use super::{Kind, Model, PARAMS, Profile, Spec, sources};
-use crate::device::{Fill, page_mapped::Params};
+use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: Spec = Spec { name: "emmc-5.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "emmc-5.1", params: PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 2;
     Profile {
         what: "page-mapped: eMMC 5.1 of 64 GB, by Samsung's figures".to_owned(),
-        kind: Kind::Emmc,
+        kind: StorageKind::Emmc,
         cycles: Some(3000.0),
-        model: Model::PageMapped(Params {
+        model: Model::PageMapped(PageMappedParams {
             capacity_bytes: 64_000_000_000,
             over_provisioning: 0.07,
             dies,

@@ -1,21 +1,23 @@
 //! The memory card of SpatialClock's evaluation: Patriot microSDHC, 16 GB, class 10.
 //!
-//! Kim, Ryu, Ramachandran, "What is a Good Buffer Cache Replacement Scheme for Mobile Flash Storage?", SIGMETRICS '12. Of its
-//! Table 2 the two write cells fix what a page copied and a page programmed take, the two read cells a read and what a far one
-//! takes more, given the size of a unit, how many are open, and what an erase takes, which are assumed: any number of open
-//! units from 1 to 16 meets the table as well. KB there are read as 1 024 bytes.
+//! Kim, Ryu, Ramachandran, "What is a Good Buffer Cache Replacement Scheme for Mobile Flash
+//! Storage?", SIGMETRICS '12. The two write cells of its Table 2 determine the time of a page
+//! copied and of a page programmed. The two read cells determine the time of a read and the
+//! additional time of a far one. The size of a unit, the number of open ones and the time of an
+//! erase are assumed: any number of open units from 1 to 16 matches the table as well. KB in the
+//! table are read as 1 024 bytes.
 
-use super::{Kind, Model, PARAMS, Profile, Spec, sources};
-use crate::device::{Fill, open_unit::Params};
+use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use crate::device::{Fill, open_unit::OpenUnitParams};
 
-pub(super) const SPEC: Spec = Spec { name: "microsd-2012", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "microsd-2012", params: PARAMS, profile };
 
 fn profile() -> Profile {
     Profile {
         what: "open units: Patriot microSDHC of 16 GB, class 10, in a Nexus One".to_owned(),
-        kind: Kind::Sd,
+        kind: StorageKind::Sd,
         cycles: Some(3000.0),
-        model: Model::OpenUnit(Params {
+        model: Model::OpenUnit(OpenUnitParams {
             capacity_bytes: 16_000_000_000,
             unit_bytes: 2 << 20,
             open_units: 4,

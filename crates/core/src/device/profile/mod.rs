@@ -1,7 +1,9 @@
-//! What the models need to know of a device: one file each, and the one list of them.
+//! Profiles of devices: the constants of a model, each profile in its file, and the one list of
+//! them.
 //!
-//! Every constant has its source: what measured it, or a data sheet by its name. `assumed` is what nobody told us; `fit of …` what
-//! was computed from the source so that the model gives its figures; then meeting these proves nothing.
+//! Every constant has its source: a measurement, or a data sheet by name. `assumed` means that no
+//! source gives it. `fit of …` means that it was computed from the source so that the model
+//! reproduces the figures; reproducing them then proves nothing.
 
 use super::{Fill, latency, open_unit, page_mapped};
 use crate::{
@@ -20,8 +22,8 @@ mod ufs_2_1;
 mod ufs_3_1;
 mod ufs_4_0;
 
-/// Every profile.
-pub const ALL: &[Spec] = &[
+/// All profiles.
+pub const ALL: &[ProfileSpec] = &[
     microsd_2012::SPEC,
     emmc1_2012::SPEC,
     emmc2_2012::SPEC,
@@ -32,45 +34,45 @@ pub const ALL: &[Spec] = &[
     latency_100_800::SPEC,
 ];
 
-/// A profile of the list.
-pub struct Spec {
-    /// As `--device` takes it.
+/// An entry of the list of profiles.
+pub struct ProfileSpec {
+    /// Name as in `--device`.
     pub name: &'static str,
-    /// What `name:key=value` takes.
+    /// Parameters of `name:key=value`.
     pub params: &'static [Param],
-    /// The profile without parameters.
+    /// Returns the profile without parameters.
     pub profile: fn() -> Profile,
 }
 
-/// A device.
+/// A device as a model with constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// One line for people.
     pub what: String,
-    /// What can be known of its wear.
-    pub kind: Kind,
-    /// Program/erase cycles that a block stands.
+    /// Kind of device, for its wear.
+    pub kind: StorageKind,
+    /// Program/erase cycles that a block endures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<f64>,
-    /// How it works.
+    /// The model and its constants.
     pub model: Model,
-    /// Where each constant comes from, by its name.
+    /// Source of each constant, by its name.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
 }
 
-/// What a device is, as far as its wear goes.
+/// Kind of a device, as far as its wear is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A memory card: it has no wear register, and nobody knows what life it has left.
+pub enum StorageKind {
+    /// A memory card: it has no wear register, so its remaining life is unknown.
     Sd,
     /// eMMC.
     Emmc,
     /// UFS.
     Ufs,
-    /// None of these.
+    /// Any other device.
     Other,
 }
 
@@ -78,16 +80,16 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// [`open_unit`].
-    OpenUnit(open_unit::Params),
-    /// [`page_mapped`].
-    PageMapped(page_mapped::Params),
-    /// [`latency`].
-    Latency(latency::Params),
+    /// The model of [`open_unit`].
+    OpenUnit(open_unit::OpenUnitParams),
+    /// The model of [`page_mapped`].
+    PageMapped(page_mapped::PageMappedParams),
+    /// The model of [`latency`].
+    Latency(latency::LatencyParams),
 }
 
 impl Model {
-    /// Bytes offered; `None` where there is no end.
+    /// Returns the capacity in bytes; `None` for a device without an end.
     pub fn capacity_bytes(&self) -> Option<u64> {
         match self {
             Self::OpenUnit(params) => Some(params.capacity_bytes),
@@ -96,7 +98,7 @@ impl Model {
         }
     }
 
-    /// Flash beyond that, as a share of it. Open units come on top, but are too few to count.
+    /// Returns the flash beyond the capacity, as a share of it. Open units are too few to count.
     pub fn over_provisioning(&self) -> f64 {
         match self {
             Self::PageMapped(params) => params.over_provisioning,
@@ -104,7 +106,7 @@ impl Model {
         }
     }
 
-    /// What it holds before; `None` where that makes no difference.
+    /// Returns the content before the first request; `None` where it makes no difference.
     pub fn fill(&self) -> Option<Fill> {
         match self {
             Self::OpenUnit(params) => Some(params.fill),
@@ -124,35 +126,39 @@ impl Model {
     }
 }
 
-/// A profile that is no device.
+/// A profile with impossible constants.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    /// A constant out of its bounds.
+    /// A constant is out of its bounds.
     #[error("{name} is {value}; it has to be {bounds}")]
     Bounds {
-        /// Which.
+        /// Name of the constant.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// Its bounds.
         bounds: &'static str,
     },
-    /// Sizes that do not fit one another.
+    /// Sizes that contradict one another.
     #[error("{0}")]
     Sizes(&'static str),
 }
 
-/// The largest device: its pages have numbers of 32 bits, with room for what is not offered.
+/// Largest capacity: page numbers have 32 bits, including over-provisioned pages.
 const CAPACITY_BYTES_MAX: u64 = 4 << 40;
 const US_MAX: f64 = 1e8;
 
 impl Profile {
-    /// Of a model, with nothing known but that.
+    /// Creates a profile of a model, with no other information.
     pub fn of(model: Model) -> Self {
-        Self { what: String::new(), kind: Kind::Other, cycles: None, model, sources: BTreeMap::new() }
+        Self { what: String::new(), kind: StorageKind::Other, cycles: None, model, sources: BTreeMap::new() }
     }
 
-    /// Whether it can be made a machine.
+    /// Checks all constants.
+    ///
+    /// # Errors
+    ///
+    /// A constant is out of its bounds, or sizes contradict one another.
     pub fn check(&self) -> Result<(), ProfileError> {
         let within = |name, value: f64, min: f64, max: f64, bounds| {
             if (min..=max).contains(&value) {
@@ -209,24 +215,24 @@ impl Profile {
     }
 }
 
-/// What all devices that hold data take.
+/// Parameters of all devices that hold data.
 const PARAMS: &[Param] = &[
     Param {
         name: "fill",
-        what: "what it holds before the first request",
+        what: "content before the first request",
         kind: ParamKind::Word(&["in-order", "empty", "random"]),
     },
     Param {
         name: "gib",
-        what: "how much of the device is modelled, in GiB; 0: all that it offers",
+        what: "modelled part of the device, in GiB; 0: all of it",
         kind: ParamKind::Number { default: 0.0, min: 0.0, max: 4096.0 },
     },
 ];
 
 /// A profile of the list with its parameters.
-pub type Selection = params::Selection<Spec>;
+pub type ProfileSelection = params::Selection<ProfileSpec>;
 
-impl Listed for Spec {
+impl Listed for ProfileSpec {
     const KIND: &'static str = "device";
     const ALL: &'static [Self] = ALL;
 
@@ -244,19 +250,19 @@ pub struct LabelledProfile {
     pub profile: Profile,
 }
 
-impl From<&Selection> for LabelledProfile {
-    fn from(selection: &Selection) -> Self {
+impl From<&ProfileSelection> for LabelledProfile {
+    fn from(selection: &ProfileSelection) -> Self {
         Self { label: selection.label(), profile: selection.profile() }
     }
 }
 
-impl Selection {
+impl ProfileSelection {
     /// Every profile of the list, with its defaults.
     pub fn all() -> Vec<Self> {
         ALL.iter().map(Self::default_of).collect()
     }
 
-    /// The profile, changed as the parameters say.
+    /// Returns the profile with the parameters applied.
     pub fn profile(&self) -> Profile {
         let mut profile = (self.spec.profile)();
         if !self.spec.params.is_empty() {
@@ -272,7 +278,7 @@ impl Selection {
     }
 }
 
-/// The sources of constants, from pairs.
+/// Builds the map of sources from pairs.
 fn sources<const N: usize>(each: [(&str, &str); N]) -> BTreeMap<String, String> {
     each.map(|(name, source)| (name.to_owned(), source.to_owned())).into()
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 fn every_profile_is_a_device_of_its_own_name() {
     let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
     assert_eq!(names.len(), ALL.len());
-    for selection in Selection::all() {
+    for selection in ProfileSelection::all() {
         let (label, profile) = (selection.label(), selection.profile());
         profile.check().unwrap_or_else(|error| panic!("{label}: {error}"));
         assert!(!profile.what.is_empty() && !profile.what.ends_with('.'), "{label}");
@@ -19,25 +19,25 @@ fn every_profile_is_a_device_of_its_own_name() {
 
 #[test]
 fn parameters_change_the_device() {
-    let chosen = Selection::parse("emmc-5.1:fill=random,gib=1").unwrap();
+    let chosen = ProfileSelection::parse("emmc-5.1:fill=random,gib=1").unwrap();
     assert_eq!(chosen.label(), "emmc-5.1:fill=random,gib=1");
     assert_eq!(chosen.profile().model.fill(), Some(Fill::Random));
     assert_eq!(chosen.profile().model.capacity_bytes(), Some(1 << 30));
-    assert!(Selection::parse("latency-100-800:fill=empty").is_err());
-    assert!(Selection::parse("floppy").err().unwrap().to_string().contains("microsd-2012"));
+    assert!(ProfileSelection::parse("latency-100-800:fill=empty").is_err());
+    assert!(ProfileSelection::parse("floppy").err().unwrap().to_string().contains("microsd-2012"));
 }
 
-/// What cannot be a device is an error that names the constant.
+/// Impossible constants give an error that names the constant.
 #[test]
 fn impossible_profiles() {
-    let profile = |name: &str| Selection::parse(name).unwrap().profile();
+    let profile = |name: &str| ProfileSelection::parse(name).unwrap().profile();
     let says = |profile: &Profile| profile.check().unwrap_err().to_string();
     let mut latency = profile("latency-100-800");
     for us in [-1.0, f64::NAN, f64::INFINITY] {
-        latency.model = Model::Latency(latency::Params { read_us: us, write_us: 1.0 });
+        latency.model = Model::Latency(latency::LatencyParams { read_us: us, write_us: 1.0 });
         assert!(says(&latency).starts_with("read_us is "));
     }
-    let open_unit = |change: fn(&mut open_unit::Params)| {
+    let open_unit = |change: fn(&mut open_unit::OpenUnitParams)| {
         let mut profile = profile("microsd-2012");
         if let Model::OpenUnit(params) = &mut profile.model {
             change(params);
@@ -49,7 +49,7 @@ fn impossible_profiles() {
     assert!(open_unit(|params| params.unit_bytes = 0).starts_with("unit_bytes"));
     assert!(open_unit(|params| params.unit_bytes = 8_000_000_512).starts_with("unit_bytes"));
     assert!(open_unit(|params| params.capacity_bytes = u64::MAX).starts_with("capacity_bytes"));
-    let page_mapped = |change: fn(&mut page_mapped::Params)| {
+    let page_mapped = |change: fn(&mut page_mapped::PageMappedParams)| {
         let mut profile = profile("ufs-3.1");
         if let Model::PageMapped(params) = &mut profile.model {
             change(params);

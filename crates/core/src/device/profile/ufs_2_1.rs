@@ -1,20 +1,22 @@
-//! UFS 2.1 by Samsung's figures for its eUFS of 512 GB: 860 and 255 MB/s in order, 42 000 and 40 000 requests a second at random.
+//! UFS 2.1 by Samsung's figures for its eUFS of 512 GB: 860 and 255 MB/s in order, 42 000 and 40
+//! 000 requests a second at random.
 //!
-//! The figures are of the table in the press release of 2020-03-17 on eUFS 3.1; that there are eight dies, of that on this device,
-//! 2017-12-05. How constants follow from them: see `emmc-5.1`.
+//! The figures are from the table in the press release of 2020-03-17 on eUFS 3.1; the number of
+//! dies (eight) is from the one on this device, 2017-12-05. `emmc-5.1` explains how the constants
+//! follow.
 
-use super::{Kind, Model, PARAMS, Profile, Spec, sources};
-use crate::device::{Fill, page_mapped::Params};
+use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: Spec = Spec { name: "ufs-2.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-2.1", params: PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
     Profile {
         what: "page-mapped: UFS 2.1 of 512 GB, by Samsung's figures".to_owned(),
-        kind: Kind::Ufs,
+        kind: StorageKind::Ufs,
         cycles: Some(3000.0),
-        model: Model::PageMapped(Params {
+        model: Model::PageMapped(PageMappedParams {
             capacity_bytes: 512_000_000_000,
             over_provisioning: 0.07,
             dies,

@@ -1,22 +1,23 @@
-//! UFS 3.1 by Samsung's figures for its eUFS of 512 GB: 2 100 and 1 200 MB/s in order, 100 000 and 70 000 requests a second at
-//! random; writes go to an SLC cache (WriteBooster) while it has room.
+//! UFS 3.1 by Samsung's figures for its eUFS of 512 GB: 2 100 and 1 200 MB/s in order, 100 000 and
+//! 70 000 requests a second at random. Writes go to an SLC cache (WriteBooster) while it has space.
 //!
-//! The figures are of the press release of 2020-03-17. What is written past the cache is not in it: 410 MB/s are assumed, which it
-//! gives for eUFS 3.0 (same capacity, same figure for reads, a standard without WriteBooster), and that one's eight dies
-//! (Samsung, 2019-02-27). How constants follow from figures: see `emmc-5.1`.
+//! The figures are from the press release of 2020-03-17, which does not give the speed of writes
+//! past the cache. The assumed 410 MB/s is its figure for eUFS 3.0 (same capacity, same figure for
+//! reads, a standard without WriteBooster), which has eight dies (Samsung, 2019-02-27). `emmc-5.1`
+//! explains how the constants follow.
 
-use super::{Kind, Model, PARAMS, Profile, Spec, sources};
-use crate::device::{Fill, page_mapped::Params};
+use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: Spec = Spec { name: "ufs-3.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-3.1", params: PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
     Profile {
         what: "page-mapped, SLC cache: UFS 3.1 of 512 GB, by Samsung's figures".to_owned(),
-        kind: Kind::Ufs,
+        kind: StorageKind::Ufs,
         cycles: Some(3000.0),
-        model: Model::PageMapped(Params {
+        model: Model::PageMapped(PageMappedParams {
             capacity_bytes: 512_000_000_000,
             over_provisioning: 0.07,
             dies,

@@ -1,21 +1,22 @@
-//! UFS 4.0 by Samsung's figures: 4 200 and 2 800 MB/s in order, up to 1 TB; writes go to an SLC cache (WriteBooster) while it has
-//! room.
+//! UFS 4.0 by Samsung's figures: 4 200 and 2 800 MB/s in order, up to 1 TB. Writes go to an SLC
+//! cache (WriteBooster) while it has space.
 //!
-//! Samsung's announcement of 2022-05-03 gives no random figures. What is written past the cache was measured on such a device in a
-//! review of FreeBSD's driver (D51893, 2025: 556 MiB/s with WriteBooster off). How constants follow from figures: see `emmc-5.1`.
+//! Samsung's announcement of 2022-05-03 gives no random figures. The speed of writes past the cache
+//! was measured on such a device in a review of FreeBSD's driver (D51893, 2025: 556 MiB/s with
+//! WriteBooster off). `emmc-5.1` explains how the constants follow.
 
-use super::{Kind, Model, PARAMS, Profile, Spec, sources};
-use crate::device::{Fill, page_mapped::Params};
+use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: Spec = Spec { name: "ufs-4.0", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-4.0", params: PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
     Profile {
         what: "page-mapped, SLC cache: UFS 4.0 of 1 TB, by Samsung's figures".to_owned(),
-        kind: Kind::Ufs,
+        kind: StorageKind::Ufs,
         cycles: Some(3000.0),
-        model: Model::PageMapped(Params {
+        model: Model::PageMapped(PageMappedParams {
             capacity_bytes: 1_000_000_000_000,
             over_provisioning: 0.07,
             dies,

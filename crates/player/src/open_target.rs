@@ -1,8 +1,9 @@
-//! What may be read and written, and what must not be: the only part that opens a target.
+//! Opens the target of a replay, and refuses targets that must not be read or written. No other
+//! module opens one.
 //!
-//! A device is opened exclusively (`O_EXCL`), which the kernel refuses while anything in it is mounted, in use for swap or
-//! under another device, in any namespace; and while we hold it, nobody can mount it. Who uses it is looked up first, to be
-//! named.
+//! A device is opened exclusively (`O_EXCL`). The kernel refuses that while anything on the device
+//! is mounted, used as swap or part of another device, in any namespace. While it is open here, it
+//! cannot be mounted. Users of the device are looked up first, so that the refusal can name them.
 
 use crate::{Error, system, target::SECTOR_BYTES};
 use rustix::{
@@ -19,59 +20,66 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file or a device.
+/// Whether the target is a file or a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TargetKind {
     /// A file on a file system.
     File,
     /// A block device.
     Device,
 }
 
-/// What a log needs of its target, and what its owner agreed to.
+/// The requirements of a log, and the permissions that the user gave.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// First byte behind all requests.
+pub struct Requirements {
+    /// End of the last request, in bytes from the beginning of the target.
     pub end_bytes: u64,
-    /// It is written to, or has something discarded.
+    /// The log writes or discards.
     pub changes: bool,
-    /// What is there may be destroyed.
+    /// The content of the target may be destroyed.
     pub consent: bool,
-    /// Requests that reach beyond its end begin again at its beginning.
+    /// Addresses are taken modulo the size of the target.
     pub fold: bool,
-    /// Size of a file that is made; `end_bytes` if there is none.
+    /// Size of a file that is created; `end_bytes` if `None`.
     pub size_bytes: Option<u64>,
-    /// A file that is made keeps its name.
+    /// A file that is created keeps its name.
     pub keep: bool,
 }
 
-/// An open target.
+/// An open target, ready for requests.
 #[derive(Debug)]
-pub struct Place {
+pub struct OpenTarget {
     pub(crate) file: File,
-    /// File or device.
-    pub kind: Kind,
-    /// Its size.
+    /// Whether it is a file or a device.
+    pub kind: TargetKind,
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Requests have to begin and end at multiples of this.
+    /// Requests must begin and end at multiples of this.
     pub block_bytes: u64,
-    /// It did not exist.
+    /// The file did not exist before.
     pub made: bool,
-    /// Parts of the file were never written: reading them reaches no device.
+    /// Parts of the file were never written: reads of them reach no device.
     pub holes: bool,
-    /// A name that has to be gone unless [`Place::keep`] says otherwise.
+    /// Name to unlink when the target is dropped, unless [`OpenTarget::keep`] was called.
     unfinished: Option<PathBuf>,
     dev: Option<Dev>,
     path: PathBuf,
 }
 
-/// Sizes, and addresses modulo them, are multiples of a page.
+/// Usable sizes are multiples of a page.
 const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;
 
-impl Place {
-    /// Opens it, or says why not. A file that does not exist is made, with room for everything, and without `keep` it has no
-    /// name any more: whatever ends this process, nothing is left.
-    pub fn open(path: &Path, wanted: &Wanted) -> Result<Self, Error> {
+impl OpenTarget {
+    /// Opens a file or device.
+    ///
+    /// A file that does not exist is created and its full size is allocated. Without `keep` its
+    /// name is unlinked at once, so that nothing is left however the process ends.
+    ///
+    /// # Errors
+    ///
+    /// The target is refused if it is in use, if its content would be lost without consent, or if
+    /// it is too small and addresses are not folded. Other errors are those of the system.
+    pub fn open(path: &Path, wanted: &Requirements) -> Result<Self, Error> {
         let place = match fs::metadata(path) {
             Ok(metadata) if metadata.file_type().is_block_device() => Self::device(path, &metadata, wanted),
             Ok(metadata) if metadata.is_file() => Self::existing(path, &metadata, wanted),
@@ -84,8 +92,8 @@ impl Place {
             return refused(
                 path,
                 &format!(
-                    "has {} bytes and the log reaches to {needed}: give a larger target, or --fold, which takes addresses \
-                     modulo its size",
+                    "has {} bytes and the log reaches to {needed}: give a larger target, or --fold \
+                     to take addresses modulo its size",
                     place.bytes
                 ),
             );
@@ -93,7 +101,7 @@ impl Place {
         Ok(place)
     }
 
-    fn device(path: &Path, metadata: &fs::Metadata, wanted: &Wanted) -> Result<Self, Error> {
+    fn device(path: &Path, metadata: &fs::Metadata, wanted: &Requirements) -> Result<Self, Error> {
         let dev = metadata.rdev();
         let uses = system::used_by(dev);
         if !uses.is_empty() {
@@ -102,25 +110,31 @@ impl Place {
         if !wanted.consent {
             return refused(
                 path,
-                "is a block device, and replaying destroys what it holds: --yes-destroy-data agrees to that",
+                "is a block device, and a replay destroys its content: --yes-destroy-data permits \
+                 that",
             );
         }
-        let file = opened(path, OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL).map_err(|error| match error {
-            Errno::BUSY => Error::Refused(format!(
-                "{} is in use, the kernel says (mounted in another namespace, or held by another program)",
-                path.display()
-            )),
-            Errno::ROFS | Errno::ACCESS | Errno::PERM => {
-                Error::at(path, "opening it for reading and writing (read-only, or root is needed)", error)
-            }
-            error => Error::at(path, "opening", error),
-        })?;
-        let bytes = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|e| Error::at(path, "its size", e))?;
+        let file =
+            opened(path, OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL).map_err(|error| match error {
+                Errno::BUSY => Error::Refused(format!(
+                    "{} is in use according to the kernel (mounted in another namespace, or opened \
+                     by another program)",
+                    path.display()
+                )),
+                Errno::ROFS | Errno::ACCESS | Errno::PERM => Error::at(
+                    path,
+                    "opening it for reading and writing (it is read-only, or root is required)",
+                    error,
+                ),
+                error => Error::at(path, "opening", error),
+            })?;
+        let bytes =
+            rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|e| Error::at(path, "reading its size", e))?;
         let block_bytes =
-            rustix::fs::ioctl_blksszget(&file).map_err(|e| Error::at(path, "its block size", e))?;
+            rustix::fs::ioctl_blksszget(&file).map_err(|e| Error::at(path, "reading its block size", e))?;
         Ok(Self {
             file,
-            kind: Kind::Device,
+            kind: TargetKind::Device,
             bytes: bytes / PAGE_BYTES * PAGE_BYTES,
             block_bytes: u64::from(block_bytes),
             made: false,
@@ -131,15 +145,15 @@ impl Place {
         })
     }
 
-    fn existing(path: &Path, metadata: &fs::Metadata, wanted: &Wanted) -> Result<Self, Error> {
+    fn existing(path: &Path, metadata: &fs::Metadata, wanted: &Requirements) -> Result<Self, Error> {
         if let Some(name) = system::loop_on(metadata) {
-            return refused(path, &format!("is in use: {name} has it for its content"));
+            return refused(path, &format!("is in use: it is the content of {name}"));
         }
         if wanted.changes && !wanted.consent {
             return refused(
                 path,
-                "exists, and the log writes: --yes-destroy-data agrees to losing what it holds, and a name that does not \
-                 exist makes a file",
+                "exists, and the log writes: --yes-destroy-data permits its content to be \
+                 destroyed; a name that does not exist creates a file",
             );
         }
         let access = if wanted.changes { OFlags::RDWR } else { OFlags::RDONLY };
@@ -147,7 +161,7 @@ impl Place {
         let block_bytes = block_bytes(path, &file)?;
         Ok(Self {
             file,
-            kind: Kind::File,
+            kind: TargetKind::File,
             bytes: metadata.len() / PAGE_BYTES * PAGE_BYTES,
             block_bytes,
             made: false,
@@ -158,16 +172,16 @@ impl Place {
         })
     }
 
-    fn new(path: &Path, wanted: &Wanted) -> Result<Self, Error> {
+    fn new(path: &Path, wanted: &Requirements) -> Result<Self, Error> {
         if wanted.fold && wanted.size_bytes.is_none() {
-            return refused(path, "does not exist; to fold addresses into it, give its --size");
+            return refused(path, "does not exist: --fold needs its size, --size");
         }
         let bytes = wanted.size_bytes.unwrap_or(wanted.end_bytes).next_multiple_of(PAGE_BYTES);
         let file = direct(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        // From here on, whatever goes wrong takes the name away again.
+        // If anything fails from here on, the name is removed again.
         let mut place = Self {
             file,
-            kind: Kind::File,
+            kind: TargetKind::File,
             bytes,
             block_bytes: PAGE_BYTES,
             made: true,
@@ -179,38 +193,43 @@ impl Place {
         if !wanted.keep {
             place.unname();
         }
-        let room = match fallocate(&place.file, FallocateFlags::empty(), 0, bytes) {
-            // exFAT cannot: filling it takes the room.
+        let allocated = match fallocate(&place.file, FallocateFlags::empty(), 0, bytes) {
+            // exFAT has no fallocate; extending the file allocates its space.
             Err(Errno::OPNOTSUPP) => ftruncate(&place.file, bytes),
             other => other,
         };
-        room.map_err(|e| Error::at(path, &format!("room for {bytes} bytes"), e))?;
+        allocated.map_err(|e| Error::at(path, &format!("allocating {bytes} bytes"), e))?;
         place.block_bytes = block_bytes(path, &place.file)?;
         Ok(place)
     }
 
-    /// A file that was made stays, with its name.
+    /// Keeps the file that was created, with its name.
     pub fn keep(&mut self) {
         self.unfinished = None;
     }
 
-    /// Makes the device forget these bytes, or a hole in the file.
+    /// Discards this range of a device, or punches a hole into a file.
     pub(crate) fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         match self.kind {
-            Kind::Device => discard(&self.file, offset, len).map_err(Into::into),
-            Kind::File => {
+            TargetKind::Device => discard(&self.file, offset, len).map_err(Into::into),
+            TargetKind::File => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fallocate(&self.file, mode, offset, len).map_err(Into::into)
             }
         }
     }
 
-    /// Refuses a log with discards where the device does not know them.
+    /// Checks that the device supports discards.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot discard. Files always can.
     pub fn check_discards(&self) -> Result<(), Error> {
         match self.dev {
             Some(dev) if !system::discards(dev) => refused(
                 &self.path,
-                "cannot discard, and the log does: --without-discards leaves these requests out",
+                "does not support discards, and the log has some: --without-discards leaves them \
+                 out",
             ),
             _ => Ok(()),
         }
@@ -218,13 +237,14 @@ impl Place {
 
     fn unname(&mut self) {
         if let Some(path) = self.unfinished.take() {
-            // It is ours: it was made with O_EXCL a moment ago. Somebody who took it away already did what we want.
+            // The file was created with O_EXCL a moment ago, so it belongs to this replay. If
+            // another process has removed the name, nothing is left to do.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for OpenTarget {
     fn drop(&mut self) {
         self.unname();
     }
@@ -238,30 +258,30 @@ fn opened(path: &Path, flags: OFlags) -> Result<File, Errno> {
     open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-/// Opens a file past the page cache.
+/// Opens a file without the page cache.
 fn direct(path: &Path, access: OFlags) -> Result<File, Error> {
     opened(path, access | OFlags::DIRECT).map_err(|error| match error {
         Errno::INVAL => {
-            // A file system without O_DIRECT makes the file before it says so.
+            // A file system without O_DIRECT creates the file before it reports the error.
             if access.contains(OFlags::CREATE) {
                 let _ = fs::remove_file(path);
             }
-            Error::at(path, "its file system cannot do without the page cache (O_DIRECT)", error)
+            Error::at(path, "its file system does not support direct I/O (O_DIRECT)", error)
         }
-        Errno::TXTBSY => Error::at(path, "it is in use, for swap or as a running program", error),
+        Errno::TXTBSY => Error::at(path, "it is in use, as swap or as a running program", error),
         error => Error::at(path, "opening", error),
     })
 }
 
-/// The smallest piece that can be read past the page cache: the kernel tells since Linux 6.1, others are asked by trying.
+/// The smallest unit of direct I/O: reported by the kernel since Linux 6.1, found by trial before.
 fn block_bytes(path: &Path, file: &File) -> Result<u64, Error> {
-    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
-    match told.map(|told| u64::from(told.stx_dio_offset_align)) {
+    let reported = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let reported = reported.ok().filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    match reported.map(|stat| u64::from(stat.stx_dio_offset_align)) {
         Some(0) => {
             return Err(Error::at(
                 path,
-                "its file system cannot do without the page cache (O_DIRECT)",
+                "its file system does not support direct I/O (O_DIRECT)",
                 Errno::INVAL,
             ));
         }
@@ -278,10 +298,10 @@ fn block_bytes(path: &Path, file: &File) -> Result<u64, Error> {
             Err(error) => return Err(Error::at(path, "reading", error)),
         }
     }
-    Err(Error::at(path, "reading past the page cache (O_DIRECT)", Errno::INVAL))
+    Err(Error::at(path, "reading by direct I/O (O_DIRECT)", Errno::INVAL))
 }
 
-#[expect(unsafe_code, reason = "the one call that rustix has no function for")]
+#[expect(unsafe_code, reason = "rustix has no function for this ioctl")]
 fn discard(file: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
     const BLKDISCARD: ioctl::Opcode = ioctl::opcode::none(0x12, 119);
     // Safety: `BLKDISCARD` reads two numbers of 64 bits.
