@@ -1,4 +1,4 @@
-//! FIFO: who came first leaves first; a hit changes nothing.
+//! FIFO: the page that arrived first is evicted first; a hit changes nothing.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{

@@ -1,4 +1,4 @@
-//! LRU: the page whose last access is longest ago leaves.
+//! LRU: the page whose last access is longest ago is evicted.
 
 use super::{Build, Kind, Policy, Setup, Spec};
 use crate::{
