@@ -13,7 +13,7 @@
 //! - Truncation and deletion free an extent only if they cover all of it.
 //! - Block groups, the journal and metadata are not modelled.
 
-use super::{Layout, Lba, Runs, Spec};
+use super::{Layout, Lba, Runs, LayoutSpec};
 use crate::{
     event::Space,
     page::Page,
@@ -21,7 +21,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, collections::BTreeSet, ops::Range};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "ext4",
     what: "ext4-like: extents in place, allocated at write-back, freed by unlink",
     params: &[],

@@ -11,7 +11,7 @@
 //! cleaning and node blocks. The pages that exist before the trace lie in rank order from the first
 //! segment on.
 
-use super::{Layout, Lba, Spec};
+use super::{Layout, Lba, LayoutSpec};
 use crate::{
     page::Page,
     params::{Kind, Param, Params},
@@ -20,7 +20,7 @@ use crate::{
 };
 use std::ops::Range;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "f2fs",
     what: "F2FS-like: appended at write-back, holes reused when nearly full",
     params: PARAMS,

@@ -4,14 +4,14 @@
 //! Units without a place (whole requests of object traces) are laid out in the order of their
 //! ranks.
 
-use super::{Layout, Lba, Runs, Spec};
+use super::{Layout, Lba, Runs, LayoutSpec};
 use crate::{
     event::{FileId, Space},
     page::Page,
     trace::Trace,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "identity",
     what: "the page's own number: for block traces",
     params: &[],

@@ -55,7 +55,7 @@ pub trait Layout {
 }
 
 /// A layout in the list: its name, its description and its constructor.
-pub struct Spec {
+pub struct LayoutSpec {
     /// Name in `--layout`.
     pub name: &'static str,
     /// One-line description.
@@ -69,12 +69,12 @@ pub struct Spec {
 }
 
 /// Every layout.
-pub const ALL: &[Spec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
+pub const ALL: &[LayoutSpec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
 
 /// A layout selected from the list, with its parameters.
-pub type Selection = params::Selection<Spec>;
+pub type Selection = params::Selection<LayoutSpec>;
 
-impl Listed for Spec {
+impl Listed for LayoutSpec {
     const KIND: &'static str = "layout";
     const ALL: &'static [Self] = ALL;
 

@@ -17,7 +17,7 @@
 //! - A drain replaces as for a page that is not a ghost.
 
 use super::{
-    Build, Kind, Policy, Setup, Spec,
+    Build, Kind, Policy, Setup, PolicySpec,
     adaptive::{Adaptive, ONCE, TWICE},
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "arc",
     paper: "Megiddo & Modha, \"ARC: A Self-Tuning, Low Overhead Replacement Cache\", FAST '03",
     what: "recency and frequency, balanced by hits on evicted pages",

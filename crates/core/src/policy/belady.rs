@@ -12,7 +12,7 @@
 //! left. Live entries are therefore always found before stale ones, except those of removed pages,
 //! which `next_of` identifies.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -20,7 +20,7 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "belady",
     paper: "Belady, \"A study of replacement algorithms for a virtual-storage computer\", IBM Systems \
         Journal 5(2), 1966",

@@ -17,7 +17,7 @@
 //! entry that an access, a removal or a write-back has made stale stays in its heap and is
 //! recognised at the top.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, NEVER, Op, Page},
@@ -26,7 +26,7 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "belady-cost",
     paper: "a heuristic after Belady 1966",
     what: "the page with the farthest next use for its cost leaves; a heuristic, not a bound",
@@ -245,7 +245,7 @@ mod tests {
     use crate::{
         params::Params,
         policy::{
-            ALL, Selection, Setup, Spec,
+            ALL, Selection, Setup, PolicySpec,
             conformance::{Dice, history, reads_only, writes_only},
             naive::{self, Act},
         },
@@ -293,7 +293,7 @@ mod tests {
     /// On mixed histories, in total, the heuristic costs less than any online policy: its purpose.
     #[test]
     fn costs_less_than_online_policies() {
-        let cost = |spec: &Spec| -> usize {
+        let cost = |spec: &PolicySpec| -> usize {
             let histories = (0..100).map(|seed| {
                 let mut dice = Dice::new(seed);
                 let acts = history(&mut dice, 60, 400);

@@ -19,7 +19,7 @@
 //! 0.8560, 0.8247 and 0.6942; those of ARC are 0.8547, 0.8257 and 0.6974.
 
 use super::{
-    Build, Kind, Policy, Setup, Spec,
+    Build, Kind, Policy, Setup, PolicySpec,
     adaptive::{Adaptive, ONCE, TWICE},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "car",
     paper: "Bansal & Modha, \"CAR: Clock with Adaptive Replacement\", FAST '04",
     what: "ARC with clocks: a hit moves nothing",

@@ -13,7 +13,7 @@
 //! the end of the window. That end only moves forward, over each position once. All operations are
 //! O(1) amortised, in whatever order pages turn clean.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op},
@@ -23,7 +23,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "cflru",
     paper: "Park, Jung, Kang, Kim & Lee, \"CFLRU: a replacement algorithm for flash memory\", CASES '06",
     what: "LRU, but clean pages leave first in its last quarter",

@@ -7,7 +7,7 @@
 //! the end. The paper does not say whether the bit of a new page is set (in a kernel the first
 //! access sets it). Our choice is a clear bit; `insert_ref=1` sets it.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -16,7 +16,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "clock",
     paper: "Corbató, \"A paging experiment with the Multics system\", 1968",
     what: "second chance in order of arrival",

@@ -48,7 +48,7 @@
 //! period of a resident page, and its cold pages turn hot in place, in a test period or not,
 //! without a change of m_c.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Id, Page},
@@ -57,7 +57,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "clockpro",
     paper: "Jiang, Chen & Zhang, \"CLOCK-Pro: An Effective Improvement of the CLOCK Replacement\", USENIX \
         ATC '05",

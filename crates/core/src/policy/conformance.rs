@@ -2,7 +2,7 @@
 //! has no more hits than the bound.
 
 use super::{
-    ALL, Kind, Setup, Spec,
+    ALL, Kind, Setup, PolicySpec,
     naive::{self, Act},
 };
 use crate::{
@@ -110,7 +110,7 @@ pub(super) fn pushed_out(text: &str, frames: u32, acts: &[Act]) -> Vec<Page> {
 
 /// Returns the settings of a policy's parameters that deserve a test: the defaults, and each
 /// parameter's extremes or other words.
-fn settings(spec: &'static Spec) -> Vec<(String, Params)> {
+fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
     let mut texts = vec![spec.name.to_owned()];
     for param in spec.params {
         match param.kind {
@@ -141,10 +141,10 @@ fn every_policy_agrees_with_its_model() {
                 let steps = 20 + dice.below(200);
                 let acts = history(&mut dice, pages, steps);
                 let setup = Setup { frames, pages, runs: &[], params: &params };
-                if let Err(parted) = naive::compare(spec, &setup, &acts) {
+                if let Err(difference) = naive::compare(spec, &setup, &acts) {
                     panic!(
                         "{text}, seed {seed}, {frames} frames, {pages} pages: differs from its \
-                         model at {parted}"
+                         model at {difference}"
                     );
                 }
             }
@@ -164,7 +164,7 @@ fn no_policy_has_more_hits_than_the_bound() {
         let frames = 1 + dice.below(pages);
         let acts = history(&mut dice, pages, 300);
         let next_uses = naive::next_uses(&acts);
-        let hits = |spec: &Spec, params: &Params| {
+        let hits = |spec: &PolicySpec, params: &Params| {
             let mut cache = (spec.cache)(&Setup { frames, pages, runs: &[], params });
             acts.iter().zip(&next_uses).filter(|(act, next)| cache.step(**act, **next).hit).count()
         };
@@ -207,8 +207,8 @@ fn assert_coincide_live(
         let live = Live { dice: &mut dice, frames: frames as usize, step, resident: &resident };
         for act in acts(live) {
             let effect = left.step(act, 0);
-            let parted = format!("{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}");
-            assert_eq!(effect, right.step(act, 0), "{parted}");
+            let difference = format!("{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}");
+            assert_eq!(effect, right.step(act, 0), "{difference}");
             if !matches!(act, Act::Drop(..)) {
                 gone.extend(resident.iter().filter(|page| !effect.resident.contains(page)).copied());
             }

@@ -18,7 +18,7 @@
 //! finds the greatest. A changed key is compared along its path only while it wins or has won
 //! before: two or three levels on average, and ⌈log2 blocks⌉ at most.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op, Page},
@@ -27,7 +27,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "fab",
     paper: "Jo, Kang, Park, Kim & Lee, \"FAB: flash-aware buffer management policy for portable media \
         players\", IEEE Transactions on Consumer Electronics 52(2), 2006",
@@ -413,8 +413,8 @@ mod tests {
             let frames = 1 + dice.below(pages);
             let acts = history(&mut dice, pages, 200);
             let setup = Setup { frames, pages, runs: &runs, params: &chosen.params };
-            if let Err(parted) = naive::compare(chosen.spec, &setup, &acts) {
-                panic!("{text}, seed {seed}, {frames} frames: differs from its model at {parted}");
+            if let Err(difference) = naive::compare(chosen.spec, &setup, &acts) {
+                panic!("{text}, seed {seed}, {frames} frames: differs from its model at {difference}");
             }
         }
     }

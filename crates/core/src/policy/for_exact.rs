@@ -25,7 +25,7 @@
 //! tree and examines every frame: O(frames + n / 16). That is 0.4 ms at 100,000 frames and n =
 //! 1,000,000; `for-plus` is O(1).
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op, Page},
@@ -33,7 +33,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "for",
     paper: "Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", SIGMOD '11",
     what: "the page with the least read and write cost for its reuse distances leaves; exact and \

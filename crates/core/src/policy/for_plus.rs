@@ -19,7 +19,7 @@
 //! the same rule, and empties one list after the other has become empty.
 
 use super::{
-    Build, Kind, Policy, Setup, Spec,
+    Build, Kind, Policy, Setup, PolicySpec,
     for_exact::{ALPHA, READ, WRITE, Weights, index},
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "for-plus",
     paper: "after Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", \
         SIGMOD '11",

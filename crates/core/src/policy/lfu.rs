@@ -9,7 +9,7 @@
 //! frame of the first list. If a page is alone in its list, as popular pages usually are, a hit
 //! only raises the count of the list.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -18,7 +18,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "lfu",
     paper: "textbook",
     what: "the least often used page leaves",

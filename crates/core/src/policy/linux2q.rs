@@ -17,7 +17,7 @@
 //! - A drain empties the inactive list as above; once it is empty, the active tail moves over, one
 //!   page at a time.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -26,7 +26,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "linux2q",
     paper: "Bovet & Cesati, \"Understanding the Linux Kernel\", 3rd edition, 2005; Kim, Ryu & \
         Ramachandran, SIGMETRICS '12, §5.1.2",

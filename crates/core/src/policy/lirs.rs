@@ -27,7 +27,7 @@
 //! - libCacheSim: 0.8595, 0.8282, 0.6533; 0.1874;
 //! - this policy with the two bounds of libCacheSim: 0.8595, 0.8282, 0.6529; 0.1874.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -35,7 +35,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "lirs",
     paper: "Jiang & Zhang, \"LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to \
         Improve Buffer Cache Performance\", SIGMETRICS '02",

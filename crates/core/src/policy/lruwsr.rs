@@ -12,7 +12,7 @@
 //! - A removal changes no other page.
 //! - A drain evicts page by page: dirty pages whose flag is clear go around once.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op},
@@ -20,7 +20,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "lruwsr",
     paper: "Jung, Shim, Park, Kang & Cha, \"LRU-WSR: integration of LRU and writes sequence reordering \
         for flash memory\", IEEE Transactions on Consumer Electronics 54(3), 2008",

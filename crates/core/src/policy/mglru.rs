@@ -29,7 +29,7 @@
 //!   that is cleaned before a scan found it dirty keeps its place. A drain evicts as a miss does:
 //!   clean pages first.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -39,7 +39,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "mglru",
     paper: "Linux kernel, Documentation/mm/multigen_lru.rst",
     what: "generations, and tiers by number of accesses, protected according to refaults",

@@ -44,7 +44,7 @@ mod wtinylfu;
 pub(crate) mod conformance;
 
 /// Every policy.
-pub const ALL: &[Spec] = &[
+pub const ALL: &[PolicySpec] = &[
     fifo::SPEC,
     lru::SPEC,
     lfu::SPEC,
@@ -167,7 +167,7 @@ impl Kind {
 }
 
 /// The description of a policy for the command line, the tests, the fuzzers and the benchmarks.
-pub struct Spec {
+pub struct PolicySpec {
     /// Name in `--policy`.
     pub name: &'static str,
     /// Source of the definition.
@@ -199,9 +199,9 @@ pub struct Spec {
 }
 
 /// A policy selected from the list, with its parameters.
-pub type Selection = params::Selection<Spec>;
+pub type Selection = params::Selection<PolicySpec>;
 
-impl Listed for Spec {
+impl Listed for PolicySpec {
     const KIND: &'static str = "policy";
     const ALL: &'static [Self] = ALL;
 
@@ -219,7 +219,7 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Spec};
+    use super::{ALL, PolicySpec};
     use std::collections::BTreeSet;
 
     /// Names are unique, and each description is a phrase: not empty, on one line, without a full
@@ -228,7 +228,7 @@ mod tests {
     fn every_policy_has_a_name_and_descriptions() {
         let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
         assert_eq!(names.len(), ALL.len());
-        for Spec { name, paper, what, goal, time, memory, when, params, .. } in ALL {
+        for PolicySpec { name, paper, what, goal, time, memory, when, params, .. } in ALL {
             let params = params.iter().map(|param| param.what);
             for said in [*paper, what, goal, time, memory, when].into_iter().chain(params) {
                 assert!(!said.is_empty() && !said.ends_with('.') && said.trim() == said, "{name}: {said:?}");

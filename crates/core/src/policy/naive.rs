@@ -4,7 +4,7 @@
 //! in the cache. It shares no code with the fast policy. Tests and fuzzers compare the two victim
 //! by victim.
 
-use super::{Policy, Setup, Spec};
+use super::{Policy, Setup, PolicySpec};
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     cache::{Cache, Details, PageCache},
@@ -236,7 +236,7 @@ impl Stepped for Model {
 }
 
 /// Builds the model of a policy, in a cache of its own.
-pub fn model(spec: &Spec, setup: &Setup<'_>) -> Box<dyn Stepped> {
+pub fn model(spec: &PolicySpec, setup: &Setup<'_>) -> Box<dyn Stepped> {
     Box::new(Model {
         policy: (spec.naive)(setup),
         capacity: setup.slots() as usize,
@@ -277,7 +277,7 @@ pub fn next_uses(acts: &[Act]) -> Vec<u32> {
 
 /// The first difference between the real cache and the model.
 #[derive(Debug)]
-pub struct Parted {
+pub struct Difference {
     /// Step at which they differ.
     pub step: usize,
     /// Act of the step; `None` for the drain.
@@ -288,7 +288,7 @@ pub struct Parted {
     pub model: Effect,
 }
 
-impl fmt::Display for Parted {
+impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "step {} {:?}\n real {:?}\nmodel {:?}", self.step, self.act, self.real, self.model)
     }
@@ -299,19 +299,19 @@ impl fmt::Display for Parted {
 /// # Errors
 ///
 /// Returns the first step at which their effects differ.
-pub fn compare(spec: &Spec, setup: &Setup<'_>, acts: &[Act]) -> Result<(), Box<Parted>> {
+pub fn compare(spec: &PolicySpec, setup: &Setup<'_>, acts: &[Act]) -> Result<(), Box<Difference>> {
     let (mut real, mut model) = ((spec.cache)(setup), model(spec, setup));
     for (step, (act, next_use)) in acts.iter().zip(next_uses(acts)).enumerate() {
         let (real_effect, model_effect) = (real.step(*act, next_use), model.step(*act, next_use));
         if real_effect != model_effect {
-            return Err(Box::new(Parted { step, act: Some(*act), real: real_effect, model: model_effect }));
+            return Err(Box::new(Difference { step, act: Some(*act), real: real_effect, model: model_effect }));
         }
         real.check();
         model.check();
     }
     let (real_effect, model_effect) = (real.drain(), model.drain());
     if real_effect != model_effect {
-        return Err(Box::new(Parted { step: acts.len(), act: None, real: real_effect, model: model_effect }));
+        return Err(Box::new(Difference { step: acts.len(), act: None, real: real_effect, model: model_effect }));
     }
     real.check();
     model.check();

@@ -21,7 +21,7 @@
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten. A drain takes pages
 //!   from S and M by the same rule.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -29,7 +29,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "s3fifo",
     paper: "Yang, Zhang, Qiu, Yue & Rashmi, \"FIFO Queues are All You Need for Cache Eviction\", SOSP '23",
     what: "a small queue filters the pages that enter the main queue",

@@ -5,7 +5,7 @@
 //! keep their places. New pages enter at the newest end. The paper does not define invalidation:
 //! here, if the page at the hand is removed, the hand moves to the next newer page.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -13,7 +13,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "sieve",
     paper: "Zhang, Yang, Yue, Vigfusson & Rashmi, \"SIEVE is Simpler than LRU: an Efficient Turn-Key \
         Eviction Algorithm for Web Caches\", NSDI '24",

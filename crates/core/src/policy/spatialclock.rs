@@ -10,7 +10,7 @@
 //! at the node that is then the first. Points that the paper leaves open, and our choices: if the
 //! pointer's node is removed, the pointer moves to its successor; a page comes in with a clear bit.
 
-use super::{Build, Kind, Policy, Setup, Spec, clock};
+use super::{Build, Kind, Policy, Setup, PolicySpec, clock};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -19,7 +19,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "spatialclock",
     paper: "Kim, Ryu & Ramachandran, \"What is a good buffer cache replacement scheme for mobile flash \
         storage?\", SIGMETRICS '12",

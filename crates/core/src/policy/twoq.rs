@@ -18,7 +18,7 @@
 //!   forgotten. Write-back changes nothing.
 //! - A drain runs `reclaimfor` without an X.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -27,7 +27,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "2q",
     paper: "Johnson & Shasha, \"2Q: A Low Overhead High Performance Buffer Management Replacement \
         Algorithm\", VLDB '94",

@@ -30,7 +30,7 @@
 //! For 20 M requests with Zipf's law over 1 M pages at 100,000 frames the miss ratio is 0.1845 here
 //! and 0.1790 in libCacheSim. With only the 32 accesses changed it is 0.1791 here.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, Setup, PolicySpec};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -40,7 +40,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "wtinylfu",
     paper: "Einziger, Friedman & Manes, \"TinyLFU: A Highly Efficient Cache Admission Policy\", ACM \
         Transactions on Storage 13(4), 2017",

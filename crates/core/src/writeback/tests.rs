@@ -307,7 +307,7 @@ impl Model<'_> {
 }
 
 /// Runs the model through a trace and drains it. Its requests name pages by rank.
-fn modelled<'a>(spec: &policy::Spec, frames: u32, modes: Modes, trace: &'a Trace) -> Model<'a> {
+fn modelled<'a>(spec: &policy::PolicySpec, frames: u32, modes: Modes, trace: &'a Trace) -> Model<'a> {
     let params = Default::default();
     let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params };
     let mut model = Model {
