@@ -4,7 +4,7 @@ use crate::{Usage, text};
 use flashsift_core::{
     duration::Exact,
     params::{self, Param},
-    policy::{self, Kind, Selection, PolicySpec},
+    policy::{self, Kind, PolicySpec, Selection},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, io::Write as _};

@@ -13,7 +13,7 @@
 //! - Truncation and deletion free an extent only if they cover all of it.
 //! - Block groups, the journal and metadata are not modelled.
 
-use super::{Layout, Lba, Runs, LayoutSpec};
+use super::{Layout, LayoutSpec, Lba, Runs};
 use crate::{
     event::Space,
     page::Page,

@@ -11,7 +11,7 @@
 //! cleaning and node blocks. The pages that exist before the trace lie in rank order from the first
 //! segment on.
 
-use super::{Layout, Lba, LayoutSpec};
+use super::{Layout, LayoutSpec, Lba};
 use crate::{
     page::Page,
     params::{Kind, Param, Params},

@@ -4,7 +4,7 @@
 //! Units without a place (whole requests of object traces) are laid out in the order of their
 //! ranks.
 
-use super::{Layout, Lba, Runs, LayoutSpec};
+use super::{Layout, LayoutSpec, Lba, Runs};
 use crate::{
     event::{FileId, Space},
     page::Page,

@@ -17,7 +17,7 @@
 //! - A drain replaces as for a page that is not a ghost.
 
 use super::{
-    Build, Kind, Policy, Setup, PolicySpec,
+    Build, Kind, Policy, PolicySpec, Setup,
     adaptive::{Adaptive, ONCE, TWICE},
 };
 use crate::{

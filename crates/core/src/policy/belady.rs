@@ -12,7 +12,7 @@
 //! left. Live entries are therefore always found before stale ones, except those of removed pages,
 //! which `next_of` identifies.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},

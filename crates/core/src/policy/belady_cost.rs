@@ -17,7 +17,7 @@
 //! entry that an access, a removal or a write-back has made stale stays in its heap and is
 //! recognised at the top.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, NEVER, Op, Page},
@@ -245,7 +245,7 @@ mod tests {
     use crate::{
         params::Params,
         policy::{
-            ALL, Selection, Setup, PolicySpec,
+            ALL, PolicySpec, Selection, Setup,
             conformance::{Dice, history, reads_only, writes_only},
             naive::{self, Act},
         },

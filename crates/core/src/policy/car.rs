@@ -19,7 +19,7 @@
 //! 0.8560, 0.8247 and 0.6942; those of ARC are 0.8547, 0.8257 and 0.6974.
 
 use super::{
-    Build, Kind, Policy, Setup, PolicySpec,
+    Build, Kind, Policy, PolicySpec, Setup,
     adaptive::{Adaptive, ONCE, TWICE},
 };
 use crate::{

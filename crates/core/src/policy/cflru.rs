@@ -13,7 +13,7 @@
 //! the end of the window. That end only moves forward, over each position once. All operations are
 //! O(1) amortised, in whatever order pages turn clean.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op},
@@ -195,7 +195,10 @@ impl Policy for Cflru {
         let alive: Vec<u32> = (0..self.log.len() as u32).filter(|place| self.is_alive(*place)).collect();
         assert_eq!(alive.len(), self.used as usize);
         assert_eq!(self.place.iter().filter(|place| **place != NOWHERE).count(), alive.len());
-        assert!(alive.first().is_none_or(|first| *first >= self.oldest), "all entries before `oldest` are dead");
+        assert!(
+            alive.first().is_none_or(|first| *first >= self.oldest),
+            "all entries before `oldest` are dead"
+        );
         assert_eq!(self.window_len, self.window.min(self.used), "the window is as full as it can be");
         assert_eq!(alive.partition_point(|place| *place < self.window_end), self.window_len as usize);
         let clean = alive.iter().filter(|place| !frames.dirty(self.log[**place as usize]));

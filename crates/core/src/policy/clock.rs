@@ -7,7 +7,7 @@
 //! the end. The paper does not say whether the bit of a new page is set (in a kernel the first
 //! access sets it). Our choice is a clear bit; `insert_ref=1` sets it.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},

@@ -48,7 +48,7 @@
 //! period of a resident page, and its cold pages turn hot in place, in a test period or not,
 //! without a change of m_c.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Id, Page},

@@ -2,7 +2,7 @@
 //! has no more hits than the bound.
 
 use super::{
-    ALL, Kind, Setup, PolicySpec,
+    ALL, Kind, PolicySpec, Setup,
     naive::{self, Act},
 };
 use crate::{
@@ -207,7 +207,8 @@ fn assert_coincide_live(
         let live = Live { dice: &mut dice, frames: frames as usize, step, resident: &resident };
         for act in acts(live) {
             let effect = left.step(act, 0);
-            let difference = format!("{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}");
+            let difference =
+                format!("{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}");
             assert_eq!(effect, right.step(act, 0), "{difference}");
             if !matches!(act, Act::Drop(..)) {
                 gone.extend(resident.iter().filter(|page| !effect.resident.contains(page)).copied());

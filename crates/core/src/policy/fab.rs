@@ -18,7 +18,7 @@
 //! finds the greatest. A changed key is compared along its path only while it wins or has won
 //! before: two or three levels on average, and ⌈log2 blocks⌉ at most.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op, Page},

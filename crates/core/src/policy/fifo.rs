@@ -1,6 +1,6 @@
 //! FIFO: the page that arrived first is evicted first; a hit changes nothing.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},

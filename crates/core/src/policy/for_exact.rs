@@ -25,7 +25,7 @@
 //! tree and examines every frame: O(frames + n / 16). That is 0.4 ms at 100,000 frames and n =
 //! 1,000,000; `for-plus` is O(1).
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op, Page},
@@ -241,7 +241,10 @@ impl Policy for For {
             match frames.frame(Page(page as u32)) {
                 Some(frame) => {
                     assert_eq!(*gone, NOTHING, "the history of a resident page is stored with its frame");
-                    assert_ne!(self.here[frame.0 as usize].iod, [UNSEEN; 2], "a resident page has been accessed");
+                    assert_ne!(
+                        self.here[frame.0 as usize].iod, [UNSEEN; 2],
+                        "a resident page has been accessed"
+                    );
                 }
                 None => assert!(self.keeps_history || gone.iod == [UNSEEN; 2]),
             }

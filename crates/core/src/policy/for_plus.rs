@@ -19,7 +19,7 @@
 //! the same rule, and empties one list after the other has become empty.
 
 use super::{
-    Build, Kind, Policy, Setup, PolicySpec,
+    Build, Kind, Policy, PolicySpec, Setup,
     for_exact::{ALPHA, READ, WRITE, Weights, index},
 };
 use crate::{

@@ -9,7 +9,7 @@
 //! frame of the first list. If a page is alone in its list, as popular pages usually are, a hit
 //! only raises the count of the list.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},

@@ -17,7 +17,7 @@
 //! - A drain empties the inactive list as above; once it is empty, the active tail moves over, one
 //!   page at a time.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},

@@ -27,7 +27,7 @@
 //! - libCacheSim: 0.8595, 0.8282, 0.6533; 0.1874;
 //! - this policy with the two bounds of libCacheSim: 0.8595, 0.8282, 0.6529; 0.1874.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},

@@ -12,7 +12,7 @@
 //! - A removal changes no other page.
 //! - A drain evicts page by page: dirty pages whose flag is clear go around once.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op},

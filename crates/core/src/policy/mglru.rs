@@ -29,7 +29,7 @@
 //!   that is cleaned before a scan found it dirty keeps its place. A drain evicts as a miss does:
 //!   clean pages first.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -259,11 +259,7 @@ impl Policy for Mglru {
                 assert!(self.accesses[frame.0 as usize] <= ACCESSES_MAX);
                 assert_eq!(self.aside[frame.0 as usize], list == ASIDE);
                 assert!(list != ASIDE || frames.dirty(frame), "a page that waits to be written is dirty");
-                assert_eq!(
-                    self.shadows[frames.page(frame).0 as usize],
-                    0,
-                    "an evicted page is not resident"
-                );
+                assert_eq!(self.shadows[frames.page(frame).0 as usize], 0, "an evicted page is not resident");
             }
         }
         assert!(self.oldest < GENERATIONS);

@@ -4,7 +4,7 @@
 //! in the cache. It shares no code with the fast policy. Tests and fuzzers compare the two victim
 //! by victim.
 
-use super::{Policy, Setup, PolicySpec};
+use super::{Policy, PolicySpec, Setup};
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     cache::{Cache, Details, PageCache},
@@ -304,14 +304,24 @@ pub fn compare(spec: &PolicySpec, setup: &Setup<'_>, acts: &[Act]) -> Result<(),
     for (step, (act, next_use)) in acts.iter().zip(next_uses(acts)).enumerate() {
         let (real_effect, model_effect) = (real.step(*act, next_use), model.step(*act, next_use));
         if real_effect != model_effect {
-            return Err(Box::new(Difference { step, act: Some(*act), real: real_effect, model: model_effect }));
+            return Err(Box::new(Difference {
+                step,
+                act: Some(*act),
+                real: real_effect,
+                model: model_effect,
+            }));
         }
         real.check();
         model.check();
     }
     let (real_effect, model_effect) = (real.drain(), model.drain());
     if real_effect != model_effect {
-        return Err(Box::new(Difference { step: acts.len(), act: None, real: real_effect, model: model_effect }));
+        return Err(Box::new(Difference {
+            step: acts.len(),
+            act: None,
+            real: real_effect,
+            model: model_effect,
+        }));
     }
     real.check();
     model.check();

@@ -21,7 +21,7 @@
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten. A drain takes pages
 //!   from S and M by the same rule.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},

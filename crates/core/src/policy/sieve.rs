@@ -5,7 +5,7 @@
 //! keep their places. New pages enter at the newest end. The paper does not define invalidation:
 //! here, if the page at the hand is removed, the hand moves to the next newer page.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},

@@ -10,7 +10,7 @@
 //! at the node that is then the first. Points that the paper leaves open, and our choices: if the
 //! pointer's node is removed, the pointer moves to its successor; a page comes in with a clear bit.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec, clock};
+use super::{Build, Kind, Policy, PolicySpec, Setup, clock};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},

@@ -18,7 +18,7 @@
 //!   forgotten. Write-back changes nothing.
 //! - A drain runs `reclaimfor` without an X.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},

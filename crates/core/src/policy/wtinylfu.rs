@@ -30,7 +30,7 @@
 //! For 20 M requests with Zipf's law over 1 M pages at 100,000 frames the miss ratio is 0.1845 here
 //! and 0.1790 in libCacheSim. With only the 32 accesses changed it is 0.1791 here.
 
-use super::{Build, Kind, Policy, Setup, PolicySpec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
