@@ -5,7 +5,7 @@ use crate::{Usage, text};
 use flashsift_core::{
     duration::Exact,
     params::{self, Param},
-    policy::{self, Kind, Selection, Spec},
+    policy::{self, Kind, PolicySpec, Selection},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, io::Write as _};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let named: Result<Vec<&Spec>, _> =
+    let named: Result<Vec<&PolicySpec>, _> =
         args.policies.iter().map(|text| Selection::parse(text).map(|policy| policy.spec)).collect();
     let named = named.map_err(|error| Usage(error.to_string()))?;
     let chosen = if named.is_empty() { policy::ALL.iter().collect() } else { named };
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-fn kind(spec: &Spec) -> &'static str {
+fn kind(spec: &PolicySpec) -> &'static str {
     match spec.kind {
         Kind::Online if spec.slow => "online, and left out of `all` because it is slow",
         Kind::Online => "online: it could run in a kernel",
@@ -57,7 +57,7 @@ fn kind(spec: &Spec) -> &'static str {
 const PARAMETER: &str = "parameter";
 
 /// Facts about a policy, after its name and purpose.
-fn facts(spec: &Spec) -> Vec<(&'static str, String)> {
+fn facts(spec: &PolicySpec) -> Vec<(&'static str, String)> {
     let mut facts = vec![("optimises", spec.goal.to_owned()), ("use it", spec.when.to_owned())];
     facts.extend(spec.params.iter().map(|param| (PARAMETER, param.to_string())));
     facts.extend([
@@ -69,7 +69,7 @@ fn facts(spec: &Spec) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn terminal(specs: &[&Spec], columns: usize) -> String {
+fn terminal(specs: &[&PolicySpec], columns: usize) -> String {
     let mut out = String::new();
     for spec in specs {
         if !out.is_empty() {
@@ -83,7 +83,7 @@ fn terminal(specs: &[&Spec], columns: usize) -> String {
     out
 }
 
-fn markdown(specs: &[&Spec]) -> String {
+fn markdown(specs: &[&PolicySpec]) -> String {
     let mut out = "\
 # Policies
 
@@ -167,7 +167,7 @@ impl<'a> From<&'a Param> for Parameter<'a> {
     }
 }
 
-fn json(specs: &[&Spec]) -> serde_json::Result<String> {
+fn json(specs: &[&PolicySpec]) -> serde_json::Result<String> {
     let mut out = String::new();
     for spec in specs {
         out += &serde_json::to_string(&PolicyRecord {

@@ -62,7 +62,7 @@ fn what_a_trace_cannot_say_is_no_use() {
         &["--writeback", "periodic:5s"],
         "--writeback evict,periodic:5s: it goes by time and the trace has none: give --rate N",
     );
-    refused(&["--writeback", "linux", "--rate", "1"], "does not tell who syncs");
+    refused(&["--writeback", "linux", "--rate", "1"], "does not record syncs");
     refused(
         &["--writeback", "often"],
         "no mode of write-back is called `often`; there are: evict, periodic:5s",

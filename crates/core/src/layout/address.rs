@@ -1,16 +1,16 @@
 //! The address by which a cached page is ordered.
 //!
-//! A page that has a place on the device is ordered by it. A page that has none yet (late
-//! allocation gives one only at write-back) is ordered directly behind the place that was given
-//! last to its file, or, if the file has none, behind the place given last to any file. It keeps
-//! that address until it gets a place.
+//! A page that has a place on the device is ordered by that place. A layout that allocates late
+//! gives a page its place only at write-back. Until then the page is ordered directly behind the
+//! place most recently given to a page of its file, or, if the file has none, behind the place most
+//! recently given to any page.
 //!
 //! A cache shows addresses only to policies that set
-//! [`Policy::WANTS_ADDRESSES`](crate::policy::Policy::WANTS_ADDRESSES). For these it holds eight
-//! bytes a frame, and storage holds [`Goals`]; for all others neither exists. An address is looked
-//! up when a page enters the cache, and again when the layout reports that the page may have moved:
-//! at its first write-back (ext4), at each write-back (F2FS), or, where a layout allocates early,
-//! when the cached page first becomes dirty.
+//! [`Policy::WANTS_ADDRESSES`](crate::policy::Policy::WANTS_ADDRESSES). For these it stores eight
+//! bytes per frame, and storage holds [`Goals`]; other policies cost neither. The cache looks an
+//! address up when a page enters it, and again when the layout reports that the page may have
+//! moved: at the first write-back (ext4), at each write-back (F2FS), or, if the layout allocates
+//! early, when the cached page first becomes dirty.
 
 use super::{Layout, Lba};
 use crate::{
@@ -20,12 +20,13 @@ use crate::{
 
 /// The place of a page on the device, or the place behind which a page without one is ordered.
 ///
-/// Addresses are ordered by place; behind a place come the pages that have none yet.
+/// Addresses are ordered by place. A page without a place comes after the page at the place before
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(u64);
 
 impl Address {
-    /// Behind every place.
+    /// The address behind every place.
     pub const LAST: Self = Self(u64::MAX);
 
     /// The address of a page at this place.
@@ -57,8 +58,8 @@ impl std::fmt::Debug for Address {
     }
 }
 
-/// For each file the place that a page of it was given last: pages of the file that have no place
-/// are ordered behind it.
+/// For each file the place most recently given to one of its pages. Pages of the file that have no
+/// place yet are ordered behind it.
 pub(crate) struct Goals {
     files: Files,
     by_file: Vec<Option<Lba>>,
@@ -66,7 +67,8 @@ pub(crate) struct Goals {
 }
 
 impl Goals {
-    /// At the beginning of a trace a file's last page is taken for the one placed last.
+    /// At the beginning of a trace, the last page of each file counts as the one placed most
+    /// recently.
     pub(crate) fn new(trace: &Trace, layout: &dyn Layout) -> Self {
         let files = Files::of(trace.runs(), trace.pages());
         let by_file: Vec<_> = files.all().map(|file| layout.place(Page(files.pages(file).end - 1))).collect();
@@ -74,13 +76,13 @@ impl Goals {
         Self { files, by_file, newest }
     }
 
-    /// A page was given this place.
+    /// Records that the layout gave a page this place.
     pub(crate) fn placed(&mut self, page: Page, lba: Lba) {
         self.by_file[self.files.of_page(page).0 as usize] = Some(lba);
         self.newest = Some(lba);
     }
 
-    /// The address of a page that has no place.
+    /// Returns the address of a page that has no place.
     pub(crate) fn behind(&self, page: Page) -> Address {
         let goal = self.by_file[self.files.of_page(page).0 as usize].or(self.newest);
         goal.map_or(Address::LAST, Address::behind)
@@ -91,7 +93,7 @@ impl Goals {
 mod tests {
     use super::*;
 
-    /// A page without a place comes after the page at the place before it, and before the next.
+    /// A page without a place is ordered between the page at the place before it and the next page.
     #[test]
     fn addresses_are_ordered_by_place() {
         let ordered = [

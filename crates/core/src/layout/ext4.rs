@@ -1,14 +1,19 @@
 //! ext4-like: extents, updated in place.
 //!
-//! What is kept of ext4 is what decides whether writes are neighbours: a file is stored in extents as long as its
-//! content is contiguous, an update goes where the page already lies, and blocks are allocated late, when dirty pages
-//! are written back. So every run of pages that the trace touches is one extent. Files that exist before the trace
-//! are laid down in order of first appearance; a hole or untouched stretch inside a file keeps its room up to one
-//! block group (128 MiB). A file made during the trace gets an extent when its first page is written back: the
-//! smallest free one that fits (ext4's buddy allocator also prefers the tightest), else behind everything. Truncation
-//! and deletion free an extent that goes whole. Block groups, the journal and metadata are not modelled.
+//! The model keeps the properties of ext4 that decide whether writes are sequential. A file is
+//! stored in extents as long as its content is contiguous, an update overwrites the page in place,
+//! and blocks are allocated late, when dirty pages are written back.
+//!
+//! - Every run of pages that the trace touches is one extent.
+//! - Files that exist before the trace are placed in order of first appearance. A hole or untouched
+//!   range inside a file keeps its blocks, up to one block group (128 MiB).
+//! - A file created during the trace gets an extent when its first page is written back: the
+//!   smallest free extent that fits (ext4's buddy allocator also prefers the tightest), else one
+//!   behind all others.
+//! - Truncation and deletion free an extent only if they cover all of it.
+//! - Block groups, the journal and metadata are not modelled.
 
-use super::{Layout, Lba, Runs, Spec};
+use super::{Layout, LayoutSpec, Lba, Runs};
 use crate::{
     event::Space,
     page::Page,
@@ -16,7 +21,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, collections::BTreeSet, ops::Range};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "ext4",
     what: "ext4-like: extents in place, allocated at write-back, freed by unlink",
     params: &[],
@@ -29,7 +34,7 @@ const GROUP_PAGES: u64 = 32_768;
 
 struct Ext4 {
     runs: Runs,
-    /// First LBA of each run; `None` until its first write-back.
+    /// First LBA of each run; `None` before its first write-back.
     base: Vec<Option<Lba>>,
     free: FreeSpace,
     /// See [`Layout::moved`].
@@ -120,7 +125,7 @@ impl Layout for Ext4 {
     }
 }
 
-/// Free extents below `end`, joined with their neighbours.
+/// Free extents below `end`; adjacent ones are merged.
 #[derive(Default)]
 struct FreeSpace {
     by_start: BTreeMap<Lba, u64>,

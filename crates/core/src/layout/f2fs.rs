@@ -1,14 +1,17 @@
-//! F2FS-like: every write-back appends to a log; nearly full, it fills holes.
+//! F2FS-like: every write-back appends to a log, which reuses holes when the device is nearly full.
 //!
-//! The main area is segments of 512 pages (2 MiB). A page written back goes behind the last one, its old place
-//! becomes a hole; a segment whose pages are all holes is free again. While more than 5 % of the segments are free, a
-//! full log continues in the next free segment; below that, it reuses the next hole instead ("slack space recycling",
-//! F2FS's threaded logging, which scatters writes but copies nothing). Lee et al., "F2FS", FAST '15, §2.4. One log:
-//! the separation of hot, warm and cold data, foreground cleaning and node blocks are not modelled.
+//! The main area consists of segments of 512 pages (2 MiB). A page written back is appended behind
+//! the last one, and its old place becomes a hole. A segment whose pages are all holes is free
+//! again. While more than 5 % of the segments are free, a full log continues in the next free
+//! segment. Below that, it reuses the next hole instead ("slack space recycling", F2FS's threaded
+//! logging, which makes writes non-sequential but copies nothing). Lee et al., "F2FS", FAST '15,
+//! §2.4.
 //!
-//! Everything that is on the device before the trace lies in rank order from the first segment on.
+//! The model has one log. It leaves out the separation of hot, warm and cold data, foreground
+//! cleaning and node blocks. The pages that exist before the trace lie in rank order from the first
+//! segment on.
 
-use super::{Layout, Lba, Spec};
+use super::{Layout, LayoutSpec, Lba};
 use crate::{
     page::Page,
     params::{Kind, Param, Params},
@@ -17,7 +20,7 @@ use crate::{
 };
 use std::ops::Range;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "f2fs",
     what: "F2FS-like: appended at write-back, holes reused when nearly full",
     params: PARAMS,
@@ -27,7 +30,7 @@ pub(super) const SPEC: Spec = Spec {
 
 const PARAMS: &[Param] = &[Param {
     name: "spare",
-    what: "room on the device beyond all that the trace touches, as a share of it",
+    what: "free space on the device, as a share of the pages that the trace touches",
     kind: Kind::Number { default: 0.25, min: 0.0, max: 1000.0 },
 }];
 
@@ -39,15 +42,15 @@ const NOWHERE: u32 = u32::MAX;
 struct F2fs {
     /// LBA of each page, or [`NOWHERE`].
     place: Vec<u32>,
-    /// Free slots, those of the open segment ahead of `head` too.
+    /// Free slots, including those of the open segment from `head` on.
     free: BitTree,
-    /// Pages in use of each segment.
+    /// Pages in use in each segment.
     used_pages: Vec<u32>,
     free_segments: BitTree,
     free_segment_count: u32,
-    /// The open segment's slots still to be written.
+    /// The slots of the open segment that are not yet written.
     head: Range<u32>,
-    /// Where the search for a hole goes on.
+    /// Slot at which the search for a hole continues.
     cursor: u32,
     /// See [`Layout::moved`].
     moved: Range<u32>,
@@ -57,7 +60,7 @@ impl F2fs {
     fn new(trace: &Trace, params: &Params) -> Self {
         let pages = trace.pages();
         let wanted = f64::from(pages) * (1.0 + params.number(PARAMS, "spare"));
-        // Two segments more, so that there is always a slot for a page while its old one is still in use.
+        // Two extra segments, so that a page finds a free slot while its old one is still in use.
         let segments = (wanted as u32)
             .max(pages)
             .div_ceil(SEGMENT_PAGES)

@@ -1,16 +1,17 @@
-//! The page's own number is its address: for block traces, one pseudo-file a device.
+//! The page's own number is its address: for block traces, with one pseudo-file per device.
 //!
-//! Several devices stand behind one another, each from where the one before it ends. Units without a place (whole
-//! requests of object traces) lie in the order of their ranks.
+//! Several devices are laid out one after another, each starting where the one before it ends.
+//! Units without a place (whole requests of object traces) are laid out in the order of their
+//! ranks.
 
-use super::{Layout, Lba, Runs, Spec};
+use super::{Layout, LayoutSpec, Lba, Runs};
 use crate::{
     event::{FileId, Space},
     page::Page,
     trace::Trace,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "identity",
     what: "the page's own number: for block traces",
     params: &[],

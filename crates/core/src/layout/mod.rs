@@ -1,9 +1,9 @@
-//! Where a page lies on the device.
+//! Layouts: the place of each page on the device.
 //!
-//! A layout that allocates late gives a page its place when the page is written back; one that
-//! allocates early ([`Layout::is_early`]) when the page first becomes dirty in the cache. The LBA
-//! of a request is fixed when the request is emitted. Policies that order frames by
-//! address see an [`Address`].
+//! A layout that allocates late gives a page its place when the page is written back. A layout that
+//! allocates early ([`Layout::is_early`]) does so when the page first becomes dirty in the cache.
+//! The LBA of a request is fixed when the request is emitted. Policies that order frames by address
+//! see an [`Address`].
 //!
 //! A layout is one file and one line in [`ALL`].
 
@@ -26,50 +26,55 @@ pub(crate) use address::Goals;
 /// Place on the device, in 4 KiB units.
 pub type Lba = u64;
 
-/// Gives pages their places.
+/// Assigns pages their places on the device.
 pub trait Layout {
-    /// The page is written: where to.
+    /// Returns the place to which the page is written, and assigns it.
     fn write(&mut self, page: Page) -> Lba;
-    /// The page is read: where from. A page that never was written lies where it would be written.
+    /// Returns the place from which the page is read. A page that was never written is read from
+    /// the place to which it would be written.
     fn read(&mut self, page: Page) -> Lba;
-    /// The page's present place; `None` before it gets one.
+    /// Returns the page's present place; `None` before it has one.
     fn place(&self, page: Page) -> Option<Lba>;
-    /// A page gets its place when it first becomes dirty in the cache ([`Layout::dirtied`]), not at
-    /// write-back.
+    /// Whether a page gets its place when it first becomes dirty in the cache ([`Layout::dirtied`])
+    /// instead of at write-back.
     fn is_early(&self) -> bool {
         false
     }
-    /// A cached page became dirty. Called only for layouts that allocate early.
+    /// Reports that a cached page became dirty. Called only for layouts that allocate early.
     fn dirtied(&mut self, _: Page) {}
-    /// The pages that the last call of `write`, `read` or `dirtied` gave a place, or another one.
+    /// Returns the pages whose place the last call of `write`, `read` or `dirtied` set or changed.
     fn moved(&self) -> std::ops::Range<u32>;
-    /// These ranks are truncated or deleted: their places are free.
+    /// Frees the places of these ranks, which were truncated or deleted.
     fn free(&mut self, pages: std::ops::Range<u32>);
-    /// Panics unless no two pages share a place.
+    /// Checks the invariants of the layout.
+    ///
+    /// # Panics
+    ///
+    /// Panics if two pages share a place.
     fn check(&self) {}
 }
 
-/// A layout: its name, what it is, how to make one.
-pub struct Spec {
-    /// As `--layout` takes it.
+/// A layout in the list: its name, its description and its constructor.
+pub struct LayoutSpec {
+    /// Name in `--layout`.
     pub name: &'static str,
-    /// One line for people.
+    /// One-line description.
     pub what: &'static str,
-    /// What `name:key=value` takes.
+    /// Parameters that `name:key=value` accepts.
     pub params: &'static [Param],
-    /// Whether it makes sense for traces of this kind.
+    /// Whether the layout makes sense for traces of this kind.
     pub suits: fn(Space) -> bool,
-    /// Makes one for a trace.
+    /// Builds the layout for a trace.
     pub build: fn(&Trace, &Params) -> Box<dyn Layout>,
 }
 
 /// Every layout.
-pub const ALL: &[Spec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
+pub const ALL: &[LayoutSpec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
 
-/// A layout with its parameters.
-pub type Selection = params::Selection<Spec>;
+/// A layout selected from the list, with its parameters.
+pub type Selection = params::Selection<LayoutSpec>;
 
-impl Listed for Spec {
+impl Listed for LayoutSpec {
     const KIND: &'static str = "layout";
     const ALL: &'static [Self] = ALL;
 
@@ -79,15 +84,15 @@ impl Listed for Spec {
 }
 
 impl Selection {
-    /// The layout of a trace for which none is asked: files lie as on ext4, blocks and objects where
-    /// they say.
+    /// Returns the layout of a trace if the user selects none: files lie as on ext4, blocks and
+    /// objects at the addresses in the trace.
     pub fn default_for(space: Space) -> Self {
         let spec = if space == Space::Files { &ext4::SPEC } else { &identity::SPEC };
         Self::default_of(spec)
     }
 }
 
-/// The runs of a trace as layouts look them up: from a page to its run in one load.
+/// The runs of a trace, indexed so that one load finds the run of a page.
 struct Runs {
     runs: Arc<Vec<Run>>,
     run_of: Vec<u32>,
@@ -103,7 +108,8 @@ impl Runs {
         Self { runs, run_of }
     }
 
-    /// The number of the page's run and the page's offset in it; `None` for units without a place.
+    /// Returns the number of the page's run and the page's offset in it; `None` for units without a
+    /// place.
     #[inline]
     fn find(&self, page: Page) -> Option<(usize, u32)> {
         let run = *self.run_of.get(page.0 as usize)? as usize;

@@ -1,4 +1,4 @@
-//! Properties that every layout keeps, over random files, write-backs and deletions.
+//! Properties of every layout, over random files, write-backs and deletions.
 
 use super::*;
 use crate::{
@@ -29,7 +29,8 @@ fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
 }
 
 proptest! {
-    /// No two live pages ever share a place, reads come from where the last write went, and freed room is found again.
+    /// No two live pages share a place, a page is read from the place to which it was last written,
+    /// and freed space is reused.
     #[test]
     fn places_are_exclusive_and_remembered(
         files in prop::collection::vec(
@@ -68,7 +69,7 @@ proptest! {
                     model.insert(page, lba);
                 }
                 layout.check();
-                // Every page whose place changed is among those that it says have moved.
+                // Every page whose place changed is among those that the layout reports as moved.
                 let after = places(&*layout);
                 let changed = |page: &u32| before[*page as usize] != after[*page as usize];
                 let moved = layout.moved();
@@ -84,8 +85,9 @@ proptest! {
     }
 }
 
-/// Files that exist before the trace are neighbours in order of appearance; a file made during it is placed when its
-/// first page is written back, in the smallest hole that a deleted one left.
+/// Files that exist before the trace are placed one after another in order of appearance. A file
+/// created during the trace is placed when its first page is written back, in the smallest hole
+/// that a deleted file left.
 #[test]
 fn ext4_reuses_what_unlink_freed() {
     let trace = trace(
@@ -102,7 +104,7 @@ fn ext4_reuses_what_unlink_freed() {
     assert_eq!(layout.write(Page(6)), 0, "the next new file takes the freed extent");
 }
 
-/// A log: each write-back follows the last, wherever its page belongs.
+/// The layout is a log: each write-back is placed behind the one before, whatever page it writes.
 #[test]
 fn f2fs_appends() {
     let trace = trace(Space::Files, &[(false, vec![(0, 600)])]);
@@ -114,7 +116,7 @@ fn f2fs_appends() {
     assert_eq!(layout.read(Page(7)), 603);
 }
 
-/// Blocks lie where the trace says; a second device stands behind the first.
+/// Blocks lie where the trace says; the second device begins where the first ends.
 #[test]
 fn identity_is_the_address() {
     let trace = trace(Space::Blocks, &[(false, vec![(100, 2), (900, 1)]), (false, vec![(5, 1)])]);

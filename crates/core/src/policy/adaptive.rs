@@ -1,8 +1,8 @@
 //! The directory that ARC and CAR share: two lists of frames, the ghosts of each, and a target.
 //!
-//! Names as in both papers: T1 and B1 hold pages seen once lately, T2 and B2 pages seen at least
-//! twice, `p` is the target for |T1|, and c is the number of frames. ARC and CAR differ in the order
-//! of their lists and in the frame they replace; see their files.
+//! The names are those of both papers. T1 and B1 hold pages seen once recently, T2 and B2 hold
+//! pages seen at least twice. `p` is the target for |T1|, and c is the number of frames. ARC and
+//! CAR differ in the order of their lists and in the frame that they replace; see their files.
 
 use super::Setup;
 use crate::{
@@ -21,7 +21,7 @@ pub(super) struct Adaptive {
     /// T1 and T2.
     resident: Lists<Frame, 2>,
     len: [u32; 2],
-    /// The frame is in T2.
+    /// Whether the frame is in T2.
     twice: Vec<bool>,
     /// B1 and B2.
     ghosts: Ghosts<2>,
@@ -41,26 +41,26 @@ impl Adaptive {
         }
     }
 
-    /// c, the number of frames.
+    /// Returns c, the number of frames.
     #[inline(always)]
     pub(super) fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// |T1| or |T2|.
+    /// Returns |T1| or |T2|.
     #[inline(always)]
     pub(super) fn len(&self, list: usize) -> u32 {
         self.len[list]
     }
 
-    /// The target for |T1|.
+    /// Returns the target for |T1|.
     #[inline(always)]
     pub(super) fn target(&self) -> f64 {
         self.p
     }
 
-    /// Adapts the target if the page is a ghost, else makes room in the directory for it. Returns
-    /// the queue of the ghost. `step` rounds the quotient by which the target moves.
+    /// Adapts the target if the page is a ghost; otherwise frees an entry of the directory for it.
+    /// Returns the queue of the ghost. `step` rounds the quotient by which the target moves.
     #[inline(always)]
     pub(super) fn adapt(&mut self, page: Page, step: impl Fn(f64) -> f64) -> Option<usize> {
         let ghost = self.ghosts.queue_of(page);
@@ -72,7 +72,8 @@ impl Adaptive {
             None => {
                 let [t1, t2] = self.len;
                 if t1 + b1 == self.capacity {
-                    // With |T1| = c, B1 is empty: ARC's T1 then loses its oldest without a ghost.
+                    // If |T1| = c, B1 is empty, and ARC's T1 then loses its oldest page without a
+                    // ghost.
                     self.ghosts.pop(ONCE);
                 } else if t1 + t2 + b1 + b2 == 2 * self.capacity {
                     self.ghosts.pop(TWICE);
@@ -82,7 +83,7 @@ impl Adaptive {
         ghost
     }
 
-    /// Appends a page that comes in: to T2 if it is a ghost, which it ceases to be, else to T1.
+    /// Appends an incoming page: to T2 if it is a ghost, which it then ceases to be, else to T1.
     #[inline(always)]
     pub(super) fn insert(&mut self, frame: Frame, page: Page) {
         let list = if self.ghosts.queue_of(page).is_some() { TWICE } else { ONCE };
@@ -106,11 +107,11 @@ impl Adaptive {
         self.resident.oldest(list)
     }
 
-    /// Takes the oldest frame out of a list; it leaves no ghost.
+    /// Removes the oldest frame of a list without leaving a ghost.
     ///
     /// # Panics
     ///
-    /// The list is empty.
+    /// Panics if the list is empty.
     #[inline(always)]
     pub(super) fn take_oldest(&mut self, list: usize) -> Frame {
         let frame = self.oldest(list).expect("evict is never called on an empty cache");
@@ -119,7 +120,11 @@ impl Adaptive {
         frame
     }
 
-    /// Replaces the oldest frame of a list, which leaves a ghost.
+    /// Replaces the oldest frame of a list, whose page becomes a ghost.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the list is empty.
     #[inline(always)]
     pub(super) fn replace_oldest(&mut self, list: usize, frames: &Frames) -> Frame {
         let frame = self.take_oldest(list);
@@ -146,7 +151,11 @@ impl Adaptive {
         self.ghosts.prefetch(page);
     }
 
-    /// Panics unless the papers' invariants hold.
+    /// Checks the invariants of both papers.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an invariant is broken.
     pub(super) fn check(&self, frames: &Frames) {
         self.resident.check();
         self.ghosts.check();

@@ -1,20 +1,23 @@
-//! ARC: two lists that balance recency and frequency, and ghosts of what left each to learn from.
+//! ARC: two lists that balance recency and frequency, and the ghosts of pages evicted from each, by
+//! which the balance adapts.
 //!
-//! Megiddo & Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST '03, Figure 4; names as there: T1 and
-//! B1 hold pages seen once lately, T2 and B2 at least twice, `p` is the target for |T1|. Open points and choices:
+//! Megiddo & Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST '03, Figure 4. The
+//! names are the paper's: T1 and B1 hold pages seen once recently, T2 and B2 pages seen at least
+//! twice, and `p` is the target for |T1|. Points that the paper leaves open, and our choices:
 //!
-//! - Whether the target `p` and its steps |B2|/|B1|, |B1|/|B2| (at least 1) are whole numbers is not said. They are
-//!   real here, as Figure 4 writes the quotient; libCacheSim reads it so too. `steps=whole` rounds the quotient down. It
-//!   matters: the miss ratio of `cloudphysics` at 10,000 frames is 0.709 then instead of 0.697. It is also the difference
-//!   between this and the simulator whose counts of `weboffice` the tests compare, at most 0.1 %: with `steps=whole` both
-//!   agree to the page at every size.
-//! - The paper always has a full cache. After a removal the cache has room: then nothing is replaced, but the
-//!   directory is still trimmed to |T1|+|B1| ≤ c and |T1|+|T2|+|B1|+|B2| ≤ 2c.
+//! - The paper does not say whether the target `p` and its steps |B2|/|B1| and |B1|/|B2| (at least
+//!   1) are whole numbers. Here they are real, as Figure 4 writes the quotient; libCacheSim reads
+//!   it so too. `steps=whole` rounds the quotient down. The choice matters: with `steps=whole`, the
+//!   miss ratio of `cloudphysics` at 10,000 frames is 0.709 instead of 0.697. It is also the only
+//!   difference to the simulator whose counts of `weboffice` the tests compare: at most 0.1 %, and
+//!   none at any size with `steps=whole`.
+//! - The paper's cache is always full. After a removal the cache has a free frame: then nothing is
+//!   replaced, but the directory is still trimmed to |T1|+|B1| ≤ c and |T1|+|T2|+|B1|+|B2| ≤ 2c.
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten.
-//! - A drain replaces as if for a page that is no ghost.
+//! - A drain replaces as for a page that is not a ghost.
 
 use super::{
-    Build, Kind, Policy, Setup, Spec,
+    Build, Kind, Policy, PolicySpec, Setup,
     adaptive::{Adaptive, ONCE, TWICE},
 };
 use crate::{
@@ -24,7 +27,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "arc",
     paper: "Megiddo & Modha, \"ARC: A Self-Tuning, Low Overhead Replacement Cache\", FAST '03",
     what: "recency and frequency, balanced by hits on evicted pages",
@@ -55,7 +58,7 @@ fn steps_are_whole(setup: &Setup<'_>) -> bool {
 struct Arc {
     directory: Adaptive,
     steps_are_whole: bool,
-    /// The target and the directory are ready for the page that comes in.
+    /// Whether the target and the directory are prepared for the incoming page.
     prepared: bool,
 }
 
@@ -66,7 +69,7 @@ impl Build for Arc {
 }
 
 impl Arc {
-    /// Adapts to the page that comes in. Returns the queue that it is a ghost of.
+    /// Adapts to the incoming page. Returns the queue that holds its ghost.
     #[inline(always)]
     fn prepare(&mut self, page: Page) -> Option<usize> {
         self.prepared = true;
@@ -138,7 +141,7 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// The paper's Figure 4 over vectors, oldest first.
+    /// Figure 4 of the paper over vectors, oldest first.
     pub(super) struct Arc {
         c: usize,
         whole: bool,
@@ -147,7 +150,7 @@ mod model {
         t2: Vec<Page>,
         b1: Vec<Page>,
         b2: Vec<Page>,
-        /// The page that `request` has seen and `insert` has not.
+        /// The page that `request` has processed and `insert` has not.
         seen: Option<Page>,
     }
 
@@ -180,7 +183,7 @@ mod model {
             }
         }
 
-        /// Cases II, III and IV, without the move of the page itself.
+        /// Cases II, III and IV, except the move of the page itself.
         fn request(&mut self, page: Page, full: bool) -> Option<Page> {
             self.seen = Some(page);
             if self.b1.contains(&page) {

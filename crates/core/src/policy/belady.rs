@@ -1,15 +1,18 @@
-//! Belady's MIN: the page whose next use is farthest leaves. Nothing hits more often: the bound for hits.
+//! Belady's MIN: the page with the farthest next use is evicted. No policy has more hits, so it is
+//! the upper bound.
 //!
-//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966. The page that
-//! comes in is always taken in (a page cache must hold what is being read). A page that is truncated or deleted before
-//! its next use counts as never used again. It bounds hits, not writes: it does not look at dirty bits. Among
-//! pages that are never used again the lowest goes first, which decides no hit.
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal
+//! 1966. An incoming page is always admitted, because a page cache must hold a page that is being
+//! read. A page that is truncated or deleted before its next use counts as never used again. MIN
+//! bounds hits, not writes: it does not look at dirty bits. Among pages that are never used again,
+//! the lowest is evicted first, which changes no hit.
 //!
-//! Uses are positions in a heap, farthest first. An access leaves its page's old entry behind, and that entry is the
-//! present or past: it can only surface when nothing in use is left, so stale entries are never met before live ones,
-//! except those of removed pages, which `next_of` tells apart.
+//! Uses are positions in a heap, farthest first. An access leaves the page's old entry in the heap.
+//! That entry lies in the present or the past, so it reaches the top only when no live entry is
+//! left. Live entries are therefore always found before stale ones, except those of removed pages,
+//! which `next_of` identifies.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -17,7 +20,7 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "belady",
     paper: "Belady, \"A study of replacement algorithms for a virtual-storage computer\", IBM Systems \
         Journal 5(2), 1966",
@@ -39,7 +42,7 @@ pub(super) const SPEC: Spec = Spec {
 struct Belady {
     /// Farthest next use first, then the lowest page.
     heap: BinaryHeap<(u32, Reverse<Page>)>,
-    /// Next use and page of each frame in use.
+    /// Next use and page of each frame that is in use.
     next_of: Vec<Option<(u32, Page)>>,
     used: usize,
 }
@@ -93,7 +96,7 @@ impl Policy for Belady {
 
     fn check(&self, frames: &Frames) {
         assert_eq!(self.next_of.iter().flatten().count(), self.used);
-        assert!(self.heap.len() <= 4 * self.next_of.len() + 64, "what was overtaken is swept out in time");
+        assert!(self.heap.len() <= 4 * self.next_of.len() + 64, "stale entries are removed in time");
         for (frame, next) in self.next_of.iter().enumerate() {
             if let Some((_, page)) = next {
                 assert_eq!(frames.frame(*page), Some(Frame(frame as u32)));

@@ -1,19 +1,23 @@
-//! Belady with prices: clean pages first, as far as their next use is far. It sees the future and bounds nothing.
+//! Belady with costs: clean pages are evicted first, if their next use is far enough away. An
+//! offline heuristic, not a bound.
 //!
-//! An offline heuristic, for want of a bound: whom to evict so that reads and writes together cost
-//! least is NP-complete (Beckmann et al., "Writeback-Aware Caching", APOCS 2020). Each page has a
-//! price, what its absence costs: `read`, and `write` with it if it is dirty. The page whose next
-//! use is farthest for its price leaves: greatest (next use − now) / price, of equals the clean
-//! one, then the lowest page. A page never used again is infinitely far, a clean one before a dirty
-//! one. Every next use is priced as a read: of the future a policy is told when and not what.
+//! A heuristic stands in for a bound because choosing evictions so that reads and writes together
+//! cost least is NP-complete (Beckmann et al., "Writeback-Aware Caching", APOCS 2020). Each page
+//! has a price, the cost of its absence: `read`, plus `write` if the page is dirty. The policy
+//! evicts the page with the greatest (next use − now) / price; among equals the clean one, then the
+//! lowest page. A page that is never used again is infinitely far; a clean one is evicted before a
+//! dirty one. Every next use is priced as a read, because the policy knows the time of a future
+//! access but not its type.
 //!
-//! A truncated or deleted page counts as never used again, though what it would have saved is a write. A page that is
-//! written back turns clean. Drain: as ever; nothing is used again, so clean pages go, then dirty ones, ascending.
+//! A truncated or deleted page counts as never used again, although its absence would save a write.
+//! A page that is written back turns clean. In a drain no page is used again, so clean pages are
+//! evicted first, then dirty ones, in ascending order.
 //!
-//! Of the pages that are equally dear the farthest is the only one to consider, so there are two heaps, with
-//! entries that an access, a removal or a write-back has overtaken left in and recognised at the top.
+//! Among pages of the same price only the farthest can be the victim, so there are two heaps. An
+//! entry that an access, a removal or a write-back has made stale stays in its heap and is
+//! recognised at the top.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, NEVER, Op, Page},
@@ -22,7 +26,7 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "belady-cost",
     paper: "a heuristic after Belady 1966",
     what: "the page with the farthest next use for its cost leaves; a heuristic, not a bound",
@@ -61,7 +65,7 @@ fn costs(setup: &Setup<'_>) -> [f64; 2] {
     ["read", "write"].map(|name| setup.params.number(PARAMS, name))
 }
 
-/// What is known of a frame in use.
+/// State of a frame that is in use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Known {
     next_use: u32,
@@ -70,10 +74,10 @@ struct Known {
 }
 
 struct BeladyCost {
-    /// Clean and dirty: farthest next use first, then the lowest page.
+    /// Clean and dirty pages: farthest next use first, then the lowest page.
     heaps: [BinaryHeap<(u32, Reverse<Page>)>; 2],
     known: Vec<Option<Known>>,
-    /// Accesses so far: the position of the next.
+    /// Number of accesses so far, which is the position of the next one.
     now: u32,
     read: f64,
     write: f64,
@@ -98,7 +102,7 @@ impl BeladyCost {
         }
     }
 
-    /// The farthest clean or dirty page; drops what was overtaken.
+    /// Returns the farthest clean or dirty page, after dropping stale entries.
     #[inline]
     fn farthest(&mut self, dirty: bool, frames: &Frames) -> Option<(u32, Frame)> {
         loop {
@@ -112,7 +116,7 @@ impl BeladyCost {
         }
     }
 
-    /// Whether the clean page is the better to lose.
+    /// Whether evicting the clean page is the better choice.
     #[inline]
     fn prefers_clean(&self, clean_next: u32, dirty_next: u32) -> bool {
         let far = |next: u32| f64::from(next.saturating_sub(self.now));
@@ -158,13 +162,13 @@ impl Policy for BeladyCost {
     }
 
     fn cleaned(&mut self, frame: Frame) {
-        let known = self.known[frame.0 as usize].expect("what is cleaned is resident");
+        let known = self.known[frame.0 as usize].expect("a page that is cleaned is resident");
         self.know(frame, Known { dirty: false, ..known });
     }
 
     fn check(&self, frames: &Frames) {
         for heap in &self.heaps {
-            assert!(heap.len() <= 4 * self.known.len() + 64, "what was overtaken is swept out in time");
+            assert!(heap.len() <= 4 * self.known.len() + 64, "stale entries are removed in time");
         }
         let in_heaps = self.heaps.each_ref().map(|heap| heap.iter().copied().collect::<Vec<_>>());
         for (frame, known) in self.known.iter().enumerate() {
@@ -202,7 +206,8 @@ mod model {
             self.insert(access);
         }
         fn evict(&mut self, _: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page> {
-            // Distances / prices are compared as products, which are exact and need no price above 0.
+            // Distances over prices are compared as products, which are exact and allow a price of
+            // 0.
             let better = |(page, next): (Page, u32), (other, other_next): (Page, u32)| {
                 let price = |page| self.read + if dirty.contains(&page) { self.write } else { 0.0 };
                 let tie = |page| (dirty.contains(&page), page);
@@ -212,7 +217,8 @@ mod model {
                     _ => {
                         let distance = f64::from(next - self.now) * price(other);
                         let other_distance = f64::from(other_next - self.now) * price(page);
-                        // Within a class the farther is the better even where reads cost nothing.
+                        // Among clean pages, or among dirty pages, the farther is the better victim
+                        // even if reads cost nothing.
                         if dirty.contains(&page) == dirty.contains(&other) {
                             (next, Reverse(page)) > (other_next, Reverse(other))
                         } else {
@@ -239,7 +245,7 @@ mod tests {
     use crate::{
         params::Params,
         policy::{
-            ALL, Selection, Setup, Spec,
+            ALL, PolicySpec, Selection, Setup,
             conformance::{Dice, history, reads_only, writes_only},
             naive::{self, Act},
         },
@@ -251,9 +257,9 @@ mod tests {
         acts.iter().zip(naive::next_uses(acts)).map(|(act, next)| cache.step(*act, next)).collect()
     }
 
-    /// With one price for all it is Belady's.
+    /// With the same price for all pages, the policy is Belady's MIN.
     #[test]
-    fn is_belady_where_prices_are_equal() {
+    fn is_belady_if_prices_are_equal() {
         for seed in 0..300 {
             let mut dice = Dice::new(seed);
             let pages = 2 + dice.below(50);
@@ -266,11 +272,13 @@ mod tests {
         }
     }
 
-    /// Nine times as dear, a dirty page is kept until its next use is nine times as far.
+    /// A dirty page that costs nine times as much stays until its next use is nine times as far
+    /// away.
     #[test]
-    fn a_dirty_page_stays_while_it_is_nearer_than_its_price() {
+    fn a_dirty_page_stays_until_its_next_use_is_as_far_as_its_price() {
         for distance in 1..40 {
-            // Position 2 brings page 2; page 1, clean, is used at 4: 2 ahead. Page 0 is dirty and used at 2 + distance.
+            // Position 2 reads page 2. Page 1 is clean and used at 4, which is 2 ahead. Page 0 is
+            // dirty and used at 2 + distance.
             let mut acts = vec![Act::Write(0), Act::Read(1), Act::Read(2), Act::Read(2), Act::Read(1)];
             if distance < 3 {
                 continue;
@@ -282,10 +290,10 @@ mod tests {
         }
     }
 
-    /// What it is for: on mixed histories it costs less than any online policy does, all in all.
+    /// On mixed histories, in total, the heuristic costs less than any online policy: its purpose.
     #[test]
     fn costs_less_than_online_policies() {
-        let cost = |spec: &Spec| -> usize {
+        let cost = |spec: &PolicySpec| -> usize {
             let histories = (0..100).map(|seed| {
                 let mut dice = Dice::new(seed);
                 let acts = history(&mut dice, 60, 400);

@@ -1,21 +1,25 @@
 //! CAR: ARC with clocks for its lists, so that a hit sets a bit and moves nothing.
 //!
-//! Bansal & Modha, "CAR: Clock with Adaptive Replacement", FAST '04; names as in its pseudo-code: T1 holds pages seen
-//! once lately, T2 pages seen at least twice, B1 and B2 are the ghosts of each, `p` is the target for |T1|. To replace, the
-//! head of T1 if |T1| ≥ max(1, p), else of T2: a clear bit leaves to its ghosts, a set one is cleared and goes to T2's
-//! tail. Open points and choices:
+//! Bansal & Modha, "CAR: Clock with Adaptive Replacement", FAST '04. The names are those of its
+//! pseudo-code: T1 holds pages seen once recently, T2 pages seen at least twice, B1 and B2 are the
+//! ghosts of each, and `p` is the target for |T1|. A replacement examines the head of T1 if |T1| ≥
+//! max(1, p), else the head of T2. A page with a clear bit is evicted and leaves a ghost; a set bit
+//! is cleared and its page moves to the tail of T2. Points that the paper leaves open, and our
+//! choices:
 //!
-//! - The target `p` and its steps |B2|/|B1|, |B1|/|B2| (at least 1) are real numbers, as in ARC here.
-//! - The paper always has a full cache. After a removal the cache has room: then nothing is replaced, but the directory
-//!   is still trimmed to |T1|+|B1| ≤ c and |T1|+|T2|+|B1|+|B2| ≤ 2c before a page that is no ghost enters.
+//! - The target `p` and its steps |B2|/|B1| and |B1|/|B2| (at least 1) are real numbers, as in our
+//!   ARC.
+//! - The paper's cache is always full. After a removal the cache has a free frame: then nothing is
+//!   replaced, but the directory is still trimmed to |T1|+|B1| ≤ c and |T1|+|T2|+|B1|+|B2| ≤ 2c
+//!   before a page enters that is not a ghost.
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten.
-//! - A drain replaces, from T1 when T2 is empty.
+//! - A drain replaces as above, and from T1 when T2 is empty.
 //!
-//! libCacheSim has no CAR. Miss ratios of `cloudphysics` at 100, 1,000, 10,000 objects: 0.8560, 0.8247, 0.6942; ARC has
-//! 0.8547, 0.8257, 0.6974.
+//! libCacheSim has no CAR. Miss ratios of `cloudphysics` at 100, 1,000 and 10,000 objects are
+//! 0.8560, 0.8247 and 0.6942; those of ARC are 0.8547, 0.8257 and 0.6974.
 
 use super::{
-    Build, Kind, Policy, Setup, Spec,
+    Build, Kind, Policy, PolicySpec, Setup,
     adaptive::{Adaptive, ONCE, TWICE},
 };
 use crate::{
@@ -24,7 +28,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "car",
     paper: "Bansal & Modha, \"CAR: Clock with Adaptive Replacement\", FAST '04",
     what: "ARC with clocks: a hit moves nothing",
@@ -43,7 +47,7 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 struct Car {
-    /// T1 and T2 are clocks: their lists begin at the hand.
+    /// The directory. T1 and T2 are clocks: their lists begin at the hand.
     directory: Adaptive,
     referenced: Vec<bool>,
 }
@@ -72,7 +76,7 @@ impl Policy for Car {
     #[inline(always)]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         let directory = &mut self.directory;
-        // T1's set bits are met once, each on its way to T2; T2's at most two laps.
+        // Each set bit of T1 is met once, as its page moves to T2; T2 is walked at most twice.
         loop {
             let from_t1 = f64::from(directory.len(ONCE)) >= directory.target().max(1.0);
             let clock = if from_t1 || directory.len(TWICE) == 0 { ONCE } else { TWICE };
@@ -110,7 +114,8 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// The paper's pseudo-code over vectors, heads first; clocks hold pages and their bits.
+    /// The pseudo-code of the paper over vectors, heads first. The clocks hold pages and their
+    /// bits.
     pub(super) struct Car {
         c: usize,
         p: f64,

@@ -1,17 +1,19 @@
-//! CFLRU: LRU whose last positions are a clean-first window.
+//! CFLRU: an LRU list whose least recent positions are a clean-first window.
 //!
-//! Park et al., "CFLRU: a replacement algorithm for flash memory", CASES '06; SpatialClock §2 and §5.1.2 (a window of
-//! 25 %). Spec §3: among the last ⌈window·capacity⌉ positions of the LRU list the least recent clean page leaves, or, if
-//! all there are dirty, the LRU page. The window is counted from the LRU end over the pages that are resident, so that
-//! it covers a cache that removals or a drain have made smaller than itself. A page that is written back turns clean
-//! where it stands.
+//! Park et al., "CFLRU: a replacement algorithm for flash memory", CASES '06; SpatialClock (see
+//! `spatialclock`) §2 and §5.1.2 (a window of 25 %). Among the last ⌈window·capacity⌋ positions of
+//! the LRU list, the least recent clean page is evicted, or, if all of them are dirty, the LRU
+//! page. The window counts resident pages from the LRU end, so that it also covers a cache that
+//! removals or a drain have made smaller than the window. A page that is written back turns clean
+//! and keeps its position.
 //!
-//! The list is a log: an access appends its frame and leaves a dead entry behind; the log is squeezed when it is twice
-//! the cache. Places in it are recency, so clean pages are a set of places, and the page to take is the first of them
-//! if that lies before the window's end. That end only ever moves forward, over each place once. All is O(1) amortised,
-//! whatever order pages turn clean in.
+//! The list is a log: an access appends the frame and leaves a dead entry behind. The log is
+//! compacted when it is twice as long as the cache. Positions in the log are in order of recency,
+//! so clean pages are a set of positions. The victim is the first clean position, if it lies before
+//! the end of the window. That end only moves forward, over each position once. All operations are
+//! O(1) amortised, in whatever order pages turn clean.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op},
@@ -21,7 +23,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "cflru",
     paper: "Park, Jung, Kang, Kim & Lee, \"CFLRU: a replacement algorithm for flash memory\", CASES '06",
     what: "LRU, but clean pages leave first in its last quarter",
@@ -57,12 +59,12 @@ struct Cflru {
     log: Vec<Frame>,
     log_max: usize,
     place: Vec<u32>,
-    /// Places of clean frames.
+    /// Positions of clean frames in the log.
     clean: BitTree,
     used: u32,
-    /// All before is dead.
+    /// All entries before this position are dead.
     oldest: u32,
-    /// What is alive before here is the window.
+    /// Live entries before this position are the window.
     window_end: u32,
     window_len: u32,
     window: u32,
@@ -106,7 +108,7 @@ impl Cflru {
         self.fill_window();
     }
 
-    /// The window stays short until [`Self::fill_window`].
+    /// Removes a frame. The window stays short until [`Self::fill_window`].
     #[inline(always)]
     fn leave(&mut self, frame: Frame) {
         let place = std::mem::replace(&mut self.place[frame.0 as usize], NOWHERE);
@@ -193,12 +195,15 @@ impl Policy for Cflru {
         let alive: Vec<u32> = (0..self.log.len() as u32).filter(|place| self.is_alive(*place)).collect();
         assert_eq!(alive.len(), self.used as usize);
         assert_eq!(self.place.iter().filter(|place| **place != NOWHERE).count(), alive.len());
-        assert!(alive.first().is_none_or(|first| *first >= self.oldest), "all before `oldest` is dead");
-        assert_eq!(self.window_len, self.window.min(self.used), "the window is as full as can be");
+        assert!(
+            alive.first().is_none_or(|first| *first >= self.oldest),
+            "all entries before `oldest` are dead"
+        );
+        assert_eq!(self.window_len, self.window.min(self.used), "the window is as full as it can be");
         assert_eq!(alive.partition_point(|place| *place < self.window_end), self.window_len as usize);
         let clean = alive.iter().filter(|place| !frames.dirty(self.log[**place as usize]));
         let set = std::iter::successors(self.clean.next(0), |place| self.clean.next(place + 1));
-        assert!(set.eq(clean.copied()), "the set holds the places of clean frames");
+        assert!(set.eq(clean.copied()), "the set holds the positions of clean frames");
     }
 }
 
@@ -244,20 +249,22 @@ mod tests {
         },
     };
 
-    /// Without a window, without dirty pages and without clean ones it is LRU.
+    /// CFLRU is LRU if there is no window, or no dirty page, or no clean page.
     #[test]
-    fn is_lru_where_there_is_nothing_to_prefer() {
+    fn is_lru_without_a_window_or_a_choice_in_it() {
         assert_coincide("cflru:window=0", "lru", |act| act);
         assert_coincide("cflru:window=1", "lru", reads_only);
         assert_coincide("cflru:window=1", "lru", writes_only);
     }
 
-    /// The figure of the CFLRU paper: P8 (LRU) to P5 are the window, P8 and P6 dirty; it evicts P7, P5, P8, P6.
+    /// The figure of the CFLRU paper: the window is P8 (LRU) to P5, and P8 and P6 are dirty. The
+    /// policy evicts P7, P5, P8, P6.
     #[test]
-    fn walks_the_paper_s_figure() {
+    fn evicts_as_in_the_figure_of_the_paper() {
         let full = [8, 7, 6, 5, 4, 3, 2, 1].map(|page| if page % 2 == 0 { Write(page) } else { Read(page) });
         let next = [Write(11), Write(12), Write(13), Write(14)];
-        // After P7 and P5 the window holds P4 and P3: with P3 clean it would go before P8.
+        // After P7 and P5 the window holds P4 and P3: if P3 were clean, it would be evicted before
+        // P8.
         let dirty_3 = full.map(|act| if act == Read(3) { Write(3) } else { act });
         let out = |full: [_; 8]| pushed_out("cflru:window=0.5", 8, &[&full[..], &next].concat());
         assert_eq!(out(dirty_3), [7, 5, 8, 6].map(Page));

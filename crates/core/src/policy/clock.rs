@@ -1,12 +1,13 @@
-//! Clock (second chance): a ring in order of arrival and a reference bit a frame.
+//! Clock (second chance): a ring in order of arrival and a reference bit per frame.
 //!
-//! Corbató, "A paging experiment with the Multics system", 1968; SpatialClock §4.1 for the form used here. The hand
-//! passes over frames whose bit is set, clearing it, and takes the first whose bit is clear. A new page stands right
-//! behind the hand, the last to be met. The queue below is that ring cut open at the hand: passing a frame moves it
-//! to the end. Whether a new page's bit is set is left open by the paper (in a kernel the first access sets it): clear
-//! by default, our choice; `insert_ref=1` sets it.
+//! Corbató, "A paging experiment with the Multics system", 1968; SpatialClock (see `spatialclock`)
+//! §4.1 for the form used here. The hand passes frames whose bit is set, clears it, and evicts the
+//! first frame whose bit is clear. A new page is placed directly behind the hand, so the hand
+//! reaches it last. The queue below is that ring cut open at the hand: passing a frame moves it to
+//! the end. The paper does not say whether the bit of a new page is set (in a kernel the first
+//! access sets it). Our choice is a clear bit; `insert_ref=1` sets it.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -15,7 +16,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "clock",
     paper: "Corbató, \"A paging experiment with the Multics system\", 1968",
     what: "second chance in order of arrival",
@@ -44,7 +45,7 @@ pub(super) fn insert_ref(setup: &Setup<'_>) -> bool {
 }
 
 struct Clock {
-    /// From the hand on.
+    /// The ring, starting at the hand.
     ring: Lists<Frame, 1>,
     referenced: Vec<bool>,
     insert_ref: bool,
@@ -77,7 +78,7 @@ impl Policy for Clock {
 
     #[inline(always)]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        // At most two laps: the first clears every bit it passes.
+        // At most two laps: the first clears every bit that it passes.
         loop {
             let frame = self.ring.oldest(0).expect("evict is never called on an empty cache");
             if std::mem::take(&mut self.referenced[frame.0 as usize]) {
@@ -107,7 +108,7 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// A ring in order of arrival and a hand that moves over it: pages never move.
+    /// A ring in order of arrival and a hand that moves over it; pages never move.
     pub(super) struct Clock {
         ring: Vec<(Page, bool)>,
         hand: usize,

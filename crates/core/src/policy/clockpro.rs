@@ -1,41 +1,54 @@
-//! CLOCK-Pro: LIRS on one clock. Hot pages stay; a cold page has a test period, and an access in it makes the page hot.
+//! CLOCK-Pro: LIRS on one clock. Hot pages stay; an access during the test period of a cold page
+//! makes the page hot.
 //!
-//! Jiang, Chen & Zhang, "CLOCK-Pro: An Effective Improvement of the CLOCK Replacement", USENIX ATC '05; names as there.
-//! One ring holds hot pages, resident cold pages and non-resident cold pages in their test period. A new page
-//! enters at the list head, right behind HAND_hot, cold and in its test period. A hit sets a bit.
+//! Jiang, Chen & Zhang, "CLOCK-Pro: An Effective Improvement of the CLOCK Replacement", USENIX ATC
+//! '05; the names are the paper's. One ring holds hot pages, resident cold pages, and non-resident
+//! cold pages in their test period. A new page enters at the list head, directly behind HAND_hot,
+//! cold and in its test period. A hit sets a bit.
 //!
-//! - HAND_cold stands at a resident cold page. A clear bit: the page leaves, and stays in the ring non-resident if it
-//!   is in its test period. A set bit: it is cleared, the page goes to the head, and if it was in its test period
-//!   becomes hot.
-//! - HAND_hot runs while there are more hot pages than m − m_c: a set bit is cleared, a clear one makes the page cold,
-//!   out of test. Cold pages that it passes end their test period, non-resident ones leave the ring. It stops at a hot
-//!   page.
-//! - HAND_test runs while there are more than m non-resident pages, ending test periods of cold pages.
-//! - The target m_c for resident cold pages rises by one for an access in a test period, falls by one for a test period
-//!   that ends without, between 1 and m.
+//! - HAND_cold stands at a resident cold page. If the bit is clear, the page is evicted, and stays
+//!   in the ring as non-resident if it is in its test period. If the bit is set, it is cleared and
+//!   the page moves to the head; if the page was in its test period, it becomes hot.
+//! - HAND_hot runs while there are more than m − m_c hot pages. It clears a set bit; a page with a
+//!   clear bit becomes cold and out of test. Cold pages that it passes end their test period, and
+//!   non-resident ones leave the ring. It stops at a hot page.
+//! - HAND_test runs while there are more than m non-resident pages, and ends the test periods of
+//!   cold pages.
+//! - The target m_c for resident cold pages rises by one for an access in a test period, falls by
+//!   one for a test period that ends without one, and stays between 1 and m.
 //!
-//! Open points and choices:
+//! Points that the paper leaves open, and our choices:
 //!
-//! - How it starts: while fewer than m − m_c pages are resident, pages come in hot, and m_c is 1 % of m at first. So does
-//!   LIRS, and so does Caffeine's simulator. The same holds when removals have made that much room again.
-//! - A cold page out of its test period whose bit is set starts a new one: it stands where a page just accessed does.
-//! - Test periods that hands end count as ended without an access, whatever the bit says.
-//! - A page goes to the head before HAND_hot runs on its behalf.
-//! - A hand whose page moves or goes stands at the next page of its kind; if there is none, it starts at HAND_hot.
-//!   (Test periods begin at the head only and end from HAND_hot on, so HAND_test meets the same ones wherever it
-//!   starts; its place saves the walk.)
-//! - A page that is removed, resident or not, leaves the ring, and m_c as it is.
+//! - Start: while fewer than m − m_c pages are resident, pages come in hot, and m_c begins at 1 %
+//!   of m. LIRS and Caffeine's simulator start in the same way. The same holds after removals that
+//!   leave fewer than m − m_c pages resident.
+//! - A cold page out of its test period whose bit is set starts a new test period, because it moves
+//!   to the position of a page just accessed.
+//! - Test periods that hands end count as ended without an access, regardless of the bit.
+//! - A page moves to the head before HAND_hot runs because of it.
+//! - If the page at a hand moves or is removed, the hand moves to the next page of its kind. If
+//!   there is none, the hand starts at HAND_hot. (Test periods begin only at the head and end from
+//!   HAND_hot on, so HAND_test meets the same ones wherever it starts; its stored position saves
+//!   the walk.)
+//! - A page that is removed, resident or not, leaves the ring and does not change m_c.
 //! - In a drain, when all resident pages are hot, HAND_hot makes one cold.
 //!
-//! Miss ratios of `cloudphysics` at 10 % to 90 % of its 48,974 objects in steps of ten: LIRS here 0.7648, 0.6438, 0.5735,
-//! 0.5190, 0.4793, 0.4643, 0.4461, 0.4447, 0.4302; this 0.7576, 0.6663, 0.5927, 0.5335, 0.4906, 0.4723, 0.4470, 0.4446,
-//! 0.4302; PyClockPro, as libCacheSim's sources report it, 0.7420, 0.7076, 0.6214, 0.5848, 0.5654, 0.5653, 0.5646, 0.5049,
-//! 0.4302. That one starts with m_c = m, all pages cold, and differs besides: its HAND_hot ends no test period of a
-//! resident page, its cold pages turn hot where they stand, in a test period or not, and leave m_c as it is. With its start
-//! alone this has 0.7423, 0.7068, 0.6266, 0.6192, 0.5657, 0.5651, 0.5647, 0.5045, 0.4302: for the first hot page HAND_hot then
-//! goes round the whole ring, ends all test periods, and m_c falls from m to 1 before anything was learnt.
+//! Miss ratios of `cloudphysics` at 10 % to 90 % of its 48,974 objects in steps of ten, with
+//! PyClockPro as the sources of libCacheSim report it:
+//!
+//! - our LIRS: 0.7648, 0.6438, 0.5735, 0.5190, 0.4793, 0.4643, 0.4461, 0.4447, 0.4302;
+//! - this policy: 0.7576, 0.6663, 0.5927, 0.5335, 0.4906, 0.4723, 0.4470, 0.4446, 0.4302;
+//! - PyClockPro: 0.7420, 0.7076, 0.6214, 0.5848, 0.5654, 0.5653, 0.5646, 0.5049, 0.4302;
+//! - this policy with only PyClockPro's start: 0.7423, 0.7068, 0.6266, 0.6192, 0.5657, 0.5651,
+//!   0.5647, 0.5045, 0.4302.
+//!
+//! PyClockPro starts with m_c = m and all pages cold. For the first hot page HAND_hot then goes
+//! round the whole ring and ends all test periods, so m_c falls from m to 1 before the policy has
+//! learnt anything. PyClockPro also differs in other points: its HAND_hot does not end the test
+//! period of a resident page, and its cold pages turn hot in place, in a test period or not,
+//! without a change of m_c.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Id, Page},
@@ -44,7 +57,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "clockpro",
     paper: "Jiang, Chen & Zhang, \"CLOCK-Pro: An Effective Improvement of the CLOCK Replacement\", USENIX \
         ATC '05",
@@ -63,7 +76,7 @@ pub(super) const SPEC: Spec = Spec {
     cache: super::naive::real::<ClockPro>,
 };
 
-/// A place in the ring: that of a frame, or, from the number of frames on, of a page that left.
+/// A place in the ring: of a frame, or, from the number of frames on, of a non-resident page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node(u32);
 
@@ -78,37 +91,37 @@ impl Id for Node {
     }
 }
 
-/// No node.
+/// The absence of a node.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Hot,
-    /// Cold, out of its test period.
+    /// Cold and out of its test period.
     Cold,
-    /// Cold, in its test period.
+    /// Cold and in its test period.
     Test,
 }
 
 struct ClockPro {
-    /// The memory size m.
+    /// m, the memory size in pages.
     m: u32,
-    /// Target for resident cold pages.
+    /// m_c, the target for resident cold pages.
     cold_target: u32,
     slots: u32,
     resident: u32,
-    /// From HAND_hot on.
+    /// The ring, starting at HAND_hot.
     ring: Lists<Node, 1>,
-    /// The resident cold pages of the ring, in its order, so that HAND_cold need not walk.
+    /// The resident cold pages in the order of the ring, so that HAND_cold need not walk.
     cold: Lists<Frame, 1>,
     hand_cold: Option<Frame>,
     hand_test: Option<Node>,
     state: Vec<State>,
     referenced: Vec<bool>,
     hot: u32,
-    /// By page: its node while it is non-resident, or [`NONE`].
+    /// For each page its node while it is non-resident, or [`NONE`].
     left: Vec<u32>,
-    /// By node from `slots` on.
+    /// The page of each node from `slots` on.
     left_page: Vec<Page>,
     free: Vec<Node>,
 }
@@ -116,7 +129,7 @@ struct ClockPro {
 impl Build for ClockPro {
     fn build(setup: &Setup<'_>) -> Self {
         let slots = setup.slots();
-        // One more than may stay: a page leaves before HAND_test runs.
+        // One more than may stay, because a page leaves before HAND_test runs.
         let left = setup.frames.saturating_add(1).min(setup.pages);
         Self {
             m: setup.frames,
@@ -152,7 +165,7 @@ impl ClockPro {
         (self.left_page.len() - self.free.len()) as u32
     }
 
-    /// Takes a resident cold page out of the cold pages; the hand goes on.
+    /// Removes a frame from the resident cold pages; the hand moves on.
     #[inline(always)]
     fn leave_cold(&mut self, frame: Frame) {
         if self.hand_cold == Some(frame) {
@@ -162,7 +175,7 @@ impl ClockPro {
         self.cold.remove(frame);
     }
 
-    /// Takes a page out of the ring; the hand goes on.
+    /// Removes a page from the ring; the hand moves on.
     #[inline(always)]
     fn leave_ring(&mut self, node: Node) {
         if self.hand_test == Some(node) {
@@ -171,7 +184,7 @@ impl ClockPro {
         self.ring.remove(node);
     }
 
-    /// The next cold page, resident or not, in the ring.
+    /// Returns the next cold page in the ring, resident or not.
     fn cold_after(&self, node: Node) -> Option<Node> {
         let mut at = node;
         loop {
@@ -185,7 +198,7 @@ impl ClockPro {
         }
     }
 
-    /// Takes a non-resident page out of the ring.
+    /// Removes a non-resident page from the ring.
     #[inline(always)]
     fn leave_left(&mut self, node: Node) {
         self.leave_ring(node);
@@ -233,7 +246,7 @@ impl ClockPro {
         }
     }
 
-    /// HAND_hot, until there are no more hot pages than their target and `most`.
+    /// Runs HAND_hot until the number of hot pages is at most their target and at most `most`.
     #[inline(always)]
     fn run_hot(&mut self, most: u32) {
         if self.hot <= most.min(self.m - self.cold_target) {
@@ -317,7 +330,7 @@ impl Policy for ClockPro {
             }
             if in_test {
                 let page = frames.page(frame);
-                let left = self.free.pop().expect("there are nodes for all that may have left");
+                let left = self.free.pop().expect("there are nodes for all pages that may be non-resident");
                 self.left[page.0 as usize] = left.0;
                 self.left_page[(left.0 - self.slots) as usize] = page;
                 self.ring.replace(node, left);
@@ -366,7 +379,7 @@ impl Policy for ClockPro {
         };
         assert_eq!(in_ring(State::Hot).count(), self.hot as usize);
         assert_eq!(self.hot as usize + self.cold.iter(0).count(), self.resident as usize);
-        assert!(in_ring(State::Cold).eq(self.cold.iter(0)), "cold pages stand in the ring's order");
+        assert!(in_ring(State::Cold).eq(self.cold.iter(0)), "cold pages are in the order of the ring");
         assert!((1..=self.m).contains(&self.cold_target) && self.hot <= self.m - self.cold_target);
         assert!(self.hand_cold.is_none_or(|frame| self.cold.contains(frame)));
         assert!(self.hand_test.is_none_or(|node| self.ring.contains(node) && !self.is_hot(node)));
@@ -409,7 +422,7 @@ mod model {
     pub(super) struct ClockPro {
         m: usize,
         m_c: usize,
-        /// From HAND_hot on: the list head is the end.
+        /// The ring, starting at HAND_hot: the list head is the end.
         ring: Vec<Entry>,
         hand_cold: Option<Page>,
         hand_test: Option<Page>,
@@ -428,7 +441,7 @@ mod model {
             self.ring.iter().filter(|entry| what(entry)).count()
         }
 
-        /// The next page of a kind after this one, going round.
+        /// Returns the next page of a kind after this one, wrapping around.
         fn after(&self, page: Page, kind: fn(&Entry) -> bool) -> Option<Page> {
             let at = self.at(page).unwrap();
             let (before, rest) = self.ring.split_at(at);
@@ -439,7 +452,7 @@ mod model {
             self.ring.iter().find(|entry| kind(entry)).map(|entry| entry.page)
         }
 
-        /// Takes a page out of the ring; hands that stand there go on.
+        /// Removes a page from the ring; hands at it move on.
         fn take(&mut self, page: Page) -> Entry {
             if self.hand_cold == Some(page) {
                 self.hand_cold = self.after(page, resident_cold);
@@ -559,31 +572,33 @@ mod tests {
         policy::{conformance::pushed_out, naive::Act::Read},
     };
 
-    /// Three frames, by hand: 0 and 1 come in hot, 2 cold; 3 pushes out 2, which stays in its test period. It comes back,
-    /// pushes out 3 and is hot, and m_c rises to 2. For that HAND_hot makes 0 and 1 cold, and on its way to the next hot page,
-    /// 2 itself, it ends the test period of 3: m_c is 1 again. So 0, then 1 leave, then what comes in passes through beside 2.
+    /// Three frames, by hand: 0 and 1 come in hot, 2 cold. 3 evicts 2, which stays in its test
+    /// period. 2 comes back, evicts 3 and becomes hot, and m_c rises to 2. So HAND_hot makes 0 and
+    /// 1 cold, and on its way to the next hot page, 2 itself, it ends the test period of 3: m_c is
+    /// 1 again. So 0, then 1 are evicted, and after that each incoming page, while 2 stays.
     #[test]
     fn a_page_accessed_in_its_test_period_is_hot() {
         let reads: Vec<_> = [0, 1, 2, 3, 2, 4, 5, 6, 7, 2].into_iter().map(Read).collect();
         assert_eq!(pushed_out("clockpro", 3, &reads), [2, 3, 0, 1, 4, 5].map(Page));
     }
 
-    /// Three frames, by hand. 2 is hit in its test period, but HAND_cold finds that only when a frame is wanted: then 2
-    /// is hot, m_c rises to 2, HAND_hot makes 0 and 1 cold, and HAND_cold goes on to 0, which leaves.
+    /// Three frames, by hand. 2 is hit in its test period, but HAND_cold finds the bit only when a
+    /// frame is needed. Then 2 becomes hot, m_c rises to 2, HAND_hot makes 0 and 1 cold, and
+    /// HAND_cold moves on to 0, which is evicted.
     #[test]
-    fn a_hit_shows_when_the_hand_comes() {
+    fn a_hit_takes_effect_when_the_hand_reaches_the_page() {
         let reads: Vec<_> = [0, 1, 2, 2, 3, 4, 5].into_iter().map(Read).collect();
         assert_eq!(pushed_out("clockpro", 3, &reads), [0, 1, 3].map(Page));
     }
 
-    /// What LIRS and CLOCK-Pro are for: a loop of more pages than there are frames, of which LRU has none when it comes
-    /// round, stays but for the cold frames.
+    /// In a loop over more pages than frames, LRU never hits. LIRS and CLOCK-Pro keep all but the
+    /// cold frames: their purpose.
     #[test]
-    fn a_loop_stays() {
+    fn pages_of_a_loop_stay() {
         let laps: Vec<_> = (0..10).flat_map(|_| 0..150).map(Read).collect();
         for policy in ["clockpro", "lirs"] {
             let gone = pushed_out(policy, 100, &laps).len();
-            assert!(gone <= 50 + 9 * 53, "{policy}: {gone} pages pushed out");
+            assert!(gone <= 50 + 9 * 53, "{policy}: {gone} pages evicted");
         }
         assert_eq!(pushed_out("lru", 100, &laps).len(), laps.len() - 100);
     }

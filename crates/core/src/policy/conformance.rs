@@ -1,8 +1,8 @@
-//! What every policy in the list must do, whatever it is: agree with its model, keep its invariants, stay below the
-//! bound.
+//! Requirements on every policy in the list: it agrees with its model, keeps its invariants, and
+//! has no more hits than the bound.
 
 use super::{
-    ALL, Kind, Setup, Spec,
+    ALL, Kind, PolicySpec, Setup,
     naive::{self, Act},
 };
 use crate::{
@@ -14,7 +14,7 @@ use proptest::{
     test_runner::{RngAlgorithm, TestRng},
 };
 
-/// A seeded stream of small numbers.
+/// A seeded stream of small random numbers.
 pub(crate) struct Dice(TestRng);
 
 impl Dice {
@@ -29,8 +29,8 @@ impl Dice {
     }
 }
 
-/// Reads, writes, removals and cleanings with the shapes that real traces have: a hot set, scans, runs of neighbours,
-/// files deleted and made again.
+/// Generates reads, writes, removals and write-backs with the patterns of real traces: a hot set,
+/// scans, runs of neighbouring pages, and files that are deleted and created again.
 pub(super) fn history(dice: &mut Dice, pages: u32, steps: u32) -> Vec<Act> {
     let hot = 1 + dice.below(pages);
     let removals = dice.below(2) * 3;
@@ -56,17 +56,18 @@ pub(super) fn history(dice: &mut Dice, pages: u32, steps: u32) -> Vec<Act> {
     acts
 }
 
-/// Every access as a read.
+/// Turns every access into a read.
 pub(super) fn reads_only(act: Act) -> Act {
     if let Act::Write(page) = act { Act::Read(page) } else { act }
 }
 
-/// Every access as a write, every cleaning too: all pages are dirty.
+/// Turns every access and every write-back into a write, so that all pages are dirty.
 pub(super) fn writes_only(act: Act) -> Act {
     if let Act::Read(page) | Act::Clean(page) = act { Act::Write(page) } else { act }
 }
 
-/// Two policies do the same to the cache at every step of seeded histories, each act passed through `map`.
+/// Asserts that two policies have the same effect on the cache at every step of seeded histories,
+/// each act passed through `map`.
 pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) {
     let chosen = [one, other].map(|text| super::Selection::parse(text).unwrap());
     for seed in 0..300 {
@@ -80,18 +81,19 @@ pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) 
             let (left, right) = (one_cache.step(act, 0), other_cache.step(act, 0));
             assert_eq!(
                 left, right,
-                "{one} and {other} part, seed {seed}, {frames} frames, step {step} {act:?}"
+                "{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}"
             );
         }
         assert_eq!(
             one_cache.drain(),
             other_cache.drain(),
-            "{one} and {other} part in the drain, seed {seed}"
+            "{one} and {other} differ in the drain, seed {seed}"
         );
     }
 }
 
-/// The pages that accesses push out of a cache of so many frames, step by step, ascending within one.
+/// Returns the pages that accesses evict from a cache of this many frames, step by step, in
+/// ascending order within a step.
 pub(super) fn pushed_out(text: &str, frames: u32, acts: &[Act]) -> Vec<Page> {
     let chosen = super::Selection::parse(text).unwrap();
     let mut cache = (chosen.spec.cache)(&Setup { frames, pages: 1000, runs: &[], params: &chosen.params });
@@ -106,9 +108,9 @@ pub(super) fn pushed_out(text: &str, frames: u32, acts: &[Act]) -> Vec<Page> {
     gone
 }
 
-/// Every way to set a policy's parameters that is worth a test of its own: the defaults, and each parameter's
-/// extremes or other words.
-fn settings(spec: &'static Spec) -> Vec<(String, Params)> {
+/// Returns the settings of a policy's parameters that deserve a test: the defaults, and each
+/// parameter's extremes or other words.
+fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
     let mut texts = vec![spec.name.to_owned()];
     for param in spec.params {
         match param.kind {
@@ -126,8 +128,8 @@ fn settings(spec: &'static Spec) -> Vec<(String, Params)> {
     texts.into_iter().map(|text| (text.clone(), super::Selection::parse(&text).unwrap().params)).collect()
 }
 
-/// Each policy agrees with its model, victim by victim, over 1,000 seeded histories a setting, at capacities from one
-/// frame to more than there are pages, through a final drain.
+/// Each policy evicts the same pages as its model over 1,000 seeded histories per setting, at
+/// capacities from one frame to more frames than pages, through a final drain.
 #[test]
 fn every_policy_agrees_with_its_model() {
     for spec in ALL {
@@ -139,9 +141,10 @@ fn every_policy_agrees_with_its_model() {
                 let steps = 20 + dice.below(200);
                 let acts = history(&mut dice, pages, steps);
                 let setup = Setup { frames, pages, runs: &[], params: &params };
-                if let Err(parted) = naive::compare(spec, &setup, &acts) {
+                if let Err(difference) = naive::compare(spec, &setup, &acts) {
                     panic!(
-                        "{text}, seed {seed}, {frames} frames, {pages} pages: parted from its model at {parted}"
+                        "{text}, seed {seed}, {frames} frames, {pages} pages: differs from its \
+                         model at {difference}"
                     );
                 }
             }
@@ -149,9 +152,9 @@ fn every_policy_agrees_with_its_model() {
     }
 }
 
-/// No policy hits more often than the bound, on any history, whatever its parameters.
+/// No policy has more hits than the bound, on any history, whatever its parameters.
 #[test]
-fn the_bound_holds() {
+fn no_policy_has_more_hits_than_the_bound() {
     let bound = ALL.iter().find(|spec| spec.kind == Kind::Bound).unwrap();
     let settings: Vec<_> =
         ALL.iter().flat_map(|spec| settings(spec).into_iter().map(move |s| (spec, s))).collect();
@@ -161,19 +164,19 @@ fn the_bound_holds() {
         let frames = 1 + dice.below(pages);
         let acts = history(&mut dice, pages, 300);
         let next_uses = naive::next_uses(&acts);
-        let hits = |spec: &Spec, params: &Params| {
+        let hits = |spec: &PolicySpec, params: &Params| {
             let mut cache = (spec.cache)(&Setup { frames, pages, runs: &[], params });
             acts.iter().zip(&next_uses).filter(|(act, next)| cache.step(**act, **next).hit).count()
         };
         let most = hits(bound, &Params::default());
         for (spec, (text, params)) in &settings {
             let found = hits(spec, params);
-            assert!(found <= most, "{text} hits {found} times, the bound {most}; seed {seed}");
+            assert!(found <= most, "{text} has {found} hits, the bound {most}; seed {seed}");
         }
     }
 }
 
-/// What a history that answers to the cache looks at.
+/// The state that a history reads when it depends on the cache.
 struct Live<'a> {
     dice: &'a mut Dice,
     frames: usize,
@@ -182,10 +185,11 @@ struct Live<'a> {
     resident: &'a [Page],
 }
 
-/// Steps of a live history.
+/// Number of steps in a live history.
 const STEPS: u32 = 200;
 
-/// Two policies do the same at every step of a live history, and in the drain. Returns the pages that were evicted.
+/// Asserts that two policies have the same effect at every step of a live history, and in the
+/// drain. Returns the pages that were evicted.
 fn assert_coincide_live(
     one: &str,
     other: &str,
@@ -203,8 +207,9 @@ fn assert_coincide_live(
         let live = Live { dice: &mut dice, frames: frames as usize, step, resident: &resident };
         for act in acts(live) {
             let effect = left.step(act, 0);
-            let parted = format!("{one} and {other} part, seed {seed}, {frames} frames, step {step} {act:?}");
-            assert_eq!(effect, right.step(act, 0), "{parted}");
+            let difference =
+                format!("{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}");
+            assert_eq!(effect, right.step(act, 0), "{difference}");
             if !matches!(act, Act::Drop(..)) {
                 gone.extend(resident.iter().filter(|page| !effect.resident.contains(page)).copied());
             }
@@ -213,7 +218,7 @@ fn assert_coincide_live(
             resident.extend(arrived.copied());
         }
     }
-    assert_eq!(left.drain(), right.drain(), "{one} and {other} part in the drain, seed {seed}");
+    assert_eq!(left.drain(), right.drain(), "{one} and {other} differ in the drain, seed {seed}");
     gone
 }
 
@@ -228,15 +233,15 @@ fn any_act(dice: &mut Dice, pages: u32) -> Act {
     }
 }
 
-/// A Clock all of whose bits are set whenever a page comes in takes one lap and then the oldest: it is a FIFO, on any
-/// history.
+/// If all bits are set whenever a page comes in, Clock takes one lap and then evicts the oldest
+/// page: it is a FIFO, on any history.
 #[test]
 fn clock_with_all_bits_set_is_fifo() {
     for seed in 0..100 {
         for clock in ["clock", "clock:insert_ref=1"] {
             let gone = assert_coincide_live(clock, "fifo", seed, 30, |live| {
                 let touch = live.resident.iter().map(|page| Act::Read(page.0));
-                // Not at the end: the drain wants all bits set, too.
+                // The last step adds no random act: the drain needs all bits set, too.
                 let act = (live.step + 1 < STEPS).then(|| any_act(live.dice, 60));
                 touch.chain(act).collect()
             });
@@ -245,16 +250,18 @@ fn clock_with_all_bits_set_is_fifo() {
     }
 }
 
-/// On pages that arrive in ascending order and never return, order of address is order of arrival. Clock and
-/// SpatialClock still part when the hand leaves pages behind and takes one in the middle: Clock meets a new page after
-/// those it has passed, SpatialClock before. So before each arrival either no page is hit, or all are, or all but the
-/// newest: the hand takes the first or the last.
+/// If pages arrive in ascending order and never return, the order of addresses is the order of
+/// arrival. Clock and SpatialClock still differ when the hand leaves pages behind and takes one in
+/// the middle: Clock meets a new page after those that it has passed, SpatialClock before. So
+/// before each arrival either no page is hit, or all are, or all but the newest: the hand takes the
+/// first or the last page.
 #[test]
 fn spatialclock_on_ascending_arrivals_is_clock() {
     let mut not_fifo = 0;
     for seed in 0..100 {
         let gone = assert_coincide_live("spatialclock", "clock", seed, 30, |live| {
-            // With a free frame nobody is evicted, and bits that are set now would be set later.
+            // While a frame is free no page is evicted, and bits that are set now would be set
+            // later.
             let hit = match live.dice.below(4) {
                 0 if live.resident.len() == live.frames => live.resident,
                 1 if live.resident.len() == live.frames => &live.resident[..live.frames - 1],
@@ -271,10 +278,10 @@ fn spatialclock_on_ascending_arrivals_is_clock() {
         });
         not_fifo += usize::from(!gone.is_sorted());
     }
-    assert!(not_fifo > 50, "the newest page was taken, too");
+    assert!(not_fifo > 50, "the newest page was also evicted");
 }
 
-/// With two frames there is no room for LIR pages: LIRS is LRU.
+/// With two frames there can be no LIR pages, and LIRS is LRU.
 #[test]
 fn lirs_without_lir_pages_is_lru() {
     for seed in 0..100 {

@@ -1,23 +1,24 @@
 //! FAB: whole erase blocks leave, the fullest first.
 //!
-//! Jo et al., "FAB: flash-aware buffer management policy for portable media players", IEEE Transactions on Consumer
-//! Electronics 2006; SpatialClock §2, §5.1.2 (64 pages a block). A block is (file, page / 64), our
-//! choice. The victim is the block of which most pages are resident, of equals the one accessed
-//! least recently; all of its pages leave, in ascending order, so that the dirty ones are written
-//! as neighbours. SpatialClock's text can also be read as counting dirty pages only: `count=dirty`,
-//! under which a block whose pages are all clean counts 0. Left open:
+//! Jo et al., "FAB: flash-aware buffer management policy for portable media players", IEEE
+//! Transactions on Consumer Electronics 2006; SpatialClock (see `spatialclock`) §2, §5.1.2 (64
+//! pages per block). A block is (file, page / 64), our choice. The victim is the block with the
+//! most resident pages; among equals, the one accessed least recently. All its pages are evicted in
+//! ascending order, so that the dirty ones are written as neighbours. SpatialClock's text can also
+//! be read as counting dirty pages only: `count=dirty`, under which a block whose pages are all
+//! clean counts 0. Points that the papers leave open, and our choices:
 //!
-//! - The block of the page that comes in is no exception: it can be the victim.
-//! - A removal lowers its block's count and a write-back that keeps the page lowers the count of dirty pages; neither is
-//!   an access, so the block keeps its place among equals.
-//! - Drain: block after block by the same rule.
+//! - The block of the incoming page is no exception: it can be the victim.
+//! - A removal lowers the count of its block, and a write-back that keeps the page lowers the count
+//!   of dirty pages. Neither is an access, so the block keeps its rank among equals.
+//! - A drain evicts block after block by the same rule.
 //! - Units without a place in a file (whole requests) form blocks of neighbours in rank.
 //!
-//! Every block has a key that says count first, then recency; a tournament over the keys knows the greatest. A key that
-//! changes is replayed against its neighbours only as long as it wins or has won: two or three levels on average, and
-//! ⌈log2 blocks⌉ at most.
+//! Every block has a key that orders by count first, then by recency; a tournament over the keys
+//! finds the greatest. A changed key is compared along its path only while it wins or has won
+//! before: two or three levels on average, and ⌈log2 blocks⌉ at most.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op, Page},
@@ -26,7 +27,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "fab",
     paper: "Jo, Kang, Park, Kim & Lee, \"FAB: flash-aware buffer management policy for portable media \
         players\", IEEE Transactions on Consumer Electronics 52(2), 2006",
@@ -68,22 +69,23 @@ fn counts_dirty(setup: &Setup<'_>) -> bool {
     setup.params.word(PARAMS, "count") == "dirty"
 }
 
-/// A key is (count + 1, accesses left until the stamps run out), or 0 for a block of which nothing is resident.
+/// A key is (count + 1, accesses left until the stamps run out), or 0 for a block without resident
+/// pages.
 const STAMP_BITS: u32 = 40;
 const ONE: u64 = 1 << STAMP_BITS;
 const STAMPS: u64 = ONE - 1;
 
 struct Fab {
-    /// By page.
+    /// The block of each page.
     block_of: Vec<u32>,
     /// First page of each block, and one past the last page.
     first: Vec<u32>,
     /// Block of each frame's page.
     block_in: Vec<u32>,
-    /// Resident pages a block.
+    /// Number of resident pages of each block.
     resident: Vec<u32>,
     blocks: Tournament,
-    /// Falls with each access.
+    /// A stamp that falls with each access.
     stamp: u64,
     counts_dirty: bool,
 }
@@ -107,7 +109,7 @@ impl Build for Fab {
                 (run.page..run.page + u64::from(run.pages)).for_each(|page| place(Some(run.file), page));
             }),
         }
-        assert_eq!(block_of.len(), setup.pages as usize, "runs say the place of every page");
+        assert_eq!(block_of.len(), setup.pages as usize, "runs cover every page");
         let blocks = first.len();
         first.push(setup.pages);
         Self {
@@ -202,15 +204,16 @@ impl Policy for Fab {
             assert!(here.iter().all(|frame| self.block_in[frame.0 as usize] == block as u32));
             let counted = here.iter().filter(|frame| !self.counts_dirty || frames.dirty(**frame)).count();
             let count = if here.is_empty() { 0 } else { counted as u64 + 1 };
-            assert_eq!(key >> STAMP_BITS, count, "block {block} counts its pages");
+            assert_eq!(key >> STAMP_BITS, count, "the key of block {block} contains the count of its pages");
         }
     }
 }
 
-/// Keys, and the greatest of them. Equal keys other than 0 are not met.
+/// Keys and the greatest of them. All keys other than 0 are different.
 struct Tournament {
     keys: Vec<u64>,
-    /// Who won below: node n's children are 2n and 2n+1, from `keys.len()` on they are the keys themselves.
+    /// The winner below each node. The children of node n are 2n and 2n+1; nodes from `keys.len()`
+    /// on are the keys themselves.
     best: Vec<u32>,
 }
 
@@ -240,7 +243,7 @@ impl Tournament {
         let mut node = (self.keys.len() + at as usize) / 2;
         while node > 0 {
             let better = self.better(node);
-            // Somebody else won before and does now: above, nothing has changed.
+            // Another key won before and still wins: nothing changes above this node.
             if std::mem::replace(&mut self.best[node], better) == better && better != at {
                 return;
             }
@@ -277,7 +280,7 @@ mod model {
         runs: Vec<Run>,
         block_pages: u64,
         counts_dirty: bool,
-        /// Blocks and their pages, least recently accessed block first.
+        /// Blocks and their pages; the least recently accessed block first.
         blocks: Vec<(Block, BTreeSet<Page>)>,
     }
 
@@ -336,24 +339,24 @@ mod tests {
         trace::Run,
     };
 
-    /// Blocks of one page are pages, and the fullest of them is the least recent.
+    /// Blocks of one page are pages, all equally full, so the least recent one is evicted.
     #[test]
     fn is_lru_with_blocks_of_one_page() {
         assert_coincide("fab:block_pages=1", "lru", |act| act);
         assert_coincide("fab:block_pages=1,count=dirty", "lru", writes_only);
     }
 
-    /// With blocks of one page that count when they are dirty, dirty pages leave before all others, the least recent of them
-    /// first: the worst that can be done to writes, and nothing that another policy would do.
+    /// With blocks of one page and `count=dirty`, dirty pages are evicted before all others, the
+    /// least recent of them first. This is the worst order for writes, and no other policy has it.
     #[test]
-    fn dirty_pages_leave_first_with_blocks_of_one_page_and_count_dirty() {
+    fn dirty_pages_are_evicted_first_with_blocks_of_one_page_and_count_dirty() {
         let chosen = Selection::parse("fab:block_pages=1,count=dirty").unwrap();
         for seed in 0..300 {
             let mut dice = Dice::new(seed);
             let frames = 1 + dice.below(30);
             let setup = Setup { frames, pages: 40, runs: &[], params: &chosen.params };
             let mut cache = (chosen.spec.cache)(&setup);
-            // Pages and whether they are dirty, least recent first.
+            // Pages and whether they are dirty, the least recent first.
             let mut lru: Vec<(u32, bool)> = Vec::new();
             for act in history(&mut dice, 40, 300) {
                 match act {
@@ -375,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Where all pages are dirty both counts count the same.
+    /// If all pages are dirty, both counts are equal.
     #[test]
     fn both_counts_agree_on_writes() {
         for pages in [2, 5, 64] {
@@ -385,7 +388,8 @@ mod tests {
         }
     }
 
-    /// Against the model with several parameters at once, with blocks that end at files' ends and have holes.
+    /// FAB agrees with its model under several parameters at once, with blocks that end at the ends
+    /// of files and have holes.
     #[test]
     fn agrees_with_its_model_on_files() {
         for seed in 0..1000 {
@@ -409,28 +413,28 @@ mod tests {
             let frames = 1 + dice.below(pages);
             let acts = history(&mut dice, pages, 200);
             let setup = Setup { frames, pages, runs: &runs, params: &chosen.params };
-            if let Err(parted) = naive::compare(chosen.spec, &setup, &acts) {
-                panic!("{text}, seed {seed}, {frames} frames: parted from its model at {parted}");
+            if let Err(difference) = naive::compare(chosen.spec, &setup, &acts) {
+                panic!("{text}, seed {seed}, {frames} frames: differs from its model at {difference}");
             }
         }
     }
 
     #[test]
-    fn the_fullest_block_leaves_whole() {
+    fn the_fullest_block_is_evicted_whole() {
         let out =
             |text, acts: &[Act]| pushed_out(text, 6, acts).iter().map(|page| page.0).collect::<Vec<_>>();
-        // Blocks of four: 0 to 3 has two pages, 4 to 7 three, 8 to 11 one.
+        // Blocks of four pages: 0 to 3 has two resident pages, 4 to 7 three, 8 to 11 one.
         let acts = [1, 5, 4, 7, 2, 9].map(Act::Read);
         assert_eq!(out("fab:block_pages=4", &[&acts[..], &[Act::Read(50)]].concat()), [4, 5, 7]);
-        // With a third page of its own the first block is the more recent of equals.
+        // With a third page, the first block is the more recent of two equals.
         let full = [&acts[..5], &[Act::Write(3)]].concat();
         assert_eq!(out("fab:block_pages=4", &[&full[..], &[Act::Read(50)]].concat()), [4, 5, 7]);
-        // By dirty pages the first block counts one and the second none.
+        // Under `count=dirty` the first block counts one page and the second none.
         assert_eq!(out("fab:block_pages=4,count=dirty", &[&full[..], &[Act::Read(50)]].concat()), [1, 2, 3]);
     }
 
     #[test]
-    fn a_tournament_knows_the_greatest() {
+    fn a_tournament_finds_the_greatest_key() {
         for keys in 1..40 {
             let mut dice = Dice::new(keys);
             let mut tournament = Tournament::new(keys as usize);

@@ -1,6 +1,6 @@
-//! FIFO: who came first leaves first; a hit changes nothing.
+//! FIFO: the page that arrived first is evicted first; a hit changes nothing.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -8,7 +8,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "fifo",
     paper: "textbook",
     what: "first in, first out",

@@ -1,23 +1,31 @@
-//! FOR: the page whose next read or write would be the cheapest to lose leaves, by how often and how lately it had them.
+//! FOR: the page whose next read or write would cost least to miss is evicted, estimated from the
+//! distances between its past operations.
 //!
-//! Lv et al., "Operation-aware buffer management in flash-based systems", SIGMOD '11; SpatialClock §2 and §5.1.2 (α = 0.5,
-//! 100 µs a read, 800 µs a write). Spec §3: an operation is a (page, type); for a page and each type o that it has had,
-//! IOD is the number of distinct operations between its last two o-operations, the later one included, R the number since
-//! the last one, and its weight is Σ cost_o / (α·IOD + (1−α)·R), with IOD := R for a type it has had once. The least
-//! weight leaves. Left open:
+//! Lv et al., "Operation-aware buffer management in flash-based systems", SIGMOD '11; SpatialClock
+//! (see `spatialclock`) §2 and §5.1.2 (α = 0.5, 100 µs per read, 800 µs per write). An operation is
+//! a (page, type). For a page and each type o of operation that it has had, IOD is the number of
+//! distinct operations between its last two o-operations, including the later one, and R is the
+//! number since the last one. The weight of the page is Σ cost_o / (α·IOD + (1−α)·R), with IOD := R
+//! for a type that it has had once. The page with the least weight is evicted. Points that the
+//! papers leave open, and our choices:
 //!
-//! - Distinct operations are counted over all pages, resident or not, and so is a page's own history: what it did before
-//!   it left counts when it is back. `history=resident` forgets with the eviction.
-//! - A removed page's history is forgotten, resident or not; its operations stay counted for others: they were performed.
-//! - A page just accessed has R = 0 and, had once, the weight ∞. Of equal weights the least recently accessed page leaves.
-//! - A write-back is no operation. A drain evicts on by the same rule, while no operations are performed.
+//! - Distinct operations are counted over all pages, resident or not. The history of a page also
+//!   survives its eviction: when the page comes back, earlier operations count. `history=resident`
+//!   forgets them at the eviction.
+//! - The history of a removed page is forgotten, resident or not. Its operations still count for
+//!   other pages, because they were performed.
+//! - A page just accessed has R = 0, and weight ∞ if it has had that type once. Among equal weights
+//!   the least recently accessed page is evicted.
+//! - A write-back is not an operation. A drain evicts by the same rule, while no operations are
+//!   performed.
 //!
-//! Each operation has a mark at the place of its last time, and R is the number of marks after that place: a bitmap with
-//! a Fenwick tree over its words, O(log n) for n different operations. No order among pages lasts, since weights fall at
-//! different rates, so an eviction sums the tree up and looks at every frame: O(frames + n / 16). That is 0.4 ms at
-//! 100,000 frames and n = 1,000,000; `for-plus` is O(1).
+//! Each operation has a mark at the position of its last time, and R is the number of marks after
+//! that position: a bitmap with a Fenwick tree over its words, O(log n) for n different operations.
+//! Weights fall at different rates, so no order of pages lasts. An eviction therefore sums up the
+//! tree and examines every frame: O(frames + n / 16). That is 0.4 ms at 100,000 frames and n =
+//! 1,000,000; `for-plus` is O(1).
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op, Page},
@@ -25,7 +33,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "for",
     paper: "Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", SIGMOD '11",
     what: "the page with the least read and write cost for its reuse distances leaves; exact and \
@@ -70,7 +78,7 @@ fn keeps_history(setup: &Setup<'_>) -> bool {
     setup.params.word(&[HISTORY], "history") == "all"
 }
 
-/// α and the costs of a read and a write.
+/// α and the costs of a read and of a write.
 #[derive(Clone, Copy)]
 pub(super) struct Weights {
     pub(super) alpha: f64,
@@ -86,14 +94,14 @@ impl Weights {
         Self { alpha: number(ALPHA), cost: [number(READ), number(WRITE)] }
     }
 
-    /// What a type adds; `iod` is `None` if the page has had it once.
+    /// Returns the term of a type in the weight; `iod` is `None` if the page has had the type once.
     #[inline(always)]
     pub(super) fn term(&self, op: usize, iod: Option<f64>, r: f64) -> f64 {
         self.cost[op] / (self.alpha * iod.unwrap_or(r) + (1.0 - self.alpha) * r)
     }
 }
 
-/// Index of an operation's type.
+/// Returns the index of an operation's type.
 #[inline(always)]
 pub(super) fn index(op: Op) -> usize {
     usize::from(op == Op::Write)
@@ -102,7 +110,7 @@ pub(super) fn index(op: Op) -> usize {
 /// Operations of a page, by type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct History {
-    /// Place of the mark, or [`NO_MARK`].
+    /// Position of the mark, or [`NO_MARK`].
     last: [u32; 2],
     /// [`UNSEEN`], also if the mark is from a page that was removed; [`ONCE`]; or the distance.
     iod: [u32; 2],
@@ -114,12 +122,12 @@ const ONCE: u32 = 0;
 const NOTHING: History = History { last: [NO_MARK; 2], iod: [UNSEEN; 2] };
 
 struct For {
-    /// Of resident pages, by frame; nothing is seen of a frame that is free.
+    /// Histories of resident pages, by frame; a free frame has none.
     here: Vec<History>,
-    /// Of others, by page.
+    /// Histories of the other pages, by page.
     gone: Vec<History>,
     marks: Marks,
-    /// Marks before each word of places, as of the last eviction.
+    /// Number of marks before each word of positions, as of the last eviction.
     before: Vec<u32>,
     weights: Weights,
     keeps_history: bool,
@@ -139,7 +147,8 @@ impl Build for For {
 }
 
 impl For {
-    /// The frame's weight and the place of its last operation, if it is in use. `r`: the distance since a place.
+    /// Returns the frame's weight and the position of its last operation, if the frame is in use.
+    /// `r` returns the distance since a position.
     #[inline(always)]
     fn weight(&self, history: &History, r: impl Fn(u32) -> u32) -> Option<(f64, u32)> {
         let mut found = None;
@@ -192,7 +201,8 @@ impl Policy for For {
         self.marks.sums(&mut self.before);
         let mut best = None;
         for (frame, history) in self.here.iter().enumerate() {
-            // A mark's own word counted in full makes R too great by 63 at most, and the weight too small.
+            // The mark's own word is counted in full, so R is too great by at most 63, and the
+            // weight is too small.
             let r = |last: u32| self.marks.len - self.before[last as usize / 64];
             let Some((at_least, _)) = self.weight(history, r) else { continue };
             if best.is_none_or(|((weight, _), _)| at_least <= weight) {
@@ -221,7 +231,7 @@ impl Policy for For {
         let marks = self.here.iter().chain(&self.gone).flat_map(|history| history.last);
         let mut marks: Vec<u32> = marks.filter(|last| *last != NO_MARK).collect();
         marks.sort_unstable();
-        assert!(marks.iter().copied().eq(self.marks.iter()), "every mark is one operation's");
+        assert!(marks.iter().copied().eq(self.marks.iter()), "every mark belongs to one operation");
         for history in self.here.iter().chain(&self.gone) {
             for op in 0..2 {
                 assert!(history.iod[op] == UNSEEN || history.last[op] != NO_MARK);
@@ -230,8 +240,11 @@ impl Policy for For {
         for (page, gone) in self.gone.iter().enumerate() {
             match frames.frame(Page(page as u32)) {
                 Some(frame) => {
-                    assert_eq!(*gone, NOTHING, "a resident page's history is with its frame");
-                    assert_ne!(self.here[frame.0 as usize].iod, [UNSEEN; 2], "it has been accessed");
+                    assert_eq!(*gone, NOTHING, "the history of a resident page is stored with its frame");
+                    assert_ne!(
+                        self.here[frame.0 as usize].iod, [UNSEEN; 2],
+                        "a resident page has been accessed"
+                    );
                 }
                 None => assert!(self.keeps_history || gone.iod == [UNSEEN; 2]),
             }
@@ -244,18 +257,19 @@ impl Policy for For {
     }
 }
 
-/// Marks at places; new ones come last.
+/// Marks at positions; new marks come last.
 struct Marks {
     bits: Vec<u64>,
     /// A Fenwick tree over the words: entry n counts the marks of the n & −n words before word n.
     counts: Vec<u32>,
     len: u32,
-    /// The next place.
+    /// The next position.
     end: u32,
 }
 
 impl Marks {
-    /// For two operations a page. As many places again, at least, are used up before they have to be renumbered.
+    /// Marks for two operations per page. At least as many further positions are used before they
+    /// must be renumbered.
     fn new(pages: u32) -> Self {
         let words = (pages as usize / 16 + 1).min(u32::MAX as usize / 64);
         Self { bits: vec![0; words], counts: vec![0; words + 1], len: 0, end: 0 }
@@ -265,7 +279,7 @@ impl Marks {
         self.end as usize == 64 * self.bits.len()
     }
 
-    /// Marks after a place.
+    /// Returns the number of marks after a position.
     #[inline(always)]
     fn after(&self, place: u32) -> u32 {
         let word = place as usize / 64;
@@ -278,7 +292,7 @@ impl Marks {
         self.len - before
     }
 
-    /// Marks before each word.
+    /// Computes the number of marks before each word.
     fn sums(&self, before: &mut Vec<u32>) {
         before.clear();
         before.push(0);
@@ -296,14 +310,14 @@ impl Marks {
         }
     }
 
-    /// Takes a mark away and says how many are after it.
+    /// Removes a mark and returns the number of marks after it.
     fn take(&mut self, place: u32) -> u32 {
         self.bits[place as usize / 64] &= !(1 << (place % 64));
         self.count(place, -1);
         self.after(place)
     }
 
-    /// Sets one at the end.
+    /// Sets a mark at the end and returns its position.
     fn push(&mut self) -> u32 {
         let place = self.end;
         self.bits[place as usize / 64] |= 1 << (place % 64);
@@ -312,7 +326,7 @@ impl Marks {
         place
     }
 
-    /// Moves the marks together; what is returned says where each is now.
+    /// Compacts the marks. Returns a function from old positions to new ones.
     #[cold]
     fn squeeze(&mut self) -> impl Fn(u32) -> u32 + use<> {
         let words = self.bits.len();
@@ -351,11 +365,11 @@ mod model {
         weights: Weights,
         keeps_history: bool,
         pages: u32,
-        /// Every operation ever performed, in order.
+        /// Every operation performed, in order.
         log: Vec<(Page, Op)>,
-        /// Of each operation that a page is known to have had: its IOD, `None` if it had it once.
+        /// The IOD of each operation that a page is known to have had; `None` if it had it once.
         iod: BTreeMap<(Page, usize), Option<usize>>,
-        /// Least recently accessed first.
+        /// Resident pages, the least recently accessed first.
         resident: Vec<Page>,
     }
 
@@ -364,8 +378,9 @@ mod model {
             Self { weights, keeps_history, pages, log: vec![], iod: BTreeMap::new(), resident: vec![] }
         }
 
-        /// For each operation how many distinct ones were performed after it last was, and how many there are in all:
-        /// the log is read backwards and every operation met for the first time.
+        /// Returns, for each operation, how many distinct ones were performed after its last time,
+        /// and how many there are in all. The log is read backwards, and an operation counts when
+        /// it is met for the first time.
         fn distances(log: &[(Page, Op)], pages: u32) -> (Vec<[Option<usize>; 2]>, usize) {
             let (mut since, mut distinct) = (vec![[None; 2]; pages as usize], 0);
             for (page, op) in log.iter().rev() {
@@ -432,7 +447,8 @@ mod tests {
         naive::Act,
     };
 
-    /// Where only the distance since the last operation counts and all operations cost the same, the weight falls with it.
+    /// If only the distance since the last operation counts and all operations cost the same, the
+    /// weight falls with that distance.
     #[test]
     fn is_lru_by_recency_alone() {
         assert_coincide("for:alpha=0", "lru", reads_only);
@@ -443,13 +459,13 @@ mod tests {
             act => act,
         };
         assert_coincide("for:alpha=0,read=7,write=7", "lru", one_type_a_page);
-        // Only the ratio of the costs counts.
+        // Only the ratio of the costs matters.
         assert_coincide("for", "for:read=200,write=1600", |act| act);
     }
 
-    /// Three frames, α = 0.5. Weights are written out.
+    /// Three frames, α = 0.5, with the weights written out.
     #[test]
-    fn walks_the_definition() {
+    fn evicts_by_the_weights_of_the_definition() {
         let gone = |text: &str, acts: &str| {
             let acts: Vec<Act> = acts
                 .split_whitespace()
@@ -460,22 +476,24 @@ mod tests {
                 .collect();
             pushed_out(text, 3, &acts).iter().map(|page| page.0).collect::<Vec<_>>()
         };
-        // 1: 100/2. 2: read once, 100/1. 3: ∞. The least weight is 1's.
+        // 1: 100/2. 2: read once, 100/1. 3: ∞. 1 has the least weight.
         assert_eq!(gone("for", "r1 r2 r3 r4"), [1]);
         // 1: written, 800/2 = 400. 2: 100/1.
         assert_eq!(gone("for", "w1 r2 r3 r4"), [2]);
-        // 1: IOD 1, R 2, 100/1.5 = 66.7. 2: IOD = R = 1, 100. 3: ∞. A second read that follows at once weighs more …
+        // 1: IOD 1, R 2, 100/1.5 = 66.7. 2: IOD = R = 1, 100. 3: ∞. A second read directly after
+        // the first raises the weight of 1.
         assert_eq!(gone("for", "r1 r1 r2 r3 r4"), [1]);
-        // … 1: IOD 1, R 5, 100/3 = 33.3. 2: r2 w3 r3 w2 r2: IOD 4 (w3 r3 w2 r2), R 0, and w2: 800/1. 3: R 2 and 3.
+        // 1: IOD 1, R 5, 100/3 = 33.3. 2: r2 w3 r3 w2 r2: IOD 4 (w3 r3 w2 r2), R 0, and w2: 800/1.
+        // 3: R 2 and 3.
         assert_eq!(gone("for", "r1 r1 r2 w3 r3 w2 r2 r4"), [1]);
-        // 2 comes back with a history: IOD 4 (r3 r4 r5 r2), R 1: 100/2.5 = 40, less than 5's 100/2 = 50, 6's ∞; without
-        // one it is 100/1.
+        // 2 comes back with a history: IOD 4 (r3 r4 r5 r2), R 1: 100/2.5 = 40, less than 100/2 = 50
+        // for 5 and ∞ for 6. Without a history its weight is 100/1.
         assert_eq!(gone("for", "r1 r2 r3 r4 r5 r2 r6 r7"), [1, 2, 3, 4, 2]);
         assert_eq!(gone("for:history=resident", "r1 r2 r3 r4 r5 r2 r6 r7"), [1, 2, 3, 4, 5]);
     }
 
     #[test]
-    fn marks_count_what_is_after_them() {
+    fn marks_count_the_marks_after_them() {
         for seed in 0..100 {
             let mut dice = Dice::new(seed);
             let mut marks = Marks::new(100);

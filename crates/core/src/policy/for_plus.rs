@@ -1,21 +1,25 @@
-//! FOR+: FOR's weights, looked at in two places only.
+//! FOR+: the weights of FOR, computed for two pages only.
 //!
-//! Lv et al., "Operation-aware buffer management in flash-based systems", SIGMOD '11, whose abstract promises "an efficient
-//! implementation FOR+ with the time complexity of O(1) for each operation". The form here is ours
-//! (two cost-weighted lists); it keeps the idea and is not meant to repeat that paper's victims:
+//! Lv et al., "Operation-aware buffer management in flash-based systems", SIGMOD '11, whose
+//! abstract promises "an efficient implementation FOR+ with the time complexity of O(1) for each
+//! operation". The form here is ours (two cost-weighted lists). It keeps the idea of the paper but
+//! does not evict the same pages:
 //!
-//! - Two LRU lists: pages that were only read since they came in, and pages that were written, too. Any access makes a
-//!   page the most recent of its list; the first write moves it to the other.
-//! - Only the two least recent pages are compared, by [`super::for_exact`]'s weight Σ cost_o / (α·IOD_o + (1−α)·R_o), in
-//!   which distances count all operations instead of the distinct ones, and begin with the page's coming in. The less
-//!   weight leaves; of equals the one accessed less recently.
+//! - There are two LRU lists: one of pages that were only read since they came in, one of pages
+//!   that were also written. Any access makes a page the most recent of its list; the first write
+//!   moves it to the other list.
+//! - Only the least recent pages of the two lists are compared, by [`super::for_exact`]'s weight Σ
+//!   cost_o / (α·IOD_o + (1−α)·R_o). Here distances count all operations instead of the distinct
+//!   ones, from the time at which the page came in. The page with the smaller weight is evicted;
+//!   among equals, the one accessed less recently.
 //!
-//! Within a list the pages' costs are of one kind, so that recency is a fair order; between the lists the weights say how
-//! much longer a written page may stay. A write-back that keeps the page is no operation and moves nothing; a removal
-//! concerns nobody else; a drain evicts on, and takes what is left of one list when the other is empty.
+//! Within a list the pages have costs of the same kind, so recency is a fair order. Between the
+//! lists, the weights determine how much longer a written page stays. A write-back that keeps the
+//! page is not an operation and moves nothing. A removal changes no other page. A drain evicts by
+//! the same rule, and empties one list after the other has become empty.
 
 use super::{
-    Build, Kind, Policy, Setup, Spec,
+    Build, Kind, Policy, PolicySpec, Setup,
     for_exact::{ALPHA, READ, WRITE, Weights, index},
 };
 use crate::{
@@ -26,7 +30,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "for-plus",
     paper: "after Lv, Cui, He & Chen, \"Operation-aware buffer management in flash-based systems\", \
         SIGMOD '11",
@@ -46,22 +50,22 @@ pub(super) const SPEC: Spec = Spec {
     cache: super::naive::real::<ForPlus>,
 };
 
-/// Operations of one type.
+/// Operations of one type on a page.
 #[derive(Clone, Copy, Default)]
 struct History {
-    /// Number of the last one; 0: there was none.
+    /// Number of the last operation; 0 if there was none.
     last: u64,
-    /// Its distance from the one before; 0: there was one.
+    /// Distance from the operation before to the last one; 0 if there was only one.
     iod: u64,
 }
 
-/// Lists: only read, written.
+/// Lists: pages only read, and pages written.
 const WRITTEN: usize = 1;
 
 struct ForPlus {
     lists: Lists<Frame, 2>,
     histories: Vec<[History; 2]>,
-    /// Operations so far.
+    /// Number of operations so far.
     now: u64,
     weights: Weights,
 }
@@ -83,7 +87,7 @@ impl ForPlus {
         usize::from(history[WRITTEN].last != 0)
     }
 
-    /// Weight, then when the last operation was.
+    /// Returns the frame's weight, then the number of its last operation.
     #[inline(always)]
     fn weight(&self, frame: Frame) -> (f64, u64) {
         let history = &self.histories[frame.0 as usize];
@@ -175,7 +179,8 @@ mod model {
     pub(super) struct ForPlus {
         weights: Weights,
         now: usize,
-        /// Pages and their operations, with their numbers, since they came in; least recently accessed first.
+        /// Pages and their numbered operations since they came in, the least recently accessed
+        /// first.
         pages: Vec<(Page, Vec<(Op, usize)>)>,
     }
 
@@ -216,7 +221,7 @@ mod model {
             let write_tail = (0..self.pages.len()).find(written);
             let mut tails: Vec<usize> = read_tail.into_iter().chain(write_tail).collect();
             tails.sort_unstable();
-            // Sorted by recency, so that the first of equals is the less recent.
+            // Sorted by recency, so that the first of equal weights is the less recent.
             let weights: Vec<f64> = tails.iter().map(|at| self.weight(&self.pages[*at].1)).collect();
             let victim = if weights.len() == 2 && weights[1] < weights[0] { tails[1] } else { tails[0] };
             vec![self.pages.remove(victim).0]
@@ -237,9 +242,9 @@ mod tests {
         },
     };
 
-    /// With one list it is LRU, and with two whose weights say no more than recency.
+    /// The policy is LRU with one list, and with two lists whose weights depend on recency only.
     #[test]
-    fn is_lru_where_costs_do_not_differ() {
+    fn is_lru_if_costs_are_equal() {
         assert_coincide("for-plus", "lru", reads_only);
         assert_coincide("for-plus", "lru", writes_only);
         let one_type_a_page = |act| match act {
@@ -253,8 +258,9 @@ mod tests {
     /// A page written once outlives pages read once until its distance is eight times theirs.
     #[test]
     fn a_written_page_may_stay_eight_times_as_long() {
-        // Three frames: page 0 is written, the others are read once each. When one comes in, the less recent of the two
-        // read pages has R = 1 and weighs 100, page 0 weighs 800 / R: equal at R = 8, and page 0 is the less recent.
+        // Three frames: page 0 is written, the others are read once each. When a page comes in, the
+        // less recent of the two read pages has R = 1 and weight 100, and page 0 has weight 800 /
+        // R. The weights are equal at R = 8, where page 0 is the less recent.
         let acts: Vec<Act> = std::iter::once(Write(0)).chain((1..20).map(Read)).collect();
         let gone = pushed_out("for-plus", 3, &acts);
         assert_eq!(gone[..6], [1, 2, 3, 4, 5, 6].map(Page));

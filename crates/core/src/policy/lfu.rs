@@ -1,14 +1,15 @@
-//! LFU: the page with the fewest accesses leaves; of those with equally few, the least recently used.
+//! LFU: the page with the fewest accesses is evicted; among equals, the least recently used.
 //!
-//! Textbook; the ties are our choice. Accesses count from when a page came in: nothing is
-//! remembered of a page that left by eviction or removal, and write-back changes nothing. A drain
-//! evicts on in the same order.
+//! A textbook policy; the tie-break is our choice. Accesses count from the time at which a page
+//! came in: evicted and removed pages are forgotten, and write-back changes nothing. A drain evicts
+//! in the same order.
 //!
-//! Frames with equal counts share a list in order of their last access, and the lists in use form a chain by count, so
-//! that a hit moves a frame to the next list and a victim is the first list's oldest. A page that is alone with its count,
-//! as the popular ones are, mostly just counts on.
+//! Frames with equal counts share a list in order of their last access. The lists in use form a
+//! chain in order of count, so a hit moves a frame to the next list, and the victim is the oldest
+//! frame of the first list. If a page is alone in its list, as popular pages usually are, a hit
+//! only raises the count of the list.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -17,7 +18,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "lfu",
     paper: "textbook",
     what: "the least often used page leaves",
@@ -35,10 +36,10 @@ pub(super) const SPEC: Spec = Spec {
     cache: super::naive::real::<Lfu>,
 };
 
-/// The chain's end on both sides: a class that no frame is in.
+/// Both ends of the chain: a class that contains no frame.
 const END: u32 = 0;
 
-/// Frames with this count are in the list of the class's number.
+/// A class of frames with the same count. Its number is that of their list.
 #[derive(Clone, Copy)]
 struct Class {
     count: u64,
@@ -50,14 +51,15 @@ struct Class {
 struct Lfu {
     lists: Lists<Frame, 0>,
     classes: Vec<Class>,
-    /// Not in the chain.
+    /// Classes that are not in the chain.
     free: Vec<u32>,
     class_of: Vec<u32>,
 }
 
 impl Build for Lfu {
     fn build(setup: &Setup<'_>) -> Self {
-        // One class a frame, one that a frame moves to before its own is given up, and the end.
+        // One class per frame, one for a frame that moves before its own class is freed, and the
+        // end.
         let classes = setup.slots() + 2;
         Self {
             lists: Lists::with_lists(setup.slots(), classes),
@@ -69,7 +71,7 @@ impl Build for Lfu {
 }
 
 impl Lfu {
-    /// The class of `count`, which is the next after `fewer` or has to be made there.
+    /// Returns the class of `count`, which is the next after `fewer` or is inserted there.
     #[inline(always)]
     fn class_after(&mut self, fewer: u32, count: u64) -> u32 {
         let more = self.classes[fewer as usize].more;
@@ -144,7 +146,7 @@ impl Policy for Lfu {
         let (mut class, mut in_chain) = (END, 0);
         loop {
             let Class { count, more, .. } = self.classes[class as usize];
-            assert_eq!(self.classes[more as usize].fewer, class, "the chain's links agree");
+            assert_eq!(self.classes[more as usize].fewer, class, "the links of the chain agree");
             if more == END {
                 break;
             }
@@ -196,12 +198,14 @@ mod tests {
         policy::{conformance::pushed_out, naive::Act},
     };
 
-    /// Rounds over a set that fits leave all counts equal: what is pushed out then is as with LRU.
+    /// Rounds over a set that fits leave all counts equal; then the order of eviction is that of
+    /// LRU.
     #[test]
     fn is_lru_among_equals() {
         for frames in 1..30 {
             for rounds in 1..4 {
-                // Odd rounds go back to front, so that the order of arrival is not that of the last access.
+                // Odd rounds run backwards, so that the order of arrival differs from that of the
+                // last access.
                 let mut acts = Vec::new();
                 for round in 0..rounds {
                     let up = 0..frames;
@@ -211,7 +215,8 @@ mod tests {
                     .iter()
                     .map(|act| if let Act::Read(page) = act { Page(*page) } else { unreachable!() })
                     .collect();
-                // Each newcomer is accessed as often before the next arrives: otherwise it would be the next to go.
+                // Each new page is accessed as often before the next one arrives: otherwise it
+                // would be the next victim.
                 for page in 0..frames {
                     acts.extend((0..rounds).map(|_| Act::Read(500 + page)));
                 }
@@ -221,9 +226,9 @@ mod tests {
         }
     }
 
-    /// One access more outweighs any recency.
+    /// One additional access outweighs any recency.
     #[test]
-    fn a_page_used_once_leaves_before_one_used_twice() {
+    fn a_page_used_once_is_evicted_before_one_used_twice() {
         let acts = [0, 0, 1, 2, 3, 4, 5].map(Act::Read);
         assert_eq!(pushed_out("lfu", 2, &acts), [1, 2, 3, 4].map(Page));
     }

@@ -1,19 +1,23 @@
 //! Linux2Q: an inactive and an active list, as in the kernels of the 2.6 series.
 //!
-//! SpatialClock §2 and §5.1.2 (active to inactive 3:1) after Bovet & Cesati, "Understanding the Linux Kernel", 3rd
-//! edition (2.6.11), ch. 17. Spec §3 decides: the first access puts a page at the inactive head, referenced; the second
-//! moves it to the active head, unreferenced; an active list over its share gives its tail to the inactive head,
-//! unconditionally; an inactive tail that is dirty and referenced goes once to the head, its bit cleared, and any other
-//! leaves. Left open there, and decided here as `mark_page_accessed` and `refill_inactive_zone` do it:
+//! SpatialClock (see `spatialclock`) §2 and §5.1.2 (active to inactive 3:1) after Bovet & Cesati,
+//! "Understanding the Linux Kernel", 3rd edition (2.6.11), ch. 17. The first access puts a page at
+//! the inactive head, referenced; the second moves it to the active head, unreferenced. An active
+//! list over its share gives its tail to the inactive head, unconditionally. An inactive tail that
+//! is dirty and referenced moves to the head once, and its bit is cleared; any other tail is
+//! evicted. Remaining points follow `mark_page_accessed` and `refill_inactive_zone`:
 //!
-//! - A hit moves nothing but the one that promotes: it sets the bit of an inactive page that has none (demoted, or
-//!   passed over at the tail) and of an active page; a demoted page takes its bit along.
-//! - The share is ⌊0.75·capacity⌋ pages, kept at each promotion, so that the list is never over it.
-//! - `promote=3`: a page comes in unreferenced and needs one access more to be promoted.
-//! - A removed page leaves its list; nothing is rebalanced. A page that was written back is clean at the tail, no more.
-//! - Drain: the inactive list as ever; once it is empty the active tail moves over, one page at a time.
+//! - Only a promoting hit moves a page. Another hit sets the bit of an active page, or of an
+//!   inactive page without one (demoted, or passed over at the tail). A demoted page keeps its bit.
+//! - The share is ⌊0.75·capacity⌋ pages. Each promotion enforces it, so that the list never exceeds
+//!   it.
+//! - `promote=3`: a page comes in unreferenced and needs one more access to be promoted.
+//! - A removed page leaves its list; nothing is rebalanced. A page that was written back is treated
+//!   as any clean page at the tail.
+//! - A drain empties the inactive list as above; once it is empty, the active tail moves over, one
+//!   page at a time.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -22,7 +26,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "linux2q",
     paper: "Bovet & Cesati, \"Understanding the Linux Kernel\", 3rd edition, 2005; Kim, Ryu & \
         Ramachandran, SIGMETRICS '12, §5.1.2",
@@ -126,7 +130,7 @@ impl Policy for Linux2q {
 
     #[inline(always)]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        // Ends: a page that goes to the head loses the bit that saved it.
+        // The loop ends: a page that moves to the head loses the bit that saved it.
         loop {
             let Some(frame) = self.lists.oldest(INACTIVE) else {
                 self.demote();
@@ -155,7 +159,7 @@ impl Policy for Linux2q {
     fn check(&self, _: &Frames) {
         self.lists.check();
         assert_eq!(self.lists.iter(ACTIVE).count(), self.active_len as usize);
-        assert!(self.active_len <= self.active_max, "the active list keeps to its share");
+        assert!(self.active_len <= self.active_max, "the active list does not exceed its share");
         for list in [INACTIVE, ACTIVE] {
             let is_active = |frame: Frame| self.state[frame.0 as usize] & IS_ACTIVE != 0;
             assert!(self.lists.iter(list).all(|frame| is_active(frame) == (list == ACTIVE)));
@@ -171,7 +175,7 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// Pages and their referenced bits, tail first.
+    /// Pages and their referenced bits, the tail first.
     pub(super) struct Linux2q {
         inactive: Vec<(Page, bool)>,
         active: Vec<(Page, bool)>,
@@ -242,29 +246,35 @@ mod tests {
             .collect()
     }
 
-    /// Four frames, three of them for active pages; tails first, a prime for a referenced page.
+    /// Four frames, three of them for active pages. Lists are written tail first, with a prime for
+    /// a referenced page.
     #[test]
-    fn walks_the_lists() {
+    fn pages_move_through_the_lists_as_defined() {
         let gone =
             |text, acts| pushed_out(text, 4, &parse(acts)).iter().map(|page| page.0).collect::<Vec<_>>();
-        // Inactive 2' 3' 4', active 1; clean pages leave in order, referenced or not.
+        // Inactive 2' 3' 4', active 1: clean pages are evicted in order, referenced or not.
         assert_eq!(gone("linux2q", "r1 r1 r2 r3 r4 r5 r6"), [2, 3]);
-        // All dirty: 2, 3 and 4 go to the head and lose their bits, then 2 leaves; 5 is referenced but clean.
+        // All pages are dirty: 2, 3 and 4 move to the head and lose their bits, then 2 is evicted;
+        // 5 is referenced but clean.
         assert_eq!(gone("linux2q", "w1 w1 w2 w3 w4 r5 r6 r7 r8"), [2, 3, 4, 5]);
-        // A fourth active page sends the first to the inactive head: it leaves before 2, 3 and 4 do.
+        // A fourth active page demotes 1 to the inactive head, unreferenced, so 1 is evicted before
+        // 2, 3 and 4.
         assert_eq!(gone("linux2q", "w1 w1 w2 w2 w3 w3 w4 w4 r5 r6"), [1, 5]);
-        // Hit while active it has a bit to take along: dirty, it is passed over once, and the one who came in leaves.
+        // 1 was hit while active and keeps its bit. It is dirty and passed over once, and the page
+        // that just came in is evicted.
         assert_eq!(gone("linux2q", "w1 w1 w1 w2 w2 w3 w3 r6 w4 w4 r7"), [6, 1]);
-        // Demoted with its bit, one more access makes it active again, and 2 is demoted in its place.
+        // Demoted with its bit, 1 is active again after one more access, and 2 is demoted in its
+        // place.
         assert_eq!(gone("linux2q", "w1 w1 w1 w2 w2 w3 w3 w4 w4 r1 r5"), [2]);
-        // With promote=3 the second access promotes nobody: 1 stays the first to leave.
+        // With promote=3 the second access promotes no page: 1 is still the first to be evicted.
         assert_eq!(gone("linux2q:promote=3", "r1 r1 r2 r3 r4 r5"), [1]);
         assert_eq!(gone("linux2q:promote=3", "r1 r1 r1 r2 r3 r4 r5"), [2]);
     }
 
-    /// With promote=3 a page that came in and is read once more stands where promote=2 puts it at once.
+    /// With promote=3, a page that comes in and is read once more is in the same state as a page
+    /// that comes in with promote=2.
     #[test]
-    fn promote_3_is_promote_2_with_one_access_more() {
+    fn promote_3_with_one_more_access_is_promote_2() {
         let [two, three] =
             ["linux2q:promote=2", "linux2q:promote=3"].map(|text| Selection::parse(text).unwrap());
         for seed in 0..300 {
@@ -284,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Pages that are accessed once queue up.
+    /// Pages that are accessed once are evicted in order of arrival.
     #[test]
     fn is_a_queue_of_pages_that_never_return() {
         let acts: Vec<Act> =

@@ -1,27 +1,33 @@
-//! LIRS: pages that come back soon stay, whatever was used last; the rest pass through a queue of one per cent.
+//! LIRS: pages that are used again soon stay, however recently others were used; the rest pass
+//! through a queue of 1 % of the cache.
 //!
-//! Jiang & Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to Improve Buffer Cache
-//! Performance", SIGMETRICS '02; names as there. Stack S orders pages by their last access: all LIR pages, and
-//! the HIR pages accessed since the least recent LIR page was, resident or not. Queue Q holds the resident HIR pages.
-//! An HIR page accessed while in S becomes LIR, and the LIR page at the bottom of S goes to the end of Q; S is then
-//! pruned until an LIR page is at its bottom. The front of Q leaves; if it is in S it stays there, non-resident. Open
-//! points and choices:
+//! Jiang & Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to Improve
+//! Buffer Cache Performance", SIGMETRICS '02; the names are the paper's. Stack S orders pages by
+//! their last access: all LIR pages, and the HIR pages accessed since the least recent LIR page
+//! was, resident or not. Queue Q holds the resident HIR pages. An HIR page accessed while in S
+//! becomes LIR, and the LIR page at the bottom of S goes to the end of Q. S is then pruned until an
+//! LIR page is at its bottom. The page at the front of Q is evicted; if it is in S, it stays there
+//! as non-resident. Points that the paper leaves open, and our choices:
 //!
-//! - Resident HIR pages are max(2, ⌊1 %⌋), 1 % as in the paper, or the whole cache where that is larger.
-//!   With no room for LIR pages S is always empty and Q is an LRU list.
-//! - Non-resident pages in S are at most twice the cache, our choice: beyond, the one that left
-//!   first is forgotten, when the page that comes in has taken its place.
-//! - Pages become LIR at once while there are fewer LIR pages than there may be: at first, as in the paper, and again
-//!   after LIR pages were removed. A resident HIR page becomes LIR only by an access while in S.
+//! - The number of resident HIR pages is max(2, ⌊1 %⌋), 1 % as in the paper, or the whole cache if
+//!   that is smaller. If it leaves no frame for LIR pages, S is always empty and Q is an LRU list.
+//! - S has at most twice as many non-resident pages as the cache has frames, our choice. Above this
+//!   limit, the page evicted first is forgotten once the incoming page has taken its place.
+//! - Pages become LIR at once while there are fewer LIR pages than allowed: at the start, as in the
+//!   paper, and again after LIR pages were removed. A resident HIR page becomes LIR only by an
+//!   access while in S.
 //! - A removed page leaves S and Q; a non-resident page that is removed leaves S.
-//! - A drain takes Q's front, then the bottom of S.
+//! - A drain evicts from the front of Q, then from the bottom of S.
 //!
-//! libCacheSim's LIRS keeps at least 1 resident HIR page and bounds S as a whole by twice the cache. Miss ratios of
-//! `cloudphysics` at 100, 1,000, 10,000 objects: 0.8490, 0.8280, 0.6408 here; 0.8595, 0.8282, 0.6533 there; 0.8595,
-//! 0.8282, 0.6529 here with its two bounds. Of 20 M requests with Zipf's law over 1 M pages at 100,000 frames: 0.1903,
-//! 0.1874, 0.1874.
+//! libCacheSim's LIRS keeps at least 1 resident HIR page and bounds all of S by twice the cache.
+//! Miss ratios of `cloudphysics` at 100, 1,000 and 10,000 objects, and of 20 M requests with Zipf's
+//! law over 1 M pages at 100,000 frames:
+//!
+//! - this policy: 0.8490, 0.8280, 0.6408; 0.1903;
+//! - libCacheSim: 0.8595, 0.8282, 0.6533; 0.1874;
+//! - this policy with the two bounds of libCacheSim: 0.8595, 0.8282, 0.6529; 0.1874.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -29,7 +35,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "lirs",
     paper: "Jiang & Zhang, \"LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to \
         Improve Buffer Cache Performance\", SIGMETRICS '02",
@@ -52,20 +58,20 @@ fn hir_max(frames: u32) -> u32 {
     (frames / 100).max(2).min(frames)
 }
 
-/// Non-resident HIR pages, all in S.
+/// List of the non-resident HIR pages, all in S.
 const LEFT: usize = 0;
-/// Resident HIR pages: Q.
+/// List of the resident HIR pages: Q.
 const Q: usize = 1;
 
 struct Lirs {
-    /// S, the bottom oldest.
+    /// S, with its bottom as the oldest.
     stack: Lists<Page, 1>,
-    /// What is in S and in neither queue is LIR.
+    /// The HIR pages. A page that is in S and in neither of these queues is LIR.
     hir: Ghosts<2>,
     lir: u32,
     lir_max: u32,
     left_max: u32,
-    /// To fetch a page's place ahead, where only its frame is known.
+    /// The page of each frame, to prefetch a page's place where only its frame is known.
     page_of: Vec<Page>,
 }
 
@@ -87,7 +93,7 @@ impl Lirs {
         }
     }
 
-    /// Takes HIR pages off the bottom of S.
+    /// Removes HIR pages from the bottom of S.
     #[inline(always)]
     fn prune(&mut self) {
         while let Some(page) = self.stack.oldest(0)
@@ -100,7 +106,7 @@ impl Lirs {
         }
     }
 
-    /// An HIR page in S was accessed.
+    /// Handles an access to an HIR page in S.
     #[inline(always)]
     fn promote(&mut self, page: Page) {
         self.hir.remove(page);
@@ -181,7 +187,7 @@ impl Policy for Lirs {
         if incoming.is_none() {
             self.trim();
         }
-        victims.push(frames.frame(page).expect("what is LIR or in Q is resident"));
+        victims.push(frames.frame(page).expect("a page that is LIR or in Q is resident"));
     }
 
     fn remove(&mut self, frame: Frame, frames: &Frames) {
@@ -216,7 +222,7 @@ impl Policy for Lirs {
         assert!(self.stack.oldest(0).is_none_or(|bottom| is_lir(&bottom)), "S has an LIR page at its bottom");
         assert_eq!(self.stack.iter(0).filter(is_lir).count(), self.lir as usize);
         assert!(self.stack.iter(0).filter(is_lir).all(|page| frames.frame(page).is_some()));
-        assert!(self.hir.iter(Q).all(|page| frames.frame(page).is_some()), "Q is resident");
+        assert!(self.hir.iter(Q).all(|page| frames.frame(page).is_some()), "the pages of Q are resident");
         assert!(self.hir.iter(LEFT).all(|page| frames.frame(page).is_none() && self.stack.contains(page)));
         assert!(self.lir <= self.lir_max && self.hir.len(LEFT) <= self.left_max);
     }
@@ -241,11 +247,11 @@ mod model {
     pub(super) struct Lirs {
         capacity: usize,
         hir_max: usize,
-        /// Bottom first.
+        /// S, the bottom first.
         s: Vec<(Page, Status)>,
-        /// Front first.
+        /// Q, the front first.
         q: Vec<Page>,
-        /// Non-resident pages in the order in which they left.
+        /// Non-resident pages in the order in which they were evicted.
         left: Vec<Page>,
     }
 
@@ -363,7 +369,8 @@ mod tests {
     const F: u32 = 5;
     const G: u32 = 6;
 
-    /// The pages that accesses push out of a cache of so many frames, so many of them for HIR pages.
+    /// Returns the pages that accesses evict from a cache of `frames` frames, `hir_max` of them for
+    /// HIR pages.
     fn pushed_out(frames: u32, hir_max: u32, accesses: &[u32]) -> Vec<u32> {
         let pages = 12;
         let mut cache = PageCache::new::<Effect>(Lirs::new(frames, hir_max, pages), pages, frames, false);
@@ -379,38 +386,43 @@ mod tests {
         gone
     }
 
-    /// The paper's example: at virtual time 10 A and B are LIR and E is the resident HIR page, S holds from its bottom
-    /// B, D (non-resident), A, E. What each access makes of that shows in who leaves next.
+    /// The example of the paper: at virtual time 10, A and B are LIR, E is the resident HIR page,
+    /// and S holds, from its bottom, B, D (non-resident), A, E. The next evictions show the effect
+    /// of each access.
     #[test]
-    fn the_papers_example() {
+    fn evicts_as_in_the_example_of_the_paper() {
         let then = |accesses: &[u32]| {
             let gone = pushed_out(3, 1, &[&[B, A, D, A, E], accesses].concat());
             assert_eq!(gone[0], D);
             gone[1..].to_vec()
         };
-        // D comes back while in S: E leaves, D is LIR, and B, the least recent LIR page, goes to Q.
+        // D comes back while in S: E is evicted, D becomes LIR, and B, the least recent LIR page,
+        // goes to Q.
         assert_eq!(then(&[D, F, G]), [E, B, F]);
-        // C is in no list: E leaves, C is the resident HIR page.
+        // C is in no list: E is evicted, and C is the resident HIR page.
         assert_eq!(then(&[C, F]), [E, C]);
-        // B is hit: D is pruned off S, so that D is as new as C would be.
+        // B is hit: D is pruned from S, so D is treated as a new page, as C would be.
         assert_eq!(then(&[B, D, F]), [E, D]);
-        // E is hit while in S: E is LIR, B goes to Q.
+        // E is hit while in S: E becomes LIR, and B goes to Q.
         assert_eq!(then(&[E, F, G]), [B, F]);
     }
-    /// The example that the authors' talk walks and Clojure's core.cache tests: three LIR and two HIR frames; S from its
-    /// bottom 8 4 9 6 1 2 3 5, of which 9, 6 and 2 are gone, Q 3 5.
+    /// An example from the authors' talk that Clojure's core.cache tests: three LIR and two HIR
+    /// frames. S is, from its bottom, 8 4 9 6 1 2 3 5, of which 9, 6 and 2 are non-resident; Q is 3
+    /// 5.
     #[test]
-    fn the_authors_other_example() {
+    fn evicts_as_in_the_example_of_the_authors_talk() {
         let state = [8, 4, 1, 9, 6, 1, 2, 3, 5];
         let then = |accesses: &[u32]| pushed_out(5, 2, &[&state[..], accesses].concat())[3..].to_vec();
         assert_eq!(pushed_out(5, 2, &state), [9, 6, 2]);
-        // 8 and 4 are hit: 9 and 6 are pruned. 3 is hit while in S: 1, now at the bottom, goes to Q behind 5.
-        // 5 is hit and in S no more: it stays in Q, behind 1. 7 is new: 1 leaves. 9 is new: 5 leaves and stays in S.
-        // 5 comes back: 7 leaves, 5 is LIR, and 8, at the bottom, goes to Q behind 9.
+        // 8 and 4 are hit: 9 and 6 are pruned. 3 is hit while in S: 1, now at the bottom, goes to Q
+        // behind 5. 5 is hit and no longer in S: it stays in Q, behind 1. 7 is new: 1 is evicted. 9
+        // is new: 5 is evicted and stays in S. 5 comes back: 7 is evicted, 5 becomes LIR, and 8, at
+        // the bottom, goes to Q behind 9.
         let all = [8, 4, 3, 5, 7, 9, 5];
         assert_eq!(then(&all), [1, 5, 7]);
         assert_eq!(then(&[&all[..], &[0, 2]].concat()), [1, 5, 7, 9, 8]);
-        // Without its hit 5 leaves before 1; without that of 8, 8 is at the bottom, not 1, and follows 5.
+        // Without its hit, 5 is evicted before 1. Without the hit on 8, the bottom is 8 instead of
+        // 1, and 8 follows 5.
         assert_eq!(then(&[8, 4, 3, 7, 9]), [5, 1]);
         assert_eq!(then(&[4, 3, 7, 9]), [5, 8]);
     }

@@ -1,6 +1,6 @@
-//! LRU: the page whose last access is longest ago leaves.
+//! LRU: the page whose last access is longest ago is evicted.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -8,7 +8,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "lru",
     paper: "textbook",
     what: "the least recently used page leaves",

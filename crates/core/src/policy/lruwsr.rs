@@ -1,14 +1,18 @@
-//! LRU-WSR: LRU that gives a dirty page a second chance unless it is known to be cold.
+//! LRU-WSR: LRU that gives a dirty page a second chance unless its cold flag is set.
 //!
-//! Jung et al., "LRU-WSR: Integration of LRU and Writes Sequence Reordering for Flash Memory", IEEE Transactions on
-//! Consumer Electronics 2008; SpatialClock §2. The flag is clear at insertion and a write clears
-//! it; a dirty LRU page with a clear flag gets the flag and moves to the MRU end; a clean LRU page,
-//! or a dirty one with the flag, leaves. Left open: a read hit makes a page the most recent and
-//! leaves its flag alone; so does a write-back that keeps the page, which then leaves as a clean
-//! one; a removal concerns nobody else. A drain is evictions: dirty pages whose flag is clear go
-//! around once.
+//! Jung et al., "LRU-WSR: Integration of LRU and Writes Sequence Reordering for Flash Memory", IEEE
+//! Transactions on Consumer Electronics 2008; SpatialClock (see `spatialclock`) §2. The flag is
+//! clear at insertion, and a write clears it. A dirty LRU page whose flag is clear gets the flag
+//! and moves to the MRU end. A clean LRU page, or a dirty one with the flag, is evicted. Points
+//! that the paper leaves open, and our choices:
+//!
+//! - A read hit makes a page the most recent and does not change its flag.
+//! - A write-back that keeps the page changes neither its position nor its flag; the page is then
+//!   evicted as a clean one.
+//! - A removal changes no other page.
+//! - A drain evicts page by page: dirty pages whose flag is clear go around once.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op},
@@ -16,7 +20,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "lruwsr",
     paper: "Jung, Shim, Park, Kang & Cha, \"LRU-WSR: integration of LRU and writes sequence reordering \
         for flash memory\", IEEE Transactions on Consumer Electronics 54(3), 2008",
@@ -63,7 +67,7 @@ impl Policy for LruWsr {
 
     #[inline(always)]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        // At most two laps: the first marks every dirty page it passes.
+        // At most two laps: the first marks every dirty page that it passes.
         loop {
             let frame = self.stack.oldest(0).expect("evict is never called on an empty cache");
             if !frames.dirty(frame) || std::mem::replace(&mut self.cold[frame.0 as usize], true) {
@@ -142,11 +146,13 @@ mod tests {
 
     #[test]
     fn dirty_pages_go_around_once() {
-        // 1 and 2 are flagged and moved on, the clean 3 leaves; then 4, the clean one before them, then they do.
+        // Pages 1 and 2 get the flag and move on, and the clean page 3 is evicted. Then the clean
+        // page 4 is evicted, then 1 and 2.
         let passed = [Write(1), Write(2), Read(3), Read(4), Read(5)];
         let around = |more: &[_]| pushed_out("lruwsr", 3, &[&passed[..], more].concat());
         assert_eq!(around(&[]), [3, 1].map(Page));
-        // A read makes 1 more recent than 2 and no warmer, a write also clears its flag.
+        // A read makes page 1 more recent than page 2 but leaves its flag; a write also clears the
+        // flag.
         assert_eq!(
             pushed_out(
                 "lruwsr",
@@ -163,7 +169,7 @@ mod tests {
             ),
             [3, 2, 4, 5].map(Page)
         );
-        // Written back it is clean and leaves in its turn.
+        // After its write-back the page is clean and is evicted at its turn.
         assert_eq!(pushed_out("lruwsr", 3, &[Write(1), Write(2), Read(3), Clean(1), Read(4)]), [1].map(Page));
     }
 }

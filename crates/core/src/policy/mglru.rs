@@ -1,31 +1,35 @@
-//! MGLRU, the Linux kernel's multi-generational LRU, for pages that are accessed through file descriptors.
+//! MGLRU, the Linux kernel's multi-generational LRU, for pages accessed through file descriptors.
 //!
-//! Spec §3; Documentation/mm/multigen_lru.rst ("Eviction", "PID controller"), mm/vmscan.c and mm/workingset.c of Linux
-//! 6.1 to 6.12. A page accessed N times is in tier ⌈log2 N⌉ ≤ 3; a hit only counts. Eviction scans the oldest
-//! generation from its old end. A page in a protected tier moves to the next generation, as does a dirty one, both with
-//! N back at 0; the first other page goes. Tier t and all above it are protected when t is the first whose refaults are
-//! outliers against tier 0's: with R refaults and T pages evicted or protected, when R_t ≥ 64 and
-//! R_t · (T_0 + 64) > 2 · (R_0 + 1) · T_t. A generation that a scan has emptied makes way for the next; the counts then
-//! go into moving averages, each the mean of the old average and the new count. Readings and choices:
+//! Documentation/mm/multigen_lru.rst ("Eviction", "PID controller"), mm/vmscan.c and
+//! mm/workingset.c of Linux 6.1 to 6.12. A page accessed N times is in tier ⌈log2 N⌉ ≤ 3; a hit
+//! only counts. An eviction scans the oldest generation from its old end. A page in a protected
+//! tier moves to the next generation, as does a dirty one, both with N reset to 0; the first other
+//! page is evicted. Tier t and all tiers above it are protected if t is the first tier whose
+//! refaults are outliers against those of tier 0: with R refaults and T pages evicted or protected,
+//! if R_t ≥ 64 and R_t · (T_0 + 64) > 2 · (R_0 + 1) · T_t. A generation that a scan has emptied is
+//! replaced by the next one. The counts then go into moving averages, each the mean of the old
+//! average and the new count. Interpretations and choices:
 //!
-//! - The kernel's youngest generations are for pages met in page tables. Through descriptors pages only come into the
-//!   oldest two of 2–4 generations: those are two of the lists here.
-//! - A page comes in at the young end of the oldest generation or, refaulting, of the next (in
-//!   kernels before 6.14 a refault only counts). As in the kernel a protected page moves to the old
-//!   end of the next generation.
-//! - A page that comes back while the generation from which it was evicted is still the oldest is a refault.
-//! - A page once found dirty would be moved on by every later scan as long as it stays dirty. It waits in a list of its
-//!   own instead, which makes a scan's cost constant on average. When it is cleaned it goes to the old end of the
-//!   oldest generation, as the kernel rotates pages that reclaim has found dirty. "Unless a whole scan finds nothing
-//!   clean": when no other page is left, the one that was found dirty first is written and goes.
-//! - Tiers are judged at each eviction and each new generation; the kernel does so once a batch of pages. That it
-//!   always protects a page whose counter is saturated is left out: the kernel's document does not
-//!   have it.
-//! - 64, the kernel's batch, is `min_refaults`.
-//! - A removed page is no refault when it comes again, whether it was resident or evicted. A page that is cleaned
-//!   before it was found dirty keeps its place. A drain evicts as for a miss: clean pages first.
+//! - The kernel's youngest generations are for pages found in page tables. Pages accessed through
+//!   descriptors only come into the oldest two of 2–4 generations, which are two of the lists here.
+//! - A page comes in at the young end of the oldest generation or, if it refaults, of the next (in
+//!   kernels before 6.14 a refault only counts). As in the kernel, a protected page moves to the
+//!   old end of the next generation.
+//! - A refault is a page that comes back while the generation from which it was evicted is still
+//!   the oldest.
+//! - A dirty page would be moved on by every later scan while it stays dirty. Here it waits in a
+//!   list of its own, so that a scan has constant cost on average. When it is cleaned, it goes to
+//!   the old end of the oldest generation, as the kernel rotates pages that reclaim has found
+//!   dirty. When no other page is left, the page that was found dirty first is written and evicted.
+//! - Tiers are judged at each eviction and each new generation; the kernel does so once per batch
+//!   of pages. The kernel also always protects a page whose counter is saturated; this is left out,
+//!   because its documentation does not contain it.
+//! - `min_refaults` is 64 by default, the kernel's batch.
+//! - A removed page does not refault when it comes back, whether it was resident or evicted. A page
+//!   that is cleaned before a scan found it dirty keeps its place. A drain evicts as a miss does:
+//!   clean pages first.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -35,7 +39,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "mglru",
     paper: "Linux kernel, Documentation/mm/multigen_lru.rst",
     what: "generations, and tiers by number of accesses, protected according to refaults",
@@ -65,15 +69,16 @@ fn min_refaults(setup: &Setup<'_>) -> u64 {
 }
 
 const TIERS: usize = 4;
-/// The tier of a page by its accesses; more accesses are not told apart.
+/// The tier of a page by its number of accesses, which is counted up to [`ACCESSES_MAX`].
 const TIER_OF: [u8; 6] = [0, 0, 1, 2, 2, 3];
 const ACCESSES_MAX: u8 = 5;
 
-/// Generations are numbered modulo this: an even number, so that neighbours always alternate between the two lists,
-/// and such that a number, a tier and "none" fit in a shadow.
+/// Modulus of generation numbers. It is even, so that neighbouring generations always alternate
+/// between the two lists, and it is so small that a number, a tier and "none" fit in a shadow.
 const GENERATIONS: u32 = (1 << 30) - 2;
 
-/// The list of pages found dirty, beside the oldest generation and the next, which go by the parity of their numbers.
+/// The list of pages found dirty. The oldest generation and the next have the other two lists, by
+/// the parity of their numbers.
 const ASIDE: usize = 2;
 
 struct Mglru {
@@ -81,17 +86,17 @@ struct Mglru {
     /// Number of the oldest generation.
     oldest: u32,
     accesses: Vec<u8>,
-    /// The frame was found dirty and is dirty.
+    /// Whether the frame was found dirty and still is.
     aside: Vec<bool>,
-    /// By page: 0, or 1 + generation and tier from which it was evicted.
+    /// For each page 0, or 1 + the generation and tier from which it was evicted.
     shadows: Vec<u32>,
     refaulted: Tiers,
-    /// Evicted or protected.
+    /// Pages evicted or protected.
     total: Tiers,
     min_refaults: u64,
 }
 
-/// A count for each tier in this generation, and the average over those before.
+/// A count per tier in this generation, and the average over the generations before.
 #[derive(Default)]
 struct Tiers {
     count: [u64; TIERS],
@@ -129,7 +134,7 @@ impl Build for Mglru {
 }
 
 impl Mglru {
-    /// The list of the oldest generation, 0, or the next, 1.
+    /// Returns the list of the oldest generation (age 0) or the next (age 1).
     #[inline(always)]
     fn list(&self, age: u32) -> usize {
         (self.oldest + age) as usize % 2
@@ -140,7 +145,7 @@ impl Mglru {
         usize::from(TIER_OF[usize::from(self.accesses[frame.0 as usize])])
     }
 
-    /// The first tier whose refaults are outliers; it and those above it are protected.
+    /// Returns the first tier whose refaults are outliers; this tier and those above are protected.
     #[inline(always)]
     fn first_protected(&self) -> usize {
         let base = (self.refaulted.of(0) + 1) * 2;
@@ -164,7 +169,7 @@ impl Mglru {
         self.lists.oldest(self.list(age)).is_none()
     }
 
-    /// The page that goes, after what is protected or dirty has moved on.
+    /// Returns the victim, after the protected and dirty pages before it have moved on.
     #[inline(always)]
     fn scan(&mut self, frames: &Frames) -> Frame {
         let mut protected = self.first_protected();
@@ -253,17 +258,13 @@ impl Policy for Mglru {
             for frame in self.lists.iter(list) {
                 assert!(self.accesses[frame.0 as usize] <= ACCESSES_MAX);
                 assert_eq!(self.aside[frame.0 as usize], list == ASIDE);
-                assert!(list != ASIDE || frames.dirty(frame), "what waits to be written is dirty");
-                assert_eq!(
-                    self.shadows[frames.page(frame).0 as usize],
-                    0,
-                    "what was evicted is not resident"
-                );
+                assert!(list != ASIDE || frames.dirty(frame), "a page that waits to be written is dirty");
+                assert_eq!(self.shadows[frames.page(frame).0 as usize], 0, "an evicted page is not resident");
             }
         }
         assert!(self.oldest < GENERATIONS);
         for tier in 0..TIERS {
-            assert!(self.refaulted.of(tier) <= self.total.of(tier), "only what was evicted refaults");
+            assert!(self.refaulted.of(tier) <= self.total.of(tier), "only evicted pages refault");
         }
     }
 }
@@ -281,10 +282,10 @@ mod model {
         accesses: u32,
     }
 
-    /// What was evicted: page, generation, tier.
+    /// An evicted page, with its generation and tier.
     type Shadow = (Page, usize, usize);
 
-    /// Every generation there ever was, oldest first, each with its pages from old to young.
+    /// All generations so far, the oldest first, each with its pages from old to young.
     pub(super) struct Mglru {
         generations: Vec<Vec<Held>>,
         oldest: usize,
@@ -343,10 +344,10 @@ mod model {
             self.generations.push(vec![]);
         }
 
-        /// Takes out the page that goes.
+        /// Removes and returns the victim.
         fn scan(&mut self, dirty: &BTreeSet<Page>) -> Held {
             loop {
-                // Decided anew for each generation, not for each page.
+                // Protection is decided once per generation, not per page.
                 let protects = [0, 1, 2, 3].map(|tier| self.is_protected(tier));
                 while !self.generations[self.oldest].is_empty() {
                     let held = self.generations[self.oldest].remove(0);

@@ -1,7 +1,8 @@
-//! Replacement policies: one file each, and the one list of them.
+//! Replacement policies: one file each, and one list of all of them.
 //!
-//! A policy orders frames and says which leave. It does not know pages from one another except through the access and
-//! the read-only [`Frames`]; it hashes nothing and counts no hits. Ghosts (pages that left) are arrays by dense page.
+//! A policy orders frames and selects the ones to evict. It knows pages only through the access and
+//! the read-only [`Frames`]. It hashes nothing and counts no hits. Ghosts (evicted pages that it
+//! remembers) are arrays indexed by dense page numbers.
 
 use crate::{
     cache::{Frames, Victims},
@@ -43,7 +44,7 @@ mod wtinylfu;
 pub(crate) mod conformance;
 
 /// Every policy.
-pub const ALL: &[Spec] = &[
+pub const ALL: &[PolicySpec] = &[
     fifo::SPEC,
     lru::SPEC,
     lfu::SPEC,
@@ -68,131 +69,139 @@ pub const ALL: &[Spec] = &[
     belady_cost::SPEC,
 ];
 
-/// Who leaves when the cache is full.
+/// Selects the pages that leave a full cache.
 pub trait Policy {
-    /// Whether [`Access::next_use`] has to be filled in: the policy sees the future.
+    /// Whether the policy uses the future: [`Access::next_use`] must be filled in.
     const OFFLINE: bool;
-    /// The policy orders frames by [`Frames::address`], and [`Policy::moved`] is called.
+    /// Whether the policy orders frames by [`Frames::address`]; if so, [`Policy::moved`] is called.
     const WANTS_ADDRESSES: bool = false;
 
-    /// A page that was not resident now is, in this frame.
+    /// Reports that a page which was not resident now is in this frame.
     fn insert(&mut self, frame: Frame, access: &Access);
 
-    /// A resident page is accessed.
+    /// Reports an access to a resident page.
     fn hit(&mut self, frame: Frame, access: &Access);
 
-    /// All frames are in use and a page comes in; or, with no `incoming`, the cache is drained. Pushes at least one
-    /// frame, each taken out of the policy's own order.
+    /// Selects victims when all frames are in use and a page comes in, or, without `incoming`,
+    /// while the cache is drained. Pushes at least one frame and removes each pushed frame from the
+    /// policy's own order.
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims);
 
-    /// A resident page is truncated or deleted. Its frame still shows it.
+    /// Reports that a resident page is truncated or deleted. Its frame still shows it.
     fn remove(&mut self, frame: Frame, frames: &Frames);
 
-    /// A page that is not resident is truncated or deleted: what is remembered of it no longer holds.
+    /// Reports that a non-resident page is truncated or deleted. The policy forgets its history.
     fn forget(&mut self, _: Page) {}
 
-    /// A dirty page was written back and stays.
+    /// Reports that a dirty page was written back and stays in the cache.
     fn cleaned(&mut self, _: Frame) {}
 
-    /// The page in this frame got an address, which [`Frames::address`] shows. `from` is the
-    /// address that it had before; a page that was inserted just now had none.
+    /// Reports that the page in this frame got an address, which [`Frames::address`] returns.
+    /// `from` is its address before; a page that was inserted just now had none.
     fn moved(&mut self, _frame: Frame, _from: Option<Address>, _: &Frames) {}
 
-    /// This page will be accessed soon, hit or miss. Changes nothing.
+    /// Announces an access to this page, hit or miss. Changes no state.
     #[inline(always)]
     fn expect_access(&self, _: Page) {}
 
-    /// This frame will probably be hit soon: a chance to fetch what that touches. Changes nothing.
+    /// Announces a probable hit of this frame, so that the policy can prefetch the memory it
+    /// touches. Changes no state.
     #[inline(always)]
     fn expect_hit(&self, _: Frame) {}
 
-    /// This page will probably miss soon. Changes nothing.
+    /// Announces a probable miss of this page. Changes no state.
     #[inline(always)]
     fn expect_miss(&self, _: Page) {}
 
-    /// Re-derives the policy's invariants; panics where one is broken. Tests call it after every step.
+    /// Re-derives the policy's invariants. Tests call it after every step.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an invariant is broken.
     fn check(&self, frames: &Frames);
 }
 
-/// What a policy is built for.
+/// The properties of a cache and a trace for which a policy is built.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// Capacity asked for, in frames: what shares and ghosts are computed from.
+    /// Requested capacity in frames, from which shares and ghosts are computed.
     pub frames: u32,
-    /// Different pages in the trace.
+    /// Number of different pages in the trace.
     pub pages: u32,
-    /// Which pages belong to which place of which file, by rank; empty for units without a place.
+    /// The file and position of each page, by rank; empty for units without a place.
     pub runs: &'a [Run],
-    /// Parameters given.
+    /// Parameters of the policy.
     pub params: &'a Params,
 }
 
 impl Setup<'_> {
-    /// Frames that can ever be in use: no array by frame needs to be larger.
+    /// Returns the number of frames that can ever be in use: no array by frame needs to be larger.
     pub fn slots(&self) -> u32 {
         self.frames.min(self.pages)
     }
 }
 
-/// A policy that can be made.
+/// A policy that can be built.
 pub trait Build: Policy + Sized {
-    /// For this many frames and pages, empty.
+    /// Builds an empty policy for this many frames and pages.
     fn build(setup: &Setup<'_>) -> Self;
 }
 
-/// How much of the future a policy uses.
+/// The use that a policy makes of the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// None: it could run in a kernel.
+    /// Uses no future accesses: it could run in a kernel.
     Online,
-    /// All of it, and no policy hits more often: it shows what is left to gain.
+    /// Uses all future accesses, and no policy has more hits: an upper bound.
     Bound,
-    /// All of it, towards something that nobody can bound: neither to be run nor a limit to what can.
+    /// Uses all future accesses for a goal without a known bound: it can neither run in a kernel
+    /// nor bound other policies.
     Heuristic,
 }
 
 impl Kind {
-    /// Whether [`Access::next_use`] has to be filled in.
+    /// Whether [`Access::next_use`] must be filled in.
     pub fn is_offline(self) -> bool {
         self != Self::Online
     }
 }
 
-/// A policy as the command line, the tests, the fuzzers and the benchmarks know it.
-pub struct Spec {
-    /// As `--policy` takes it.
+/// The description of a policy for the command line, the tests, the fuzzers and the benchmarks.
+pub struct PolicySpec {
+    /// Name in `--policy`.
     pub name: &'static str,
-    /// Where it is defined.
+    /// Source of the definition.
     pub paper: &'static str,
-    /// What it does, in a line.
+    /// One-line description.
     pub what: &'static str,
-    /// What it optimises.
+    /// Quantity that the policy optimises.
     pub goal: &'static str,
-    /// How the time an access takes grows, here.
+    /// Time per access of this implementation.
     pub time: &'static str,
-    /// What it holds beside the cache's own table, here.
+    /// Memory of this implementation, apart from the cache's own table.
     pub memory: &'static str,
-    /// When to use it.
+    /// Advice on when to use the policy.
     pub when: &'static str,
-    /// What `name:key=value` takes.
+    /// Parameters that `name:key=value` accepts.
     pub params: &'static [Param],
-    /// Whether it sees the future, and what for.
+    /// Whether the policy uses the future, and for which goal.
     pub kind: Kind,
-    /// The cost of an eviction grows with the cache: not one of [`Selection::all`], to be asked for by name.
+    /// Whether the cost of an eviction grows with the cache. A slow policy is not in `all` and must
+    /// be selected by name.
     pub slow: bool,
     pub(crate) run: system::Run,
     #[cfg(any(test, feature = "naive"))]
-    /// The slow and obviously right model of it.
+    /// Builds the slow, obviously correct model of the policy.
     pub naive: fn(&Setup<'_>) -> Box<dyn naive::Naive>,
     #[cfg(any(test, feature = "naive"))]
-    /// A cache under this policy, for stepping through.
+    /// Builds a cache under this policy that takes one step at a time.
     pub cache: fn(&Setup<'_>) -> Box<dyn naive::Stepped>,
 }
 
-/// A policy with its parameters.
-pub type Selection = params::Selection<Spec>;
+/// A policy selected from the list, with its parameters.
+pub type Selection = params::Selection<PolicySpec>;
 
-impl Listed for Spec {
+impl Listed for PolicySpec {
     const KIND: &'static str = "policy";
     const ALL: &'static [Self] = ALL;
 
@@ -202,7 +211,7 @@ impl Listed for Spec {
 }
 
 impl Selection {
-    /// Every policy that is fast at any size, with its defaults.
+    /// Returns every policy that is fast at any size, with its defaults.
     pub fn all() -> Vec<Self> {
         ALL.iter().filter(|spec| !spec.slow).map(Self::default_of).collect()
     }
@@ -210,15 +219,16 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Spec};
+    use super::{ALL, PolicySpec};
     use std::collections::BTreeSet;
 
-    /// Names are unique, and what is said of a policy is a phrase: not empty, on one line, without an end.
+    /// Names are unique, and each description is a phrase: not empty, on one line, without a full
+    /// stop.
     #[test]
-    fn every_policy_says_what_it_is() {
+    fn every_policy_has_a_name_and_descriptions() {
         let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
         assert_eq!(names.len(), ALL.len());
-        for Spec { name, paper, what, goal, time, memory, when, params, .. } in ALL {
+        for PolicySpec { name, paper, what, goal, time, memory, when, params, .. } in ALL {
             let params = params.iter().map(|param| param.what);
             for said in [*paper, what, goal, time, memory, when].into_iter().chain(params) {
                 assert!(!said.is_empty() && !said.ends_with('.') && said.trim() == said, "{name}: {said:?}");

@@ -1,9 +1,10 @@
-//! Slow, obviously right models, and what steps a model and the real cache side by side.
+//! Slow, obviously correct models, and the comparison of a model with the real cache step by step.
 //!
-//! A model keeps pages in vectors and does what its policy's definition says, line by line, in time linear in the
-//! cache. It shares no code with the fast policy. Tests and fuzzers compare the two victim by victim.
+//! A model keeps pages in vectors and follows its policy's definition line by line, in time linear
+//! in the cache. It shares no code with the fast policy. Tests and fuzzers compare the two victim
+//! by victim.
 
-use super::{Policy, Setup, Spec};
+use super::{Policy, PolicySpec, Setup};
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     cache::{Cache, Details, PageCache},
@@ -13,36 +14,36 @@ use crate::{
 };
 use std::{collections::BTreeSet, fmt, ops::Range};
 
-/// A policy over pages, by its definition.
+/// A policy over pages that follows its definition.
 pub trait Naive {
-    /// A page that was not resident now is.
+    /// Reports that a page which was not resident now is.
     fn insert(&mut self, access: &Access);
-    /// A resident page is accessed.
+    /// Reports an access to a resident page.
     fn hit(&mut self, access: &Access);
-    /// The pages that leave, in order; `dirty`: what is dirty now.
+    /// Returns the victims in order; `dirty` holds the pages that are dirty now.
     fn evict(&mut self, incoming: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page>;
-    /// A resident page is gone.
+    /// Reports that a resident page is removed.
     fn remove(&mut self, page: Page);
-    /// A page that is not resident is gone.
+    /// Reports that a non-resident page is removed.
     fn forget(&mut self, _: Page) {}
-    /// A dirty page was written back and stays.
+    /// Reports that a dirty page was written back and stays in the cache.
     fn cleaned(&mut self, _: Page) {}
 }
 
 /// One step of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// A page is read.
+    /// Reads a page.
     Read(u32),
-    /// A page is written.
+    /// Writes a page.
     Write(u32),
-    /// Pages from the first, so many, are truncated or deleted.
+    /// Truncates or deletes this many pages from the first on.
     Drop(u32, u32),
-    /// A page, if dirty, is written back and stays.
+    /// Writes a page back if it is dirty; the page stays in the cache.
     Clean(u32),
 }
 
-/// What one step did to the cache.
+/// Effect of one step on the cache.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// Whether an access hit.
@@ -51,19 +52,23 @@ pub struct Effect {
     pub fetched: Vec<Page>,
     /// Pages written back, in order.
     pub written: Vec<Page>,
-    /// Dirty pages dropped.
+    /// Number of dirty pages dropped.
     pub dropped_dirty: u64,
-    /// Everything resident afterwards.
+    /// All pages that are resident afterwards.
     pub resident: Vec<Page>,
 }
 
 /// A cache that takes one step at a time.
 pub trait Stepped {
-    /// Takes an access or a removal or a cleaning; `next_use` is the access's.
+    /// Performs an access, a removal or a write-back; `next_use` is that of the access.
     fn step(&mut self, act: Act, next_use: u32) -> Effect;
-    /// Writes everything dirty, in its own order, and is empty then.
+    /// Writes everything dirty, in the policy's order, and empties the cache.
     fn drain(&mut self) -> Effect;
-    /// Panics where an invariant is broken.
+    /// Checks the invariants.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an invariant is broken.
     fn check(&self);
 }
 
@@ -124,7 +129,7 @@ impl<P: Policy> Stepped for Real<P> {
             Act::Drop(first, pages) => {
                 self.cache.drop_pages(first..(first + pages).min(self.pages), &mut effect)
             }
-            // The effect lists pages that are written because they leave; this one stays.
+            // The effect lists the pages that are written because they are evicted; this one stays.
             Act::Clean(page) => self.cache.sync(page..page + 1, Why::Sync, &mut Effect::default()),
         }
         self.with_resident(effect)
@@ -141,7 +146,7 @@ impl<P: Policy> Stepped for Real<P> {
     }
 }
 
-/// The real cache under a policy.
+/// Builds the real cache under a policy.
 pub fn real<P: super::Build + 'static>(setup: &Setup<'_>) -> Box<dyn Stepped> {
     Box::new(Real {
         cache: PageCache::new::<Effect>(P::build(setup), setup.pages, setup.frames, false),
@@ -149,7 +154,7 @@ pub fn real<P: super::Build + 'static>(setup: &Setup<'_>) -> Box<dyn Stepped> {
     })
 }
 
-/// A cache as simple as can be around a model.
+/// A minimal cache around a model.
 struct Model {
     policy: Box<dyn Naive>,
     capacity: usize,
@@ -230,8 +235,8 @@ impl Stepped for Model {
     }
 }
 
-/// The model of a policy, in a cache of its own.
-pub fn model(spec: &Spec, setup: &Setup<'_>) -> Box<dyn Stepped> {
+/// Builds the model of a policy, in a cache of its own.
+pub fn model(spec: &PolicySpec, setup: &Setup<'_>) -> Box<dyn Stepped> {
     Box::new(Model {
         policy: (spec.naive)(setup),
         capacity: setup.slots() as usize,
@@ -241,9 +246,10 @@ pub fn model(spec: &Spec, setup: &Setup<'_>) -> Box<dyn Stepped> {
     })
 }
 
-/// Each access's next use before its page is dropped, by looking ahead: `None` for what is no access.
+/// Returns the next use of each access before its page is dropped, by looking ahead; an act that is
+/// not an access has none.
 pub fn next_uses(acts: &[Act]) -> Vec<u32> {
-    // Positions count accesses only, as the simulator does.
+    // Positions count accesses only, as in the simulator.
     let mut positions = Vec::with_capacity(acts.len());
     let mut position = 0;
     for act in acts {
@@ -269,39 +275,53 @@ pub fn next_uses(acts: &[Act]) -> Vec<u32> {
         .collect()
 }
 
-/// Where the real cache and the model part.
+/// The first difference between the real cache and the model.
 #[derive(Debug)]
-pub struct Parted {
-    /// Step at which they did.
+pub struct Difference {
+    /// Step at which they differ.
     pub step: usize,
-    /// What was done.
+    /// Act of the step; `None` for the drain.
     pub act: Option<Act>,
-    /// What the real cache made of it.
+    /// Effect on the real cache.
     pub real: Effect,
-    /// What the model made of it.
+    /// Effect on the model.
     pub model: Effect,
 }
 
-impl fmt::Display for Parted {
+impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "step {} {:?}\n real {:?}\nmodel {:?}", self.step, self.act, self.real, self.model)
     }
 }
 
-/// Steps the real cache and the model through a history and a drain, checking both at every step.
-pub fn compare(spec: &Spec, setup: &Setup<'_>, acts: &[Act]) -> Result<(), Box<Parted>> {
+/// Runs the real cache and the model through a history and a drain, checking both at every step.
+///
+/// # Errors
+///
+/// Returns the first step at which their effects differ.
+pub fn compare(spec: &PolicySpec, setup: &Setup<'_>, acts: &[Act]) -> Result<(), Box<Difference>> {
     let (mut real, mut model) = ((spec.cache)(setup), model(spec, setup));
     for (step, (act, next_use)) in acts.iter().zip(next_uses(acts)).enumerate() {
         let (real_effect, model_effect) = (real.step(*act, next_use), model.step(*act, next_use));
         if real_effect != model_effect {
-            return Err(Box::new(Parted { step, act: Some(*act), real: real_effect, model: model_effect }));
+            return Err(Box::new(Difference {
+                step,
+                act: Some(*act),
+                real: real_effect,
+                model: model_effect,
+            }));
         }
         real.check();
         model.check();
     }
     let (real_effect, model_effect) = (real.drain(), model.drain());
     if real_effect != model_effect {
-        return Err(Box::new(Parted { step: acts.len(), act: None, real: real_effect, model: model_effect }));
+        return Err(Box::new(Difference {
+            step: acts.len(),
+            act: None,
+            real: real_effect,
+            model: model_effect,
+        }));
     }
     real.check();
     model.check();

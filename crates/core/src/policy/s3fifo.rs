@@ -1,21 +1,27 @@
-//! S3-FIFO: a small queue that most pages only pass through, a main queue for what was asked for there, a ghost queue.
+//! S3-FIFO: a small queue that most pages only pass through, a main queue for pages accessed again
+//! there, and a ghost queue.
 //!
-//! Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP '23, Algorithm 1. A new page enters small (S),
-//! a page in ghost (G) enters main (M). S gives up its oldest page when it holds its share, else M does. A page that
-//! leaves S with two hits or more moves to M with its counter at 0, else it leaves a ghost; a page of M with a hit goes
-//! round again with min(hits, 3) − 1. Open points and choices:
+//! Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP '23, Algorithm 1. A new
+//! page enters the small queue (S); a page in the ghost queue (G) enters the main queue (M). S
+//! evicts its oldest page when it holds its share, else M does. A page that leaves S with two hits
+//! or more moves to M with its counter at 0; any other page leaves a ghost. A page of M with a hit
+//! goes round again with min(hits, 3) − 1. Points that the paper leaves open, and our choices:
 //!
-//! - The shares are a tenth of the cache for S, at least one page, and 9/10 of it for G, in entries, rounded down.
-//! - A page is looked up in G before room is made for it, so that its own ghost does not count there.
-//! - An over-full S spills before any eviction. This is read as Algorithm 1 has it: S at its share
-//!   is what gives, so an empty cache fills through S alone. libCacheSim of October 2024 gives the
-//!   same miss ratios of `cloudphysics` to four digits: 0.8509, 0.8256, 0.6693 at 100, 1,000,
-//!   10,000 objects. Letting new pages enter M while S is full, until the first eviction, gives
-//!   0.8547, 0.8255, 0.6636.
-//! - Pages moved from S to M may take M over its share; nothing leaves M for that until S is under its own.
-//! - A removed page leaves no ghost, a ghost that is removed is forgotten. A drain takes from S and M by the same rule.
+//! - S has a tenth of the cache, at least one page. G has 9/10 of the cache, in entries, rounded
+//!   down.
+//! - A page is looked up in G, and its ghost removed, before a victim is evicted for it. Its own
+//!   ghost then takes no entry of G from others.
+//! - S moves pages to M before any eviction when it is over its share. Algorithm 1 is read
+//!   literally: S evicts once it has its share, so an empty cache fills through S alone.
+//!   libCacheSim of October 2024 gives the same miss ratios of `cloudphysics` to four digits:
+//!   0.8509, 0.8256 and 0.6693 at 100, 1,000 and 10,000 objects. If new pages entered M while S is
+//!   full, until the first eviction, the ratios would be 0.8547, 0.8255 and 0.6636.
+//! - Pages moved from S to M may take M over its share. M evicts only once S is below its own
+//!   share.
+//! - A removed page leaves no ghost, and a ghost that is removed is forgotten. A drain takes pages
+//!   from S and M by the same rule.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -23,7 +29,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "s3fifo",
     paper: "Yang, Zhang, Qiu, Yue & Rashmi, \"FIFO Queues are All You Need for Cache Eviction\", SOSP '23",
     what: "a small queue filters the pages that enter the main queue",
@@ -44,9 +50,9 @@ pub(super) const SPEC: Spec = Spec {
 const SMALL: usize = 0;
 const MAIN: usize = 1;
 
-/// A counter's greatest value.
+/// Greatest value of a counter.
 const HITS_MAX: u8 = 3;
-/// Hits in small that lead to main.
+/// Hits in S after which a page moves to M.
 const HITS_TO_MAIN: u8 = 2;
 
 struct S3Fifo {
@@ -57,7 +63,7 @@ struct S3Fifo {
     ghosts: Ghosts<1>,
     small_share: u32,
     ghosts_max: u32,
-    /// The page for which room was made was a ghost.
+    /// Whether the incoming page was a ghost.
     was_ghost: bool,
 }
 
@@ -120,7 +126,7 @@ impl S3Fifo {
 
     #[inline(always)]
     fn evict_main(&mut self) -> Option<Frame> {
-        // At most four laps: each takes one from every counter it passes.
+        // At most four laps: each lowers every counter that it passes by one.
         loop {
             let frame = self.queues.oldest(MAIN)?;
             let hits = &mut self.hits[frame.0 as usize];
@@ -192,7 +198,7 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// Algorithm 1 over vectors, oldest first; pages stand beside their counters.
+    /// Algorithm 1 over vectors, oldest first; each page with its counter.
     pub(super) struct S3Fifo {
         capacity: usize,
         small: Vec<(Page, u32)>,

@@ -1,10 +1,11 @@
-//! SIEVE: a FIFO queue, one bit a page, and a hand that keeps its place.
+//! SIEVE: a FIFO queue with one bit per page and a hand that keeps its place.
 //!
-//! Zhang et al., "SIEVE is Simpler than LRU", NSDI '24, Algorithm 1. The hand walks from the oldest page towards the
-//! newest, clears set bits and takes the first page whose bit is clear; pages stay where they are. New pages enter at
-//! the newest end. The paper does not define invalidation: here a hand whose page goes slides to the next newer one.
+//! Zhang et al., "SIEVE is Simpler than LRU", NSDI '24, Algorithm 1. The hand walks from the oldest
+//! page towards the newest, clears set bits and evicts the first page whose bit is clear; pages
+//! keep their places. New pages enter at the newest end. The paper does not define invalidation:
+//! here, if the page at the hand is removed, the hand moves to the next newer page.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame},
@@ -12,7 +13,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "sieve",
     paper: "Zhang, Yang, Yue, Vigfusson & Rashmi, \"SIEVE is Simpler than LRU: an Efficient Turn-Key \
         Eviction Algorithm for Web Caches\", NSDI '24",
@@ -34,7 +35,7 @@ pub(super) const SPEC: Spec = Spec {
 struct Sieve {
     queue: Lists<Frame, 1>,
     visited: Vec<bool>,
-    /// Next frame to examine, always in `queue`; `None` starts again at the oldest.
+    /// Next frame to examine, always in `queue`; `None` restarts at the oldest.
     hand: Option<Frame>,
 }
 
@@ -61,7 +62,7 @@ impl Policy for Sieve {
 
     #[inline(always)]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        // At most two laps: the first clears every bit it passes.
+        // At most two laps: the first clears every bit that it passes.
         loop {
             let frame = self.hand.or(self.queue.oldest(0)).expect("evict is never called on an empty cache");
             self.hand = self.queue.newer(frame);
@@ -94,12 +95,14 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// Oldest first; the hand is an index, past the end meaning the oldest.
+    /// Pages, the oldest first. The hand is an index; an index past the end stands for the oldest
+    /// page.
     #[derive(Default)]
     pub(super) struct Sieve {
         queue: Vec<(Page, bool)>,
         hand: usize,
-        /// The hand stands past the newest page: it will start at the oldest, even if a page arrives first.
+        /// Whether the hand is past the newest page: it then restarts at the oldest, even if a page
+        /// arrives first.
         at_end: bool,
     }
 

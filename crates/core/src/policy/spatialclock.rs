@@ -1,13 +1,16 @@
-//! SpatialClock: Clock over pages in the order of their addresses, so that dirty victims leave as neighbours.
+//! SpatialClock: Clock over pages in the order of their addresses, so that dirty victims are
+//! neighbours on the device.
 //!
-//! Kim, Ryu & Ramachandran, "What is a good buffer cache replacement scheme for mobile flash storage?", SIGMETRICS '12, §4
-//! and Figure 2. The paper keeps frames in an AVL tree by sector and sweeps it with one pointer. Ranks being dense, the tree is a bitmap
-//! over pages and the sweep skips 64 pages with set reference bits at a time. As in Figure 2, the pointer is a *node*,
-//! the successor of the last victim when that was chosen: a page that comes in between the two waits a lap. Past the
-//! last node the pointer is null and the next sweep begins at whatever is first then. Left open by the paper: if the
-//! pointer's node is removed, its successor takes its place; a page comes in with a clear bit.
+//! Kim, Ryu & Ramachandran, "What is a good buffer cache replacement scheme for mobile flash
+//! storage?", SIGMETRICS '12, §4 and Figure 2. The paper keeps frames in an AVL tree by sector and
+//! sweeps it with one pointer. Here ranks are dense, so the tree is a bitmap over pages, and the
+//! sweep skips 64 pages with set reference bits at a time. As in Figure 2, the pointer is a *node*:
+//! the successor of the last victim at the time of its eviction. A page that comes in between the
+//! two is reached a lap later. After the last node the pointer is null, and the next sweep begins
+//! at the node that is then the first. Points that the paper leaves open, and our choices: if the
+//! pointer's node is removed, the pointer moves to its successor; a page comes in with a clear bit.
 
-use super::{Build, Kind, Policy, Setup, Spec, clock};
+use super::{Build, Kind, Policy, PolicySpec, Setup, clock};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -16,7 +19,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "spatialclock",
     paper: "Kim, Ryu & Ramachandran, \"What is a good buffer cache replacement scheme for mobile flash \
         storage?\", SIGMETRICS '12",
@@ -39,9 +42,9 @@ pub(super) const SPEC: Spec = Spec {
 
 struct SpatialClock {
     resident: BitTree,
-    /// A bit a page, only ever set where the page is resident.
+    /// One bit per page, set only if the page is resident.
     referenced: Vec<u64>,
-    /// The next page to examine, always resident; `None` starts at the first.
+    /// Next page to examine, always resident; `None` starts at the first.
     hand: Option<u32>,
     insert_ref: bool,
 }
@@ -79,7 +82,7 @@ impl Policy for SpatialClock {
         let first = |set: &BitTree| set.next(0).expect("evict is never called on an empty cache");
         let start = self.hand.unwrap_or_else(|| first(&self.resident));
         let (mut word, mut from) = (start / 64, !0 << (start % 64));
-        // At most two laps: the first clears every bit it passes.
+        // At most two laps: the first clears every bit that it passes.
         loop {
             let ahead = self.resident.word(word) & from;
             let referenced = &mut self.referenced[word as usize];
@@ -140,7 +143,7 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// The paper's Figure 2 over a sorted vector.
+    /// Figure 2 of the paper over a sorted vector.
     pub(super) struct SpatialClock {
         nodes: Vec<(Page, bool)>,
         cur_pointer: Option<Page>,
@@ -194,12 +197,13 @@ mod tests {
         policy::naive::{Act, real},
     };
 
-    /// The paper's Figure 3: sectors 40 and 72 are referenced, the pointer stands at 40, the victim is 80.
+    /// Figure 3 of the paper: sectors 40 and 72 are referenced, the pointer is at 40, and the
+    /// victim is 80.
     #[test]
-    fn walks_figure_3() {
+    fn evicts_as_in_figure_3() {
         let setup = Setup { frames: 5, pages: 200, runs: &[], params: &Params::default() };
         let mut cache = real::<SpatialClock>(&setup);
-        // Pointer to 40: the cache is filled and 20, in front of it, is the first victim.
+        // To move the pointer to 40, fill the cache; 20, in front of it, is the first victim.
         for page in [20, 40, 72, 80, 95, 120] {
             cache.step(Act::Write(page), 0);
         }
@@ -208,7 +212,8 @@ mod tests {
         }
         let effect = cache.step(Act::Write(130), 0);
         assert_eq!(effect.written, [Page(80)]);
-        // Their bits were cleared on the way: with the pointer now at 95, 40 and 72 go after 95, 120 and 130.
+        // The bits of 40 and 72 were cleared on the way: with the pointer at 95, both are evicted
+        // after 95, 120 and 130.
         let victims: Vec<Page> = (140..145).flat_map(|page| cache.step(Act::Read(page), 0).written).collect();
         assert_eq!(victims, [95, 120, 130].map(Page));
     }

@@ -1,19 +1,24 @@
-//! 2Q: a queue for pages seen once, an LRU list for pages that came back after leaving it.
+//! 2Q: a queue for pages seen once, and an LRU list for pages that came back after leaving the
+//! queue.
 //!
-//! Johnson & Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB '94, the full
-//! version, names as there: A1in is the queue, A1out remembers which pages left it, Am is the LRU list. Kin is ⌊0.25·capacity⌋ and Kout ⌊0.5·capacity⌋, as the paper recommends. Left open:
+//! Johnson & Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm",
+//! VLDB '94, the full version; the names are the paper's. A1in is the queue, A1out remembers the
+//! pages that left it, and Am is the LRU list. Kin is ⌊0.25·capacity⌋ and Kout ⌊0.5·capacity⌋, as
+//! the paper recommends. Points that the paper leaves open, and our choices:
 //!
-//! - X is looked up in A1out before `reclaimfor(X)`, which may push it out of there. It goes to Am all the same.
-//! - The procedure adds X to Am and does not say that its name leaves A1out. It does here, since A1out is for pages that
-//!   are not in memory. `a1out=keeps` leaves it there until its turn comes: it takes the place of another, and X, pushed out
-//!   of Am meanwhile, is back in Am at once. That is the difference between this and the independent simulator whose counts
-//!   the tests compare, on `weboffice` at most 0.2 %; with `a1out=keeps` both agree to the page at every size.
-//! - If Am is empty, A1in's tail leaves even if |A1in| ≤ Kin.
-//! - A removed page leaves no trace, and one that is removed while A1out remembers it is forgotten. Write-back changes
-//!   nothing.
-//! - Drain: `reclaimfor` without an X.
+//! - X is looked up in A1out before `reclaimfor(X)`, which may remove it from there. X still goes
+//!   to Am.
+//! - The procedure adds X to Am and does not say whether its name leaves A1out. Here it does,
+//!   because A1out is for pages that are not in memory. With `a1out=keeps` the name stays until its
+//!   turn comes. It then takes the entry of another page, and if X is evicted from Am meanwhile, it
+//!   returns to Am at once. This is the only difference to the independent simulator whose counts
+//!   the tests compare: at most 0.2 % on `weboffice`, and none at any size with `a1out=keeps`.
+//! - If Am is empty, the tail of A1in is evicted even if |A1in| ≤ Kin.
+//! - A removed page is not remembered, and a page that is removed while A1out remembers it is
+//!   forgotten. Write-back changes nothing.
+//! - A drain runs `reclaimfor` without an X.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -22,7 +27,7 @@ use crate::{
     system,
 };
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "2q",
     paper: "Johnson & Shasha, \"2Q: A Low Overhead High Performance Buffer Management Replacement \
         Algorithm\", VLDB '94",
@@ -66,7 +71,7 @@ fn keeps_names(setup: &Setup<'_>) -> bool {
     setup.params.word(PARAMS, "a1out") == "keeps"
 }
 
-/// Kin and Kout.
+/// Returns Kin and Kout.
 fn sizes(setup: &Setup<'_>) -> [u32; 2] {
     ["kin", "kout"].map(|name| (setup.params.number(PARAMS, name) * f64::from(setup.frames)) as u32)
 }
@@ -82,7 +87,7 @@ struct TwoQ {
     kin: u32,
     kout: u32,
     keeps_names: bool,
-    /// The page that comes in was in A1out.
+    /// Whether the incoming page was in A1out.
     came_back: bool,
 }
 
@@ -172,7 +177,7 @@ impl Policy for TwoQ {
             self.a1out.iter(0).all(|page| {
                 frames.frame(page).is_none_or(|frame| self.keeps_names && self.in_am[frame.0 as usize])
             }),
-            "what A1out names is not resident, or has come back"
+            "a page in A1out is not resident, or has come back"
         );
     }
 }
@@ -194,7 +199,7 @@ mod model {
         pub(super) a1in: Vec<Page>,
         pub(super) a1out: Vec<Page>,
         pub(super) am: Vec<Page>,
-        /// What was found in A1out before its reclaim.
+        /// The page that was found in A1out before `reclaimfor` ran for it.
         pub(super) found: Option<Page>,
     }
 
@@ -247,34 +252,38 @@ mod tests {
         naive::Act,
     };
 
-    /// If nothing is remembered, nothing ever comes back.
+    /// If A1out remembers no page, no page comes back.
     #[test]
     fn is_fifo_without_a1out() {
         assert_coincide("2q:kout=0", "fifo", |act| act);
         assert_coincide("2q:kout=0,kin=1", "fifo", |act| act);
     }
 
-    /// The paper's procedure with four page slots: Kin 1, Kout 2.
+    /// The paper's procedure with four page slots: Kin is 1 and Kout 2.
     #[test]
-    fn walks_the_procedure() {
+    fn evicts_by_the_procedure_of_the_paper() {
         let gone = |acts: &[u32]| {
             let acts: Vec<Act> = acts.iter().map(|page| Act::Read(*page)).collect();
             pushed_out("2q", 4, &acts).iter().map(|page| page.0).collect::<Vec<_>>()
         };
-        // Hits in A1in move nothing: it is a queue.
+        // Hits in A1in move nothing, because it is a queue.
         assert_eq!(gone(&[1, 2, 3, 4, 1, 1, 5, 6]), [1, 2]);
-        // A1out is 1 2. For 2, then 3, which come back, A1in gives up 3 and 4, for the new 7 it gives up 5.
+        // A1out is 1 2. 2 and 3 come back, and A1in evicts 3 and 4 for them; for the new page 7 it
+        // evicts 5.
         assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7]), [1, 2, 3, 4, 5]);
-        // Am is 2 3, A1in 6 7, A1out 4 5. For 5 A1in gives up 6 and is down to Kin: Am gives up 2 for the new 8.
+        // Am is 2 3, A1in 6 7, A1out 4 5. 5 comes back, and A1in evicts 6 and is down to Kin. So Am
+        // evicts 2 for the new page 8.
         assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 8]), [1, 2, 3, 4, 5, 6, 2]);
-        // A hit saves 2: for 6, which comes back, Am gives up 3, and 5 for 8. Neither is remembered: 3 queues again.
+        // A hit saves 2: Am evicts 3 when 6 comes back, and 5 for 8. Neither is remembered, so 3
+        // enters the queue again.
         assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 2, 6, 8, 3, 9]), [1, 2, 3, 4, 5, 6, 3, 5, 7, 8]);
     }
 
-    /// Four page slots: Kin 1, Kout 4. When 1, 2 and 3 have come back, Am is 1 2 3 and A1in 5; Am gives up 1 for the new 6.
-    /// A kept name leads 1 to Am once more, and Am gives up 2 for 7; without it 1 queues, and leaves for 8.
+    /// Four page slots: Kin is 1 and Kout 4. When 1, 2 and 3 have come back, Am is 1 2 3 and A1in
+    /// 5; Am evicts 1 for the new page 6. If the name of 1 is kept, 1 returns to Am, which evicts 2
+    /// for 7. Otherwise 1 enters the queue, and is evicted for 8.
     #[test]
-    fn a_kept_name_leads_to_am_again() {
+    fn a_page_whose_name_is_kept_returns_to_am() {
         let acts = [1, 2, 3, 4, 5, 1, 2, 3, 6, 1, 7, 8].map(Act::Read);
         let gone = |text| pushed_out(text, 4, &acts).iter().map(|page| page.0).collect::<Vec<_>>();
         assert_eq!(gone("2q:kout=1"), [1, 2, 3, 4, 1, 5, 6, 1]);

@@ -1,26 +1,36 @@
-//! W-TinyLFU: a small LRU window before a segmented LRU that only lets in what is asked for more often than what it
-//! gives up, by a sketch of how often each page was asked for lately.
+//! W-TinyLFU: a small LRU window in front of a segmented LRU, which admits a page only if it was
+//! accessed more often than the victim, by a sketch of recent access counts.
 //!
-//! Einziger, Friedman & Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 2017. A page enters the
-//! window. The window's least recent page, pushed out, contends with the main cache's victim: the one with the higher
-//! estimate stays, on a tie the main cache's. In the main cache pages enter on probation, a hit there protects them,
-//! and protected pages over their share go back on probation. Open points and choices:
+//! Einziger, Friedman & Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 2017.
+//! A page enters the window. The least recent page of an over-full window competes with the victim
+//! of the main cache: the page with the higher estimate stays, on a tie the victim of the main
+//! cache. In the main cache, pages enter on probation, a hit there makes them protected, and
+//! protected pages over their share go back on probation. Points that the paper leaves open, and
+//! our choices:
 //!
-//! - The window is 1 % of the cache, at least one page (`window`); protected are 80 % of the rest (`protected`).
-//! - The sketch counts every access, when it has taken effect. A page has one counter of 4 bits in each of 4 rows, and
-//!   an access raises the lowest of them (minimal increment). After 10 accesses a frame all counters and that number
-//!   are halved (reset). There is no doorkeeper: it saves space, which is no concern here.
-//! - A row has 4 counters a frame, rounded up to a power of two. A page's four counters share 64 bytes: one line to
-//!   fetch.
-//! - A removed page stays counted: the sketch cannot forget. A drain lets window and main cache contend until one is
-//!   empty.
+//! - The window is 1 % of the cache, at least one page (`window`). Protected pages are 80 % of the
+//!   rest (`protected`).
+//! - The sketch counts every access after it has taken effect. A page has one counter of 4 bits in
+//!   each of 4 rows, and an access raises the lowest of them (minimal increment). After 10 accesses
+//!   per frame all counters and that number are halved (reset). There is no doorkeeper: its purpose
+//!   is to save space, which does not matter here.
+//! - A row has 4 counters per frame, rounded up to a power of two. The four counters of a page
+//!   share 64 bytes, so one cache line is fetched.
+//! - A removed page stays counted, because the sketch cannot forget. In a drain the window and the
+//!   main cache compete until one is empty.
 //!
-//! libCacheSim's WTinyLFU does not count a hit in the window, counts a page once more when it leaves the window, and
-//! halves after 32 accesses a frame of the main cache. Miss ratios of `cloudphysics` at 100, 1,000, 10,000 objects:
-//! here 0.8684, 0.8202, 0.7259; there 0.8679, 0.8335, 0.6778; here with 32 and its counting 0.8608, 0.8201, 0.6493. Of
-//! 20 M requests with Zipf's law over 1 M pages at 100,000 frames: 0.1845, 0.1790; here with 32 alone 0.1791.
+//! libCacheSim's WTinyLFU does not count a hit in the window, counts a page once more when it
+//! leaves the window, and halves after 32 accesses per frame of the main cache. Miss ratios of
+//! `cloudphysics` at 100, 1,000 and 10,000 objects:
+//!
+//! - this policy: 0.8684, 0.8202, 0.7259;
+//! - libCacheSim: 0.8679, 0.8335, 0.6778;
+//! - this policy with 32 accesses and the counting of libCacheSim: 0.8608, 0.8201, 0.6493.
+//!
+//! For 20 M requests with Zipf's law over 1 M pages at 100,000 frames the miss ratio is 0.1845 here
+//! and 0.1790 in libCacheSim. With only the 32 accesses changed it is 0.1791 here.
 
-use super::{Build, Kind, Policy, Setup, Spec};
+use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
@@ -30,7 +40,7 @@ use crate::{
 };
 use prefetch_index::prefetch_index;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "wtinylfu",
     paper: "Einziger, Friedman & Manes, \"TinyLFU: A Highly Efficient Cache Admission Policy\", ACM \
         Transactions on Storage 13(4), 2017",
@@ -63,27 +73,27 @@ const PARAMS: &[Param] = &[
     },
 ];
 
-/// The window's and the protected share.
+/// Returns the shares of the window and of protected pages.
 fn shares(setup: &Setup<'_>) -> [f64; 2] {
     ["window", "protected"].map(|name| setup.params.number(PARAMS, name))
 }
 
 const ROWS: usize = 4;
-/// Counters of a row in a block.
+/// Counters of a row in one block.
 const BLOCK_COUNTERS: usize = 32;
 const COUNTER_MAX: u64 = 15;
-/// Accesses a frame until counters are halved.
+/// Accesses per frame after which counters are halved.
 const SAMPLE: u64 = 10;
 
-/// Blocks of a sketch: a power of two.
+/// Returns the number of blocks of a sketch, a power of two.
 fn blocks(frames: u32) -> usize {
     (frames as usize * 4 / BLOCK_COUNTERS).next_power_of_two()
 }
 
-/// A page's block and its counter in each row there.
+/// Returns the block of a page and its counter in each row there.
 #[inline(always)]
 fn place(page: Page, blocks: usize) -> (usize, [usize; ROWS]) {
-    // Two rounds of multiply and shift: every bit of the page reaches every bit that is used.
+    // Two rounds of multiply and shift: every bit of the page affects every bit that is used.
     let mut hash = (u64::from(page.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     hash ^= hash >> 32;
@@ -91,14 +101,14 @@ fn place(page: Page, blocks: usize) -> (usize, [usize; ROWS]) {
     ((hash >> 32) as usize & (blocks - 1), std::array::from_fn(counter))
 }
 
-/// Two words a row, sixteen counters a word.
+/// Counters of one block: two words per row, sixteen counters per word.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Block([u64; 2 * ROWS]);
 
 struct Sketch {
     blocks: Vec<Block>,
-    /// Accesses counted since the last halving, and half of those before.
+    /// Number of accesses counted since the last halving, plus half of the number before it.
     counted: u64,
     sample: u64,
 }
@@ -166,7 +176,7 @@ struct WTinyLfu {
     lists: Lists<Frame, 3>,
     len: [u32; 3],
     list_of: Vec<u8>,
-    /// To fetch a page's counters ahead, where only its frame is known.
+    /// The page of each frame, to prefetch a page's counters where only its frame is known.
     page_of: Vec<Page>,
     window_max: u32,
     protected_max: u32,
@@ -198,7 +208,7 @@ impl WTinyLfu {
         self.lists.move_newest(list, frame);
     }
 
-    /// Where a list is over its share, its least recent page goes on probation.
+    /// If a list is over its share, moves its least recent page on probation.
     #[inline(always)]
     fn spill(&mut self, list: usize, max: u32) {
         if self.len[list] > max {
@@ -217,7 +227,7 @@ impl Policy for WTinyLfu {
         self.list_of[frame.0 as usize] = WINDOW as u8;
         self.len[WINDOW] += 1;
         self.page_of[frame.0 as usize] = access.page;
-        // After an eviction the window has room; else the main cache has.
+        // After an eviction the window is not full; without one, the main cache has a free frame.
         self.spill(WINDOW, self.window_max);
         self.sketch.count(access.page);
     }
@@ -290,7 +300,7 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// Lists run from least to most recent.
+    /// Pages of each list, from the least to the most recent.
     pub(super) struct WTinyLfu {
         counters: Vec<[[u64; BLOCK_COUNTERS]; ROWS]>,
         counted: u64,

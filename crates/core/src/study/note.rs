@@ -62,7 +62,7 @@ pub enum OmissionReason {
 }
 
 impl Note {
-    pub(super) fn left_out(reason: OmissionReason, which: fn(&policy::Spec) -> bool) -> Self {
+    pub(super) fn left_out(reason: OmissionReason, which: fn(&policy::PolicySpec) -> bool) -> Self {
         let specs = policy::ALL.iter().filter(|spec| which(spec));
         Self::LeftOut { policies: specs.map(|spec| spec.name).collect(), reason }
     }

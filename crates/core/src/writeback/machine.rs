@@ -1,12 +1,18 @@
-//! The machine: knows what is dirty, whose it is and since when; says what is to be written next.
+//! The machine without I/O that tracks dirty pages, their files and their ages, and selects the
+//! pages to write next.
 //!
-//! It is told of each first dirtying ([`Machine::dirtied`]) and of what leaves the cache on its own ([`Machine::gone`],
-//! [`Machine::removed`]); then of a time that has come ([`Machine::tick`]), a sync ([`Machine::sync`]) or a write that is done
-//! ([`Machine::relieve`]). These three say whether anything may have to be written; if so, [`Machine::poll`] gives the pages,
-//! one by one, to the end. A first dirtying takes constant time, a write-back that of the pages and files it writes.
+//! The cache reports each page that becomes dirty ([`Machine::dirtied`]) and each dirty page that
+//! it evicts or removes ([`Machine::gone`], [`Machine::cleaned`]). The replay loop reports a
+//! deadline that has passed ([`Machine::tick`]), a sync ([`Machine::sync`]) and the end of a write
+//! ([`Machine::relieve`]). These three return whether there may be pages to write. If so, the
+//! replay loop calls [`Machine::poll`] for one page at a time until it returns `None`. Recording a
+//! page that becomes dirty takes constant time; a write-back takes time linear in the pages and
+//! files that it writes.
 //!
-//! Invariants: `dirty` is what is dirty in the cache; every dirty page's file is in `order`, which holds files by the time
-//! at which they came there. A file stays in it when its pages are synced, evicted or cut, as inodes do in the kernel.
+//! Invariants: `dirty` holds exactly the pages that are dirty in the cache, and `order` contains
+//! the file of every dirty page. `order` is sorted by the time at which each file entered it. A
+//! file stays in `order` when its pages are synced, evicted or truncated, as inodes do in the
+//! kernel.
 
 use super::{Expire, Modes, Syncs};
 use crate::{
@@ -17,15 +23,16 @@ use crate::{
 };
 use std::ops::Range;
 
-/// What the replay loop asks; compiled without all of it where only eviction writes.
+/// Access of the replay loop to the machine. Where only eviction writes, the calls compile to
+/// nothing.
 pub(crate) trait WriteBack {
-    /// Whether there is anything to ask.
+    /// Whether there is a machine.
     const ON: bool;
-    /// See [`Machine`].
+    /// The machine, if there is one.
     fn machine(&mut self) -> Option<&mut Machine>;
 }
 
-/// Eviction alone writes.
+/// Write-back on eviction only, without a machine.
 pub(crate) struct OnEviction;
 
 impl WriteBack for OnEviction {
@@ -47,24 +54,24 @@ impl WriteBack for Machine {
 /// Decides when dirty pages are written.
 pub struct Machine {
     modes: Modes,
-    /// Dirty pages that the flusher lets be.
+    /// Number of dirty pages above which the flusher writes.
     dirty_pages_max: u32,
     files: Files,
     dirty: BitTree,
     dirty_pages: u32,
     /// Files that have been dirty since the flusher last saw them, the oldest first.
     order: Lists<File, 1>,
-    /// By file in `order`: when it came there.
+    /// By file in `order`: the time at which it entered.
     since_us: Vec<u64>,
     due_us: Option<u64>,
     job: Job,
 }
 
-/// What is being written.
+/// The pages and files that are being written.
 struct Job {
-    /// First these pages, as far as they are dirty.
+    /// Pages to write first, if they are dirty.
     pages: Range<u32>,
-    /// Then these files, oldest first.
+    /// Files to write next, the oldest first.
     files: Which,
     why: Why,
 }
@@ -72,14 +79,14 @@ struct Job {
 enum Which {
     None,
     All,
-    /// Those that came into the order then or before.
+    /// Files that entered the order at this time or before.
     Since(u64),
-    /// As many as it takes until no more pages are dirty than may be.
+    /// Oldest files, until no more than `dirty_pages_max` pages are dirty.
     UntilFew,
 }
 
 impl Machine {
-    /// Nothing is dirty yet. `frames`: of the cache.
+    /// Builds a machine without dirty pages for a cache of `frames` frames.
     pub fn new(modes: Modes, trace: &Trace, frames: u32) -> Self {
         let files = Files::of(trace.runs(), trace.pages());
         let ratio = modes.expire.map_or(100, |expire| expire.ratio);
@@ -96,7 +103,7 @@ impl Machine {
         }
     }
 
-    /// A cached page was written to, and is dirty now.
+    /// Records that a process wrote to a cached page, which is dirty now.
     #[inline]
     pub fn dirtied(&mut self, page: Page, at_us: u64) {
         if self.dirty.contains(page.0) {
@@ -114,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// A dirty page was written because it left the cache.
+    /// Records that a dirty page left the cache, which wrote it.
     #[inline]
     pub fn gone(&mut self, page: Page) {
         if self.dirty.contains(page.0) {
@@ -123,20 +130,22 @@ impl Machine {
         }
     }
 
-    /// These pages are no longer dirty: they were removed, or the cache made them durable itself.
+    /// Records that these pages are no longer dirty: they were removed, or the cache made them
+    /// durable itself.
     pub fn cleaned(&mut self, pages: Range<u32>) {
         while let Some(page) = self.dirty.next(pages.start).filter(|page| *page < pages.end) {
             self.gone(Page(page));
         }
     }
 
-    /// When [`Machine::tick`] wants to be called next.
+    /// Returns the time at which [`Machine::tick`] must be called next.
     #[inline(always)]
     pub fn next_deadline(&self) -> Option<u64> {
         self.due_us
     }
 
-    /// The time of [`Machine::next_deadline`] has come.
+    /// Handles the time of [`Machine::next_deadline`]. Returns whether [`Machine::poll`] must be
+    /// called.
     pub fn tick(&mut self, at_us: u64) -> bool {
         let periodic = self.modes.periodic_us.is_some_and(|every| at_us.is_multiple_of(every));
         self.job = match self.modes.expire {
@@ -149,7 +158,8 @@ impl Machine {
         true
     }
 
-    /// Somebody synced these pages of a file; `None`: everything.
+    /// Handles a sync of these pages of a file, or of everything if `pages` is `None`. Returns
+    /// whether [`Machine::poll`] must be called.
     pub fn sync(&mut self, pages: Option<Range<u32>>) -> bool {
         let why = Why::Sync;
         self.job = match (self.modes.syncs, pages) {
@@ -161,7 +171,8 @@ impl Machine {
         true
     }
 
-    /// A write is done: is too much dirty now?
+    /// Handles the end of a write. Returns whether more pages are dirty than the modes allow, so
+    /// that [`Machine::poll`] must be called.
     #[inline(always)]
     pub fn relieve(&mut self) -> bool {
         let crowded = self.dirty_pages > self.dirty_pages_max;
@@ -171,7 +182,8 @@ impl Machine {
         crowded
     }
 
-    /// The next page to write, and why; it is clean from then on.
+    /// Returns the next page to write, and the reason. The machine counts the page as clean from
+    /// then on.
     pub fn poll(&mut self) -> Option<(Page, Why)> {
         loop {
             let Range { start, end } = self.job.pages;
@@ -196,10 +208,10 @@ impl Machine {
         }
     }
 
-    /// Of the times at which the oldest file will be written, the first.
+    /// Returns the first time at which the oldest file is due.
     fn next_due_us(&self) -> Option<u64> {
         let since_us = self.since_us[self.order.oldest(0)?.0 as usize];
-        // What is dirtied at a tick's very time comes after it.
+        // A page that becomes dirty at the very time of a tick is written by the next tick.
         let periodic =
             self.modes.periodic_us.and_then(|every| since_us.checked_add(1)?.checked_next_multiple_of(every));
         let expire = self.modes.expire.and_then(|Expire { after_us, tick_us, .. }| {
@@ -208,7 +220,12 @@ impl Machine {
         periodic.into_iter().chain(expire).min()
     }
 
-    /// Panics where an invariant is broken. The cache says how many pages are dirty, and which.
+    /// Checks the invariants against the cache, which reports how many pages are dirty and whether
+    /// a given page is.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an invariant is broken.
     pub fn check(&self, dirty_pages: u64, is_dirty: impl Fn(Page) -> bool) {
         self.dirty.check();
         self.order.check();

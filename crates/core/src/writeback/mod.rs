@@ -1,25 +1,32 @@
-//! When dirty pages leave the cache other than by eviction: the modes of `--writeback`, as a
-//! machine without I/O. SEMANTICS.md, "Write-back", defines them.
+//! Write-back modes: when dirty pages are written other than by eviction, as a machine without I/O.
+//! SEMANTICS.md, "Write-back", defines the modes of `--writeback`.
 //!
-//! Modes are combined. Eviction writes what is dirty in all of them, and with none of them nothing else does. They are:
+//! Modes can be combined. In every mode an evicted page is written if it is dirty; without other
+//! modes, only eviction writes. The modes are:
 //!
-//! - `periodic:5s`: at each multiple of this time from the trace's beginning, everything dirty. This is how papers describe
-//!   ext4's commit (Lim & Bahn, "Characterizing File Accesses in Android Applications and Caching Implications", IEEE Access
-//!   2021, §III). The ext4 of today does so only with `nodelalloc` or `data=journal`: otherwise its commit waits for no data
-//!   whose place is not allocated yet.
-//! - `expire:30s,tick=5s,ratio=10`: Linux' flusher, by `vm.dirty_expire_centisecs`, `vm.dirty_writeback_centisecs` and
-//!   `vm.dirty_background_ratio` (the kernel's `Documentation/admin-guide/sysctl/vm.rst`). At each multiple of `tick`, files
-//!   whose age has reached `expire` are written, whole: the kernel ages inodes, not pages. A file's age counts from its first
-//!   dirtying after the flusher last saw it; neither fsync nor eviction makes it young again. And as soon as a request
-//!   leaves more than `ratio` percent of the cache dirty, files are written, whole, the oldest first, until no more than
-//!   that is: the memory that the kernel takes the ratio of is here the cache. `vm.dirty_ratio`, at which writers have to
-//!   wait, is never reached, since writing takes no time here.
-//! - `sync`: fsync, fdatasync, `msync`, `sync_file_range` and writes with `O_SYNC` write the dirty pages of their range of
-//!   their file (for all but the last two usually the whole file), `sync` and `syncfs` everything dirty.
-//! - `sync-all`: any of these writes everything dirty (Lim & Bahn).
+//! - `periodic:5s`: everything dirty is written at each multiple of this time from the beginning of
+//!   the trace. Papers describe ext4's commit this way (Lim & Bahn, "Characterizing File Accesses
+//!   in Android Applications and Caching Implications", IEEE Access 2021, §III). Today's ext4 does
+//!   so only with `nodelalloc` or `data=journal`. Otherwise its commit does not wait for data
+//!   without an allocated block.
+//! - `expire:30s,tick=5s,ratio=10`: Linux's flusher with `vm.dirty_expire_centisecs`,
+//!   `vm.dirty_writeback_centisecs` and `vm.dirty_background_ratio` (the kernel's
+//!   `Documentation/admin-guide/sysctl/vm.rst`). At each multiple of `tick`, every file whose age
+//!   has reached `expire` is written whole: the kernel ages inodes, not pages. The age of a file
+//!   counts from the first write that made it dirty after the flusher last wrote it; neither fsync
+//!   nor eviction resets it. In addition, as soon as a request leaves more than `ratio` percent of
+//!   the cache dirty, whole files are written, the oldest first, until no more than `ratio` percent
+//!   is dirty. The kernel takes the ratio of available memory; here the cache stands for it.
+//!   `vm.dirty_ratio`, at which writers block, is never reached, because writing takes no time
+//!   here.
+//! - `sync`: fsync, fdatasync, `msync`, `sync_file_range` and writes with `O_SYNC` write the dirty
+//!   pages of their range of their file (for all but the last two usually the whole file). `sync`
+//!   and `syncfs` write everything dirty.
+//! - `sync-all`: each of these calls writes everything dirty (Lim & Bahn).
 //!
-//! Order: files by their first dirtying (as above), pages of a file ascending; `sync-all` ascending over all files. Pages
-//! that are written stay, clean. A block trace has one file a device.
+//! Files are written in the order in which they became dirty (as above), and the pages of a file in
+//! ascending order; `sync-all` writes in ascending order over all files. Written pages stay in the
+//! cache and are clean. A block trace has one file per device.
 
 use crate::{
     duration::{DurationError, Exact, parse_us},
@@ -39,22 +46,22 @@ pub(crate) use machine::{OnEviction, WriteBack};
 /// Which modes are on. The default is none of them: dirty pages are written when they are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
-    /// Everything dirty, so often.
+    /// Interval at which everything dirty is written.
     pub periodic_us: Option<u64>,
-    /// Files of this age, and the oldest where too much is dirty.
+    /// Linux's flusher: writes files of a given age, and the oldest ones if too much is dirty.
     pub expire: Option<Expire>,
-    /// What syncs write.
+    /// The pages that syncs write.
     pub syncs: Syncs,
 }
 
-/// Linux' flusher.
+/// Parameters of Linux's flusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expire {
-    /// A file is written at this age.
+    /// Age at which a file is written.
     pub after_us: u64,
-    /// How often the flusher looks.
+    /// Interval at which the flusher runs.
     pub tick_us: u64,
-    /// Percent of the cache that may be dirty; at 100 it all may.
+    /// Percentage of the cache that may be dirty; 100 sets no limit.
     pub ratio: u32,
 }
 
@@ -65,47 +72,48 @@ impl Default for Expire {
     }
 }
 
-/// What calls like fsync write.
+/// The pages that calls like fsync write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Syncs {
     /// Nothing.
     #[default]
     Nothing,
-    /// What they ask for.
+    /// The pages that the call names.
     TheirFile,
     /// Everything dirty.
     Everything,
 }
 
-/// Every mode and name for several, for help: what is given, and what it does.
+/// The modes and the names of their combinations, each with a description for help.
 pub const ALL: &[(&str, &str)] = &[
-    ("evict", "what is evicted; so it is in every mode"),
-    ("periodic:5s", "everything, so often (ext4's commit, as papers have it)"),
-    ("expire:30s,tick=5s,ratio=10", "Linux' flusher: old files; the oldest above 10 % dirty"),
-    ("sync", "what fsync, fdatasync, sync_file_range, O_SYNC ask for"),
-    ("sync-all", "everything, at any of these"),
-    (LINUX, "expire:30s,tick=5s,ratio=10,sync: Linux by default"),
+    ("evict", "dirty pages that are evicted; part of every mode"),
+    ("periodic:5s", "everything dirty, at this interval (ext4's commit in papers)"),
+    ("expire:30s,tick=5s,ratio=10", "Linux's flusher: old files; the oldest above 10 % dirty"),
+    ("sync", "pages named by fsync, fdatasync, sync_file_range, O_SYNC"),
+    ("sync-all", "everything dirty, at each of these calls"),
+    (LINUX, "expire:30s,tick=5s,ratio=10,sync: Linux's defaults"),
     (HYBRID_FLUSH, "periodic:5s,sync-all: Android in the Hybrid Flush paper"),
 ];
 
 const LINUX: &str = "linux";
 const HYBRID_FLUSH: &str = "hf";
 
-/// A text that names no modes.
+/// A text that is not a list of modes.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModesError {
-    /// No such mode.
+    /// An unknown mode.
     #[error(
-        "no mode of write-back is called `{0}`; there are: evict, periodic:5s, expire:30s, sync, sync-all, linux and hf"
+        "no mode of write-back is called `{0}`; there are: evict, periodic:5s, expire:30s, sync, \
+         sync-all, linux and hf"
     )]
     Mode(String),
-    /// A parameter that belongs to no mode before it.
+    /// A parameter of no mode before it.
     #[error("`{0}` belongs to no mode: expire takes tick and ratio, as in expire:30s,tick=5s,ratio=10")]
     Param(String),
-    /// Not a time.
+    /// A value that is not a time.
     #[error(transparent)]
     Time(#[from] DurationError),
-    /// Not a share.
+    /// A value that is not a percentage.
     #[error("ratio={0}: it is a percentage of the cache, 0 to 100")]
     Ratio(String),
 }
@@ -113,7 +121,8 @@ pub enum ModesError {
 impl FromStr for Modes {
     type Err = ModesError;
 
-    /// Modes with commas between them, in any order; what comes later counts.
+    /// Reads modes separated by commas, in any order. A later value of the same mode replaces an
+    /// earlier one.
     fn from_str(text: &str) -> Result<Self, ModesError> {
         let mut modes = Self::default();
         let mut in_expire = false;
@@ -167,7 +176,7 @@ impl FromStr for Modes {
 /// ext4's commit interval.
 const PERIOD_US: u64 = 5_000_000;
 
-/// As they are given: reading it again gives the same.
+/// The list of modes in the form that `--writeback` reads: parsing it returns equal modes.
 impl fmt::Display for Modes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("evict")?;
@@ -185,53 +194,60 @@ impl fmt::Display for Modes {
     }
 }
 
-/// Modes that a trace says too little for.
+/// Reason for which a trace cannot be replayed under the modes: it lacks the information that they
+/// need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsuited {
-    /// Something is to be written at a time.
+    /// A mode goes by time, and the trace has no times.
     #[error(
-        "it goes by time and the trace has none: give --rate N, requests a second, or leave periodic and expire out"
+        "it goes by time and the trace has none: give --rate N, requests a second, or leave out \
+         periodic and expire"
     )]
     NoTimes,
-    /// Syncs are to write, and cannot be known.
-    #[error("this kind of trace does not tell who syncs: leave sync and sync-all out")]
+    /// A mode writes at syncs, and this kind of trace does not record syncs.
+    #[error("this kind of trace does not record syncs: leave out sync and sync-all")]
     NoSyncs,
 }
 
-/// How far a trace, which suits the modes, answers for them.
+/// Limit of the results for a trace that suits the modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caveat {
-    /// Syncs are to write, and the trace has none.
+    /// A mode writes at syncs, and the trace has none.
     NoSyncs,
-    /// Syncs are to write, and the trace may lack some.
+    /// A mode writes at syncs, and the trace may lack some.
     SyncsIncomplete,
-    /// The modes go by file, and a block trace has one file a device.
+    /// The modes go by file, and a block trace has one file per device.
     OneFile,
 }
 
 impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoSyncs => "nobody syncs in this trace: syncs write nothing",
-            Self::SyncsIncomplete => "this kind of trace tells syncs incompletely: more may have written",
-            Self::OneFile => "a block trace has one file a device: it ages, and is synced, as a whole",
+            Self::NoSyncs => "the trace contains no sync: syncs write nothing",
+            Self::SyncsIncomplete => "this kind of trace may lack some syncs: more may have written",
+            Self::OneFile => "a block trace has one file per device: it ages, and is synced, as a whole",
         })
     }
 }
 
-/// Memory that a [`Machine`] takes at most: what is dirty and whose, by page; since when, by file, of which there are no more
-/// than runs.
+/// Returns the most memory that a [`Machine`] takes: half a byte per page, for dirty pages and
+/// their files, and 20 bytes per file. A trace has no more files than runs.
 pub fn machine_bytes(trace: &Trace) -> u64 {
     u64::from(trace.pages()) / 2 + trace.runs().len() as u64 * 20
 }
 
 impl Modes {
-    /// Nothing but eviction writes.
+    /// Whether only eviction writes.
     pub fn on_eviction_only(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a trace says what the modes go by.
+    /// Checks that the trace has the information that the modes need.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a mode goes by time and the trace has no times, or if a mode writes at syncs and
+    /// the trace neither records them all nor contains any.
     pub fn suit(&self, trace: &Trace) -> Result<(), Unsuited> {
         let knows = trace.about().knows;
         if (self.periodic_us.is_some() || self.expire.is_some()) && !knows.times {
@@ -243,7 +259,7 @@ impl Modes {
         Ok(())
     }
 
-    /// What to know of these modes over this trace, which suits them.
+    /// Returns the limits of the results of these modes for a trace that suits them.
     pub fn caveats(&self, trace: &Trace) -> Vec<Caveat> {
         let mut caveats = Vec::new();
         if self.syncs != Syncs::Nothing {
@@ -260,7 +276,7 @@ impl Modes {
         caveats
     }
 
-    /// When dirty pages are written, in words that follow "Dirty pages are written".
+    /// Describes when dirty pages are written, in words that follow "Dirty pages are written".
     pub fn when(&self) -> String {
         let mut when = vec!["on eviction".to_owned()];
         if let Some(every) = self.periodic_us {

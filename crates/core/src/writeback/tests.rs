@@ -1,5 +1,5 @@
-//! The machine in its system, against a model of lists that looks at every microsecond; each mode by hand; and what has to
-//! hold between modes.
+//! Tests of the machine in its system: against a model of lists that checks every microsecond; each
+//! mode against results computed by hand; and relations between modes.
 
 use super::*;
 use crate::{
@@ -28,7 +28,8 @@ fn trace_of(space: Space, knows: Knows, events: &[(u64, Action<'static>)]) -> Tr
     builder.finish().unwrap()
 }
 
-/// On block devices, one behind the other, page by page: a place is a rank wherever no page is left out.
+/// A trace of block devices laid out one after another, so that the address of a page equals its
+/// rank wherever no page is left out.
 fn trace(events: &[(u64, Action<'static>)]) -> Trace {
     trace_of(Space::Blocks, KNOWS, events)
 }
@@ -47,7 +48,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
     let mut ios = Vec::new();
     let future = trace.future().unwrap();
     let outcome = cell.run(trace, Some(&future), Some(&mut |io| ios.push(io)));
-    assert_eq!(cell.run(trace, Some(&future), None), outcome, "who listens changes nothing");
+    assert_eq!(cell.run(trace, Some(&future), None), outcome, "an observer of the requests changes nothing");
     (outcome, ios)
 }
 
@@ -69,15 +70,15 @@ fn fsync(file: u64) -> Action<'static> {
     Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
 }
 
-/// Three files of four pages each; places 0.., 4.. and 8... Times in seconds. Two are dirty early, in descending order; one
-/// grows old beside syncs.
+/// Three files of four pages each, at places 0.., 4.. and 8..; times in seconds. Two files become
+/// dirty early, in descending order. One file ages while others are synced.
 fn history() -> Vec<(u64, Action<'static>)> {
     let second = 1_000_000;
     vec![
         (second, write(2, 2..4)),
         (2 * second, write(2, 0..1)),
         (3 * second, write(0, 1..2)),
-        (5 * second, write(1, 0..4)), // at a tick: after it
+        (5 * second, write(1, 0..4)), // at the time of a tick, but after it
         (6 * second, fsync(2)),
         (7 * second, write(2, 3..4)),
         (8 * second, write_sync(1, 1..2)),
@@ -89,8 +90,8 @@ fn history() -> Vec<(u64, Action<'static>)> {
     ]
 }
 
-/// Write requests of the history in a cache that holds everything: (second, place, somebody waits). What is written at the end
-/// is not looked at.
+/// Write requests of the history in a cache that holds everything, as (second, place, whether a
+/// process waits). Writes at the end of the trace are left out.
 fn written(text: &str) -> Vec<(u64, u64, bool)> {
     let trace = trace(&history());
     let (outcome, ios) = run("lru", 100, modes(text), &trace);
@@ -106,7 +107,7 @@ fn at(second: u64, places: &[u64], sync: bool) -> Vec<(u64, u64, bool)> {
 #[test]
 fn eviction_alone_writes_nothing_that_fits() {
     assert_eq!(written("evict"), []);
-    // What is evicted is written then, in every mode.
+    // In every mode a dirty page is written when it is evicted.
     let trace = trace(&[(1, write(0, 0..1)), (2, write(0, 1..2)), (3, write(0, 2..3))]);
     for text in ["evict", "periodic:9s", "expire:9s,ratio=100", "sync", "sync-all"] {
         let (outcome, ios) = run("lru", 2, modes(text), &trace);
@@ -118,8 +119,9 @@ fn eviction_alone_writes_nothing_that_fits() {
     }
 }
 
-/// Files by first dirtying, pages ascending; at the tick's own time; what is dirtied at that time waits for the next. A tick
-/// after the last access, but not after the end, still comes.
+/// The files are written at the time of the tick, in the order in which they became dirty, their
+/// pages ascending. A page that becomes dirty at the time of a tick waits for the next one. A tick
+/// after the last access still writes if it comes no later than the end of the trace.
 #[test]
 fn periodic_writes_everything() {
     let wanted = [
@@ -129,15 +131,15 @@ fn periodic_writes_everything() {
         at(20, &[9], false),
     ];
     assert_eq!(written("periodic:5s"), wanted.concat());
-    assert_eq!(written("periodic:33s"), [], "the trace ends before");
-    assert_eq!(written("periodic:32s").len(), 10, "it ends at that time");
+    assert_eq!(written("periodic:33s"), [], "the trace ends before this time");
+    assert_eq!(written("periodic:32s").len(), 10, "the trace ends at this time");
 }
 
-/// A file is written, whole, at the first tick at which it is old enough, whatever was synced in between.
+/// A file is written whole at the first tick at which it is old enough, regardless of syncs before.
 #[test]
 fn expire_writes_old_files() {
     let wanted = [
-        // Dirty since 1, 3 and 5 s.
+        // The files became dirty at 1, 3 and 5 s.
         at(11, &[8, 10, 11], false),
         at(13, &[0, 1, 2, 3], false),
         at(15, &[4, 5, 6, 7], false),
@@ -146,54 +148,56 @@ fn expire_writes_old_files() {
     assert_eq!(written("expire:10s,tick=1s,ratio=100"), wanted.concat());
     let wanted = [at(12, &[8, 10, 11], false), at(15, &[0, 1, 2, 3, 4, 5, 6, 7], false), at(30, &[9], false)];
     assert_eq!(written("expire:10s,tick=3s,ratio=100"), wanted.concat());
-    // Synced at 6 s and dirty again at 7 s, it keeps its age, as in the kernel.
+    // The file was synced at 6 s and is dirty again at 7 s: it keeps its age, as in the kernel.
     let mut synced = at(6, &[8, 10, 11], true);
     synced.extend(at(8, &[5], true));
     synced.extend(at(11, &[11], false));
     assert_eq!(written("expire:10s,tick=1s,ratio=100,sync")[..5], synced);
 }
 
-/// As soon as more than 5 of 100 frames are dirty the oldest files go until it is no longer so.
+/// As soon as more than 5 of 100 frames are dirty, the oldest files are written until no more than
+/// 5 are.
 #[test]
-fn what_is_too_much_is_written_at_once() {
+fn files_above_the_ratio_are_written_at_once() {
     let wanted = [
         at(5, &[8, 10, 11], false),
-        // 1; 4 to 7; 11: six are dirty after 7 s.
+        // Pages 1, 4 to 7 and 11: six pages are dirty after 7 s.
         at(7, &[1], false),
-        // 4 to 7, 11 and all of file 0: nine.
+        // Pages 4 to 7, 11 and all of file 0: nine pages are dirty.
         at(12, &[4, 5, 6, 7], false),
     ];
     assert_eq!(written("expire:1h,ratio=5"), wanted.concat());
     assert_eq!(written("expire:1h,ratio=100"), []);
-    assert_eq!(written("expire:1h,ratio=0").len(), 15, "each write goes at once");
+    assert_eq!(written("expire:1h,ratio=0").len(), 15, "every page is written at once");
 }
 
-/// An fsync writes its file, `O_SYNC` its own pages, `sync` all files by first dirtying; what was cut is not written.
+/// An fsync writes its file, an `O_SYNC` write its own pages, and `sync` all files in the order in
+/// which they became dirty. Truncated pages are not written.
 #[test]
-fn syncs_write_what_they_ask_for() {
+fn a_sync_writes_the_pages_that_it_names() {
     let wanted = [at(6, &[8, 10, 11], true), at(8, &[5], true), at(18, &[11, 0, 1, 4, 6, 7], true)];
     assert_eq!(written("sync"), wanted.concat());
     let dropped = |text| run("lru", 100, modes(text), &trace(&history())).0.device.dropped_dirty;
     assert_eq!((dropped("sync"), dropped("evict"), dropped("periodic:5s")), (2, 2, 0));
-    // A part of a file.
+    // A sync of part of a file.
     let range = Action::Sync { file: FileId(0), offset: PAGE_BYTES, len: PAGE_BYTES + 1 };
     let (outcome, ios) = run("lru", 100, modes("sync"), &trace(&[(0, write(0, 0..9)), (1, range)]));
     assert_eq!(outcome.device.sync_writes, 2);
     assert_eq!(ios[..2].iter().map(|io| io.lba).collect::<Vec<_>>(), [1, 2]);
 }
 
-/// Any of them writes everything, ascending.
+/// Every sync writes everything dirty, in ascending order.
 #[test]
 fn sync_all_writes_everything() {
     let wanted = [at(6, &[1, 4, 5, 6, 7, 8, 10, 11], true), at(8, &[5, 11], true), at(18, &[0, 1], true)];
     assert_eq!(written("sync-all"), wanted.concat());
-    // Somebody syncs a file of which no page is known.
+    // A sync of a file without any page in the trace.
     let (outcome, _) = run("lru", 100, modes("sync-all"), &trace(&[(0, write(0, 0..9)), (1, fsync(5))]));
     assert_eq!(outcome.device.sync_writes, 9);
 }
 
 #[test]
-fn the_flush_of_the_papers_android() {
+fn hf_flushes_as_android_in_the_hybrid_flush_paper() {
     let wanted = [
         at(5, &[8, 10, 11, 1], false),
         at(6, &[4, 5, 6, 7], true),
@@ -205,14 +209,14 @@ fn the_flush_of_the_papers_android() {
     assert_eq!(written("evict,periodic:5s,sync-all"), wanted.concat());
 }
 
-/// By its definition: lists that are searched, a clock that ticks every microsecond.
+/// A model that follows the definition: it searches lists, and its clock ticks every microsecond.
 struct Model<'a> {
     modes: Modes,
     frames: u64,
     runs: &'a [Run],
     cache: Box<dyn Stepped>,
     dirty: BTreeSet<u32>,
-    /// Files and since when, by first dirtying.
+    /// Files and the time at which each became dirty, in order of that time.
     order: Vec<(FileId, u64)>,
     now_us: u64,
     done: Vec<(u64, IoOp, Option<Why>, u32)>,
@@ -302,8 +306,8 @@ impl Model<'_> {
     }
 }
 
-/// What the model makes of a trace, drained: requests with their ranks, hits, dropped dirty pages.
-fn modelled<'a>(spec: &policy::Spec, frames: u32, modes: Modes, trace: &'a Trace) -> Model<'a> {
+/// Runs the model through a trace and drains it. Its requests name pages by rank.
+fn modelled<'a>(spec: &policy::PolicySpec, frames: u32, modes: Modes, trace: &'a Trace) -> Model<'a> {
     let params = Default::default();
     let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params };
     let mut model = Model {
@@ -366,7 +370,8 @@ fn modes_strategy() -> impl Strategy<Value = Modes> {
         .prop_map(|(periodic_us, expire, syncs)| Modes { periodic_us, expire, syncs })
 }
 
-/// Three files of some ten pages: writes, removals, syncs; now and then a pause. The last does nothing but end.
+/// Reads, writes, removals and syncs of three files of about ten pages each, with occasional
+/// pauses. The last kind of event only advances the time.
 fn events_strategy() -> impl Strategy<Value = Vec<(u64, Action<'static>)>> {
     let pause = prop_oneof![4 => 0..3u64, 1 => 0..60u64];
     let event = (pause, 0..20u8, 0..3u64, 0..10u64, 1..4u64);
@@ -396,13 +401,14 @@ fn has_syncs(action: &Action) -> bool {
     matches!(action, Action::Sync { .. } | Action::SyncAll | Action::Write { sync: true, .. })
 }
 
-/// Policies whom it matters who is dirty: write-back may change their hits.
-const MIND_DIRT: [&str; 5] = ["linux2q", "cflru", "lruwsr", "mglru", "belady-cost"];
+/// Policies that look at dirty bits: write-back may change their hits.
+const DIRTY_AWARE: [&str; 5] = ["linux2q", "cflru", "lruwsr", "mglru", "belady-cost"];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Request by request, with its time and whether somebody waits, for every policy.
+    /// Each request agrees with the model's in its time, its page and whether a process waits, for
+    /// every policy.
     #[test]
     fn agrees_with_the_model(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         let trace = trace(&events);
@@ -428,9 +434,9 @@ proptest! {
         }
     }
 
-    /// Where nobody syncs, what syncs write does not matter.
+    /// In a trace without syncs the setting of syncs changes nothing.
     #[test]
-    fn without_syncs_they_write_nothing(mut events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
+    fn the_setting_of_syncs_changes_nothing_without_syncs(mut events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         events.retain(|(_, action)| !has_syncs(action));
         let trace = trace(&events);
         let without = run("mglru", frames, Modes { syncs: Syncs::Nothing, ..modes }, &trace);
@@ -439,13 +445,14 @@ proptest! {
         }
     }
 
-    /// A policy that does not mind dirt hits as often under every mode. Then a page's stay in the cache costs at least one
-    /// write if it was written to and not cut: eviction alone writes that one. So every other mode writes at least as much,
-    /// saves no more by cuts, and no page is lost.
+    /// A policy that ignores dirty bits has the same hits under every mode. Under any mode, a page
+    /// that is written to while it is cached costs at least one write unless it is truncated.
+    /// Eviction alone costs exactly one. So every other mode writes at least as much and saves no
+    /// more by truncation, and no page is lost.
     #[test]
     fn eviction_alone_writes_least(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         let trace = trace(&events);
-        for spec in policy::ALL.iter().filter(|spec| !MIND_DIRT.contains(&spec.name)) {
+        for spec in policy::ALL.iter().filter(|spec| !DIRTY_AWARE.contains(&spec.name)) {
             let (evict, _) = run(spec.name, frames, Modes::default(), &trace);
             let (other, _) = run(spec.name, frames, modes, &trace);
             prop_assert_eq!((evict.read_hits, evict.write_hits), (other.read_hits, other.write_hits), "{}", spec.name);
@@ -457,8 +464,8 @@ proptest! {
         }
     }
 
-    /// More occasions to write, more writes: where policies do not mind dirt, twice as often is at least as much, and so is
-    /// all at each sync instead of a file.
+    /// More frequent write-back writes at least as much, for policies that ignore dirty bits: a
+    /// half as long interval, or syncs that write everything instead of one file.
     #[test]
     fn more_occasions_write_more(events in events_strategy(), modes in modes_strategy(), every in 1..20u64, frames in 1..24u32) {
         let trace = trace(&events);
@@ -471,9 +478,10 @@ proptest! {
         prop_assert!(periodic(None) <= periodic(Some(2 * every)));
     }
 
-    /// Where all fits and each microsecond is a tick, every write is written: nothing absorbs it but its own request.
+    /// If all pages fit and every microsecond is a tick, every page written by a request reaches
+    /// the device; only writes within one request are merged.
     #[test]
-    fn writing_through_writes_every_step(mut events in events_strategy()) {
+    fn flushing_every_microsecond_writes_every_access(mut events in events_strategy()) {
         events.retain(|(_, action)| !matches!(action, Action::Truncate { .. } | Action::Punch { .. }));
         events.iter_mut().enumerate().for_each(|(n, (at_us, _))| *at_us = n as u64);
         let trace = trace(&events);
@@ -483,9 +491,9 @@ proptest! {
         }
     }
 
-    /// What is shown is read again as the same.
+    /// Modes are parsed back from their displayed form.
     #[test]
-    fn modes_are_read_as_they_are_shown(modes in modes_strategy(), unit in prop::sample::select(vec![1, 1000, 1_000_000])) {
+    fn displayed_modes_parse_to_the_same_modes(modes in modes_strategy(), unit in prop::sample::select(vec![1, 1000, 1_000_000])) {
         let expire = modes.expire.map(|e| Expire { after_us: e.after_us * unit, tick_us: e.tick_us * unit, ..e });
         let modes = Modes { periodic_us: modes.periodic_us.map(|us| us * unit), expire, ..modes };
         prop_assert_eq!(modes.to_string().parse(), Ok(modes));
@@ -497,11 +505,11 @@ proptest! {
     }
 }
 
-/// The others do mind dirt: each of them hits differently somewhere.
+/// Each policy of `DIRTY_AWARE` has other hits under write-back in some history.
 #[test]
-fn those_who_mind_dirt_do() {
+fn policies_that_look_at_dirty_bits_hit_differently_under_write_back() {
     let mut dice = proptest::test_runner::TestRunner::deterministic();
-    let mut left: Vec<&str> = MIND_DIRT.to_vec();
+    let mut left: Vec<&str> = DIRTY_AWARE.to_vec();
     for _ in 0..2000 {
         let tree = (events_strategy(), modes_strategy(), 1..24u32).new_tree(&mut dice).unwrap();
         let (events, modes, frames) = tree.current();
@@ -511,10 +519,10 @@ fn those_who_mind_dirt_do() {
                 == run(policy, frames, Modes::default(), &trace).0.hits()
         });
     }
-    assert!(left.is_empty(), "{left:?} never mind");
+    assert!(left.is_empty(), "{left:?} hit the same under every mode");
 }
 
-/// A day between two writes is no work, and times at the end of all time are no trouble.
+/// A day between two writes costs no work, and times near `u64::MAX` do not overflow.
 #[test]
 fn long_pauses_cost_nothing() {
     let far = [0, 1 << 62, u64::MAX - 1, u64::MAX];
@@ -528,7 +536,7 @@ fn long_pauses_cost_nothing() {
 }
 
 #[test]
-fn modes_by_name() {
+fn modes_are_parsed_by_name() {
     assert_eq!(modes("evict"), Modes::default());
     let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10 };
     assert_eq!(modes("linux"), Modes { expire: Some(expire), syncs: Syncs::TheirFile, periodic_us: None });
@@ -545,7 +553,7 @@ fn modes_by_name() {
 }
 
 #[test]
-fn says_what_was_wrong() {
+fn a_refused_mode_is_named_with_the_reason() {
     for (text, says) in [
         ("", "no mode of write-back is called ``; there are: evict, periodic:5s"),
         ("sometimes", "called `sometimes`"),
@@ -564,7 +572,7 @@ fn says_what_was_wrong() {
 }
 
 #[test]
-fn what_a_trace_cannot_say_is_refused() {
+fn modes_that_need_missing_information_are_refused() {
     let quiet = [(0, write(0, 0..1))];
     let synced = [(0, write(0, 0..1)), (0, fsync(0))];
     let no_times = Knows { times: false, ..KNOWS };
@@ -576,7 +584,7 @@ fn what_a_trace_cannot_say_is_refused() {
     assert_eq!(suit("sync", no_syncs, &quiet), Err(Unsuited::NoSyncs));
     assert_eq!(suit("periodic:5s", no_syncs, &quiet), Ok(()));
     assert_eq!(suit("evict", Knows { times: false, ..no_syncs }, &quiet), Ok(()));
-    // Some syncs are known where not all are, as in block traces.
+    // Some syncs are known although the trace may lack others, as in block traces.
     assert_eq!(suit("sync", no_syncs, &synced), Ok(()));
     let caveats = |space, knows, events: &[_]| modes("sync").caveats(&trace_of(space, knows, events));
     assert_eq!(caveats(Space::Files, KNOWS, &synced), []);
@@ -586,7 +594,7 @@ fn what_a_trace_cannot_say_is_refused() {
 }
 
 #[test]
-fn says_when() {
+fn when_describes_the_modes_in_words() {
     assert_eq!(modes("evict").when(), "on eviction only");
     assert_eq!(modes("hf").when(), "on eviction, all of them every 5 s, all of them at any sync");
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     back::IoOp,
-    layout::{Layout, Lba, Selection, Spec},
+    layout::{Layout, LayoutSpec, Lba, Selection},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +109,7 @@ impl Layout for Early {
     }
 }
 
-static EARLY: Spec = Spec {
+static EARLY: LayoutSpec = LayoutSpec {
     name: "early",
     what: "at the first write into the cache",
     params: &[],
