@@ -11,11 +11,11 @@ pub type Micros = u64;
 
 /// Which file (or block device, or cached object) an event is about.
 ///
-/// One `FileId` stands for one *identity* (device, inode, epoch): the epoch rises when the last link and the last
-/// descriptor are gone, because file systems reuse inode numbers at once. A `FileId` is unique
-/// within a trace and never reused. Readers of file traces number files from 0 in order of first
-/// appearance; a block trace has one pseudo-file a device; in an object trace it is the object's
-/// own identifier.
+/// One `FileId` stands for one *identity* (device, inode, epoch): the epoch rises when the last
+/// link and the last descriptor are gone, because file systems reuse inode numbers at once. A
+/// `FileId` is unique within a trace and never reused. Readers of file traces number files from 0
+/// in order of first appearance; a block trace has one pseudo-file a device; in an object trace it
+/// is the object's own identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
@@ -421,7 +421,8 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for MaybeOwned<'_, T> {
 pub enum Side {
     /// What applications ask of the page cache.
     Before,
-    /// What the page cache asks of storage. Running one through a cache again is possible and warned about.
+    /// What the page cache asks of storage. Running one through a cache again is possible and
+    /// warned about.
     After,
 }
 
@@ -436,7 +437,8 @@ pub enum Space {
     Objects,
 }
 
-/// What a trace can say. What needs more refuses, naming the flag that supplies it, instead of guessing.
+/// What a trace can say. What needs more refuses, naming the flag that supplies it, instead of
+/// guessing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knows {
     /// `at_us` is real.

@@ -3,7 +3,8 @@
 /// Size of a page in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// A page of a trace: its rank in (file, page) order, so that order is integer order and tables are arrays.
+/// A page of a trace: its rank in (file, page) order, so that order is integer order and tables are
+/// arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Page(pub u32);
 
@@ -27,10 +28,11 @@ pub struct Access {
     pub page: Page,
     /// Read or write.
     pub op: Op,
-    /// The page was resident and dirty before this access. (The cache sets the dirty bit of a write afterwards.)
+    /// The page was resident and dirty before this access. (The cache sets the dirty bit of a write
+    /// afterwards.)
     pub was_dirty: bool,
-    /// Position, in page accesses from the trace's beginning, of the page's next access before it is removed;
-    /// [`NEVER`] if there is none, and for policies that are not offline.
+    /// Position, in page accesses from the trace's beginning, of the page's next access before it
+    /// is removed; [`NEVER`] if there is none, and for policies that are not offline.
     pub next_use: u32,
 }
 

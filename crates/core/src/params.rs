@@ -163,8 +163,8 @@ pub enum Error {
     },
 }
 
-/// A description that stands in a list, from which it is selected by its name: a policy, a layout or
-/// a device.
+/// A description that stands in a list, from which it is selected by its name: a policy, a layout
+/// or a device.
 pub trait Listed: Sized + 'static {
     /// What the list holds, for messages.
     const KIND: &'static str;

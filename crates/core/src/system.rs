@@ -62,12 +62,14 @@ impl Outcome {
         ratio(self.hits(), self.accesses())
     }
 
-    /// Pages written, and those still dirty at the end, whose writes are due: what a drain would count.
+    /// Pages written, and those still dirty at the end, whose writes are due: what a drain would
+    /// count.
     pub fn writes_due(&self) -> u64 {
         self.device.writes + self.dirty_left
     }
 
-    /// Page writes that found their page dirty. Each other one makes its page dirty, and a dirty page is written, dropped or left.
+    /// Page writes that found their page dirty. Each other one makes its page dirty, and a dirty
+    /// page is written, dropped or left.
     pub fn overwritten(&self) -> u64 {
         self.write_accesses - (self.writes_due() + self.device.dropped_dirty)
     }
@@ -103,8 +105,8 @@ pub fn frames_in(memory_bytes: u64) -> Option<u32> {
     u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
 }
 
-/// Memory that a cell takes beside its trace, by estimate: the page table, a layout's places and a policy's ghosts by page;
-/// lists and bits by frame.
+/// Memory that a cell takes beside its trace, by estimate: the page table, a layout's places and a
+/// policy's ghosts by page; lists and bits by frame.
 pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
     u64::from(pages) * 24 + u64::from(frames.min(pages)) * 40
 }
@@ -113,8 +115,8 @@ pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
 pub(crate) type Run = fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
 
 impl Cell<'_> {
-    /// Runs the trace through the system. `future` is needed by offline policies ([`policy::Kind::is_offline`]); `sink` is
-    /// handed every request to the device, in order.
+    /// Runs the trace through the system. `future` is needed by offline policies
+    /// ([`policy::Kind::is_offline`]); `sink` is handed every request to the device, in order.
     pub fn run(&self, trace: &Trace, future: Option<&Future>, sink: Option<&mut dyn FnMut(Io)>) -> Outcome {
         (self.policy.spec.run)(self, trace, future, sink)
     }
@@ -131,8 +133,8 @@ pub(crate) fn run<P: Build>(
     let layout = wanted.then(build);
     let mut nowhere = |_: Io| ();
     let sink: Option<&mut dyn FnMut(Io)> = match sink {
-        // A layout that allocates early follows each page that becomes dirty, and only the loop with
-        // a sink reports these.
+        // A layout that allocates early follows each page that becomes dirty, and only the loop
+        // with a sink reports these.
         None if layout.as_ref().is_some_and(|layout| layout.is_early()) => Some(&mut nowhere),
         Some(sink) => Some(sink),
         None => None,

@@ -1,7 +1,9 @@
-//! A trace made dense: every page a rank, every event a step of eight bytes, shared read-only by all cells.
+//! A trace made dense: every page a rank, every event a step of eight bytes, shared read-only by
+//! all cells.
 //!
-//! Pages are numbered by (file, page) order, so the pages of one request have consecutive ranks (each was touched, by
-//! that request) and a step is a first rank and a count. A sweep over a million cells reads the same steps.
+//! Pages are numbered by (file, page) order, so the pages of one request have consecutive ranks
+//! (each was touched, by that request) and a step is a first rank and a count. A sweep over a
+//! million cells reads the same steps.
 
 use crate::{
     event::{About, FileId},
@@ -27,8 +29,8 @@ pub enum StepKind {
     Write,
     /// Pages are written and the writer waits for storage.
     WriteSync,
-    /// Dirty pages of the range are to be made durable. The range is of one file and may hold no page: somebody synced,
-    /// all the same.
+    /// Dirty pages of the range are to be made durable. The range is of one file and may hold no
+    /// page: somebody synced, all the same.
     Sync,
     /// Pages are truncated, punched out or deleted: gone from every tier, dirty ones unwritten.
     Drop,
@@ -40,12 +42,13 @@ pub enum StepKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     first: u32,
-    /// 3 bits of kind, 2 of partial pages, 21 of count; the upper 6 belong to the builder and are 0 afterwards.
+    /// 3 bits of kind, 2 of partial pages, 21 of count; the upper 6 belong to the builder and are 0
+    /// afterwards.
     bits: u32,
 }
 
-/// A request that touches more pages is taken for one of so many: 8 GiB, four times what a reader lets through but for
-/// objects.
+/// A request that touches more pages is taken for one of so many: 8 GiB, four times what a reader
+/// lets through but for objects.
 pub(crate) const PAGES_MAX: u32 = (1 << 21) - 1;
 const HEAD_PARTIAL: u32 = 1 << 3;
 const TAIL_PARTIAL: u32 = 1 << 4;
@@ -145,7 +148,8 @@ pub struct Totals {
     pub duration_us: u64,
 }
 
-/// One time a step, exact, in four bytes: the low half of each, and where the high half changes (every 71 minutes).
+/// One time a step, exact, in four bytes: the low half of each, and where the high half changes
+/// (every 71 minutes).
 #[derive(Default)]
 struct Times {
     low: Vec<u32>,
@@ -218,7 +222,8 @@ impl Trace {
         Arc::clone(&self.runs)
     }
 
-    /// Files that were made during the trace, ascending: no place on the device is theirs at its beginning.
+    /// Files that were made during the trace, ascending: no place on the device is theirs at its
+    /// beginning.
     pub fn created(&self) -> &[FileId] {
         &self.created
     }
@@ -233,8 +238,8 @@ impl Trace {
         self.tables
     }
 
-    /// The bytes of `page` that step `n`, which accesses it, covers. Only where [`Tables::bytes`] were
-    /// asked for.
+    /// The bytes of `page` that step `n`, which accesses it, covers. Only where [`Tables::bytes`]
+    /// were asked for.
     #[inline(always)]
     pub fn bytes(&self, n: usize, page: Page) -> Bytes {
         self.step_tables.bytes(n, self.steps[n], page)
@@ -317,7 +322,8 @@ impl Trace {
     }
 }
 
-/// For every page access, in order, the position of the same page's next access before its removal, or [`NEVER`].
+/// For every page access, in order, the position of the same page's next access before its removal,
+/// or [`NEVER`].
 pub struct Future {
     next: Vec<u32>,
 }

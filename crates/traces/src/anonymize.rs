@@ -9,9 +9,9 @@ use std::hash::{BuildHasher, RandomState};
 
 /// Replaces each component of a path by a keyed hash, and hands the events on.
 ///
-/// The key is random and is not kept: nobody can try names out on the trace later. What analyses need stays: which names
-/// are equal, which lie in one directory, the extension, and SQLite's suffixes, so that a database and its journal still
-/// are a pair.
+/// The key is random and is not kept: nobody can try names out on the trace later. What analyses
+/// need stays: which names are equal, which lie in one directory, the extension, and SQLite's
+/// suffixes, so that a database and its journal still are a pair.
 pub struct Anonymize<'a> {
     sink: &'a mut dyn Sink,
     key: RandomState,

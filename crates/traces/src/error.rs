@@ -62,7 +62,8 @@ pub enum Error {
     /// The trace lacks what was asked of it.
     #[error("{0}")]
     Lacks(String),
-    /// A trace could not be opened or written; or any of the other errors, with the name of the trace.
+    /// A trace could not be opened or written; or any of the other errors, with the name of the
+    /// trace.
     #[error("{path}: {what}")]
     At {
         /// The trace, as the user named it.

@@ -33,14 +33,15 @@ impl Sink for Kept {
     }
 }
 
-/// Why a line or record did not become an event. The phrase is a short constant such as "unmapped sector (-1)", shown
-/// to people as `24507 unmapped sector (-1) (first at 1234)`.
+/// Why a line or record did not become an event. The phrase is a short constant such as "unmapped
+/// sector (-1)", shown to people as `24507 unmapped sector (-1) (first at 1234)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// It was understood, and says nothing about what the cache does: a comment, a duplicate, an unmapped sector, a
-    /// call that failed.
+    /// It was understood, and says nothing about what the cache does: a comment, a duplicate, an
+    /// unmapped sector, a call that failed.
     Benign(&'static str),
-    /// It did give events, though something about them is a guess; the phrase says what was assumed.
+    /// It did give events, though something about them is a guess; the phrase says what was
+    /// assumed.
     Note(&'static str),
     /// It was not understood, or cannot be true. A trace in which this is the rule is refused.
     Damage(&'static str),
@@ -202,8 +203,8 @@ impl<'a> Events<'a> {
         self.summary.origin = Some(origin);
     }
 
-    /// One more event. One that no system can have carried out is counted as damage instead: longer than
-    /// [`ACCESS_BYTES_MAX`] (objects may be longer), or reaching past `i64::MAX`.
+    /// One more event. One that no system can have carried out is counted as damage instead: longer
+    /// than [`ACCESS_BYTES_MAX`] (objects may be longer), or reaching past `i64::MAX`.
     #[inline]
     pub fn push(&mut self, mut event: Event<'static>) -> Result<(), Error> {
         if let Err(skip) = possible(&event.action, self.len_max) {
@@ -219,7 +220,8 @@ impl<'a> Events<'a> {
         if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// One line or record (1-based number) that was understood and gives no event ([`Skip::Benign`]).
+    /// One line or record (1-based number) that was understood and gives no event
+    /// ([`Skip::Benign`]).
     pub fn skip(&mut self, reason: &'static str, line: u64) {
         self.skipped(Skip::Benign(reason), line);
     }
@@ -229,7 +231,8 @@ impl<'a> Events<'a> {
         self.skipped(Skip::Damage(reason), line);
     }
 
-    /// One line or record (1-based number) that did give events, though something was assumed ([`Skip::Note`]).
+    /// One line or record (1-based number) that did give events, though something was assumed
+    /// ([`Skip::Note`]).
     pub fn note(&mut self, reason: &'static str, line: u64) {
         self.skipped(Skip::Note(reason), line);
     }

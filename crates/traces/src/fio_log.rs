@@ -13,7 +13,8 @@ const REQUEST_PAGES_MAX: u32 = 4096;
 
 /// Writes the log of one file or device.
 ///
-/// Each run of synchronous writes of one moment is followed by one `datasync`, as the one `fsync` that caused it would.
+/// Each run of synchronous writes of one moment is followed by one `datasync`, as the one `fsync`
+/// that caused it would.
 #[derive(Debug)]
 pub struct FioLog<W> {
     log: W,
@@ -24,7 +25,8 @@ pub struct FioLog<W> {
 }
 
 impl<W: Write> FioLog<W> {
-    /// Onto `log`; fio will open `target`. Refuses a trace without times, and a name that fio cannot read.
+    /// Onto `log`; fio will open `target`. Refuses a trace without times, and a name that fio
+    /// cannot read.
     pub fn new(mut log: W, target: &str, knows: Knows) -> Result<Self, Error> {
         if !knows.times {
             return Err(Error::Lacks(

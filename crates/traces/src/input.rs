@@ -3,7 +3,8 @@
 use crate::{Error, open::Seekable};
 use std::io::{self, BufRead, Read};
 
-/// No line of any text format is longer; one that is gets skipped and counted, never buffered whole.
+/// No line of any text format is longer; one that is gets skipped and counted, never buffered
+/// whole.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// A stream of decompressed bytes that knows where it is.
@@ -12,7 +13,8 @@ pub struct Input<'a> {
     file: Option<Seekable>,
     offset: u64,
     line: u64,
-    /// Bytes of the stream's own buffer that the last [`Line`] showed, to be consumed before the next.
+    /// Bytes of the stream's own buffer that the last [`Line`] showed, to be consumed before the
+    /// next.
     shown: usize,
     buffer: Vec<u8>,
 }
@@ -100,8 +102,8 @@ impl<'a> Input<'a> {
         Ok(Line { number: self.line, bytes: without_cr(&self.buffer), too_long })
     }
 
-    /// Hands over all that is left as records of `N` bytes, many at a time, straight from the stream's buffer. A
-    /// partial record at the end is an error that says where.
+    /// Hands over all that is left as records of `N` bytes, many at a time, straight from the
+    /// stream's buffer. A partial record at the end is an error that says where.
     pub fn records<const N: usize>(
         &mut self,
         mut take: impl FnMut(&[[u8; N]]) -> Result<(), Error>,
@@ -149,7 +151,8 @@ impl<'a> Input<'a> {
         Ok(byte)
     }
 
-    /// The next `len` bytes, in place of what `into` held; how many there were: fewer only at the end.
+    /// The next `len` bytes, in place of what `into` held; how many there were: fewer only at the
+    /// end.
     pub fn bytes(&mut self, len: u64, into: &mut Vec<u8>) -> Result<u64, Error> {
         into.clear();
         self.fill()?;
@@ -160,7 +163,8 @@ impl<'a> Input<'a> {
         Ok(into.len() as u64)
     }
 
-    /// Everything that is left, for formats that cannot be streamed (Parquet): refuses above `bytes_max`.
+    /// Everything that is left, for formats that cannot be streamed (Parquet): refuses above
+    /// `bytes_max`.
     pub fn rest(&mut self, bytes_max: u64) -> Result<Vec<u8>, Error> {
         self.fill()?;
         let mut all = Vec::new();

@@ -1,8 +1,8 @@
 //! From a path, or standard input, to events: the only part that touches files.
 //!
-//! Gzip, zstd and xz are known by their first bytes, not by a name's ending, and opened in passing; what is compressed
-//! twice is not followed. Memory is bounded whatever the file says: a decompressor's window by its own limits, the
-//! output by a ratio that no honest trace reaches.
+//! Gzip, zstd and xz are known by their first bytes, not by a name's ending, and opened in passing;
+//! what is compressed twice is not followed. Memory is bounded whatever the file says: a
+//! decompressor's window by its own limits, the output by a ratio that no honest trace reaches.
 
 use crate::{
     Error,

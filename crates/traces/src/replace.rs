@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Written without a name where the file system can do that, so that not even a kill leaves a piece behind; else
-/// under a name beside the target. [`Replace::commit`] puts it in the target's place.
+/// Written without a name where the file system can do that, so that not even a kill leaves a piece
+/// behind; else under a name beside the target. [`Replace::commit`] puts it in the target's place.
 #[derive(Debug)]
 pub struct Replace {
     target: PathBuf,
@@ -68,7 +68,8 @@ impl Replace {
         let file = match self.draft {
             Draft::Nameless(file) => {
                 let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-                // A link cannot replace, a rename can: the file has a name of its own for that moment.
+                // A link cannot replace, a rename can: the file has a name of its own for that
+                // moment.
                 named(folder(&self.target), |builder, folder| {
                     builder.make_in(folder, |path| {
                         Ok(rustix::fs::linkat(CWD, name.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)

@@ -1,5 +1,5 @@
-//! Our own store: Parquet, zstd inside, one row an event, so that polars, DuckDB and the like read it
-//! too.
+//! Our own store: Parquet, zstd inside, one row an event, so that polars, DuckDB and the like read
+//! it too.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
@@ -20,11 +20,12 @@
 //! metadata's `actions`. They lack what those columns say, and the kinds from `create` on.
 //!
 //! Unsigned numbers stand with their bits unchanged. The key-value metadata holds one JSON object
-//! under `flashsift`: schema version, what the trace is about and what it knows, the wall-clock time
-//! of its time 0, and where it came from: the name of the imported trace and what its reader skipped,
-//! which are lost otherwise.
+//! under `flashsift`: schema version, what the trace is about and what it knows, the wall-clock
+//! time of its time 0, and where it came from: the name of the imported trace and what its reader
+//! skipped, which are lost otherwise.
 //!
-//! Rows are grouped so that writing and reading need a few tens of megabytes, however long the trace.
+//! Rows are grouped so that writing and reading need a few tens of megabytes, however long the
+//! trace.
 
 use crate::{
     Error,
@@ -288,7 +289,8 @@ impl Writer {
         self.encoder.writer.bytes_written() as u64 + self.encoder.rows.at_us.len() as u64 * row_bytes
     }
 
-    /// Writes what is left, and what was `skipped`, and gives the file its name. How many bytes it has.
+    /// Writes what is left, and what was `skipped`, and gives the file its name. How many bytes it
+    /// has.
     pub fn finish(self, skipped: &Skipped) -> Result<u64, Error> {
         let file = self.encoder.finish(skipped)?;
         file.commit().map_err(|e| Error::At { path: self.path, what: e.into() })
@@ -603,9 +605,10 @@ fn malformed(what: impl std::fmt::Display) -> Error {
     Error::Malformed { what: format!("the Parquet file is damaged or not one of ours: {what}"), offset: 0 }
 }
 
-/// The crate checks much of what a file claims, but not all: on damaged pages it is known to panic (version 60: "Bit reader
-/// is not initialized" in the delta decoder, among others). Whatever was being decoded is then given up, and our error is
-/// all that is said: what a panic prints on its own is kept back on this thread meanwhile.
+/// The crate checks much of what a file claims, but not all: on damaged pages it is known to panic
+/// (version 60: "Bit reader is not initialized" in the delta decoder, among others). Whatever was
+/// being decoded is then given up, and our error is all that is said: what a panic prints on its
+/// own is kept back on this thread meanwhile.
 fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Error> {
     thread_local!(static DECODES: Cell<bool> = const { Cell::new(false) });
     static KEEP_BACK: Once = Once::new();

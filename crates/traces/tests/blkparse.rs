@@ -1,6 +1,6 @@
-//! What the real blkparse prints we read: from records made here, and from what this kernel's block layer did with a
-//! loop device. Skipped, by name, where blkparse is not installed, and the latter where the kernel or the rights are
-//! lacking.
+//! What the real blkparse prints we read: from records made here, and from what this kernel's block
+//! layer did with a loop device. Skipped, by name, where blkparse is not installed, and the latter
+//! where the kernel or the rights are lacking.
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part.
 
@@ -104,7 +104,8 @@ mod raw {
     }
 }
 
-/// Random requests, each with some of the lines that it leaves besides: what was queued is read, once, whatever it was.
+/// Random requests, each with some of the lines that it leaves besides: what was queued is read,
+/// once, whatever it was.
 #[test]
 #[cfg(target_endian = "little")]
 fn blkparse_prints_we_read() {
@@ -197,7 +198,8 @@ fn a_format_of_ones_own_is_refused() {
     assert!(error.to_string().contains("formats made by -f or -F are not read"), "{error}: {shown}");
 }
 
-/// A loop device with a partition, and the kernel's tracer of its block layer. All is put back when it goes.
+/// A loop device with a partition, and the kernel's tracer of its block layer. All is put back when
+/// it goes.
 struct Traced {
     /// `loop0`.
     name: String,
@@ -294,8 +296,8 @@ impl Drop for Traced {
     }
 }
 
-/// Direct and buffered accesses of a partition, some larger than a request may be, a flush and a discard: each is read
-/// once, at its place on the disk.
+/// Direct and buffered accesses of a partition, some larger than a request may be, a flush and a
+/// discard: each is read once, at its place on the disk.
 #[test]
 fn what_a_kernel_does_with_a_partition_we_read() {
     if blkparse(b"", &["-i", "-"]).is_none() {
@@ -351,7 +353,8 @@ fn what_a_kernel_does_with_a_partition_we_read() {
     }
 }
 
-/// Lengthens `last` by an access of the same kind right behind it. How many of them make up one call is the kernel's business.
+/// Lengthens `last` by an access of the same kind right behind it. How many of them make up one
+/// call is the kernel's business.
 fn joined(last: &mut Action, next: &Action) -> bool {
     match (last, next) {
         (Action::Read { offset, len, .. }, Action::Read { offset: at, len: more, .. })

@@ -1,4 +1,5 @@
-//! What the real fio writes we read, and what we write it replays. Skipped, by name, where fio is not installed.
+//! What the real fio writes we read, and what we write it replays. Skipped, by name, where fio is
+//! not installed.
 
 use flashsift_core::{
     back::{Io, IoOp},
@@ -68,7 +69,8 @@ fn we_write_fio_replays() {
     fs::File::create(folder.path().join("scratch")).unwrap().set_len(32 << 20).unwrap();
     let job = ["--name=j", "--ioengine=psync", "--read_iolog=log", "--output-format=terse"];
     let Some(timed) = fio(folder.path(), &job) else { return };
-    // Terse fields 5 and 8 are what was read, in KiB, and for how many ms; 46 and 49 what was written.
+    // Terse fields 5 and 8 are what was read, in KiB, and for how many ms; 46 and 49 what was
+    // written.
     let field = |n: usize| timed.trim().split(';').nth(n).unwrap().parse::<u64>().unwrap();
     assert_eq!((field(5), field(46)), (4 * 5001, 4 * 35), "{timed}");
     assert!((290..5000).contains(&field(8)), "replayed in microseconds: {timed}");

@@ -1,5 +1,6 @@
-//! What this kernel prints of accesses that are known we read. As root, on a file system of its own in a loop device, in a
-//! tracing instance of its own; skipped, by name, where one of these cannot be had.
+//! What this kernel prints of accesses that are known we read. As root, on a file system of its own
+//! in a loop device, in a tracing instance of its own; skipped, by name, where one of these cannot
+//! be had.
 
 use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
@@ -24,7 +25,8 @@ impl Mounted {
         let (image, at) = (folder.join("image"), folder.join("mounted"));
         File::create(&image).and_then(|file| file.set_len(64 << 20)).ok()?;
         fs::create_dir(&at).ok()?;
-        // With smaller blocks a page may be known in part, and the kernel then tells no read of those before it.
+        // With smaller blocks a page may be known in part, and the kernel then tells no read of
+        // those before it.
         ran(Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&image))?;
         ran(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at))?;
         Some(Self(at))

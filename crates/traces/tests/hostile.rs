@@ -1,5 +1,5 @@
-//! Whatever the bytes, a reader gives events and counts, or an error that says something: never a panic, never an event
-//! that no system can have carried out.
+//! Whatever the bytes, a reader gives events and counts, or an error that says something: never a
+//! panic, never an event that no system can have carried out.
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part, `FLASHSIFT_ROUNDS=N` makes it longer.
 

@@ -1,4 +1,5 @@
-//! A program whose accesses are known, under the real strace: what the reader makes of the trace is what it did.
+//! A program whose accesses are known, under the real strace: what the reader makes of the trace is
+//! what it did.
 
 use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
@@ -24,7 +25,8 @@ fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
     (kept.events, summary)
 }
 
-/// The events of files that ever had a name below `directory`, with letters for files and relative names.
+/// The events of files that ever had a name below `directory`, with letters for files and relative
+/// names.
 fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()

@@ -1,4 +1,5 @@
-//! Plain storage: every miss is a read request, every write-back a write request, each at the place that a layout gives.
+//! Plain storage: every miss is a read request, every write-back a write request, each at the place
+//! that a layout gives.
 
 use super::{Back, Source, Why, Written};
 use crate::{
@@ -21,8 +22,8 @@ pub struct Io {
     pub pages: u32,
     /// Somebody waits for it to be durable.
     pub sync: bool,
-    /// An application goes on when it is done: it reads, or what it wrote is to be durable, or it needs the place of a dirty
-    /// page.
+    /// An application goes on when it is done: it reads, or what it wrote is to be durable, or it
+    /// needs the place of a dirty page.
     pub awaited: bool,
 }
 
@@ -68,7 +69,8 @@ pub struct DeviceCounts {
     pub sync_writes: u64,
     /// Pages written by the drain.
     pub drained: u64,
-    /// Writes that do not follow the write before them: `lba != previous + 1`. The first write is one.
+    /// Writes that do not follow the write before them: `lba != previous + 1`. The first write is
+    /// one.
     pub nonsequential_writes: u64,
     /// Pages that were dirty when they were truncated or deleted: writes that never happened.
     pub dropped_dirty: u64,
@@ -94,7 +96,8 @@ struct Addresses {
 }
 
 impl<S: Sink> Storage<S> {
-    /// Requests go to `sink`. Without a layout (a trace without writes that nobody listens to) no place is looked up.
+    /// Requests go to `sink`. Without a layout (a trace without writes that nobody listens to) no
+    /// place is looked up.
     pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
         let counts = DeviceCounts::default();
         Self { layout, next_lba: None, at_us: 0, sink, counts, addresses: None }
@@ -222,7 +225,8 @@ mod tests {
         fn free(&mut self, _: Range<u32>) {}
     }
 
-    /// The first write is not; reads between two writes do not matter; the same place again, a gap and a step back do.
+    /// The first write is not; reads between two writes do not matter; the same place again, a gap
+    /// and a step back do.
     #[test]
     fn a_write_is_sequential_right_behind_the_last() {
         let mut seen = Vec::new();

@@ -1,8 +1,8 @@
 //! The middle of a system: the pages held in memory.
 //!
-//! A [`PageCache`] orders them by a replacement policy and writes dirty ones to its back. A cache of
-//! another kind replaces both: it may keep pages in non-volatile memory and make them durable there
-//! ([`Cache::DURABLE`]).
+//! A [`PageCache`] orders them by a replacement policy and writes dirty ones to its back. A cache
+//! of another kind replaces both: it may keep pages in non-volatile memory and make them durable
+//! there ([`Cache::DURABLE`]).
 
 use crate::{
     back::{Back, Why},

@@ -1,5 +1,5 @@
-//! The page cache: owns page ↔ frame, the dirty bits and, where they are wanted, each frame's address,
-//! write count and last writer; a policy owns the order.
+//! The page cache: owns page ↔ frame, the dirty bits and, where they are wanted, each frame's
+//! address, write count and last writer; a policy owns the order.
 //!
 //! Two invariants: a page is in at most one frame, and the table and the frames agree; the policy
 //! holds exactly the frames in use.
@@ -20,10 +20,12 @@ use prefetch_index::prefetch_index;
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
-/// In a table entry: the frame is dirty. Frames are numbered below 2^28 ([`crate::system::FRAMES_MAX`]).
+/// In a table entry: the frame is dirty. Frames are numbered below 2^28
+/// ([`crate::system::FRAMES_MAX`]).
 const DIRTY: u32 = 1 << 31;
 
-/// The view of a cache that a policy has: each frame's page, dirty bit and address, each page's frame.
+/// The view of a cache that a policy has: each frame's page, dirty bit and address, each page's
+/// frame.
 pub struct Frames {
     /// By page: its frame and whether that is dirty, in one word, since an access wants both.
     table: Vec<u32>,
@@ -146,8 +148,8 @@ pub struct PageCache<P> {
 }
 
 impl<P: Policy> PageCache<P> {
-    /// An empty cache in front of a `B`, for a trace of `pages` pages. It has at most as many frames
-    /// as there are pages; `policy` was built for the same numbers.
+    /// An empty cache in front of a `B`, for a trace of `pages` pages. It has at most as many
+    /// frames as there are pages; `policy` was built for the same numbers.
     pub fn new<B: Back>(policy: P, pages: u32, frames: u32, write_miss_reads: bool) -> Self {
         let slots = frames.min(pages);
         Self {
@@ -161,7 +163,8 @@ impl<P: Policy> PageCache<P> {
         }
     }
 
-    /// `reads`: the page is read first. Not all of [`Details`], which would be laid out for each call.
+    /// `reads`: the page is read first. Not all of [`Details`], which would be laid out for each
+    /// call.
     #[inline(never)]
     fn miss<B: Back>(&mut self, access: &Access, reads: bool, owner: &Owner, back: &mut B) {
         let frame = match self.free.pop() {
@@ -254,8 +257,8 @@ impl<P: Policy> Cache for PageCache<P> {
         true
     }
 
-    // A table of millions of pages lies beyond the near caches, and whether an access hits is a branch
-    // that is hard to predict: without fetching ahead each access waits for memory.
+    // A table of millions of pages lies beyond the near caches, and whether an access hits is a
+    // branch that is hard to predict: without fetching ahead each access waits for memory.
     #[inline(always)]
     fn far_ahead(&self, page: Page) {
         prefetch_index(&self.frames.table, page.0 as usize);

@@ -363,8 +363,8 @@ mod tests {
     }
 
     proptest! {
-        /// The Pareto set by its definition; each respect's best is one of those whom none beats in it; the order of
-        /// contenders changes nothing but the order of equals.
+        /// The Pareto set by its definition; each respect's best is one of those whom none beats in
+        /// it; the order of contenders changes nothing but the order of equals.
         #[test]
         fn nobody_beats_the_unbeaten(
             outcomes in prop::collection::vec((0..9u64, 0..9u64, 0..3u64, 0..9u64), 1..8),

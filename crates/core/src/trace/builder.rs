@@ -28,20 +28,20 @@ struct Leaf {
 
 /// Takes events, gives a [`Trace`].
 ///
-/// Pages are collected as bitmaps of 64, so that dense traces need little more than a bit a page while they are read;
-/// ranks are then prefix sums over the bitmaps in (file, page) order.
+/// Pages are collected as bitmaps of 64, so that dense traces need little more than a bit a page
+/// while they are read; ranks are then prefix sums over the bitmaps in (file, page) order.
 pub struct TraceBuilder {
     about: About,
     unit: Unit,
     limit_bytes: u64,
-    /// Until ranks are known, `first` is an index into `leaves` and the builder's bits the page in it; for syncs and
-    /// drops an index into `ranges`.
+    /// Until ranks are known, `first` is an index into `leaves` and the builder's bits the page in
+    /// it; for syncs and drops an index into `ranges`.
     steps: Vec<Step>,
     times: Times,
     leaves: Vec<Leaf>,
     leaf_at: HashMap<(u64, u64), u32, FixedState>,
-    /// The same for the beginning of file 0, one plus the leaf or 0: a block trace's device, or a dense object trace, is
-    /// found there without hashing.
+    /// The same for the beginning of file 0, one plus the leaf or 0: a block trace's device, or a
+    /// dense object trace, is found there without hashing.
     near: Vec<u32>,
     /// Where the last request ended: the next one often is there too.
     last_leaf: u32,
@@ -88,7 +88,8 @@ impl TraceBuilder {
 
     /// Takes some events, in order.
     pub fn extend(&mut self, events: &[Event<'_>]) -> Result<(), TraceError> {
-        // Counting capacities once a batch is near enough; a vector that grows holds its old content for a moment.
+        // Counting capacities once a batch is near enough; a vector that grows holds its old
+        // content for a moment.
         let held = self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
             + self.leaves.capacity() * size_of::<Leaf>()
@@ -185,7 +186,8 @@ impl TraceBuilder {
                 let (page, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
                 let head = if offset.is_multiple_of(PAGE_BYTES) { 0 } else { HEAD_PARTIAL };
                 let tail = if end.is_multiple_of(PAGE_BYTES) { 0 } else { TAIL_PARTIAL };
-                // Readers refuse requests over 2 GiB (Linux's own limit), which is a quarter of what a step can hold.
+                // Readers refuse requests over 2 GiB (Linux's own limit), which is a quarter of
+                // what a step can hold.
                 let pages = u32::try_from(last - page + 1).unwrap_or(PAGES_MAX).min(PAGES_MAX);
                 (file.0, page, pages, head | tail)
             }
@@ -284,8 +286,9 @@ impl TraceBuilder {
             // A range may reach no page of the trace, or need several steps.
             let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
             let step_tables = std::mem::take(&mut self.step_tables);
-            // A file may be cut again and again: only a cut that reaches a page that exists is a step. Those of files from
-            // before the trace exist from its beginning, others from their first access, until they are cut.
+            // A file may be cut again and again: only a cut that reaches a page that exists is a
+            // step. Those of files from before the trace exist from its beginning, others from
+            // their first access, until they are cut.
             let mut live = BitTree::new(pages);
             for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
                 (run.first..run.first + run.pages).for_each(|page| live.insert(page));
@@ -371,8 +374,8 @@ impl Step {
     }
 }
 
-/// Gives every leaf the rank of its first page, in (file, page) order; the runs of touched pages, for units that have a
-/// place; and how many pages there are.
+/// Gives every leaf the rank of its first page, in (file, page) order; the runs of touched pages,
+/// for units that have a place; and how many pages there are.
 fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> {
     let mut order: Vec<u32> = (0..leaves.len() as u32).collect();
     order.sort_unstable_by_key(|n| (leaves[*n as usize].file, leaves[*n as usize].block));
@@ -405,7 +408,8 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
     Ok((runs, pages))
 }
 
-/// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow (file, page).
+/// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow
+/// (file, page).
 fn ranks_of(runs: &[Run], pages: u32, (FileId(file), from, to): (FileId, u64, u64)) -> std::ops::Range<u32> {
     let rank_at = |page: u64| {
         let n = runs.partition_point(|run| (run.file.0, run.page) <= (file, page));

@@ -110,8 +110,8 @@ impl StepTables {
 /// The untouched pages near touched ones, as runs in (file, page) order with ranks from `pages` on:
 /// the ranks of touched pages stay as they are.
 ///
-/// `runs` are those of the touched pages; `size_of` gives the largest size, in bytes, that a file is
-/// known to have had.
+/// `runs` are those of the touched pages; `size_of` gives the largest size, in bytes, that a file
+/// is known to have had.
 pub(super) fn untouched(
     runs: &[Run],
     pages: u32,

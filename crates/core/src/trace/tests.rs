@@ -70,7 +70,8 @@ fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
 }
 
 proptest! {
-    /// Ranks are (file, page) order; each step reaches the pages that its action asks for, no other, in its time.
+    /// Ranks are (file, page) order; each step reaches the pages that its action asks for, no
+    /// other, in its time.
     #[test]
     fn steps_reach_the_pages_asked_for(actions in prop::collection::vec(action(), 0..40)) {
         let trace = build(&actions);
@@ -114,8 +115,8 @@ proptest! {
         }
     }
 
-    /// Side tables change no step, time, rank or total; each step has the bytes that its action covers in
-    /// each page, and its process and file.
+    /// Side tables change no step, time, rank or total; each step has the bytes that its action
+    /// covers in each page, and its process and file.
     #[test]
     fn step_tables_stand_beside_the_steps(actions in prop::collection::vec(action(), 0..40)) {
         let (plain, trace) = (build(&actions), build_with_tables(&actions, 3));
@@ -148,8 +149,8 @@ proptest! {
         }
     }
 
-    /// The untouched pages are those inside their file's size and near a touched page of it, each once,
-    /// in (file, page) order, with the ranks behind those of the touched pages.
+    /// The untouched pages are those inside their file's size and near a touched page of it, each
+    /// once, in (file, page) order, with the ranks behind those of the touched pages.
     #[test]
     fn untouched_pages_are_near_touched_ones(
         actions in prop::collection::vec(action(), 0..30),
@@ -216,8 +217,8 @@ proptest! {
     }
 }
 
-/// An object trace keeps the object of each step, though all objects are pages of one file in it; a sync
-/// of everything has a process and no file; a trace that was asked for no table holds none.
+/// An object trace keeps the object of each step, though all objects are pages of one file in it; a
+/// sync of everything has a process and no file; a trace that was asked for no table holds none.
 #[test]
 fn owners_of_other_steps() {
     let tables = Tables { owners: true, ..Tables::default() };
@@ -268,7 +269,8 @@ fn partial_pages_are_marked() {
     }
 }
 
-/// A request of no bytes touches nothing and is counted; memory and numbers have limits that are said.
+/// A request of no bytes touches nothing and is counted; memory and numbers have limits that are
+/// said.
 #[test]
 fn limits_are_said() {
     let read = |len| Action::Read { open: None, file: FileId(0), offset: 0, len };
@@ -281,7 +283,8 @@ fn limits_are_said() {
     assert!(matches!(error, TraceError::TooMuchMemory { limit_bytes: 1000, .. }), "{error}");
 }
 
-/// A sync of a file over more pages than a step can count becomes several steps that cover all of them.
+/// A sync of a file over more pages than a step can count becomes several steps that cover all of
+/// them.
 #[test]
 fn long_ranges_are_split() {
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
@@ -297,9 +300,9 @@ fn long_ranges_are_split() {
     assert_eq!((syncs[0].start, syncs.last().unwrap().end), (0, trace.pages()));
 }
 
-/// A file that is made in the trace has no page before its first access, so that cutting it is no step.
-/// Its creation and the open that made it say so once; a size, a name or an open that found it there
-/// do not.
+/// A file that is made in the trace has no page before its first access, so that cutting it is no
+/// step. Its creation and the open that made it say so once; a size, a name or an open that found
+/// it there do not.
 #[test]
 fn a_file_is_made_once_by_a_creation_and_its_open() {
     let file = FileId(0);
@@ -323,7 +326,8 @@ fn a_file_is_made_once_by_a_creation_and_its_open() {
     }
 }
 
-/// Somebody syncs: that is a step, also where no page of the trace is reached; and `sync` is one of its own.
+/// Somebody syncs: that is a step, also where no page of the trace is reached; and `sync` is one of
+/// its own.
 #[test]
 fn every_sync_is_a_step() {
     let sync = |file, offset, len| Action::Sync { file: FileId(file), offset, len };

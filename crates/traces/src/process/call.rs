@@ -129,7 +129,8 @@ pub enum Call<'a> {
         mode: Option<u32>,
         fd: Fd<'a>,
     },
-    /// The open of a file that cannot be told by its name: a file of its own, which lives on after it is closed.
+    /// The open of a file that cannot be told by its name: a file of its own, which lives on after
+    /// it is closed.
     OpenNameless {
         flags: Flags,
         fd: i32,
@@ -228,7 +229,8 @@ pub enum Call<'a> {
         target: &'a [u8],
         path: Path<'a>,
     },
-    /// `unlink`, `rmdir`. `seen`: what [`super::Machine::seen`] said when the call began, if something could come between.
+    /// `unlink`, `rmdir`. `seen`: what [`super::Machine::seen`] said when the call began, if
+    /// something could come between.
     Unlink {
         path: Path<'a>,
         seen: Option<Seen>,
@@ -311,6 +313,7 @@ pub struct Seen(pub(super) Option<u32>);
 pub enum Strangers {
     /// A process of its own (number = thread's).
     Processes,
-    /// One more thread of the first process, which has this number if a stranger is its first thread.
+    /// One more thread of the first process, which has this number if a stranger is its first
+    /// thread.
     Threads(u32),
 }

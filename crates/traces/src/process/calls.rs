@@ -190,7 +190,8 @@ impl Machine {
         }
     }
 
-    /// A description from before the trace, or from another process by a way that the trace does not show.
+    /// A description from before the trace, or from another process by a way that the trace does
+    /// not show.
     pub(super) fn adopt(&mut self, shown: Shown<'_>, out: &mut Out) -> Result<u32, Skip> {
         let Shown::Path(path, deleted) = shown else {
             return Ok(self.files.describe(Of::Other, ROOT, None, Flags::default()));
@@ -217,8 +218,8 @@ impl Machine {
         Ok(open)
     }
 
-    /// The description that a call's descriptor leads to. Where the trace shows another file than it should be, the
-    /// trace is right: something happened that is not in it.
+    /// The description that a call's descriptor leads to. Where the trace shows another file than
+    /// it should be, the trace is right: something happened that is not in it.
     pub(super) fn description(&mut self, task: Task, fd: Fd<'_>, out: &mut Out) -> Result<u32, Skip> {
         if let Some(pin) = fd.pin {
             return Ok(pin.0);
@@ -407,9 +408,9 @@ impl Machine {
         out.push(Action::Truncate { file: id(file), size });
     }
 
-    /// A directory that moves is one event, whatever is below it. An exchange is two renames, one each
-    /// way; where a directory takes part, the renames of all files below the two, since two directories
-    /// cannot be renamed to each other one after the other.
+    /// A directory that moves is one event, whatever is below it. An exchange is two renames, one
+    /// each way; where a directory takes part, the renames of all files below the two, since two
+    /// directories cannot be renamed to each other one after the other.
     pub(super) fn rename(
         &mut self,
         task: Task,

@@ -1,23 +1,25 @@
-//! What the kernel knows about processes, descriptors, names and offsets, so that a list of system calls becomes events.
+//! What the kernel knows about processes, descriptors, names and offsets, so that a list of system
+//! calls becomes events.
 //!
-//! A machine without I/O: successful [`Call`]s go in, in the order in which they completed, with their results; events
-//! come out. Readers of system-call traces and live recorders use it alike. It follows POSIX and Linux's manual pages
-//! (open(2), dup(2), fork(2), clone(2), execve(2), lseek(2), rename(2), unlink(2), mmap(2)): descriptors of one open
-//! share its offset across `dup` and `fork`; a file lives until its last name, descriptor and mapping are gone, then its
-//! name can come back as another [`FileId`](flashsift_core::event::FileId).
+//! A machine without I/O: successful [`Call`]s go in, in the order in which they completed, with
+//! their results; events come out. Readers of system-call traces and live recorders use it alike.
+//! It follows POSIX and Linux's manual pages (open(2), dup(2), fork(2), clone(2), execve(2),
+//! lseek(2), rename(2), unlink(2), mmap(2)): descriptors of one open share its offset across `dup`
+//! and `fork`; a file lives until its last name, descriptor and mapping are gone, then its name can
+//! come back as another [`FileId`](flashsift_core::event::FileId).
 //!
-//! Where a trace does not say enough, the machine guesses only as follows, each time with a note ([`Out::notes`]) or a
-//! count ([`Skip`]), except the first two, which hold for every trace:
+//! Where a trace does not say enough, the machine guesses only as follows, each time with a note
+//! ([`Out::notes`]) or a count ([`Skip`]), except the first two, which hold for every trace:
 //!
-//! - A file has the names that the trace shows, no more: when the last of them goes, the file goes (a hard link made
-//!   before the trace and never used in it is unknown).
-//! - What an open finds under a known name is the known file, unless it is an exclusive creation: then the name was
-//!   removed by someone outside the trace.
-//! - An append to a file whose size is unknown starts at the farthest byte known of it, and so does a write at an unknown
-//!   offset (a descriptor from before the trace). A read there is left out.
+//! - A file has the names that the trace shows, no more: when the last of them goes, the file goes
+//!   (a hard link made before the trace and never used in it is unknown).
+//! - What an open finds under a known name is the known file, unless it is an exclusive creation:
+//!   then the name was removed by someone outside the trace.
+//! - An append to a file whose size is unknown starts at the farthest byte known of it, and so does
+//!   a write at an unknown offset (a descriptor from before the trace). A read there is left out.
 //! - Zeroing a range counts as punching it; nothing under `/dev`, `/proc` and `/sys` is storage.
-//! - Symbolic links older than the trace are learnt where an open shows another name than it was asked for
-//!   (`Names::learn_link`).
+//! - Symbolic links older than the trace are learnt where an open shows another name than it was
+//!   asked for (`Names::learn_link`).
 
 mod call;
 mod calls;
@@ -50,8 +52,8 @@ const STRANGE_OFFSET: Skip = Skip::Damage("read at an offset from before the tra
 /// An unlink or rename of something that had no [`FileId`](flashsift_core::event::FileId).
 pub const STRANGE_FILE: Skip = Skip::Benign("change of a file that the trace never opens");
 const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kernel takes");
-/// More files than this, all told, are not said to have moved with a directory that was exchanged: a
-/// little hostile input would say it for ever.
+/// More files than this, all told, are not said to have moved with a directory that was exchanged:
+/// a little hostile input would say it for ever.
 const MOVED_MAX: usize = 10_000_000;
 const TOO_LONG: Skip = Skip::Damage("read or write of more than 2 GiB");
 const TOO_FAR: Skip = Skip::Damage("offset beyond 2^63");
@@ -154,7 +156,8 @@ impl Machine {
             }
             Call::OpenNameless { flags, fd } => {
                 let created = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
-                // The name that it does have somewhere is never lost: it must not end with its descriptor.
+                // The name that it does have somewhere is never lost: it must not end with its
+                // descriptor.
                 let file = self.files.add(1, created.then_some(0));
                 let node = self.names.nameless();
                 if created {
@@ -287,7 +290,8 @@ impl Machine {
                 let node = self.resolve(task, path, false, out)?;
                 let now = self.names.file(node);
                 if seen.is_some_and(|seen| seen.0.is_some() && seen.0 != now) {
-                    // Between this call's beginning and its end the name was already found to be another file's.
+                    // Between this call's beginning and its end the name was already found to be
+                    // another file's.
                     return Ok(());
                 }
                 let known = !matches!(self.names.what(node), What::Unknown | What::Absent);
@@ -397,8 +401,8 @@ impl Machine {
         self.tasks.tables[task.table].slots.contains_key(&fd)
     }
 
-    /// A call on `fd` began and will be told when it ends: holds what it leads to. To be given back with
-    /// [`Machine::unpin`].
+    /// A call on `fd` began and will be told when it ends: holds what it leads to. To be given back
+    /// with [`Machine::unpin`].
     pub fn pin(&mut self, at_us: u64, tid: u32, fd: Fd<'_>, out: &mut Out) -> Option<Pin> {
         (out.at_us, out.tid) = (at_us, tid);
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);

@@ -1,8 +1,8 @@
 //! Names as the kernel resolves them: a tree of directory entries.
 //!
-//! An entry keeps its number when it is renamed, so that whatever stands beneath a directory, and every descriptor and
-//! current directory on it, moves along. Entries are made as soon as a call mentions them; what they stand for may stay
-//! unknown.
+//! An entry keeps its number when it is renamed, so that whatever stands beneath a directory, and
+//! every descriptor and current directory on it, moves along. Entries are made as soon as a call
+//! mentions them; what they stand for may stay unknown.
 
 use flashsift_core::names::escape;
 use std::collections::HashMap;
@@ -30,8 +30,8 @@ pub(super) enum What {
     Directory,
     /// An opened file or directory.
     File(u32),
-    /// A symbolic link. `guess`: it was inferred from an open that led elsewhere than its path says, so that it may be
-    /// a directory on the way that is the link.
+    /// A symbolic link. `guess`: it was inferred from an open that led elsewhere than its path
+    /// says, so that it may be a directory on the way that is the link.
     Link { target: Box<[u8]>, guess: bool },
 }
 
@@ -91,13 +91,14 @@ impl Names {
         node
     }
 
-    /// An entry that no path leads to: an `O_TMPFILE`, or a file that was deleted before the trace saw it.
+    /// An entry that no path leads to: an `O_TMPFILE`, or a file that was deleted before the trace
+    /// saw it.
     pub(super) fn nameless(&mut self) -> Node {
         self.add(NONE, b"", What::Unknown)
     }
 
-    /// Resolves `path` as a task whose root is `root` does, beginning at `from` unless it is absolute. `None`: too
-    /// long, too many links, or (without `make`) never mentioned.
+    /// Resolves `path` as a task whose root is `root` does, beginning at `from` unless it is
+    /// absolute. `None`: too long, too many links, or (without `make`) never mentioned.
     pub(super) fn walk(&mut self, from: Node, root: Node, path: &[u8], walk: Walk) -> Option<Node> {
         self.walk_on(from, root, path, walk, &mut LINKS_MAX.clone())
     }
@@ -134,9 +135,10 @@ impl Names {
         Some(at)
     }
 
-    /// An open of `asked` led to `real`: without a traced `symlink` the link can be at `asked` itself or at a directory
-    /// above. Where both end in one name, and nothing was ever opened under the literal name of that directory, the
-    /// directory is taken for the link (`/var/run` → `/run`), otherwise `asked` is.
+    /// An open of `asked` led to `real`: without a traced `symlink` the link can be at `asked`
+    /// itself or at a directory above. Where both end in one name, and nothing was ever opened
+    /// under the literal name of that directory, the directory is taken for the link (`/var/run` →
+    /// `/run`), otherwise `asked` is.
     pub(super) fn learn_link(&mut self, asked: Node, real: Node) {
         let parents = (self.entry(asked).parent, self.entry(real).parent);
         let same_name = self.entry(asked).name == self.entry(real).name;
@@ -190,8 +192,8 @@ impl Names {
         }
     }
 
-    /// Absolute path, or as much of it as is known, without a leading `/` then. Longer ones than the kernel takes lose
-    /// their beginning.
+    /// Absolute path, or as much of it as is known, without a leading `/` then. Longer ones than
+    /// the kernel takes lose their beginning.
     pub(super) fn path(&self, mut node: Node) -> Vec<u8> {
         let mut parts = Vec::new();
         let mut bytes = 0;
@@ -243,7 +245,8 @@ impl Names {
             found.extend(self.file(node).map(|file| (node, file)));
             ahead.extend(self.entry(node).children.values());
         }
-        // A hash map's order is not one that two runs share. The directory comes before what is in it.
+        // A hash map's order is not one that two runs share. The directory comes before what is in
+        // it.
         found.sort_unstable_by_key(|&(node, _)| (node != top, node));
         found
     }
@@ -257,7 +260,8 @@ impl Names {
         }
     }
 
-    /// Puts `node` in the place of `to`, which is out of the tree afterwards. Neither is above the other.
+    /// Puts `node` in the place of `to`, which is out of the tree afterwards. Neither is above the
+    /// other.
     pub(super) fn rename(&mut self, node: Node, to: Node) {
         let (parent, name) = (self.entry(to).parent, self.entry(to).name.clone());
         self.remove(node);

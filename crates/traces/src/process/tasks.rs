@@ -8,8 +8,8 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Descriptors and mappings in all tables together; a fork that would make more gets empty ones. Far more than a
-/// kernel grants, little enough for hostile input not to exhaust memory.
+/// Descriptors and mappings in all tables together; a fork that would make more gets empty ones.
+/// Far more than a kernel grants, little enough for hostile input not to exhaust memory.
 const SLOTS_MAX: usize = 4 << 20;
 
 /// Clones under way at one time that are followed; no machine has so many cores.
@@ -210,7 +210,8 @@ impl Tasks {
         let Some(child) = child else { return };
         match claimed {
             Some(early) if early == child => {}
-            // In a pid namespace, the number that clone returns is not the one that the trace shows.
+            // In a pid namespace, the number that clone returns is not the one that the trace
+            // shows.
             Some(_) if !self.tasks.contains_key(&child) => {}
             _ => {
                 self.exit(child, files, out);
@@ -287,7 +288,8 @@ impl Tasks {
         self.tasks.insert(tid, task);
     }
 
-    /// `execve` succeeded: the other threads end, descriptors that are to be closed are, nothing stays mapped.
+    /// `execve` succeeded: the other threads end, descriptors that are to be closed are, nothing
+    /// stays mapped.
     pub(super) fn exec(&mut self, tid: u32, name: &str, files: &mut Files, out: &mut Out) {
         let Some(&Task { pid, .. }) = self.tasks.get(&tid) else { return };
         let others = self.groups.get(&pid).map(|group| group.tids.clone()).unwrap_or_default();
@@ -367,7 +369,8 @@ impl Tasks {
         }
     }
 
-    /// Puts a description at a descriptor, in place of what was there; says whether that was a file.
+    /// Puts a description at a descriptor, in place of what was there; says whether that was a
+    /// file.
     pub(super) fn install(
         &mut self,
         table: u32,
@@ -423,7 +426,8 @@ impl Tasks {
     ) -> Vec<(u64, u64, u32, u64)> {
         let hit = self.mapped(space, start, end);
         for &(from, to, file, offset) in &hit {
-            // The pieces that stay are put back before the whole is dropped, so that no file ends in between.
+            // The pieces that stay are put back before the whole is dropped, so that no file ends
+            // in between.
             let whole = self.spaces[space].maps.range(..=from).next_back().map(|(&at, &map)| (at, map));
             let Some((at, map)) = whole else { continue };
             self.spaces[space].maps.remove(&at);

@@ -1,5 +1,6 @@
-//! The machine against a small kernel that keeps whole path names and counts links and descriptors by looking at all
-//! of them, over random histories; and against nonsense, with its invariants checked at every step.
+//! The machine against a small kernel that keeps whole path names and counts links and descriptors
+//! by looking at all of them, over random histories; and against nonsense, with its invariants
+//! checked at every step.
 
 use super::*;
 use std::{
@@ -229,7 +230,8 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
                     kernel.sizes.len() - 1
                 }
             };
-            // Whether an open without O_EXCL made the file is known where the trace saw the name go, and only there.
+            // Whether an open without O_EXCL made the file is known where the trace saw the name
+            // go, and only there.
             said.push(("open", inode, u64::MAX, 0, String::new()));
             if truncate && known.is_some() {
                 kernel.sizes[inode] = 0;
@@ -415,7 +417,8 @@ fn random_histories_are_told_as_a_plain_kernel_lived_them() {
                 }
             }
             let mut told: Vec<_> = events.iter().map(|event| told(event, &inodes)).collect();
-            // What the machine cannot know for sure: whether a plain O_CREAT made the file, and so had nothing to cut.
+            // What the machine cannot know for sure: whether a plain O_CREAT made the file, and so
+            // had nothing to cut.
             let created = told.iter().any(|told| told.0 == "open" && told.2 == 1);
             said.retain(|said| said.0 != "truncate?" || !created);
             for bound in said.iter_mut().filter(|said| said.0 == "bind?") {
@@ -626,8 +629,8 @@ fn accesses_name_their_open_through_dup_and_fork() {
     assert_eq!(said, wanted);
 }
 
-/// Both names of an exchange change at once: told as two renames of directories, one after the other,
-/// the second would take what the first had just moved.
+/// Both names of an exchange change at once: told as two renames of directories, one after the
+/// other, the second would take what the first had just moved.
 #[test]
 fn an_exchange_of_directories_is_told_file_by_file() {
     let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());

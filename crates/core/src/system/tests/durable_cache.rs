@@ -152,8 +152,8 @@ fn every_mode_ends_in_the_cache() {
     assert_eq!((cache.published.len(), outcome.device.writes, outcome.dirty_left), (0, 0, 3));
 }
 
-/// The write-back machine and the cache agree at each step on the dirty pages (`System::check`), also
-/// where pages leave for storage on their own; only these and the drain write to storage.
+/// The write-back machine and the cache agree at each step on the dirty pages (`System::check`),
+/// also where pages leave for storage on their own; only these and the drain write to storage.
 #[test]
 fn the_machine_follows_a_durable_cache() {
     let mut published = 0;

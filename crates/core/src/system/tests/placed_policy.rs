@@ -142,8 +142,8 @@ fn a_late_layout_places_cached_pages_at_write_back() {
     let (outcome, ios) = run(&ext4, "sync", 8, &actions, true);
     assert_eq!(written(&ios), [3, 4, 5], "the sync writes in page order");
     assert_eq!(outcome.dirty_left, 0);
-    // Without the sync the pages of file 1 wait behind file 0 in the order in which they came. Page 2
-    // leaves first; now the others have places and leave by these.
+    // Without the sync the pages of file 1 wait behind file 0 in the order in which they came. Page
+    // 2 leaves first; now the others have places and leave by these.
     let (_, ios) = run(&ext4, "evict", 8, &actions, true);
     assert_eq!(written(&ios), [5, 3, 4]);
 }
@@ -161,8 +161,8 @@ fn an_early_layout_places_pages_when_they_become_dirty() {
 #[test]
 fn a_log_moves_pages_at_each_write_back() {
     let f2fs = Selection::parse("f2fs:spare=9").unwrap();
-    // The sync moves page 0 from 0 behind page 3; then two pages have to go: 1 and 2, clean. What is
-    // dirty at the end is written in order of address: page 3 at 3 before page 0.
+    // The sync moves page 0 from 0 behind page 3; then two pages have to go: 1 and 2, clean. What
+    // is dirty at the end is written in order of address: page 3 at 3 before page 0.
     let actions = [read(0, 0, 4), write(0, 0, 1), fsync(0), write(0, 0, 1), write(0, 3, 1), read(0, 4, 1)];
     let (outcome, ios) = run(&f2fs, "sync", 4, &actions, true);
     assert_eq!(outcome.read_accesses - outcome.read_hits, 5);
@@ -171,8 +171,8 @@ fn a_log_moves_pages_at_each_write_back() {
     assert!(pages.is_sorted(), "{pages:?}: a log");
 }
 
-/// At each step of random histories a policy knows the present address of each page (`check` of policy
-/// and cache), and a run without a sink counts as one with a sink.
+/// At each step of random histories a policy knows the present address of each page (`check` of
+/// policy and cache), and a run without a sink counts as one with a sink.
 #[test]
 fn addresses_are_known_at_every_step() {
     let early = Selection { spec: &EARLY, params: Default::default() };
@@ -188,7 +188,8 @@ fn addresses_are_known_at_every_step() {
             let without = run(layout, modes, frames, &actions, false).0;
             let case = format!("seed {seed}, {frames} frames, {modes}, {}", layout.spec.name);
             assert_eq!(with.0.device.writes, written(&with.1).len() as u64, "{case}");
-            // ext4 and F2FS also place a page that is read before it was written, which only a sink asks for.
+            // ext4 and F2FS also place a page that is read before it was written, which only a sink
+            // asks for.
             if layout.spec.name == "early" {
                 assert_eq!(with.0, without, "{case}");
             }

@@ -98,8 +98,9 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
     })
 }
 
-/// Counts rise with page writes, are not reset by a flush, and are inherited by a page that returns;
-/// a miss that the buffer serves is no read of the device; each page comes with its last writer.
+/// Counts rise with page writes, are not reset by a flush, and are inherited by a page that
+/// returns; a miss that the buffer serves is no read of the device; each page comes with its last
+/// writer.
 #[test]
 fn pages_bring_their_write_counts() {
     let actions = [
@@ -126,7 +127,8 @@ fn pages_bring_their_write_counts() {
     assert_eq!((outcome.device.reads, outcome.nvm_reads, outcome.device.writes), (2, 1, 2));
 }
 
-/// The page with the least count leaves the buffer, but not one of the two that the cache used last.
+/// The page with the least count leaves the buffer, but not one of the two that the cache used
+/// last.
 #[test]
 fn the_buffer_knows_the_pages_used_last() {
     let writes = |page, times| [vec![write(0, page, 1); times], vec![fsync(0)]].concat();
