@@ -1,24 +1,24 @@
-//! `name:key=value,…`: how policies and layouts are asked for, checked against what each declares.
+//! `name:key=value,…`: the text that selects a policy or layout, checked against its declaration.
 
 use crate::duration::{self, Exact};
 use std::fmt;
 
-/// One parameter that something takes.
+/// One parameter that an entry of a list declares.
 pub struct Param {
     /// Key.
     pub name: &'static str,
-    /// What it does, for help.
+    /// Effect of the parameter, for help.
     pub what: &'static str,
-    /// What it may be; the default is in it.
+    /// The values that it takes, and the default.
     pub kind: Kind,
 }
 
-/// What a parameter may be.
+/// The values that a parameter takes, and its default.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A number between two bounds, both allowed.
     Number {
-        /// Without the parameter.
+        /// Value without the parameter.
         default: f64,
         /// Least.
         min: f64,
@@ -29,7 +29,7 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A duration between two bounds, both allowed, in microseconds.
     Duration {
-        /// Without the parameter.
+        /// Value without the parameter.
         default_us: u64,
         /// Least.
         min_us: u64,
@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Param {
-    /// `key=value`, with the value that it has when it is not given.
+    /// Returns `key=value` with the default value.
     pub fn default(&self) -> String {
         match self.kind {
             Kind::Number { default, .. } => format!("{}={default}", self.name),
@@ -49,7 +49,7 @@ impl Param {
     }
 }
 
-/// With its default and what else it may be.
+/// Shows the parameter with its default and the other values that it takes.
 impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let others = match self.kind {
@@ -61,7 +61,7 @@ impl fmt::Display for Param {
     }
 }
 
-/// Values given, already checked.
+/// The parameters that were given, already checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(Vec<(&'static str, Value)>);
 
@@ -73,7 +73,11 @@ enum Value {
 }
 
 impl Params {
-    /// A number: the given one or `params`' default. `name` must be declared in `params`.
+    /// Returns a number: the given one or the default in `params`.
+    ///
+    /// # Panics
+    ///
+    /// If `params` does not declare `name` as a number.
     pub fn number(&self, params: &[Param], name: &str) -> f64 {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Number(number)), _) => number,
@@ -82,7 +86,11 @@ impl Params {
         }
     }
 
-    /// A word: the given one or `params`' default. `name` must be declared in `params`.
+    /// Returns a word: the given one or the default in `params`.
+    ///
+    /// # Panics
+    ///
+    /// If `params` does not declare `name` as a word.
     pub fn word(&self, params: &[Param], name: &str) -> &'static str {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Word(word)), _) => word,
@@ -91,8 +99,11 @@ impl Params {
         }
     }
 
-    /// A duration in microseconds: the given one or `params`' default. `name` must be declared in
-    /// `params`.
+    /// Returns a duration in microseconds: the given one or the default in `params`.
+    ///
+    /// # Panics
+    ///
+    /// If `params` does not declare `name` as a duration.
     pub fn duration_us(&self, params: &[Param], name: &str) -> u64 {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::DurationUs(us)), _) => us,
@@ -105,7 +116,7 @@ impl Params {
         self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// The name with what was given: how the choice is shown to people.
+    /// Returns the name with the given parameters, as output shows the choice to people.
     pub fn label(&self, name: &str) -> String {
         let mut label = name.to_owned();
         for (n, (key, value)) in self.0.iter().enumerate() {
@@ -126,52 +137,51 @@ fn find<'a>(params: &'a [Param], name: &str) -> &'a Param {
     params.iter().find(|param| param.name == name).expect("a parameter is declared where it is read")
 }
 
-/// A choice that cannot be made.
+/// A selection that cannot be made.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No such thing.
+    /// The list has no entry of this name.
     #[error("no {kind} is called `{name}`; there are: {known}")]
     Name {
         /// Policy or layout.
         kind: &'static str,
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// What there is.
+        /// The names in the list.
         known: String,
     },
-    /// No such parameter, or not `key=value`.
+    /// The entry has no such parameter, or the text is not `key=value`.
     #[error("{kind} `{name}` takes no `{given}`; it takes: {known}")]
     Param {
         /// Policy or layout.
         kind: &'static str,
-        /// Whose parameter.
+        /// The entry of the list.
         name: &'static str,
-        /// What was given.
+        /// The text that was given.
         given: String,
-        /// What it takes.
+        /// The parameters of the entry.
         known: String,
     },
-    /// Not a value of the parameter.
+    /// The parameter does not take this value.
     #[error("`{value}` is no value for {name}'s {param}")]
     Value {
-        /// Whose parameter.
+        /// The entry of the list.
         name: &'static str,
         /// The parameter, with its bounds.
         param: String,
-        /// What was given.
+        /// The value that was given.
         value: String,
     },
 }
 
-/// A description that stands in a list, from which it is selected by its name: a policy, a layout
-/// or a device.
+/// An entry of a list, which is selected by its name: a policy, a layout or a device.
 pub trait Listed: Sized + 'static {
-    /// What the list holds, for messages.
+    /// Noun for an entry of the list, for messages.
     const KIND: &'static str;
     /// The list.
     const ALL: &'static [Self];
 
-    /// Name in the list, and the parameters that `name:key=value` takes.
+    /// Returns the name in the list, and the parameters that `name:key=value` takes.
     fn declared(&self) -> (&'static str, &'static [Param]);
 }
 
@@ -190,7 +200,7 @@ impl<T> Clone for Selection<T> {
 }
 
 impl<T: Listed> Selection<T> {
-    /// An entry with its defaults.
+    /// Returns an entry with its defaults.
     pub fn default_of(spec: &'static T) -> Self {
         Self { spec, params: Params::default() }
     }
@@ -205,7 +215,7 @@ impl<T: Listed> Selection<T> {
         Ok(Self { spec, params })
     }
 
-    /// The name with the parameters that were given.
+    /// Returns the name with the parameters that were given.
     pub fn label(&self) -> String {
         self.params.label(self.spec.declared().0)
     }
@@ -287,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_given_values() {
+    fn a_parameter_has_its_given_value_or_its_default() {
         let (thing, params) = choose("rich").unwrap();
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (3.0, "one"));
         let (thing, params) = choose("rich:w=two,n=4").unwrap();
@@ -300,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_was_wrong() {
+    fn an_error_names_the_wrong_part_and_the_alternatives() {
         for (text, says) in [
             ("poor", "no thing is called `poor`; there are: plain, rich"),
             ("plain:x=1", "thing `plain` takes no `x=1`; it takes: no parameters"),
