@@ -27,7 +27,8 @@ pub enum Error {
     Empty,
     /// No reader recognises the content.
     #[error(
-        "no trace format recognises this input ({why}); known formats: {}; --format NAME overrides the detection",
+        "no trace format recognises this input ({why}); known formats: {}; --format NAME overrides \
+        the detection",
         crate::format::names()
     )]
     Unknown {

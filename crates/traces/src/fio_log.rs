@@ -43,8 +43,8 @@ impl<W: Write> FioLog<W> {
             || target.contains(|c: char| c.is_whitespace() || c.is_control())
         {
             return Err(Error::Lacks(format!(
-                "fio cannot read the file name \"{target}\" in a log: it must have 1 to 255 bytes and \
-                no space"
+                "fio cannot read the file name \"{target}\" in a log: it must have 1 to 255 bytes \
+                and no space"
             )));
         }
         write!(log, "{HEADER_3}\n0 {target} add\n0 {target} open\n").map_err(stopped)?;

@@ -135,7 +135,8 @@ impl<'a> Input<'a> {
         }
         if have > 0 {
             let what = format!(
-                "the trace ends inside a record ({have} of {N} bytes): it is truncated; copy it again, \
+                "the trace ends inside a record ({have} of {N} bytes): it is truncated; copy it \
+                again, or cut it to a \
                 or cut it to a \
                  multiple of {N} bytes",
             );

@@ -6,11 +6,12 @@
 //! | `at_us` | INT64 | microseconds since the first event |
 //! | `action` | STRING | which kind of event: one of [`Kind`]'s names |
 //! | `file` | INT64 | the `FileId`; 0 where the event is about no file |
-//! | `offset` | INT64 | first byte; for `truncate` and `size` the size; for `memory-pressure` the parts per million; else 0 |
+//! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
-//! | `flag` | BOOLEAN | `write`: the write itself is synchronous; `open`: it made the file; `direct`: a write; `create`: opened with `O_SYNC` |
-//! | `name` | STRING, null | the name created, bound, linked, unbound, renamed from, or of the process or application |
+//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: it made the file; `direct`: a write |
+//! | `name` | STRING, null | the name of the event: of a file (the old one), process or application
+//! |
 //! | `name2` | STRING, null | the name renamed to |
 //! | `open` | INT32 | the `OpenId`; 0 unknown |
 //! | `uid`, `gid` | INT32, null | `create`: the owner, where it is known |
@@ -63,16 +64,20 @@ pub const SCHEMA: u32 = 3;
 
 const KEY: &str = "flashsift";
 const MESSAGE: &str = "message event {
-    required int64 at_us; required binary action (UTF8); required int64 file (UINT_64); required int64 offset;
-    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32); required boolean flag;
+    required int64 at_us; required binary action (UTF8); required int64 file (UINT_64);
+        required int64 offset;
+    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
+        required boolean flag;
     optional binary name (UTF8); optional binary name2 (UTF8);
     required int32 open (UINT_32); optional int32 uid (UINT_32); optional int32 gid (UINT_32);
     optional int32 mode (UINT_32);
 }";
 /// Schemas 1 and 2.
 const MESSAGE_2: &str = "message event {
-    required int64 at_us; required int32 action; required int64 file (UINT_64); required int64 offset;
-    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32); required boolean flag;
+    required int64 at_us; required int32 action; required int64 file (UINT_64);
+        required int64 offset;
+    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
+        required boolean flag;
     optional binary name (UTF8); optional binary name2 (UTF8);
 }";
 const GROUP_ROWS_MAX: usize = 1 << 18;

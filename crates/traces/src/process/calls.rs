@@ -383,7 +383,8 @@ impl Machine {
                 Some(start) => start,
                 None if write.is_some() => {
                     out.note(
-                        "write at an offset from before the trace: placed after the farthest byte known",
+                        "write at an offset from before the trace: placed after the farthest byte \
+                             known",
                     );
                     self.files.file(file).reach
                 }
@@ -447,7 +448,8 @@ impl Machine {
                 moved.append(&mut self.names.files_beneath(node));
             } else {
                 out.note(
-                    "exchange of a directory after millions of others: names beneath it move without a word",
+                    "exchange of a directory after millions of others: names beneath it move \
+                     without a word",
                 );
                 moved.extend(self.names.file(node).map(|file| (node, file)));
             }

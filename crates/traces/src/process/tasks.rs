@@ -139,7 +139,7 @@ impl Tasks {
                 _ => {
                     if self.first.is_some() {
                         out.note(
-                            "thread whose beginning is not in the trace: taken for a process of its \
+                            "thread whose beginning is not in the trace: taken for a process of \
                             own",
                         );
                     }
