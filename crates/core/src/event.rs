@@ -273,7 +273,7 @@ pub struct Create<'a> {
     /// Its first name, absolute where that is known; empty for a file without a name (`O_TMPFILE`).
     pub name: MaybeOwned<'a, str>,
     /// User and group, where the trace knows them.
-    pub owner: Option<Owner>,
+    pub owner: Option<FileOwner>,
     /// Permission bits, where the trace knows them.
     pub mode: Option<u32>,
     /// The open that created it made every write wait for storage (`O_SYNC`, `O_DSYNC`).
@@ -290,7 +290,7 @@ impl Create<'_> {
 
 /// User and group of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct FileOwner {
     /// User.
     pub uid: u32,
     /// Group.

@@ -114,7 +114,7 @@ pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
 }
 
 /// A function that runs a cell. Each [`policy::Spec`] holds one, compiled for its policy.
-pub(crate) type Run = fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
+pub(crate) type RunCell = fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
 
 impl Cell<'_> {
     /// Runs the trace through the system. Offline policies ([`policy::Kind::is_offline`]) need

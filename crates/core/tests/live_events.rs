@@ -2,7 +2,7 @@
 //!
 //! A test program of its own, because it counts the allocations of the whole program.
 
-use flashsift_core::event::{Action, Create, Event, FileId, MaybeOwned, OpenId, Owner, Renamed};
+use flashsift_core::event::{Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId, Renamed};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
@@ -60,7 +60,7 @@ impl Consumer {
 /// One event of each kind, with names that belong to the source.
 fn live(consumer: &mut Consumer, name: &str, other: &str) {
     let (file, open) = (FileId(7), NonZeroU32::new(3).map(OpenId));
-    let owner = Some(Owner { uid: 1000, gid: 1000 });
+    let owner = Some(FileOwner { uid: 1000, gid: 1000 });
     let create = Create { file, name: name.into(), owner, mode: Some(0o600), sync: false };
     let renamed = Renamed { from: name.into(), to: other.into() };
     let mut tell = |action: Action<'_>| {

@@ -263,11 +263,11 @@ fn a_history_has_the_same_decisions_in_simulation() {
         }
         assert_eq!(decisions.len(), simulation.decisions.len(), "seed {seed}");
         for decision in &*decisions {
-            use flashsift_core::sift::Why;
+            use flashsift_core::sift::Reason;
             match decision {
-                Decision::WriteBack { why: Why::Space, .. } => by_space += 1,
-                Decision::WriteBack { why: Why::Age, .. } => by_age += 1,
-                Decision::WriteBack { why: Why::Sync, .. } => by_sync += 1,
+                Decision::WriteBack { why: Reason::Space, .. } => by_space += 1,
+                Decision::WriteBack { why: Reason::Age, .. } => by_age += 1,
+                Decision::WriteBack { why: Reason::Sync, .. } => by_sync += 1,
                 _ => {}
             }
         }

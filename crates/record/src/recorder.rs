@@ -7,7 +7,7 @@ use crate::{
     system::{self, Clock, Mounted, Pressure, dev_of},
     tracefs::{self, Instance, Tracefs},
 };
-use flashsift_core::event::{About, Knows, Owner, Side, Space};
+use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
     tracepoint::{self, Dev, Handle, Host, Machine, Need, Point, Spec},
@@ -92,8 +92,8 @@ impl Host for System<'_> {
         self.0.stat(handle).map(|stat| stat.st_size.cast_unsigned())
     }
 
-    fn owner(&mut self, handle: Handle) -> Option<Owner> {
-        self.0.stat(handle).map(|stat| Owner { uid: stat.st_uid, gid: stat.st_gid })
+    fn owner(&mut self, handle: Handle) -> Option<FileOwner> {
+        self.0.stat(handle).map(|stat| FileOwner { uid: stat.st_uid, gid: stat.st_gid })
     }
 }
 

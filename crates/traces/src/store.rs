@@ -33,7 +33,7 @@ use crate::{
     replace::Replace,
 };
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Owner, Renamed, Side, Space,
+    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
 };
 use parquet::{
     basic::{Compression, Encoding, ZstdLevel},
@@ -442,7 +442,7 @@ struct Row<'a> {
     flag: bool,
     names: [Option<&'a str>; 2],
     open: u32,
-    owner: Option<Owner>,
+    owner: Option<FileOwner>,
     mode: Option<u32>,
 }
 
@@ -739,7 +739,7 @@ fn read_group(
                 flag: flag.values[n],
                 names: [name.map_err(malformed)?, name2.map_err(malformed)?],
                 open: open.as_ref().map_or(0, |column| column.values[n].cast_unsigned()),
-                owner: uid.zip(gid).map(|(uid, gid)| Owner { uid, gid }),
+                owner: uid.zip(gid).map(|(uid, gid)| FileOwner { uid, gid }),
                 mode,
             };
             let action = stored.action().map_err(at)?;
@@ -868,7 +868,7 @@ pub(crate) fn sample() -> Vec<u8> {
     };
     let (file, older) = (FileId(0), FileId(1));
     let open = NonZeroU32::new(1).map(OpenId);
-    let owner = Some(Owner { uid: 10_001, gid: 10_001 });
+    let owner = Some(FileOwner { uid: 10_001, gid: 10_001 });
     let create = Create { file, name: "/data/a".into(), owner, mode: Some(0o600), sync: false };
     let actions = [
         Action::Process { name: "app".into() },

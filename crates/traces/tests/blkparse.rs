@@ -106,7 +106,6 @@ mod raw {
 
 /// Random requests, with some of the other records that a request leaves: each queued request is
 /// read exactly once.
-/// once, whatever it was.
 #[test]
 #[cfg(target_endian = "little")]
 fn the_text_of_blkparse_is_read() {

@@ -1,7 +1,7 @@
 //! Stored traces are read back unchanged, and damage is reported.
 
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Owner, Renamed, Side, Space,
+    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
 };
 use flashsift_traces::{
     Error,
@@ -54,7 +54,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         (len, 1) => Action::Direct { open, file, offset, len, write: flag },
         (len, _) => Action::Read { open, file, offset, len },
     });
-    let owner = any::<Option<(u32, u32)>>().prop_map(|owner| owner.map(|(uid, gid)| Owner { uid, gid }));
+    let owner = any::<Option<(u32, u32)>>().prop_map(|owner| owner.map(|(uid, gid)| FileOwner { uid, gid }));
     let create = (file(), name(), owner, any::<Option<u32>>(), any::<bool>());
     let create = create.prop_map(|(file, name, owner, mode, sync)| {
         Action::Create(MaybeOwned::owned(Create { file, name, owner, mode, sync }))

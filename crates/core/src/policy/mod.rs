@@ -180,7 +180,7 @@ pub struct Spec {
     pub kind: Kind,
     /// The cost of an eviction grows with the cache: not one of [`Selection::all`], to be asked for by name.
     pub slow: bool,
-    pub(crate) run: system::Run,
+    pub(crate) run: system::RunCell,
     #[cfg(any(test, feature = "naive"))]
     /// The slow and obviously right model of it.
     pub naive: fn(&Setup<'_>) -> Box<dyn naive::Naive>,

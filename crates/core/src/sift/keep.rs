@@ -14,7 +14,7 @@
 //! An open file without a name cannot be reached after a crash: neither age nor syncs move it, and
 //! the need for space moves it last.
 
-use super::{Birth, Blocked, Decision, Setup, Sift, Spec, Why};
+use super::{Birth, Blocked, Decision, Reason, Setup, Sift, Spec};
 use crate::{
     event::{Action, Create, Event, FileId, Micros},
     names::{Patterns, is_synced_database},
@@ -161,9 +161,9 @@ impl Keep {
 
     fn birth_of(&self, create: &Create<'_>) -> Birth {
         if create.sync {
-            Birth::Flash(Why::Sync)
+            Birth::Flash(Reason::Sync)
         } else if is_synced_database(&create.name) || self.patterns.matches(&create.name) {
-            Birth::Flash(Why::Name)
+            Birth::Flash(Reason::Name)
         } else {
             Birth::Ram
         }
@@ -224,10 +224,10 @@ impl Keep {
         self.last_us = now;
     }
 
-    fn decide(&mut self, id: FileId, why: Why) {
+    fn decide(&mut self, id: FileId, why: Reason) {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.out += 1;
-        if why == Why::Age {
+        if why == Reason::Age {
             file.aged = true;
             self.attempt.out += 1;
         }
@@ -239,7 +239,7 @@ impl Keep {
     /// case.
     fn synced(&mut self, id: FileId) {
         if self.files.get(&id).is_some_and(|file| file.names > 0) {
-            self.decide(id, Why::Sync);
+            self.decide(id, Reason::Sync);
         }
     }
 
@@ -289,7 +289,7 @@ impl Sift for Keep {
             Action::Create(ref create) => return self.created(now, create),
             Action::SyncAll => {
                 let all: Vec<FileId> = self.named.values().copied().collect();
-                return all.into_iter().for_each(|file| self.decide(file, Why::All));
+                return all.into_iter().for_each(|file| self.decide(file, Reason::All));
             }
             _ => {}
         }
@@ -363,7 +363,7 @@ impl Sift for Keep {
                 break;
             }
         }
-        chosen.into_iter().for_each(|file| self.decide(file, Why::Space));
+        chosen.into_iter().for_each(|file| self.decide(file, Reason::Space));
     }
 
     fn next_deadline(&self) -> Option<Micros> {
@@ -390,7 +390,7 @@ impl Sift for Keep {
             // Every file whose write-back failed has left RAM in the meantime.
             self.pause_us = PAUSE_US[0];
         }
-        due.into_iter().for_each(|file| self.decide(file, Why::Age));
+        due.into_iter().for_each(|file| self.decide(file, Reason::Age));
     }
 
     fn poll(&mut self) -> Option<Decision> {

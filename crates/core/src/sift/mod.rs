@@ -166,7 +166,7 @@ pub enum Birth {
     /// In RAM, until a decision moves or drops it.
     Ram,
     /// On flash from the start, for this reason.
-    Flash(Why),
+    Flash(Reason),
 }
 
 /// An action on a file in RAM.
@@ -179,14 +179,14 @@ pub enum Decision {
         /// RAM keeps the file too, for further writes; otherwise the file leaves RAM.
         keep_in_ram: bool,
         /// The reason.
-        why: Why,
+        why: Reason,
     },
     /// The file is removed without having been written.
     Drop {
         /// The file.
         file: FileId,
         /// The reason.
-        why: Why,
+        why: Reason,
     },
     /// All write-backs since the last epoch become durable together.
     CloseEpoch,
@@ -204,7 +204,7 @@ impl Decision {
 
 /// The reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Why {
+pub enum Reason {
     /// The file has been in RAM for as long as files may be.
     Age,
     /// RAM is full.

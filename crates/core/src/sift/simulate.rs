@@ -13,9 +13,9 @@
 //!
 //! If RAM is full and no decision frees space, the file that is written to spills to flash.
 
-use super::{Birth, Decision, Sift, Why};
+use super::{Birth, Decision, Reason, Sift};
 use crate::{
-    event::{Action, Create, Event, FileId, Knows, MaybeOwned, Micros, OpenId, Owner},
+    event::{Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, Micros, OpenId},
     page::PAGE_BYTES,
     structure::{
         Extents,
@@ -56,11 +56,11 @@ pub struct Counters {
     /// Files created in RAM; files that were fetched again count again.
     pub born_in_ram: u64,
     /// Files created on flash, by reason.
-    pub born_on_flash: BTreeMap<Why, u64>,
+    pub born_on_flash: BTreeMap<Reason, u64>,
     /// Bytes written to files in RAM.
     pub taken_bytes: u64,
     /// Files written back, by reason.
-    pub written_back: BTreeMap<Why, Amount>,
+    pub written_back: BTreeMap<Reason, Amount>,
     /// Files written to flash because RAM was full and no decision freed space.
     pub spilled: Amount,
     /// Files deleted in RAM: they never reached flash.
@@ -122,7 +122,7 @@ struct File {
 /// The way in which the trace shows that a file was created.
 #[derive(Clone, Copy)]
 enum Origin {
-    Create { owner: Option<Owner>, mode: Option<u32>, sync: bool },
+    Create { owner: Option<FileOwner>, mode: Option<u32>, sync: bool },
     Open,
 }
 
@@ -356,7 +356,7 @@ impl<S: Sift> Sifted<S> {
                 Decision::WriteBack { file, keep_in_ram, why } => {
                     let bytes = self.write_back(file, below);
                     self.counters.written_back.entry(why).or_default().add(bytes);
-                    if why == Why::Sync {
+                    if why == Reason::Sync {
                         below(&ours(self.now, Action::Sync { file, offset: 0, len: u64::MAX }));
                     }
                     match self.files.get_mut(&file) {

@@ -50,11 +50,11 @@ impl Naive {
         self.files.iter().any(|file| file.aged)
     }
 
-    fn decide(&mut self, wanted: impl Fn(&NaiveFile) -> bool, why: Why) -> usize {
+    fn decide(&mut self, wanted: impl Fn(&NaiveFile) -> bool, why: Reason) -> usize {
         let mut count = 0;
         for file in self.files.iter_mut().filter(|file| wanted(file)) {
             file.out += 1;
-            file.aged |= why == Why::Age;
+            file.aged |= why == Reason::Age;
             count += 1;
             self.decisions.push(Decision::WriteBack { file: file.id, keep_in_ram: false, why });
         }
@@ -88,12 +88,12 @@ impl Naive {
             }
         }
         if event.action == Action::SyncAll {
-            self.decide(|file| file.names > 0, Why::All);
+            self.decide(|file| file.names > 0, Reason::All);
         }
         let id = event.action.file();
         let syncs = matches!(event.action, Action::Write { sync: true, .. } | Action::Sync { .. });
         if syncs {
-            self.decide(|file| Some(file.id) == id && file.names > 0, Why::Sync);
+            self.decide(|file| Some(file.id) == id && file.names > 0, Reason::Sync);
         }
         let mut dead = None;
         if let Some(file) = self.files.iter_mut().find(|file| Some(file.id) == id) {
@@ -146,7 +146,7 @@ impl Naive {
             }
         }
         for id in chosen {
-            self.decide(|file| file.id == id, Why::Space);
+            self.decide(|file| file.id == id, Reason::Space);
         }
     }
 
@@ -167,7 +167,7 @@ impl Naive {
         self.retry_us = None;
         let after_us = self.after_us;
         let due = |file: &NaiveFile| file.names > 0 && file.out == 0 && file.born_us + after_us <= now;
-        if self.decide(due, Why::Age) == 0 {
+        if self.decide(due, Reason::Age) == 0 {
             self.pause_us = 1_000_000;
         }
     }
@@ -263,11 +263,11 @@ fn take(keep: &mut Keep, naive: &mut Naive, out: &mut Vec<FileId>, decided: &mut
         };
         out.push(file);
         decided[match why {
-            Why::Age => 0,
-            Why::Space => 1,
-            Why::Sync => 2,
-            Why::All => 3,
-            Why::Name => panic!("{at}: {decision:?}"),
+            Reason::Age => 0,
+            Reason::Space => 1,
+            Reason::Sync => 2,
+            Reason::All => 3,
+            Reason::Name => panic!("{at}: {decision:?}"),
         }] += 1;
     }
     assert_eq!(keep.next_deadline(), naive.next_deadline(), "{at}");
@@ -297,7 +297,7 @@ impl Stepped {
         self.event(now, Action::Write { file, open, offset: 0, len: bytes, sync: false });
     }
 
-    fn decisions(&mut self) -> Vec<(u64, Why)> {
+    fn decisions(&mut self) -> Vec<(u64, Reason)> {
         std::iter::from_fn(|| self.0.poll())
             .map(|decision| match decision {
                 Decision::WriteBack { file, why, .. } => (file.0, why),
@@ -318,9 +318,9 @@ fn names_and_synchronous_opens_decide_where_a_file_is_created() {
     let mut keep = Keep::new(Config { patterns, ..Config::default() });
     for (name, sync, birth) in [
         ("/a/photo.jpg", false, Birth::Ram),
-        ("/a/photo.jpg", true, Birth::Flash(Why::Sync)),
-        ("/a/Cookies-journal", false, Birth::Flash(Why::Name)),
-        ("/a/x.log", false, Birth::Flash(Why::Name)),
+        ("/a/photo.jpg", true, Birth::Flash(Reason::Sync)),
+        ("/a/Cookies-journal", false, Birth::Flash(Reason::Name)),
+        ("/a/x.log", false, Birth::Flash(Reason::Name)),
         ("/a/etilqs_1", false, Birth::Ram),
         ("", false, Birth::Ram),
     ] {
@@ -341,7 +341,7 @@ fn files_that_expire_together_are_written_back_together() {
     keep.0.handle_deadline(17_000_004);
     assert_eq!(keep.decisions(), [], "too early");
     keep.0.handle_deadline(17_000_005);
-    assert_eq!(keep.decisions(), [(0, Why::Age), (1, Why::Age)]);
+    assert_eq!(keep.decisions(), [(0, Reason::Age), (1, Reason::Age)]);
     assert_eq!(keep.0.next_deadline(), None, "no deadline until the results are known");
     keep.done(17_000_010, 0, true);
     keep.done(17_000_011, 1, true);
@@ -356,7 +356,7 @@ fn failed_write_backs_are_retried_with_growing_pauses() {
     let (mut now, mut pauses) = (0, Vec::new());
     for _ in 0..8 {
         keep.0.handle_deadline(now);
-        assert_eq!(keep.decisions(), [(0, Why::Age), (1, Why::Age)], "it stays the first");
+        assert_eq!(keep.decisions(), [(0, Reason::Age), (1, Reason::Age)], "it stays the first");
         keep.done(now, 1, false);
         keep.done(now, 0, false);
         let next = keep.0.next_deadline().unwrap();
@@ -370,7 +370,7 @@ fn failed_write_backs_are_retried_with_growing_pauses() {
     keep.done(now, 1, true);
     keep.create(now, 2);
     keep.0.handle_deadline(now);
-    assert_eq!(keep.decisions(), [(2, Why::Age)]);
+    assert_eq!(keep.decisions(), [(2, Reason::Age)]);
     keep.done(now, 2, false);
     assert_eq!(keep.0.next_deadline(), Some(now + 1_000_000), "a success resets the pause");
 }
@@ -382,9 +382,9 @@ fn every_sync_gets_a_decision_of_its_own() {
     let mut keep = Stepped::new(0);
     keep.create(0, 0);
     keep.0.handle_deadline(0);
-    assert_eq!(keep.decisions(), [(0, Why::Age)]);
+    assert_eq!(keep.decisions(), [(0, Reason::Age)]);
     keep.event(1, Action::Sync { file: FileId(0), offset: 0, len: u64::MAX });
-    assert_eq!(keep.decisions(), [(0, Why::Sync)]);
+    assert_eq!(keep.decisions(), [(0, Reason::Sync)]);
     keep.done(2, 0, true);
     assert_eq!(keep.0.files(), 0);
     keep.done(3, 0, true);
@@ -404,9 +404,9 @@ fn the_oldest_files_make_space_and_nameless_files_last() {
     keep.event(9, Action::Truncate { file: FileId(1), size: 5000 });
     keep.0.need_space(10, 4096);
     // A quarter of the budget: 2 + 49 + 49 pages.
-    assert_eq!(keep.decisions(), [(1, Why::Space), (2, Why::Space), (3, Why::Space)]);
+    assert_eq!(keep.decisions(), [(1, Reason::Space), (2, Reason::Space), (3, Reason::Space)]);
     keep.0.need_space(11, 500_000);
-    assert_eq!(keep.decisions().last(), Some(&(0, Why::Space)), "only RAM holds it");
+    assert_eq!(keep.decisions().last(), Some(&(0, Reason::Space)), "only RAM holds it");
     for file in 0..4 {
         keep.done(12, file, true);
     }
@@ -427,7 +427,7 @@ fn a_file_deleted_in_ram_leads_to_no_decision() {
     keep.event(0, Action::Sync { file: FileId(1), offset: 0, len: 1 });
     keep.event(0, Action::SyncAll);
     keep.event(0, Action::Gone { file: FileId(2) });
-    assert_eq!(keep.decisions(), [(3, Why::All)], "decisions on deleted files are void");
+    assert_eq!(keep.decisions(), [(3, Reason::All)], "decisions on deleted files are void");
     keep.event(0, Action::Close { file: FileId(1), open: None });
     assert_eq!(keep.0.files(), 1);
 }
@@ -441,7 +441,7 @@ fn a_clock_that_goes_back_delays_write_back_only_briefly() {
     keep.write(day, 0, 10);
     assert_eq!(keep.0.next_deadline(), Some(day + MINUTE + MINUTE / 16));
     keep.0.handle_deadline(u64::MAX);
-    assert_eq!(keep.decisions(), [(0, Why::Age)]);
+    assert_eq!(keep.decisions(), [(0, Reason::Age)]);
     keep.done(u64::MAX, 0, false);
     assert_eq!(keep.0.next_deadline(), Some(u64::MAX));
     keep.write(5, 0, 10);

@@ -161,7 +161,7 @@ fn every_file_below_ends_as_in_the_history() {
             all.written_back.entry(*why).or_default().files += amount.files;
         }
     }
-    let whys = [Why::Age, Why::Space, Why::Sync, Why::All];
+    let whys = [Reason::Age, Reason::Space, Reason::Sync, Reason::All];
     assert!(whys.iter().all(|why| all.written_back[why].files > 100), "{all:?}");
     assert!(all.died_in_ram > 100, "{all:?}");
 }
@@ -172,7 +172,7 @@ fn at(second: u64, action: Action<'static>) -> Event<'static> {
 
 fn create(file: u64, name: &str) -> Action<'static> {
     let name = MaybeOwned::owned_str(name);
-    let owner = Some(Owner { uid: 7, gid: 8 });
+    let owner = Some(FileOwner { uid: 7, gid: 8 });
     let create = Create { file: FileId(file), name, owner, mode: Some(0o640), sync: false };
     Action::Create(MaybeOwned::owned(create))
 }
@@ -224,7 +224,7 @@ fn a_write_back_creates_the_file_in_its_current_state() {
         events[11].clone(),
     ];
     assert_eq!(below, expected);
-    let decision = Decision::WriteBack { file, keep_in_ram: false, why: Why::Age };
+    let decision = Decision::WriteBack { file, keep_in_ram: false, why: Reason::Age };
     assert_eq!(sifted.log(), [(due, decision)]);
     let counters = sifted.counters();
     assert_eq!(
@@ -275,12 +275,12 @@ impl Sift for Dropper {
         match &event.action {
             Action::Create(create) => self.0.push_back(create.file),
             Action::Sync { file, .. } => {
-                self.1.push(Decision::WriteBack { file: *file, keep_in_ram: true, why: Why::Sync });
+                self.1.push(Decision::WriteBack { file: *file, keep_in_ram: true, why: Reason::Sync });
                 self.0.retain(|known| known != file);
             }
             Action::SyncAll => {
                 let all = self.0.drain(..);
-                let write_back = |file| Decision::WriteBack { file, keep_in_ram: false, why: Why::All };
+                let write_back = |file| Decision::WriteBack { file, keep_in_ram: false, why: Reason::All };
                 self.1.extend(all.map(write_back));
             }
             _ => {}
@@ -290,7 +290,7 @@ impl Sift for Dropper {
     fn done(&mut self, _: Micros, _: FileId, _: Result<(), Blocked>) {}
 
     fn need_space(&mut self, _: Micros, _: u64) {
-        let drop = |file| Decision::Drop { file, why: Why::Space };
+        let drop = |file| Decision::Drop { file, why: Reason::Space };
         self.1.extend(self.0.pop_front().map(drop));
     }
 
