@@ -109,7 +109,7 @@ impl fmt::Display for Note {
             ),
             Self::Stall => f.write_str(
                 "Stall: with requests at their recorded times, how long applications wait for \
-                 reads, for writes that must be durable, and for dirty pages to make room.",
+                 reads, for writes that must be durable, and for the frames of dirty pages.",
             ),
             Self::StallUnknown => {
                 f.write_str("Stall is not known: the trace has no times (--rate N gives it some).")
