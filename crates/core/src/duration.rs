@@ -1,4 +1,4 @@
-//! Durations as options take them and as they are printed for an option to take again.
+//! Durations: reading them from options, and printing them so that an option reads them again.
 //!
 //! The grammar is jiff's friendly one, limited to units of fixed length: `5s`, `500ms`, `2min`,
 //! `1.5h`, `1h 30m`. Durations are whole microseconds.
@@ -6,7 +6,7 @@
 use jiff::fmt::friendly::SpanParser;
 use std::fmt;
 
-/// A text that is no duration of at least a microsecond.
+/// A text that is not a duration of at least one microsecond.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time: write a time as 90s, 10m or 1h; it must be above 0")]
 pub struct DurationError(String);
@@ -29,7 +29,8 @@ pub struct Exact(pub u64);
 
 impl fmt::Display for Exact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // 120 s are printed in seconds, as the kernel's settings are; 2500 ms in milliseconds.
+        // As in the kernel's settings, 120 s are printed in seconds; 2500 ms are printed in
+        // milliseconds.
         let (unit, us) = match self.0 {
             us if us.is_multiple_of(1_000_000) => ("s", 1_000_000),
             us if us.is_multiple_of(1000) => ("ms", 1000),
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_grammar() {
+    fn units_and_fractions_follow_one_grammar() {
         for (text, us) in [
             ("5s", 5_000_000),
             ("500ms", 500_000),
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn a_printed_duration_reads_back_as_the_same() {
         for (us, text) in [(1_500_000, "1500ms"), (120_000_000, "120s"), (7, "7us"), (3_600_000_000, "3600s")]
         {
             assert_eq!((Exact(us).to_string().as_str(), parse_us(text)), (text, Ok(us)));

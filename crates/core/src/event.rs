@@ -1,32 +1,32 @@
-//! What happened: the one vocabulary of trace readers, recorders, the simulator and the live mount.
+//! Events: the vocabulary that trace readers, recorders, the simulator and the live mount share.
 //!
-//! An [`Event`] is in bytes, as an application asked for it. Pages are the business of
-//! [`crate::trace`]. Names are borrowed ([`MaybeOwned`]): an event of the live mount allocates
-//! nothing, and a reader that collects events into a batch makes them `Event<'static>`.
+//! An [`Event`] counts in bytes, as the application asked; [`crate::trace`] turns bytes into pages.
+//! Names are borrowed ([`MaybeOwned`]): an event of the live mount allocates nothing, and a reader
+//! that collects events into a batch makes them `Event<'static>`.
 
 use std::{fmt, num::NonZeroU32, ops::Deref};
 
 /// A point in time or a duration, in microseconds.
 pub type Micros = u64;
 
-/// Which file (or block device, or cached object) an event is about.
+/// The identity of the file, block device or cached object that an event is about.
 ///
-/// One `FileId` stands for one *identity* (device, inode, epoch): the epoch rises when the last link and the last
-/// descriptor are gone, because file systems reuse inode numbers at once. A `FileId` is unique
-/// within a trace and never reused. Readers of file traces number files from 0 in order of first
-/// appearance; a block trace has one pseudo-file a device; in an object trace it is the object's
-/// own identifier.
+/// One `FileId` stands for one *identity* (device, inode, epoch): the epoch rises when the last
+/// link and the last descriptor are gone, because file systems reuse inode numbers at once. A
+/// `FileId` is unique within a trace and never reused. Readers of file traces number files from 0
+/// in order of first appearance. A block trace has one pseudo-file per device. In an object trace
+/// the `FileId` is the object's own identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
-/// Which open of a file a read or write belongs to: one open file description.
+/// The open file description that a read or write went through.
 ///
 /// Unique among the opens that exist at the same time; a number may return after its
 /// [`Action::Close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenId(pub NonZeroU32);
 
-/// One thing that an application (or, in an after-cache trace, the page cache) asked for.
+/// One request of an application or, in an after-cache trace, of the page cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
     /// Microseconds since the trace's first event, by a clock that runs on through suspend
@@ -36,14 +36,14 @@ pub struct Event<'a> {
     pub pid: u32,
     /// The thread, 0 where the format does not say.
     pub tid: u32,
-    /// What was asked.
+    /// The request.
     pub action: Action<'a>,
 }
 
 /// The kinds of event. Offsets, lengths and sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// `len` bytes that really were read (a short read counts what it got).
+    /// A read of `len` bytes. A short read counts the bytes that it returned.
     Read {
         /// File read from.
         file: FileId,
@@ -54,7 +54,7 @@ pub enum Action<'a> {
         /// Bytes; 0 touches no page.
         len: u64,
     },
-    /// `len` bytes that really were written.
+    /// A write of `len` bytes. A short write counts the bytes that it wrote.
     Write {
         /// File written to.
         file: FileId,
@@ -67,8 +67,8 @@ pub enum Action<'a> {
         /// The write itself waits for storage (`O_SYNC`, `O_DSYNC`, `RWF_SYNC`, `RWF_DSYNC`).
         sync: bool,
     },
-    /// `len` bytes that went past the page cache (`O_DIRECT`). They touch no cached page, and
-    /// caches do not count them.
+    /// A read or write of `len` bytes that bypassed the page cache (`O_DIRECT`). It touches no
+    /// cached page, and caches do not count it.
     Direct {
         /// File read from or written to.
         file: FileId,
@@ -78,7 +78,7 @@ pub enum Action<'a> {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// Written, not read.
+        /// It is a write.
         write: bool,
     },
     /// `fsync`, `fdatasync`, `msync(MS_SYNC)` or, with a narrower range, `sync_file_range`.
@@ -92,14 +92,16 @@ pub enum Action<'a> {
     },
     /// `sync` or `syncfs`: every dirty page.
     SyncAll,
-    /// The file now ends at `size`: cached pages wholly past it are gone, dirty ones unwritten.
+    /// The file now ends at `size`. Cached pages entirely beyond it are dropped, dirty ones
+    /// unwritten.
     Truncate {
         /// File cut or extended.
         file: FileId,
         /// New size, bytes.
         size: u64,
     },
-    /// A hole was punched (blocks of a device were discarded): pages wholly inside it are gone.
+    /// A hole was punched, or blocks of a device were discarded: pages entirely inside it are
+    /// dropped.
     Punch {
         /// File punched.
         file: FileId,
@@ -108,9 +110,9 @@ pub enum Action<'a> {
         /// Bytes.
         len: u64,
     },
-    /// A file came into being. [`Action::Open`] follows where it was made by an open.
+    /// A file was created. If an open created it, [`Action::Open`] follows.
     Create(MaybeOwned<'a, Create<'a>>),
-    /// The file had this size when the trace first met it. It cuts nothing.
+    /// The file had this size when the trace first met it. The event removes no page.
     Size {
         /// File that was there before.
         file: FileId,
@@ -123,17 +125,17 @@ pub enum Action<'a> {
         file: FileId,
         /// The open's identity, where the trace knows it ([`Knows::opens`]).
         open: Option<OpenId>,
-        /// The open is known to have made the file (it did not exist before).
+        /// The open is known to have created the file.
         created: bool,
     },
-    /// A descriptor (the last that shares its open) was closed.
+    /// The last descriptor of an open was closed.
     Close {
         /// File closed.
         file: FileId,
         /// The open that ended, where the trace knows it ([`Knows::opens`]).
         open: Option<OpenId>,
     },
-    /// The trace meets a name of a file that existed before.
+    /// The trace meets a name of a file that existed before the trace.
     Bind {
         /// File named.
         file: FileId,
@@ -147,28 +149,29 @@ pub enum Action<'a> {
         /// The new name, as in [`Action::Bind`].
         name: MaybeOwned<'a, str>,
     },
-    /// A name moved. A file that was replaced gets an [`Action::Unbind`] of its own, before this.
+    /// A file was renamed. If the new name replaced a file, that file's [`Action::Unbind`] comes
+    /// first.
     Rename {
         /// File renamed.
         file: FileId,
         /// Old and new absolute path.
         names: MaybeOwned<'a, Renamed<'a>>,
     },
-    /// A directory moved: every name below its old path is now below its new one.
+    /// A directory was renamed: every name below its old path is now below the new one.
     RenameDirectory {
         /// Old and new absolute path of the directory.
         names: MaybeOwned<'a, Renamed<'a>>,
     },
-    /// A name is gone (`unlink`, or a rename over it). The file lives on while a link or a
-    /// descriptor does.
+    /// A file lost a name (`unlink`, or a rename over it). The file lives on while it has a link or
+    /// a descriptor.
     Unbind {
         /// File that lost the name.
         file: FileId,
         /// The name it lost.
         name: MaybeOwned<'a, str>,
     },
-    /// The last link and the last descriptor are gone: the identity's epoch ends, its pages and its
-    /// place on the device are freed. Nothing follows for this `FileId`.
+    /// The last link and the last descriptor are gone: the identity's epoch ends, and its pages and
+    /// its place on the device are freed. No event of this `FileId` follows.
     Gone {
         /// File that ended.
         file: FileId,
@@ -178,21 +181,22 @@ pub enum Action<'a> {
         /// Program or thread name as the format gives it.
         name: MaybeOwned<'a, str>,
     },
-    /// How much the machine waits for memory, from now on.
+    /// The share of time that the machine waits for memory, from this event on.
     MemoryPressure {
         /// Share of time in which some task was stalled for lack of memory, parts per million
         /// (Linux: `some avg10` of `/proc/pressure/memory`).
         stalled_ppm: u32,
     },
-    /// The application that the user looks at, from now on.
+    /// The application in the foreground, from this event on.
     Foreground {
-        /// Its name, as [`Action::Process`] gives names; empty where none is in front.
+        /// Its name, as [`Action::Process`] gives names; empty if no application is in the
+        /// foreground.
         app: MaybeOwned<'a, str>,
     },
 }
 
 impl Action<'_> {
-    /// The file that this is about, where it is about one.
+    /// Returns the file of the action, if it concerns one.
     pub fn file(&self) -> Option<FileId> {
         match self {
             Action::Read { file, .. }
@@ -218,7 +222,7 @@ impl Action<'_> {
         }
     }
 
-    /// The same with names of its own.
+    /// Returns the same action with owned names.
     pub fn into_owned(self) -> Action<'static> {
         match self {
             Action::Read { file, open, offset, len } => Action::Read { file, open, offset, len },
@@ -254,14 +258,14 @@ impl Action<'_> {
 }
 
 impl Event<'_> {
-    /// The same with names of its own, for a batch that outlives its source.
+    /// Returns the same event with owned names, for a batch that outlives its source.
     pub fn into_owned(self) -> Event<'static> {
         let Event { at_us, pid, tid, action } = self;
         Event { at_us, pid, tid, action: action.into_owned() }
     }
 }
 
-/// How a file came into being.
+/// The creation of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create<'a> {
     /// The new file.
@@ -269,15 +273,15 @@ pub struct Create<'a> {
     /// Its first name, absolute where that is known; empty for a file without a name (`O_TMPFILE`).
     pub name: MaybeOwned<'a, str>,
     /// User and group, where the trace knows them.
-    pub owner: Option<Owner>,
+    pub owner: Option<FileOwner>,
     /// Permission bits, where the trace knows them.
     pub mode: Option<u32>,
-    /// It was opened so that every write waits for storage (`O_SYNC`, `O_DSYNC`).
+    /// The open that created it made every write wait for storage (`O_SYNC`, `O_DSYNC`).
     pub sync: bool,
 }
 
 impl Create<'_> {
-    /// The same with a name of its own.
+    /// Returns the same creation with an owned name.
     pub fn to_static(&self) -> Create<'static> {
         let Create { file, ref name, owner, mode, sync } = *self;
         Create { file, name: MaybeOwned::owned_str(name), owner, mode, sync }
@@ -286,7 +290,7 @@ impl Create<'_> {
 
 /// User and group of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct FileOwner {
     /// User.
     pub uid: u32,
     /// Group.
@@ -303,14 +307,14 @@ pub struct Renamed<'a> {
 }
 
 impl Renamed<'static> {
-    /// Both names, owned.
+    /// Returns both names, owned.
     pub fn owned(from: &str, to: &str) -> MaybeOwned<'static, Self> {
         MaybeOwned::owned(Renamed { from: MaybeOwned::owned_str(from), to: MaybeOwned::owned_str(to) })
     }
 }
 
 impl Renamed<'_> {
-    /// The same with names of their own.
+    /// Returns the same pair with owned names.
     pub fn to_static(&self) -> Renamed<'static> {
         Renamed { from: MaybeOwned::owned_str(&self.from), to: MaybeOwned::owned_str(&self.to) }
     }
@@ -318,30 +322,30 @@ impl Renamed<'_> {
 
 /// Borrowed from a live source, or owned by a batch.
 ///
-/// It keeps large parts of rare events out of [`Event`]'s size, which every event pays.
+/// A `MaybeOwned` keeps large parts of rare events out of [`Event`], whose size every event pays.
 pub enum MaybeOwned<'a, T: ?Sized> {
-    /// Lives as long as its source.
+    /// Borrowed from a source that lives longer.
     Borrowed(&'a T),
-    /// Lives by itself.
+    /// Owned by the event.
     Owned(Box<T>),
 }
 
 impl<T> MaybeOwned<'static, T> {
-    /// Owns this.
+    /// Returns `content`, owned.
     pub fn owned(content: T) -> Self {
         Self::Owned(Box::new(content))
     }
 }
 
 impl MaybeOwned<'static, str> {
-    /// Owns a copy of this text.
+    /// Returns a copy of this text, owned.
     pub fn owned_str(text: &str) -> Self {
         Self::Owned(text.into())
     }
 }
 
 impl MaybeOwned<'_, str> {
-    /// The same text, owned.
+    /// Returns the same text, owned.
     pub fn into_owned(self) -> MaybeOwned<'static, str> {
         match self {
             MaybeOwned::Borrowed(text) => MaybeOwned::Owned(text.into()),
@@ -419,50 +423,52 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for MaybeOwned<'_, T> {
 /// On which side of the page cache a trace was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What applications ask of the page cache.
+    /// Above the cache: the requests of applications.
     Before,
-    /// What the page cache asks of storage. Running one through a cache again is possible and warned about.
+    /// Below the cache: the requests of the page cache to storage. To simulate a cache over such a
+    /// trace is possible and gives a warning.
     After,
 }
 
-/// What the names in a trace stand for; decides the page order and the default layout.
+/// The kind of objects that a trace names; it decides the page order and the default layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// Files with names of their own; where they lie on the device is for a layout to say.
+    /// Files; a layout decides where they lie on the device.
     Files,
     /// Block devices: an offset is an address.
     Blocks,
-    /// Cached objects with an identifier and a size, nothing more.
+    /// Cached objects, each with an identifier and a size.
     Objects,
 }
 
-/// What a trace can say. What needs more refuses, naming the flag that supplies it, instead of guessing.
+/// The facts that a trace contains. An analysis that needs a missing fact refuses the trace and
+/// names the flag that supplies it; it does not guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knows {
-    /// `at_us` is real.
+    /// `at_us` holds recorded times.
     pub times: bool,
-    /// Sync calls are in the trace, so that their absence means there were none.
+    /// Sync calls are recorded, so a trace without any means that none happened.
     pub syncs: bool,
-    /// Reads and writes are told apart; otherwise everything is a read.
+    /// Reads and writes are distinguished; otherwise every access counts as a read.
     pub writes: bool,
-    /// Truncation and deletion are in the trace.
+    /// Truncations and deletions are recorded.
     pub removals: bool,
-    /// Reads and writes name the open they belong to, and opens and closes are all in the trace.
+    /// Reads and writes name the open they belong to, and every open and close is recorded.
     pub opens: bool,
-    /// Each file that came into being has its [`Action::Create`], with owner and mode.
+    /// Each file created during the trace has its [`Action::Create`], with owner and mode.
     pub creations: bool,
-    /// Each file that existed before has its [`Action::Size`].
+    /// Each file that existed before the trace has its [`Action::Size`].
     pub sizes: bool,
-    /// Links, and renames of directories, are in the trace, so that a file's names are known.
+    /// Links and renames of directories are recorded, so a file's names are known.
     pub names: bool,
-    /// [`Action::MemoryPressure`] is in the trace.
+    /// [`Action::MemoryPressure`] is recorded.
     pub pressure: bool,
-    /// [`Action::Foreground`] is in the trace.
+    /// [`Action::Foreground`] is recorded.
     pub foreground: bool,
 }
 
 impl Knows {
-    /// Nothing: the base from which a format says what it does know.
+    /// No facts: the base to which a format adds those that it has.
     pub const NOTHING: Knows = Knows {
         times: false,
         syncs: false,
@@ -477,15 +483,15 @@ impl Knows {
     };
 }
 
-/// Where a trace comes from and what can be believed about it.
+/// The origin of a trace, and the facts that it contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// Before or after the page cache.
     pub side: Side,
     /// Files, blocks or objects.
     pub space: Space,
-    /// What the trace can say.
+    /// The facts that the trace contains.
     pub knows: Knows,
-    /// Wall-clock time of the trace's time 0, microseconds since 1970 (UTC), where it is known.
+    /// Wall-clock time of the trace's time 0, in microseconds since 1970 (UTC), if known.
     pub epoch_us: Option<u64>,
 }

@@ -1,10 +1,8 @@
 //! The science of flashsift, sans I/O: no file, socket, clock or thread is reachable from here.
 //!
 //! A [`trace::TraceBuilder`] turns [`event::Event`]s into a dense trace. A [`system::Cell`] runs it
-//! through a [`cache`] and a [`back`], which sends its requests to the device as [`back::Io`].
-//! [`event::Event`]s come in, are made dense by [`trace::TraceBuilder`], and run through a system of
-//! [`front`] → [`cache`] → [`back`] as one [`system::Cell`]; what reaches the device comes out as [`back::Io`].
-//! A [`study::Study`] compares many cells.
+//! through a [`cache`] and a [`back`], which sends its requests to the device as [`back::Io`]. A
+//! [`study::Study`] compares many cells.
 #![forbid(unsafe_code)]
 
 pub mod back;

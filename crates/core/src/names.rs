@@ -1,17 +1,17 @@
 //! Knowledge about file names: SQLite's files, cache directories, and names that are not UTF-8.
 //!
-//! A path is absolute where that is known; a file name alone is a path, too. Nothing here asks a
-//! file system: a name says what a file probably is.
+//! A path is absolute where that is known; a file name alone is a path, too. No function here asks
+//! a file system: a name only indicates what a file probably is.
 
 use std::borrow::Cow;
 use wildmatch::WildMatch;
 
-/// The last component of a path.
+/// Returns the last component of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, last)| last)
 }
 
-/// A file of SQLite's.
+/// The role of a file among those that SQLite keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sqlite {
     /// A database, by its extension. (Chromium's `Cookies` has none and is known by its journal.)
@@ -27,15 +27,15 @@ pub enum Sqlite {
     Temporary,
 }
 
-/// Endings of the files that SQLite keeps beside a database.
+/// Suffixes of the files that SQLite keeps beside a database.
 const COMPANIONS: [(&str, Sqlite); 3] =
     [("-journal", Sqlite::Journal), ("-wal", Sqlite::Wal), ("-shm", Sqlite::SharedMemory)];
-/// Extensions of databases, in any case.
+/// Extensions of databases, compared without regard to case.
 const EXTENSIONS: [&str; 5] = ["db", "db3", "sqlite", "sqlite3", "sqlitedb"];
-/// Begins the name of a temporary file.
+/// Prefix of the name of a temporary file.
 const TEMPORARY: &str = "etilqs_";
 
-/// Which of SQLite's files has this path, if it is one.
+/// Returns the role in SQLite of the file with this path, if it has one.
 pub fn sqlite(path: &str) -> Option<Sqlite> {
     if let Some((_, kind)) = companion(path) {
         return Some(kind);
@@ -51,8 +51,8 @@ pub fn sqlite(path: &str) -> Option<Sqlite> {
     }
 }
 
-/// For a file that SQLite keeps beside a database: the database's path, and which of the files it
-/// is.
+/// Splits the path of a file that SQLite keeps beside a database: returns the database's path, and
+/// the file's role.
 pub fn companion(path: &str) -> Option<(&str, Sqlite)> {
     let by_ending = COMPANIONS.iter().find_map(|(ending, kind)| Some((path.strip_suffix(ending)?, *kind)));
     by_ending
@@ -60,7 +60,7 @@ pub fn companion(path: &str) -> Option<(&str, Sqlite)> {
         .filter(|(database, _)| !file_name(database).is_empty())
 }
 
-/// What stands before `-mjHHHHHH9HH`.
+/// Returns the part of a path before `-mjHHHHHH9HH`.
 fn before_super_journal(path: &str) -> Option<&str> {
     let (database, ending) = path.split_at_checked(path.len().checked_sub(12)?)?;
     let digits = ending.strip_prefix("-mj")?.as_bytes();
@@ -68,14 +68,15 @@ fn before_super_journal(path: &str) -> Option<&str> {
     (hex && digits[6] == b'9').then_some(database)
 }
 
-/// SQLite syncs the file with every transaction, or maps it as shared memory: it gains nothing from
-/// being in RAM first.
+/// Returns whether SQLite syncs the file with every transaction, or maps it as shared memory. Such
+/// a file gains nothing from being held in RAM first.
 pub fn is_synced_database(path: &str) -> bool {
     matches!(sqlite(path), Some(Sqlite::Database | Sqlite::Journal | Sqlite::Wal | Sqlite::SharedMemory))
 }
 
-/// The path leads through a directory whose name holds `cache` in any case: `cache`, `code_cache`,
-/// `.cache`, Chromium's `Code Cache` and `GPUCache`. The file's own name says nothing.
+/// Returns whether the path leads through a directory whose name contains `cache` in any case:
+/// `cache`, `code_cache`, `.cache`, Chromium's `Code Cache` and `GPUCache`. The file's own name
+/// does not count.
 pub fn in_cache(path: &str) -> bool {
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     directory.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"cache"))
@@ -86,12 +87,12 @@ pub fn in_cache(path: &str) -> bool {
 pub struct Patterns(Vec<WildMatch>);
 
 impl Patterns {
-    /// Compiles them.
+    /// Returns the compiled patterns.
     pub fn new(patterns: &[String]) -> Self {
         Self(patterns.iter().map(|pattern| WildMatch::new(pattern)).collect())
     }
 
-    /// One of them matches the last component of this path.
+    /// Returns whether one of the patterns matches the last component of this path.
     pub fn matches(&self, path: &str) -> bool {
         !self.0.is_empty() && {
             let name = file_name(path);
@@ -100,9 +101,9 @@ impl Patterns {
     }
 }
 
-/// A name as events carry it: bytes that are not UTF-8 stand as `\xNN`, with upper-case digits. A
-/// backslash that would begin such an escape stands as `\x5C`, so that [`unescape`] gives the same
-/// bytes again.
+/// Returns a name as events carry it: bytes that are not UTF-8 become `\xNN`, with upper-case
+/// digits. A backslash that would begin such an escape becomes `\x5C`, so that [`unescape`] returns
+/// the same bytes again.
 pub fn escape(name: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(name)
         && !text.as_bytes().windows(4).any(|part| escaped_byte(part).is_some())
@@ -114,7 +115,7 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// As [`escape`], at the end of a text.
+/// Appends the name to a text, escaped as by [`escape`].
 pub fn escape_into(name: &[u8], text: &mut String) {
     for chunk in name.utf8_chunks() {
         let mut rest = chunk.valid();
@@ -136,7 +137,7 @@ fn push_byte(byte: u8, text: &mut String) {
     }
 }
 
-/// The bytes of a name that was [escaped](escape). Digits may be of either case.
+/// Returns the bytes of a name that was [escaped](escape). Digits may be of either case.
 pub fn unescape(text: &str) -> Cow<'_, [u8]> {
     let mut rest = text.as_bytes();
     let Some(_) = rest.windows(4).find_map(escaped_byte) else { return Cow::Borrowed(rest) };
@@ -156,7 +157,7 @@ pub fn unescape(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(name)
 }
 
-/// The byte that `\xNN` stands for.
+/// Returns the byte that `\xNN` stands for.
 fn escaped_byte(text: &[u8]) -> Option<u8> {
     let [b'\\', b'x', high, low] = text else { return None };
     let digit = |digit: &u8| char::from(*digit).to_digit(16);
@@ -169,7 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_tell_what_is_sqlites() {
+    fn names_reveal_the_files_of_sqlite() {
         for (name, kind) in [
             ("/data/app/messages.db", Some(Sqlite::Database)),
             ("messages.SQLite3", Some(Sqlite::Database)),
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_makes_a_cache_file() {
+    fn a_cache_directory_makes_its_files_cache_files() {
         for path in
             ["/data/data/org.app/cache/a", "/home/u/.cache/b/c", "/p/Code Cache/js/d", "/p/GPUCache/data_1"]
         {
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_of_file_names() {
+    fn patterns_match_file_names_not_paths() {
         let patterns = Patterns::new(&["*.log".to_owned(), "LOCK".to_owned(), "f_?".to_owned()]);
         for path in ["/a/x.log", "x.log", "/a/LOCK", "f_1"] {
             assert!(patterns.matches(path), "{path}");
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_escaped() {
+    fn bytes_that_are_not_utf_8_are_escaped() {
         for (bytes, text) in [
             (&b"plain"[..], "plain"),
             (b"a\xFFb", "a\\xFFb"),
@@ -247,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_comes_back(name in prop::collection::vec(
+        fn every_name_survives_escape_and_unescape(name in prop::collection::vec(
             prop_oneof![Just(b'\\'), Just(b'x'), Just(b'5'), Just(b'C'), any::<u8>()], 0..24,
         )) {
             let text = escape(&name);

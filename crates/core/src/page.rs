@@ -1,47 +1,50 @@
-//! Dense pages and frames: what the simulator counts in.
+//! Dense pages and frames: the units that the simulator counts in.
 
 /// Size of a page in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// A page of a trace: its rank in (file, page) order, so that order is integer order and tables are arrays.
+/// A page of a trace: its rank in (file, page) order. The order of pages is that of integers, and a
+/// table by page is an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Page(pub u32);
 
-/// A slot of the cache. The cache owns page ↔ frame; a policy owns the order of frames.
+/// A slot of the cache. The cache owns the map of pages to frames; a policy owns the order of
+/// frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame(pub u32);
 
-/// What an access does to its page.
+/// The effect of an access on its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// The page's content is wanted.
+    /// The page's content is read.
     Read,
-    /// The page is changed in cache; it reaches storage by write-back.
+    /// The page is changed in the cache; write-back takes it to storage.
     Write,
 }
 
 /// One access to one page, as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which page.
+    /// The page accessed.
     pub page: Page,
     /// Read or write.
     pub op: Op,
-    /// The page was resident and dirty before this access. (The cache sets the dirty bit of a write afterwards.)
+    /// The page was resident and dirty before this access. The cache sets the dirty bit of a write
+    /// after the access.
     pub was_dirty: bool,
-    /// Position, in page accesses from the trace's beginning, of the page's next access before it is removed;
-    /// [`NEVER`] if there is none, and for policies that are not offline.
+    /// Position, in page accesses from the trace's beginning, of the page's next access before it
+    /// is removed. [`NEVER`] if there is none, and for policies that are not offline.
     pub next_use: u32,
 }
 
 /// [`Access::next_use`] of a page that is not accessed again.
 pub const NEVER: u32 = u32::MAX;
 
-/// What lists and sets can hold: something that stands for a small integer.
+/// An identifier that stands for a small integer: lists and sets hold such identifiers.
 pub trait Id: Copy + Eq {
-    /// The integer.
+    /// Returns the integer.
     fn index(self) -> u32;
-    /// Back from it.
+    /// Returns the identifier with this integer.
     fn from_index(index: u32) -> Self;
 }
 

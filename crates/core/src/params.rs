@@ -1,25 +1,24 @@
-//! Parses choices of the form `name:key=value,…`, such as policies and layouts, and checks the
-//! parameters against their declarations.
+//! `name:key=value,…`: the text that selects a policy or layout, checked against its declaration.
 
 use crate::duration::{self, Exact};
 use std::fmt;
 
-/// Declaration of one parameter.
+/// One parameter that an entry of a list declares.
 pub struct Param {
     /// Key before the `=`.
     pub name: &'static str,
-    /// One line for help texts.
+    /// Effect of the parameter, for help.
     pub what: &'static str,
-    /// Allowed values and the default.
+    /// The values that it takes, and the default.
     pub kind: Kind,
 }
 
-/// Allowed values of a parameter.
+/// The values that a parameter takes, and its default.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A number between two bounds, both allowed.
     Number {
-        /// Value if the parameter is not given.
+        /// Value without the parameter.
         default: f64,
         /// Smallest value.
         min: f64,
@@ -30,7 +29,7 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A duration between two bounds, both allowed, in microseconds.
     Duration {
-        /// Without the parameter.
+        /// Value without the parameter.
         default_us: u64,
         /// Least.
         min_us: u64,
@@ -50,7 +49,7 @@ impl Param {
     }
 }
 
-/// Shows the default and the other allowed values.
+/// Shows the parameter with its default and the other values that it takes.
 impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let others = match self.kind {
@@ -62,7 +61,7 @@ impl fmt::Display for Param {
     }
 }
 
-/// Given values, already checked.
+/// The parameters that were given, already checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(Vec<(&'static str, Value)>);
 
@@ -74,11 +73,11 @@ enum Value {
 }
 
 impl Params {
-    /// Returns the given number, or the default.
+    /// Returns a number: the given one or the default in `params`.
     ///
     /// # Panics
     ///
-    /// `name` is not declared in `params` as a number.
+    /// If `params` does not declare `name` as a number.
     pub fn number(&self, params: &[Param], name: &str) -> f64 {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Number(number)), _) => number,
@@ -87,11 +86,11 @@ impl Params {
         }
     }
 
-    /// Returns the given word, or the default.
+    /// Returns a word: the given one or the default in `params`.
     ///
     /// # Panics
     ///
-    /// `name` is not declared in `params` as a word.
+    /// If `params` does not declare `name` as a word.
     pub fn word(&self, params: &[Param], name: &str) -> &'static str {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Word(word)), _) => word,
@@ -100,8 +99,11 @@ impl Params {
         }
     }
 
-    /// A duration in microseconds: the given one or `params`' default. `name` must be declared in
-    /// `params`.
+    /// Returns a duration in microseconds: the given one or the default in `params`.
+    ///
+    /// # Panics
+    ///
+    /// If `params` does not declare `name` as a duration.
     pub fn duration_us(&self, params: &[Param], name: &str) -> u64 {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::DurationUs(us)), _) => us,
@@ -114,7 +116,7 @@ impl Params {
         self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// Returns the name with the given parameters, as shown to people.
+    /// Returns the name with the given parameters, as output shows the choice to people.
     pub fn label(&self, name: &str) -> String {
         let mut label = name.to_owned();
         for (n, (key, value)) in self.0.iter().enumerate() {
@@ -135,52 +137,51 @@ fn find<'a>(params: &'a [Param], name: &str) -> &'a Param {
     params.iter().find(|param| param.name == name).expect("a parameter is declared where it is read")
 }
 
-/// A choice that is not valid.
+/// A selection that cannot be made.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is no item of this name.
+    /// The list has no entry of this name.
     #[error("no {kind} is called `{name}`; there are: {known}")]
     Name {
         /// Kind of the item, such as policy or layout.
         kind: &'static str,
-        /// Given name.
+        /// The name that was given.
         name: String,
-        /// All names.
+        /// The names in the list.
         known: String,
     },
-    /// There is no such parameter, or the text is not `key=value`.
+    /// The entry has no such parameter, or the text is not `key=value`.
     #[error("{kind} `{name}` takes no `{given}`; it takes: {known}")]
     Param {
         /// Kind of the item, such as policy or layout.
         kind: &'static str,
-        /// Name of the item.
+        /// The entry of the list.
         name: &'static str,
-        /// Given text.
+        /// The text that was given.
         given: String,
-        /// Declared parameters.
+        /// The parameters of the entry.
         known: String,
     },
-    /// The value is not allowed.
+    /// The parameter does not take this value.
     #[error("`{value}` is no value for {name}'s {param}")]
     Value {
-        /// Name of the item.
+        /// The entry of the list.
         name: &'static str,
         /// The parameter, with its bounds.
         param: String,
-        /// Given text.
+        /// The value that was given.
         value: String,
     },
 }
 
-/// A description that stands in a list, from which it is selected by its name: a policy, a layout or
-/// a device.
+/// An entry of a list, which is selected by its name: a policy, a layout or a device.
 pub trait Listed: Sized + 'static {
-    /// What the list holds, for messages.
+    /// Noun for an entry of the list, for messages.
     const KIND: &'static str;
     /// The list.
     const ALL: &'static [Self];
 
-    /// Name in the list, and the parameters that `name:key=value` takes.
+    /// Returns the name in the list, and the parameters that `name:key=value` takes.
     fn declared(&self) -> (&'static str, &'static [Param]);
 }
 
@@ -199,7 +200,7 @@ impl<T> Clone for Selection<T> {
 }
 
 impl<T: Listed> Selection<T> {
-    /// An entry with its defaults.
+    /// Returns an entry with its defaults.
     pub fn default_of(spec: &'static T) -> Self {
         Self { spec, params: Params::default() }
     }
@@ -214,7 +215,7 @@ impl<T: Listed> Selection<T> {
         Ok(Self { spec, params })
     }
 
-    /// The name with the parameters that were given.
+    /// Returns the name with the parameters that were given.
     pub fn label(&self) -> String {
         self.params.label(self.spec.declared().0)
     }
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_given_values() {
+    fn a_parameter_has_its_given_value_or_its_default() {
         let (thing, params) = choose("rich").unwrap();
         assert_eq!((params.number(thing.1, "n"), params.word(thing.1, "w")), (3.0, "one"));
         let (thing, params) = choose("rich:w=two,n=4").unwrap();
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_was_wrong() {
+    fn an_error_names_the_wrong_part_and_the_alternatives() {
         for (text, says) in [
             ("poor", "no thing is called `poor`; there are: plain, rich"),
             ("plain:x=1", "thing `plain` takes no `x=1`; it takes: no parameters"),

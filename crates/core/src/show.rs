@@ -1,6 +1,6 @@
-//! Formats numbers for people, the same in every locale.
+//! Numbers printed for people, the same in every locale.
 
-/// Formats bytes: `4 MiB`, `36 KiB`, `1.5 GiB`.
+/// Prints a number of bytes: `4 MiB`, `36 KiB`, `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -16,7 +16,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// Formats a number with grouped digits: `1 234 567`.
+/// Prints a count with its digits in groups: `1 234 567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -29,13 +29,13 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// Formats a number with its noun: `1 request`, `1 234 requests`.
+/// Prints a count with its noun: `1 request`, `1 234 requests`.
 pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// Formats a share in percent with two digits: `38 %`, `3.2 %`, `< 0.1 %`. The results `0 %` and
-/// `100 %` are exact.
+/// Prints a share with two digits: `38 %`, `3.2 %`, `< 0.1 %`. A share near 0 or 1 is never printed
+/// as 0 % or 100 %.
 pub fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -47,7 +47,7 @@ pub fn share(share: f64) -> String {
     }
 }
 
-/// Formats microseconds: `320 ms`, `3.2 s`, `5 min 20 s`, `2 h 5 min`.
+/// Prints a duration in microseconds: `320 ms`, `3.2 s`, `5 min 20 s`, `2 h 5 min`.
 pub fn duration(us: u64) -> String {
     let seconds = us / 1_000_000;
     match seconds {
@@ -58,8 +58,8 @@ pub fn duration(us: u64) -> String {
     }
 }
 
-/// Formats a number with three digits, or with all digits before the point: `0.0123`, `12.3`, `12
-/// 345`.
+/// Prints a number with three digits, or all digits before the point if they are more: `0.0123`,
+/// `12.3`, `12 345`.
 pub fn number(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_read_them() {
+    fn numbers_are_printed_for_people() {
         assert_eq!(bytes(4 << 20), "4 MiB");
         assert_eq!(bytes(36 * 1024), "36 KiB");
         assert_eq!(bytes(3 << 29), "1.5 GiB");

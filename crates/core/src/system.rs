@@ -11,34 +11,34 @@ use crate::{
 };
 use std::ops::Range;
 
-/// One cell of a comparison.
+/// One cell of a comparison: one policy at one size.
 pub struct Cell<'a> {
-    /// Which policy.
+    /// The policy.
     pub policy: &'a policy::Selection,
     /// Cache size in frames, at least 1.
     pub frames: u32,
-    /// Where pages lie.
+    /// The layout, which decides where pages lie.
     pub layout: &'a layout::Selection,
-    /// When dirty pages are written; the trace suits it ([`writeback::Modes::suit`]).
+    /// The modes of write-back. The trace suits them ([`writeback::Modes::suit`]).
     pub writeback: writeback::Modes,
-    /// At the end, write what is dirty.
+    /// Whether dirty pages are written at the end.
     pub drain: bool,
-    /// A write miss that covers a part of its page reads the page first.
+    /// Whether a write miss that covers a part of its page reads the page first.
     pub write_miss_reads: bool,
 }
 
-/// What came of a cell. All in pages.
+/// The result of a cell. All counts are in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Page reads asked for.
+    /// Page reads requested.
     pub read_accesses: u64,
-    /// Page writes asked for.
+    /// Page writes requested.
     pub write_accesses: u64,
-    /// Page reads that found their page.
+    /// Page reads that were hits.
     pub read_hits: u64,
-    /// Page writes that found their page.
+    /// Page writes that were hits.
     pub write_hits: u64,
-    /// What reached the device.
+    /// Requests that reached the device.
     pub device: DeviceCounts,
     /// Pages read from the back's non-volatile memory instead of the device.
     pub nvm_reads: u64,
@@ -47,44 +47,46 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Page accesses.
+    /// Returns the number of page accesses.
     pub fn accesses(&self) -> u64 {
         self.read_accesses + self.write_accesses
     }
 
-    /// Page hits.
+    /// Returns the number of page hits.
     pub fn hits(&self) -> u64 {
         self.read_hits + self.write_hits
     }
 
-    /// Page hits / page accesses; 0 of none.
+    /// Returns page hits / page accesses; 0 without accesses.
     pub fn hit_ratio(&self) -> f64 {
         ratio(self.hits(), self.accesses())
     }
 
-    /// Pages written, and those still dirty at the end, whose writes are due: what a drain would count.
+    /// Returns the pages written and those still dirty at the end, whose writes are due: a drain
+    /// would write as many.
     pub fn writes_due(&self) -> u64 {
         self.device.writes + self.dirty_left
     }
 
-    /// Page writes that found their page dirty. Each other one makes its page dirty, and a dirty page is written, dropped or left.
+    /// Returns the page writes that found their page dirty. Each other page write makes its page
+    /// dirty, and a dirty page is written, dropped or left at the end.
     pub fn overwritten(&self) -> u64 {
         self.write_accesses - (self.writes_due() + self.device.dropped_dirty)
     }
 
-    /// The share of writes that do not follow the write before them; 0 of none.
+    /// Returns the share of writes that do not follow the write before them; 0 without writes.
     pub fn nonsequential_share(&self) -> f64 {
         ratio(self.device.nonsequential_writes, self.device.writes)
     }
 
-    /// SpatialClock's cost model (§5.1.2): 100 µs a page read, 800 µs a page written.
+    /// Returns the cost by SpatialClock's model (§5.1.2): 100 µs a page read, 800 µs a page
+    /// written.
     pub fn cost_us(&self) -> u64 {
         self.device.reads * READ_COST_US + self.device.writes * WRITE_COST_US
     }
 }
 
-/// How many steps before its turn a page's table entry, then its frame, are fetched into the near
-/// caches.
+/// Number of steps by which a page's table entry, then its frame, are prefetched.
 const FAR_AHEAD: usize = 32;
 const NEAR_AHEAD: usize = 12;
 
@@ -95,26 +97,28 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The largest cache, in frames: 1 TiB of pages. Ghosts of twice as many still have numbers.
+/// The largest cache, in frames: 1 TiB of pages. Ghost lists of twice as many pages still have
+/// 32-bit numbers.
 pub const FRAMES_MAX: u32 = 1 << 28;
 
-/// Frames in so many bytes of memory; `None` for less than one page or more than [`FRAMES_MAX`].
+/// Returns the number of frames in a number of bytes; `None` for less than one page or more than
+/// [`FRAMES_MAX`].
 pub fn frames_in(memory_bytes: u64) -> Option<u32> {
     u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
 }
 
-/// Memory that a cell takes beside its trace, by estimate: the page table, a layout's places and a policy's ghosts by page;
-/// lists and bits by frame.
+/// Returns an estimate of the memory that a cell takes beside its trace: by page, the page table,
+/// the layout's addresses and the policy's ghosts; by frame, lists and bits.
 pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
     u64::from(pages) * 24 + u64::from(frames.min(pages)) * 40
 }
 
-/// Runs a cell: how [`policy::Spec`] holds a monomorphised system.
-pub(crate) type Run = fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
+/// A function that runs a cell. Each [`policy::Spec`] holds one, compiled for its policy.
+pub(crate) type RunCell = fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
 
 impl Cell<'_> {
-    /// Runs the trace through the system. `future` is needed by offline policies ([`policy::Kind::is_offline`]); `sink` is
-    /// handed every request to the device, in order.
+    /// Runs the trace through the system. Offline policies ([`policy::Kind::is_offline`]) need
+    /// `future`; `sink` gets every request to the device, in order.
     pub fn run(&self, trace: &Trace, future: Option<&Future>, sink: Option<&mut dyn FnMut(Io)>) -> Outcome {
         (self.policy.spec.run)(self, trace, future, sink)
     }
@@ -131,15 +135,16 @@ pub(crate) fn run<P: Build>(
     let layout = wanted.then(build);
     let mut nowhere = |_: Io| ();
     let sink: Option<&mut dyn FnMut(Io)> = match sink {
-        // A layout that allocates early follows each page that becomes dirty, and only the loop
-        // with a sink reports these.
+        // A layout that allocates early has to follow each page that becomes dirty, and only the
+        // loop with a sink reports these pages.
         None if layout.as_ref().is_some_and(|layout| layout.is_early()) => Some(&mut nowhere),
         Some(sink) => Some(sink),
         None => None,
     };
     let machine = || Machine::new(cell.writeback, trace, cell.frames);
     match sink {
-        // A sink costs more than a machine that has nothing to do: no loop is compiled without.
+        // A sink costs more than an idle write-back machine, so no loop is compiled with a sink but
+        // without the machine.
         Some(sink) => {
             let back = storage::<P, _>(trace, Storage::new(layout, sink));
             system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
@@ -154,12 +159,12 @@ pub(crate) fn run<P: Build>(
     }
 }
 
-/// Storage that gives addresses if the policy wants them.
+/// Returns storage, which gives addresses if the policy wants them.
 fn storage<P: Build, S: Sink>(trace: &Trace, storage: Storage<S>) -> Storage<S> {
     if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
-/// A page cache under a policy, in front of any back.
+/// Builds a page cache under a policy, in front of any back.
 fn system<P: Build, B: Back, W: WriteBack>(
     cell: &Cell<'_>,
     trace: &Trace,
@@ -178,8 +183,8 @@ struct System<C, B, W> {
     back: Watched<B, W>,
 }
 
-/// A back whose cache is watched: the write-back machine hears of the pages that leave the cache
-/// unasked, and reads are counted by their source.
+/// A back whose cache is watched: the write-back machine is notified of pages that leave the cache
+/// on their own, and reads are counted by their source.
 struct Watched<B, W> {
     back: B,
     writeback: W,
@@ -351,7 +356,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         }
     }
 
-    /// An application syncs pages of a file; `None`: all files.
+    /// Handles an application's sync of the pages of a file; `None`: of all files.
     #[inline(always)]
     fn sync(&mut self, cell: &Cell<'_>, trace: &Trace, pages: Option<Range<u32>>) {
         if C::DURABLE {
@@ -366,7 +371,8 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         self.write_asked(|machine| machine.sync(pages));
     }
 
-    /// Writes all that was due until now, each page at its time; then the present is `now_us`.
+    /// Writes all pages that were due until now, each at its time, and sets the present time to
+    /// `now_us`.
     #[inline(always)]
     fn write_due(&mut self, now_us: u64) {
         while let Some(machine) = self.back.writeback.machine()
@@ -382,7 +388,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         }
     }
 
-    /// Asks the machine for something and writes the pages that it decides on.
+    /// Calls the machine, and writes the pages that it decides on.
     #[inline(always)]
     fn write_asked(&mut self, ask: impl FnOnce(&mut Machine) -> bool) {
         if self.back.writeback.machine().is_some_and(ask) {

@@ -1,7 +1,9 @@
-//! A trace made dense: every page a rank, every event a step of eight bytes, shared read-only by all cells.
+//! A dense trace: every page is a rank and every event a step of eight bytes. All cells share it,
+//! read-only.
 //!
-//! Pages are numbered by (file, page) order, so the pages of one request have consecutive ranks (each was touched, by
-//! that request) and a step is a first rank and a count. A sweep over a million cells reads the same steps.
+//! Pages are ranked in (file, page) order. Every page of a request is touched, if only by this
+//! request, so its pages have consecutive ranks, and a step is a first rank and a count. A sweep
+//! over a million cells reads the same steps.
 
 use crate::{
     event::{About, FileId},
@@ -18,7 +20,7 @@ pub(crate) use files::{File, Files};
 use tables::StepTables;
 pub use tables::{Bytes, Owner, Tables};
 
-/// What a [`Step`] does.
+/// The effect of a [`Step`] on its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// Pages are read.
@@ -27,25 +29,26 @@ pub enum StepKind {
     Write,
     /// Pages are written and the writer waits for storage.
     WriteSync,
-    /// Dirty pages of the range are to be made durable. The range is of one file and may hold no page: somebody synced,
-    /// all the same.
+    /// Dirty pages of the range are made durable. The range lies in one file and may hold no page:
+    /// a process synced nevertheless.
     Sync,
     /// Pages are truncated, punched out or deleted: gone from every tier, dirty ones unwritten.
     Drop,
-    /// Everything dirty is to be made durable. It has no pages of its own.
+    /// Every dirty page is made durable. The step has no pages of its own.
     SyncAll,
 }
 
-/// One event in eight bytes: a first page, how many pages, what is done to them.
+/// One event in eight bytes: its kind, first page and number of pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     first: u32,
-    /// 3 bits of kind, 2 of partial pages, 21 of count; the upper 6 belong to the builder and are 0 afterwards.
+    /// 3 bits of kind, 2 of partial pages, 21 of count. The builder uses the upper 6; they are 0
+    /// afterwards.
     bits: u32,
 }
 
-/// A request that touches more pages is taken for one of so many: 8 GiB, four times what a reader lets through but for
-/// objects.
+/// The most pages of a step: a longer request is cut to 8 GiB. That is four times the limit of
+/// readers, which only objects exceed.
 pub(crate) const PAGES_MAX: u32 = (1 << 21) - 1;
 const HEAD_PARTIAL: u32 = 1 << 3;
 const TAIL_PARTIAL: u32 = 1 << 4;
@@ -57,7 +60,7 @@ impl Step {
         Self { first, bits: pages << 5 | kind as u32 }
     }
 
-    /// What it does.
+    /// Returns the kind of step.
     #[inline(always)]
     pub fn kind(self) -> StepKind {
         match self.bits & 7 {
@@ -70,25 +73,25 @@ impl Step {
         }
     }
 
-    /// First page (rank).
+    /// Returns the first page (rank).
     #[inline(always)]
     pub fn first(self) -> Page {
         Page(self.first)
     }
 
-    /// How many pages, of consecutive rank.
+    /// Returns the number of pages, which have consecutive ranks.
     #[inline(always)]
     pub fn pages(self) -> u32 {
         self.bits >> 5
     }
 
-    /// Its pages, ascending.
+    /// Returns the step's pages, ascending.
     #[inline(always)]
     pub fn range(self) -> std::ops::Range<u32> {
         self.first..self.first + self.pages()
     }
 
-    /// A write covers only a part of this page of its range.
+    /// Returns whether a write covers only a part of this page of its range.
     #[inline(always)]
     pub fn is_partial(self, page: u32) -> bool {
         (page == self.first && self.bits & HEAD_PARTIAL != 0)
@@ -102,36 +105,36 @@ impl std::fmt::Debug for Step {
     }
 }
 
-/// Consecutive pages of one file that the trace touches: where ranks and places meet.
+/// Consecutive pages of one file that the trace touches: it relates ranks to places in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Rank of the first page.
     pub first: u32,
     /// How many pages.
     pub pages: u32,
-    /// Whose they are.
+    /// The file.
     pub file: FileId,
     /// Number of the first page in the file.
     pub page: u64,
 }
 
-/// What one unit of the cache is.
+/// The unit that a cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A 4 KiB page.
     Page,
-    /// Whatever a request names, whole: one unit an object, for object traces (`--object-cache`).
+    /// The whole object that a request names, for object traces (`--object-cache`).
     Request,
 }
 
-/// What a trace amounts to. All counts are of what became steps.
+/// The totals of a trace. They count only events that became steps, unless noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Read and write requests that touch at least one page.
     pub requests: u64,
-    /// Requests of no bytes: they touch no page.
+    /// Requests of zero bytes, which touch no page.
     pub empty_requests: u64,
-    /// Requests that went past the page cache (`O_DIRECT`): no step of the trace.
+    /// Requests that bypassed the page cache (`O_DIRECT`), which become no step.
     pub direct_requests: u64,
     /// Page reads.
     pub read_accesses: u64,
@@ -139,17 +142,18 @@ pub struct Totals {
     pub write_accesses: u64,
     /// Sync calls.
     pub syncs: u64,
-    /// Truncations, punches and deletions that reach a page of the trace.
+    /// Truncations, punches and deletions that remove a page of the trace.
     pub drops: u64,
     /// Time of the last event, microseconds.
     pub duration_us: u64,
 }
 
-/// One time a step, exact, in four bytes: the low half of each, and where the high half changes (every 71 minutes).
+/// The exact time of each step, in four bytes: the low half of each, and the steps at which the
+/// high half changes (every 71 minutes).
 #[derive(Default)]
 struct Times {
     low: Vec<u32>,
-    /// (First step, high half from there on.)
+    /// (First step, high half from that step on.)
     high: Vec<(usize, u32)>,
 }
 
@@ -188,59 +192,61 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Where it comes from and what it can say.
+    /// Returns the origin of the trace, and the facts that it contains.
     pub fn about(&self) -> About {
         self.about
     }
 
-    /// Every step, in order.
+    /// Returns every step, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// When step `n` happens, microseconds from the beginning; 0 where the trace has no times.
+    /// Returns the time of step `n`, in microseconds from the beginning; 0 if the trace has no
+    /// times.
     pub fn at_us(&self, n: usize) -> u64 {
         self.times.get(n).unwrap_or(0)
     }
 
-    /// How many different pages it touches: ranks are `0..pages`.
+    /// Returns the number of different pages that the trace touches: ranks are `0..pages`.
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Its pages by rank. Empty for units that are whole requests: these have no place.
+    /// Returns the pages by rank. Empty for units that are whole requests, which have no place.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// The same, to keep.
+    /// Returns the same runs, to share.
     pub(crate) fn shared_runs(&self) -> Arc<Vec<Run>> {
         Arc::clone(&self.runs)
     }
 
-    /// Files that were made during the trace, ascending: no place on the device is theirs at its beginning.
+    /// Returns the files created during the trace, ascending. At its beginning they have no place
+    /// on the device.
     pub fn created(&self) -> &[FileId] {
         &self.created
     }
 
-    /// What it amounts to.
+    /// Returns the totals.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// The side tables that it has.
+    /// Returns which side tables the trace has.
     pub fn tables(&self) -> Tables {
         self.tables
     }
 
-    /// The bytes of `page` that step `n`, which accesses it, covers. Only where [`Tables::bytes`]
-    /// were asked for.
+    /// Returns the bytes of `page` that step `n`, which accesses it, covers. Requires
+    /// [`Tables::bytes`].
     #[inline(always)]
     pub fn bytes(&self, n: usize, page: Page) -> Bytes {
         self.step_tables.bytes(n, self.steps[n], page)
     }
 
-    /// The process and the file of step `n`. Only where [`Tables::owners`] were asked for.
+    /// Returns the process and the file of step `n`. Requires [`Tables::owners`].
     #[inline(always)]
     pub fn owner(&self, n: usize) -> Owner {
         let all_files = self.steps[n].kind() == StepKind::SyncAll;
@@ -248,18 +254,18 @@ impl Trace {
         Owner { process: processes[n], file: (!all_files).then_some(files[n]) }
     }
 
-    /// Pages inside a file's size that the trace could reach but never touches, near those that it
-    /// touches ([`Tables::untouched_within_pages`]). Their ranks begin at [`Trace::pages`].
+    /// Returns the pages inside a file's size, near touched pages, that the trace never touches
+    /// ([`Tables::untouched_within_pages`]). Their ranks begin at [`Trace::pages`].
     pub fn untouched(&self) -> &[Run] {
         &self.untouched
     }
 
-    /// How many pages [`Trace::untouched`] has.
+    /// Returns the number of pages of [`Trace::untouched`].
     pub fn untouched_pages(&self) -> u32 {
         self.untouched_pages
     }
 
-    /// The rank of page `number` of a file, if the trace touches it or has it among the untouched.
+    /// Returns the rank of page `number` of a file, if the trace has it, touched or untouched.
     pub fn page_of(&self, file: FileId, number: u64) -> Option<Page> {
         let in_runs = |runs: &[Run]| {
             let n = runs.partition_point(|run| (run.file, run.page) <= (file, number));
@@ -270,7 +276,8 @@ impl Trace {
         in_runs(&self.runs).or_else(|| in_runs(&self.untouched))
     }
 
-    /// The file of a page, touched or not, and its number there; `None` for units without a place.
+    /// Returns the file of a page, touched or not, and the page's number in it; `None` for units
+    /// without a place.
     pub fn place_of(&self, page: Page) -> Option<(FileId, u64)> {
         let runs = if page.0 < self.pages { self.runs() } else { self.untouched() };
         let n = runs.partition_point(|run| run.first <= page.0);
@@ -278,7 +285,7 @@ impl Trace {
         Some((run.file, run.page + u64::from(page.0 - run.first)))
     }
 
-    /// Bytes that this trace holds in memory.
+    /// Returns the bytes that this trace holds in memory.
     pub fn held_bytes(&self) -> usize {
         self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
@@ -286,13 +293,14 @@ impl Trace {
             + self.step_tables.held_bytes()
     }
 
-    /// Steps that ask for something to be durable: syncs, and writes that wait for storage.
+    /// Returns the number of steps that make data durable: syncs, and writes that wait for storage.
     pub fn syncing_steps(&self) -> usize {
         let syncing = |kind| matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::WriteSync);
         self.steps.iter().filter(|step| syncing(step.kind())).count()
     }
 
-    /// Page accesses that no cache hits: each page's first, and its first after a removal.
+    /// Returns the page accesses that miss in every cache: each page's first, and its first after a
+    /// removal.
     pub fn cold_accesses(&self) -> u64 {
         let mut seen = vec![false; self.pages as usize];
         let mut cold = 0;
@@ -311,13 +319,18 @@ impl Trace {
         cold
     }
 
-    /// For offline policies: each access's next.
+    /// Returns the next access of each access, for offline policies.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError::TooManyAccesses`] if the trace has more than 32 bits can number.
     pub fn future(&self) -> Result<Future, TraceError> {
         Future::of(self)
     }
 }
 
-/// For every page access, in order, the position of the same page's next access before its removal, or [`NEVER`].
+/// For every page access, in order, the position of the same page's next access before its removal,
+/// or [`NEVER`].
 pub struct Future {
     next: Vec<u32>,
 }
@@ -348,23 +361,23 @@ impl Future {
         Ok(Self { next })
     }
 
-    /// The next use of what is accessed at `position`.
+    /// Returns the next use of the page that is accessed at `position`.
     #[inline(always)]
     pub fn next(&self, position: usize) -> u32 {
         self.next[position]
     }
 }
 
-/// A trace that cannot be held.
+/// A trace that does not fit the dense form or the memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// More distinct pages than ranks.
+    /// The trace has more distinct pages than there are ranks.
     #[error("the trace touches more than 2^32 - 2 different pages (16 TiB): take a part of it")]
     TooManyPages,
-    /// A page's reads, or its writes, are counted in 32 bits.
+    /// A page has more reads or writes than 32 bits count.
     #[error("a page is read or written more than 4294967295 times: take a part of the trace")]
     TooManyUses,
-    /// The dense trace would not fit.
+    /// The dense trace would exceed the memory limit.
     #[error(
         "the trace needs more than {limit_bytes} bytes of memory after {requests} requests: \
          shorten it, or raise --trace-memory"
@@ -372,12 +385,13 @@ pub enum TraceError {
     TooMuchMemory {
         /// The limit that was given.
         limit_bytes: u64,
-        /// Requests taken until then.
+        /// Requests taken before the limit was reached.
         requests: u64,
     },
-    /// An offline policy numbers every access in 32 bits.
+    /// The trace has more accesses than an offline policy can number in 32 bits.
     #[error(
-        "offline policies (belady) take at most 4294967294 page accesses, the trace has {accesses}: take a part of it"
+        "offline policies (belady) take at most 4294967294 page accesses, \
+        the trace has {accesses}: take a part of it"
     )]
     TooManyAccesses {
         /// Page accesses in the trace.

@@ -1,8 +1,8 @@
-//! Events of a live source cost no memory: their names are borrowed.
+//! Events of a live source allocate no memory: their names are borrowed.
 //!
-//! A test program of its own, since it counts what the whole program allocates.
+//! A test program of its own, because it counts the allocations of the whole program.
 
-use flashsift_core::event::{Action, Create, Event, FileId, MaybeOwned, OpenId, Owner, Renamed};
+use flashsift_core::event::{Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId, Renamed};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What happens on a live mount, seen by a consumer that looks at all of it.
+/// A consumer that reads every part of the events of a live mount.
 struct Consumer {
     events: u64,
     name_bytes: usize,
@@ -60,7 +60,7 @@ impl Consumer {
 /// One event of each kind, with names that belong to the source.
 fn live(consumer: &mut Consumer, name: &str, other: &str) {
     let (file, open) = (FileId(7), NonZeroU32::new(3).map(OpenId));
-    let owner = Some(Owner { uid: 1000, gid: 1000 });
+    let owner = Some(FileOwner { uid: 1000, gid: 1000 });
     let create = Create { file, name: name.into(), owner, mode: Some(0o600), sync: false };
     let renamed = Renamed { from: name.into(), to: other.into() };
     let mut tell = |action: Action<'_>| {
@@ -101,7 +101,7 @@ fn a_live_event_allocates_nothing() {
     assert_eq!(after - before, 0, "bytes allocated for {} events", consumer.events);
     assert_eq!((consumer.events, consumer.name_bytes), (20_000, 1000 * 10 * name.len()));
 
-    // A batch that outlives its source owns its names: that is what the count would show.
+    // A batch that outlives its source owns its names. The count shows that allocation.
     let event = Event { at_us: 0, pid: 0, tid: 0, action: Action::Process { name: (&*name).into() } };
     let owned = event.into_owned();
     assert!(BYTES.get() - after >= name.len() as u64, "{owned:?}");

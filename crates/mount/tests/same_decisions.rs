@@ -7,7 +7,7 @@
 use flashsift_core::event::{Action, Event, FileId, Knows, Micros, OpenId};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::simulate::Sifted;
-use flashsift_core::sift::{Decision, Keep, KeepConfig, Sift, Why};
+use flashsift_core::sift::{Decision, Keep, KeepConfig, Sift, Reason};
 use flashsift_mount::{Access, Caller, Changes, Clock, Config, Errno, Fs, ROOT, SiftNotice, Store};
 use rustix::fs::{OFlags, RenameFlags};
 use std::collections::{BTreeSet, HashMap};
@@ -304,9 +304,9 @@ fn a_history_has_the_same_decisions_in_simulation() {
         }
         for decision in &*decisions {
             match decision {
-                Decision::WriteBack { why: Why::Space, .. } => by_space += 1,
-                Decision::WriteBack { why: Why::Age, .. } => by_age += 1,
-                Decision::WriteBack { why: Why::Sync, .. } => by_sync += 1,
+                Decision::WriteBack { why: Reason::Space, .. } => by_space += 1,
+                Decision::WriteBack { why: Reason::Age, .. } => by_age += 1,
+                Decision::WriteBack { why: Reason::Sync, .. } => by_sync += 1,
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use crate::{
     system::{self, Clock, Mounted, Pressure, dev_of},
     tracefs::{self, Instance, Tracefs},
 };
-use flashsift_core::event::{About, Knows, Owner, Side, Space};
+use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
     tracepoint::{self, Dev, Handle, Host, Machine, Need, Point, Spec},
@@ -93,9 +93,9 @@ impl Host for System<'_> {
         self.0.stat(handle).map(|stat| stat.st_size.cast_unsigned())
     }
 
-    fn owner_and_mode(&mut self, handle: Handle) -> Option<(Owner, u32)> {
+    fn owner_and_mode(&mut self, handle: Handle) -> Option<(FileOwner, u32)> {
         let stat = self.0.stat(handle)?;
-        Some((Owner { uid: stat.st_uid, gid: stat.st_gid }, stat.st_mode & 0o7777))
+        Some((FileOwner { uid: stat.st_uid, gid: stat.st_gid }, stat.st_mode & 0o7777))
     }
 }
 

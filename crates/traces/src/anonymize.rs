@@ -1,4 +1,4 @@
-//! Names without what they say: for traces that leave the house.
+//! Anonymized names, for traces that are shared with others.
 
 use crate::{Error, events::Sink};
 use flashsift_core::{
@@ -7,11 +7,11 @@ use flashsift_core::{
 };
 use std::hash::{BuildHasher, RandomState};
 
-/// Replaces each component of a path by a keyed hash, and hands the events on.
+/// A sink that replaces each component of a path by a keyed hash, and passes the events on.
 ///
-/// The key is random and is not kept: nobody can try names out on the trace later. What analyses need stays: which names
-/// are equal, which lie in one directory, the extension, and SQLite's suffixes, so that a database and its journal still
-/// are a pair.
+/// The key is random and is not kept, so no reader of the trace can test guesses of names against
+/// it. Facts that analyses need stay: which names are equal, which lie in one directory, the
+/// extension, and SQLite's suffixes, so that a database and its journal remain a pair.
 pub struct Anonymize<'a> {
     sink: &'a mut dyn Sink,
     key: RandomState,
@@ -19,7 +19,7 @@ pub struct Anonymize<'a> {
 }
 
 impl<'a> Anonymize<'a> {
-    /// In front of `sink`.
+    /// Returns a sink that passes events on to `sink`.
     pub fn new(sink: &'a mut dyn Sink) -> Self {
         Self { sink, key: RandomState::new(), events: Vec::new() }
     }
@@ -38,7 +38,7 @@ impl<'a> Anonymize<'a> {
     }
 }
 
-/// What is hidden of a component, and what is kept.
+/// Splits a component into the part that is hidden and the part that is kept.
 fn split(part: &str) -> (&str, &str) {
     let body = names::companion(part).map_or(part, |(database, _)| database);
     let extension = match body.rsplit_once('.') {
@@ -47,7 +47,7 @@ fn split(part: &str) -> (&str, &str) {
     };
     let plain = |ext: &str| ext.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let stem = match extension {
-        // A number is more often a part of the name than a kind of file.
+        // A numeric extension is more often a part of the name than a kind of file.
         ext if plain(ext) && ext.bytes().any(|byte| byte.is_ascii_alphabetic()) => body.len() - ext.len() - 1,
         _ => body.len(),
     };
@@ -74,7 +74,8 @@ impl Sink for Anonymize<'_> {
                 Action::Rename { names, .. } | Action::RenameDirectory { names } => {
                     *names = Renamed::owned(&self.path(&names.from), &self.path(&names.to));
                 }
-                // Programs keep their names, in front too: analyses compare traces by them.
+                // Names of programs and foreground applications stay: analyses compare traces by
+                // them.
                 Action::Process { .. } | Action::Foreground { .. } => {}
                 Action::Read { .. }
                 | Action::Write { .. }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_parts_stay_equal_and_what_analyses_need_stays() {
+    fn equal_parts_stay_equal_and_facts_for_analyses_stay() {
         let names =
             hidden(&["/home/ann/msg.db", "/home/ann/msg.db-wal", "/home/bob/msg.db-journal", "/home/ann"]);
         let parts: Vec<Vec<_>> = names.iter().map(|name| name.split('/').collect()).collect();
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_in_any_event_stays() {
+    fn every_path_in_every_event_is_replaced() {
         let (file, path) = (FileId(0), || MaybeOwned::from("/secret/secret.db"));
         let renamed = || Renamed::owned("/secret/secret.db", "/secret/secret.db");
         let create = Create { file, name: path(), owner: None, mode: Some(0o600), sync: true };
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_a_kind_of_file_is_kept() {
+    fn only_extensions_that_name_a_kind_of_file_are_kept() {
         assert_eq!(split("photo.jpeg"), ("photo", ".jpeg"));
         assert_eq!(split(".bashrc"), (".bashrc", ""));
         assert_eq!(split("report.2024"), ("report.2024", ""));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn another_time_another_key() {
+    fn each_anonymizer_has_another_key() {
         assert_ne!(hidden(&["/a"]), hidden(&["/a"]));
     }
 }

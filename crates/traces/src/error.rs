@@ -1,48 +1,50 @@
-//! What can be wrong with a trace, said so that its owner can mend it.
+//! Errors of a trace, worded so that its owner can repair it.
 
 use std::io;
 
-/// A trace that cannot be read on. Single bad lines are no error: they are skipped and counted
-/// ([`crate::events::Events::skip`]).
+/// The reason for which a trace cannot be read further. A single bad line is not an error: it is
+/// skipped and counted ([`crate::events::Events::skip`]).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading or decompressing failed (a truncated archive is one of these).
+    /// Reading or decompressing failed, for example because the archive is truncated.
     #[error("reading stopped at byte {offset} of the (decompressed) trace: {source}")]
     Io {
         /// Byte offset into the decompressed trace.
         offset: u64,
-        /// What the system or the decompressor said.
+        /// The error of the system or the decompressor.
         source: io::Error,
     },
     /// The content contradicts the format at one place, and nothing after it can be trusted.
     #[error("{what} at byte {offset}")]
     Malformed {
-        /// What was wrong and what to do.
+        /// The fault, and its remedy.
         what: String,
         /// Byte offset into the decompressed trace.
         offset: u64,
     },
-    /// There is nothing in it.
+    /// The trace has no bytes.
     #[error("it is empty")]
     Empty,
     /// No reader recognises the content.
     #[error(
-        "no trace format recognises this input ({why}); known formats: {}; --format NAME overrides the detection",
+        "no trace format recognises this input ({why}); known formats: {}; --format NAME overrides \
+        the detection",
         crate::format::names()
     )]
     Unknown {
-        /// What was looked at.
+        /// The parts of the content that were examined.
         why: String,
     },
-    /// The trace was read to its end and holds no access.
+    /// The trace was read to its end and contains no access.
     #[error("the trace holds no read or write{}", crate::events::Skipped::in_words(skipped))]
     Nothing {
-        /// What was skipped instead.
+        /// The lines or records that were skipped.
         skipped: crate::events::Skipped,
     },
     /// Most of the trace was not understood: it is another format, or broken.
     #[error(
-        "read as {format}, {damaged} of {total} lines or records make no sense ({skipped}): it is another format or \
+        "read as {format}, {damaged} of {total} lines or records make no sense ({skipped}): it is \
+        another format or \
          damaged; --format NAME overrides the detection (known formats: {})",
         crate::format::names()
     )]
@@ -56,24 +58,25 @@ pub enum Error {
         /// The reasons.
         skipped: crate::events::Skipped,
     },
-    /// A format name that does not exist.
+    /// The format name does not exist.
     #[error("there is no trace format \"{0}\"; known formats: {names}", names = crate::format::names())]
     NoSuchFormat(String),
-    /// The trace lacks what was asked of it.
+    /// The trace lacks a required fact.
     #[error("{0}")]
     Lacks(String),
-    /// A trace could not be opened or written; or any of the other errors, with the name of the trace.
+    /// A trace could not be opened or written, or any of the other errors, with the name of the
+    /// trace.
     #[error("{path}: {what}")]
     At {
         /// The trace, as the user named it.
         path: String,
-        /// What went wrong.
+        /// The error.
         what: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A guard against input that would exhaust the machine.
     #[error("{0}")]
     TooLarge(String),
-    /// The consumer of events gave up.
+    /// The consumer of the events failed.
     #[error("{0}")]
     Sink(String),
 }

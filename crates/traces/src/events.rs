@@ -1,14 +1,14 @@
-//! The way out of a reader: events in batches, and an honest count of what was left out.
+//! The output of a reader: events in batches, and counts of everything that was left out.
 
 use crate::Error;
 use flashsift_core::event::{About, Action, Event, Space};
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-/// Takes what a reader found. One call a batch, so that a reader costs no virtual call an event.
+/// A consumer of events. It gets batches, so that a reader makes no virtual call per event.
 pub trait Sink {
-    /// What kind of trace it is: called once, before the first batch.
+    /// Takes the description of the trace: called once, before the first batch.
     fn about(&mut self, about: About) -> Result<(), Error>;
-    /// Some more events, in order; `at_us` never goes back.
+    /// Takes some more events, in order; `at_us` never decreases.
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error>;
 }
 
@@ -33,16 +33,17 @@ impl Sink for Kept {
     }
 }
 
-/// Why a line or record did not become an event. The phrase is a short constant such as "unmapped sector (-1)", shown
-/// to people as `24507 unmapped sector (-1) (first at 1234)`.
+/// The reason for which a line or record gave no event. The phrase is a short constant such as
+/// "unmapped sector (-1)", shown to people as `24507 unmapped sector (-1) (first at 1234)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// It was understood, and says nothing about what the cache does: a comment, a duplicate, an unmapped sector, a
-    /// call that failed.
+    /// The line was understood, and does not concern the cache: a comment, a duplicate, an unmapped
+    /// sector, a call that failed.
     Benign(&'static str),
-    /// It did give events, though something about them is a guess; the phrase says what was assumed.
+    /// The line did give events, but something about them is a guess; the phrase names the
+    /// assumption.
     Note(&'static str),
-    /// It was not understood, or cannot be true. A trace in which this is the rule is refused.
+    /// The line was not understood, or cannot be true. A trace with mostly such lines is refused.
     Damage(&'static str),
 }
 
@@ -50,12 +51,12 @@ pub enum Skip {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped(BTreeMap<Cow<'static, str>, Reason>);
 
-/// How often one reason to skip came up.
+/// The occurrences of one reason to skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// How many lines or records.
+    /// Number of lines or records.
     pub count: u64,
-    /// 1-based line, or record, of the first one.
+    /// 1-based number of the first line or record.
     pub first: u64,
     /// The line was not understood ([`Skip::Damage`]).
     pub damage: bool,
@@ -69,7 +70,7 @@ impl Skipped {
         self.add_many(skip, line, 1);
     }
 
-    /// Counts so many more.
+    /// Counts `many` more.
     pub fn add_many(&mut self, skip: Skip, line: u64, many: u64) {
         let (Skip::Benign(reason) | Skip::Note(reason) | Skip::Damage(reason)) = skip;
         let (damage, note) = (matches!(skip, Skip::Damage(_)), matches!(skip, Skip::Note(_)));
@@ -77,39 +78,39 @@ impl Skipped {
         self.0.entry(Cow::Borrowed(reason)).or_insert(fresh).count += many;
     }
 
-    /// Puts back what [`Skipped::iter`] gave: for counts that were stored with a trace.
+    /// Restores an item of [`Skipped::iter`], for counts that were stored with a trace.
     pub fn restore(&mut self, reason: String, counts: Reason) {
         self.0.insert(Cow::Owned(reason), counts);
     }
 
-    /// Each reason with its counts, by reason.
+    /// Returns each reason with its counts, ordered by reason.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Reason)> + '_ {
         self.0.iter().map(|(reason, r)| (reason.as_ref(), *r))
     }
 
-    /// How many reasons there are.
+    /// Returns the number of reasons.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Nothing was left out.
+    /// Returns whether no line or record was left out.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many were left out, in all.
+    /// Returns how many lines or records were left out, in total.
     pub fn total(&self) -> u64 {
         self.0.values().filter(|r| !r.note).map(|r| r.count).sum()
     }
 
-    /// Adds the counts of another trace, of which this is a copy.
+    /// Adds the counts of the trace from which this one was copied.
     pub fn merge(&mut self, other: &Skipped) {
         for (reason, counts) in &other.0 {
             self.0.entry(reason.clone()).and_modify(|mine| mine.count += counts.count).or_insert(*counts);
         }
     }
 
-    /// How many were not understood.
+    /// Returns how many lines or records were not understood.
     pub fn damaged(&self) -> u64 {
         self.0.values().filter(|r| r.damage).map(|r| r.count).sum()
     }
@@ -129,29 +130,29 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Where a stored trace came from ([`crate::store`]).
+/// The origin of a stored trace ([`crate::store`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Name of the trace that was imported.
     pub trace: String,
-    /// What its reader left out.
+    /// The lines or records that its reader left out.
     pub skipped: Skipped,
 }
 
-/// What a reader gave, all told.
+/// The totals of a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// What the trace is about; `None` if the reader stopped before it could say.
+    /// The description of the trace; `None` if the reader stopped before it gave one.
     pub about: Option<About>,
     /// Lines or records that gave no event.
     pub skipped: Skipped,
-    /// Events handed on.
+    /// Events passed on.
     pub events: u64,
     /// Reads and writes among them.
     pub accesses: u64,
-    /// Events whose time lay before their predecessor's and was lifted to it.
+    /// Events that were earlier than their predecessor and got its time.
     pub late: u64,
-    /// Where a stored trace came from.
+    /// The origin of a stored trace.
     pub origin: Option<Origin>,
 }
 
@@ -160,7 +161,7 @@ pub const ACCESS_BYTES_MAX: u64 = 0x7fff_f000;
 
 const BATCH: usize = 1024;
 
-/// What a reader writes to: hands batches on to a [`Sink`] and keeps the counts.
+/// The output of a reader: it passes batches on to a [`Sink`] and keeps the counts.
 pub struct Events<'a> {
     sink: &'a mut dyn Sink,
     batch: Vec<Event<'static>>,
@@ -171,13 +172,13 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// Events go to `sink`.
+    /// Returns an output that passes events on to `sink`.
     pub fn new(sink: &'a mut dyn Sink) -> Self {
         let batch = Vec::with_capacity(BATCH);
         Self { sink, batch, line: 0, last_us: 0, len_max: ACCESS_BYTES_MAX, summary: Summary::default() }
     }
 
-    /// Says what kind of trace this is. Every reader calls it once, before its first event.
+    /// Sets the description of the trace. Every reader calls it once, before its first event.
     pub fn about(&mut self, about: About) -> Result<(), Error> {
         assert!(self.summary.about.is_none(), "a reader says what its trace is about once");
         self.summary.about = Some(about);
@@ -187,23 +188,23 @@ impl<'a> Events<'a> {
         self.sink.about(about)
     }
 
-    /// The 1-based line or record that what follows comes from, for the counts.
+    /// Sets the 1-based line or record of the events that follow, for the counts.
     pub fn at(&mut self, line: u64) {
         self.line = line;
     }
 
-    /// The line or record that was last told of ([`Events::at`]).
+    /// Returns the line or record set last ([`Events::at`]).
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Where a stored trace came from.
+    /// Sets the origin of a stored trace.
     pub fn origin(&mut self, origin: Origin) {
         self.summary.origin = Some(origin);
     }
 
-    /// One more event. One that no system can have carried out is counted as damage instead: longer than
-    /// [`ACCESS_BYTES_MAX`] (objects may be longer), or reaching past `i64::MAX`.
+    /// Adds an event. An event that no system can have carried out counts as damage instead: it is
+    /// longer than [`ACCESS_BYTES_MAX`] (objects may be longer), or reaches past `i64::MAX`.
     #[inline]
     pub fn push(&mut self, mut event: Event<'static>) -> Result<(), Error> {
         if let Err(skip) = possible(&event.action, self.len_max) {
@@ -219,33 +220,35 @@ impl<'a> Events<'a> {
         if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// One line or record (1-based number) that was understood and gives no event ([`Skip::Benign`]).
+    /// Counts a line or record (1-based number) that was understood and gives no event
+    /// ([`Skip::Benign`]).
     pub fn skip(&mut self, reason: &'static str, line: u64) {
         self.skipped(Skip::Benign(reason), line);
     }
 
-    /// One line or record (1-based number) that was not understood ([`Skip::Damage`]).
+    /// Counts a line or record (1-based number) that was not understood ([`Skip::Damage`]).
     pub fn damage(&mut self, reason: &'static str, line: u64) {
         self.skipped(Skip::Damage(reason), line);
     }
 
-    /// One line or record (1-based number) that did give events, though something was assumed ([`Skip::Note`]).
+    /// Counts a line or record (1-based number) that did give events, based on an assumption
+    /// ([`Skip::Note`]).
     pub fn note(&mut self, reason: &'static str, line: u64) {
         self.skipped(Skip::Note(reason), line);
     }
 
-    /// One line or record (1-based number) that gives no event.
+    /// Counts a line or record (1-based number) that gives no event.
     #[cold]
     pub fn skipped(&mut self, skip: Skip, line: u64) {
         self.summary.skipped.add(skip, line);
     }
 
-    /// So many lines, records, or what they tell of; the first at this one.
+    /// Counts `many` lines, records, or parts of them, the first at `line`.
     pub fn skipped_many(&mut self, skip: Skip, line: u64, many: u64) {
         self.summary.skipped.add_many(skip, line, many);
     }
 
-    /// What another counted on the way to here.
+    /// Adds the counts of an earlier reader of the same trace.
     pub fn merge(&mut self, skipped: &Skipped) {
         self.summary.skipped.merge(skipped);
     }
@@ -259,7 +262,7 @@ impl<'a> Events<'a> {
         result
     }
 
-    /// Hands on the last batch; what came of it all.
+    /// Passes on the last batch. Returns the totals.
     pub fn finish(mut self) -> Result<Summary, Error> {
         if !self.batch.is_empty() {
             self.flush()?;
@@ -280,7 +283,7 @@ fn possible(action: &Action, len_max: u64) -> Result<(), Skip> {
             (offset, len)
         }
         Action::Punch { offset, len, .. } => (offset, len),
-        // Its length may be `u64::MAX`: to the end of the file.
+        // The length may be `u64::MAX`: to the end of the file.
         Action::Sync { offset, .. } => (offset, 0),
         Action::Truncate { size, .. } | Action::Size { size, .. } => (size, 0),
         _ => return Ok(()),

@@ -1,4 +1,4 @@
-//! Requests to a device as fio's iolog, version 3, for `fio --read_iolog` to replay.
+//! Requests to a device as an iolog of fio, version 3, which `fio --read_iolog` replays.
 
 use crate::{Error, format::fio::HEADER_3};
 use flashsift_core::{
@@ -8,12 +8,13 @@ use flashsift_core::{
 };
 use std::io::{self, Write};
 
-/// fio holds a buffer as long as the longest request: longer ones are written as several.
+/// fio allocates a buffer as long as the longest request, so longer requests are split.
 const REQUEST_PAGES_MAX: u32 = 4096;
 
 /// Writes the log of one file or device.
 ///
-/// Each run of synchronous writes of one moment is followed by one `datasync`, as the one `fsync` that caused it would.
+/// Each run of synchronous writes at one time is followed by one `datasync`, which stands for the
+/// one `fsync` that caused them.
 #[derive(Debug)]
 pub struct FioLog<W> {
     log: W,
@@ -24,11 +25,17 @@ pub struct FioLog<W> {
 }
 
 impl<W: Write> FioLog<W> {
-    /// Onto `log`; fio will open `target`. Refuses a trace without times, and a name that fio cannot read.
+    /// Writes to `log`; fio will open `target`.
+    ///
+    /// # Errors
+    ///
+    /// The trace has no times, fio cannot read the name of the target, or writing failed.
     pub fn new(mut log: W, target: &str, knows: Knows) -> Result<Self, Error> {
         if !knows.times {
             return Err(Error::Lacks(
-                "the trace has no times and a fio log needs them; --rate N spreads N requests over each second".into(),
+                "the trace has no times and a fio log needs them; --rate N spreads N requests over \
+                each second"
+                    .into(),
             ));
         }
         if target.is_empty()
@@ -36,14 +43,15 @@ impl<W: Write> FioLog<W> {
             || target.contains(|c: char| c.is_whitespace() || c.is_control())
         {
             return Err(Error::Lacks(format!(
-                "fio cannot read the file name \"{target}\" in a log: it must have 1 to 255 bytes and no space"
+                "fio cannot read the file name \"{target}\" in a log: it must have 1 to 255 bytes \
+                and no space"
             )));
         }
         write!(log, "{HEADER_3}\n0 {target} add\n0 {target} open\n").map_err(stopped)?;
         Ok(Self { log, target: target.to_owned(), at_us: 0, unsynced: false })
     }
 
-    /// One request; times that go back are lifted to the one before.
+    /// Writes one request. A time before that of the previous request is raised to it.
     pub fn request(&mut self, io: &Io) -> Result<(), Error> {
         if self.unsynced && (io.at_us > self.at_us || !io.sync || io.op == IoOp::Read) {
             self.sync()?;
@@ -64,7 +72,7 @@ impl<W: Write> FioLog<W> {
         Ok(())
     }
 
-    /// Closes the file in the log and gives the stream back.
+    /// Closes the file in the log and returns the stream.
     pub fn finish(mut self) -> Result<W, Error> {
         if self.unsynced {
             self.sync()?;

@@ -1,18 +1,19 @@
-//! The way in to a reader: decompressed bytes or lines, each with its place for messages.
+//! The input of a reader: decompressed bytes or lines, each with its position for messages.
 
 use crate::{Error, open::Seekable};
 use std::io::{self, BufRead, Read};
 
-/// No line of any text format is longer; one that is gets skipped and counted, never buffered whole.
+/// The longest line of any text format. A longer line is skipped and counted, never buffered whole.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// A stream of decompressed bytes that knows where it is.
+/// A stream of decompressed bytes that counts its position.
 pub struct Input<'a> {
     bytes: &'a mut dyn BufRead,
     file: Option<Seekable>,
     offset: u64,
     line: u64,
-    /// Bytes of the stream's own buffer that the last [`Line`] showed, to be consumed before the next.
+    /// Bytes of the stream's own buffer that the last [`Line`] showed. They are consumed before the
+    /// next read.
     shown: usize,
     buffer: Vec<u8>,
 }
@@ -29,17 +30,18 @@ pub struct Line<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Reads from `bytes`.
+    /// Returns an input that reads from `bytes`.
     pub fn new(bytes: &'a mut dyn BufRead) -> Self {
         Self { bytes, file: None, offset: 0, line: 0, shown: 0, buffer: Vec::new() }
     }
 
-    /// The same bytes as a file to seek in, for formats that cannot be streamed.
+    /// Returns an input that also offers the bytes as a seekable file, for formats that cannot be
+    /// streamed.
     pub fn with_file(bytes: &'a mut dyn BufRead, file: Seekable) -> Self {
         Self { file: Some(file), ..Self::new(bytes) }
     }
 
-    /// The trace as a file to seek in, if it is one. What the stream gives is then to be ignored.
+    /// Returns the trace as a seekable file, if it is one. The caller then ignores the stream.
     pub fn take_file(&mut self) -> Option<Seekable> {
         let file = self.file.take()?;
         file.rewound();
@@ -47,17 +49,17 @@ impl<'a> Input<'a> {
         Some(file)
     }
 
-    /// Bytes consumed so far.
+    /// Returns the number of bytes consumed so far.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Lines given so far.
+    /// Returns the number of lines returned so far.
     pub fn lines(&self) -> u64 {
         self.line
     }
 
-    /// The next line, `None` at the end.
+    /// Returns the next line, `None` at the end.
     pub fn line(&mut self) -> Result<Option<Line<'_>>, Error> {
         let chunk = self.fill()?;
         if chunk.is_empty() {
@@ -70,7 +72,7 @@ impl<'a> Input<'a> {
         self.offset += end as u64 + 1;
         self.shown = end + 1;
         let number = self.line;
-        // Still in the buffer, so this neither reads nor fails.
+        // The line is still in the buffer, so this neither reads nor fails.
         let bytes = self.bytes.fill_buf().map(|chunk| &chunk[..end]).unwrap_or_default();
         let too_long = bytes.len() > LINE_BYTES_MAX;
         Ok(Some(Line { number, bytes: without_cr(&bytes[..bytes.len().min(LINE_BYTES_MAX)]), too_long }))
@@ -100,13 +102,13 @@ impl<'a> Input<'a> {
         Ok(Line { number: self.line, bytes: without_cr(&self.buffer), too_long })
     }
 
-    /// Hands over all that is left as records of `N` bytes, many at a time, straight from the stream's buffer. A
-    /// partial record at the end is an error that says where.
+    /// Passes all remaining bytes on as records of `N` bytes, many at a time, straight from the
+    /// stream's buffer. A partial record at the end is an error with its offset.
     pub fn records<const N: usize>(
         &mut self,
         mut take: impl FnMut(&[[u8; N]]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // The beginning of a record whose end is in the next buffer.
+        // The beginning of a record that ends in the next buffer.
         let mut cut = [0; N];
         let mut have = 0;
         loop {
@@ -133,7 +135,9 @@ impl<'a> Input<'a> {
         }
         if have > 0 {
             let what = format!(
-                "the trace ends inside a record ({have} of {N} bytes): it is truncated; copy it again, or cut it to a \
+                "the trace ends inside a record ({have} of {N} bytes): it is truncated; copy it \
+                again, or cut it to a \
+                or cut it to a \
                  multiple of {N} bytes",
             );
             return Err(Error::Malformed { what, offset: self.offset - have as u64 });
@@ -141,7 +145,7 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// The next byte, `None` at the end.
+    /// Returns the next byte, `None` at the end.
     pub fn byte(&mut self) -> Result<Option<u8>, Error> {
         let byte = self.fill()?.first().copied();
         self.shown = usize::from(byte.is_some());
@@ -149,7 +153,8 @@ impl<'a> Input<'a> {
         Ok(byte)
     }
 
-    /// The next `len` bytes, in place of what `into` held; how many there were: fewer only at the end.
+    /// Reads the next `len` bytes into `into`, replacing its content. Returns their number, which
+    /// is less than `len` only at the end.
     pub fn bytes(&mut self, len: u64, into: &mut Vec<u8>) -> Result<u64, Error> {
         into.clear();
         self.fill()?;
@@ -160,7 +165,8 @@ impl<'a> Input<'a> {
         Ok(into.len() as u64)
     }
 
-    /// Everything that is left, for formats that cannot be streamed (Parquet): refuses above `bytes_max`.
+    /// Returns all remaining bytes, for formats that cannot be streamed (Parquet). More than
+    /// `bytes_max` bytes are an error.
     pub fn rest(&mut self, bytes_max: u64) -> Result<Vec<u8>, Error> {
         self.fill()?;
         let mut all = Vec::new();
@@ -176,7 +182,7 @@ impl<'a> Input<'a> {
         Ok(all)
     }
 
-    /// What comes next, empty at the end.
+    /// Returns the buffered bytes that come next, empty at the end.
     fn fill(&mut self) -> Result<&[u8], Error> {
         self.bytes.consume(std::mem::take(&mut self.shown));
         while let Err(source) = self.bytes.fill_buf() {
@@ -199,7 +205,7 @@ mod tests {
     use std::io::BufReader;
 
     #[test]
-    fn lines_are_the_same_whatever_the_buffer() {
+    fn lines_do_not_depend_on_the_buffer_size() {
         let text = b"one\r\ntwo\n\nfour, the last, has no end";
         for capacity in 1..text.len() + 2 {
             let mut bytes = BufReader::with_capacity(capacity, &text[..]);
@@ -219,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_too_long_is_cut_and_the_next_is_whole() {
+    fn a_line_that_is_too_long_is_cut_and_the_next_is_whole() {
         for capacity in [4096, 4 * LINE_BYTES_MAX] {
             let text = [vec![b'x'; 3 * LINE_BYTES_MAX], b"\nnext\n".to_vec()].concat();
             let mut bytes = BufReader::with_capacity(capacity, &text[..]);
@@ -231,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_the_same_whatever_the_buffer() {
+    fn records_do_not_depend_on_the_buffer_size() {
         let bytes: Vec<u8> = (0..70).collect();
         for capacity in 1..80 {
             let mut whole = BufReader::with_capacity(capacity, &bytes[..]);

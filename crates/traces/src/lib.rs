@@ -1,7 +1,8 @@
 //! Bytes to events and back: every trace format that flashsift reads, and its own store.
 //!
-//! A format is one file in [`mod@format`] and one line in [`format::ALL`]. Only [`open`] and [`replace`] touch files;
-//! everything else works on bytes in and [`flashsift_core::event::Event`]s out.
+//! A format is one file in [`mod@format`] and one line in [`format::ALL`]. Only [`open`] and
+//! [`replace`] access files; everything else converts between bytes and
+//! [`flashsift_core::event::Event`]s.
 #![forbid(unsafe_code)]
 
 pub mod anonymize;

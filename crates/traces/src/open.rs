@@ -1,8 +1,10 @@
-//! From a path, or standard input, to events: the only part that touches files.
+//! Opening a trace, from a path or standard input to events. Of the readers' code, only this module
+//! accesses files.
 //!
-//! Gzip, zstd and xz are known by their first bytes, not by a name's ending, and opened in passing; what is compressed
-//! twice is not followed. Memory is bounded whatever the file says: a decompressor's window by its own limits, the
-//! output by a ratio that no honest trace reaches.
+//! Gzip, zstd and xz are recognised by their first bytes, not by the ending of the name, and
+//! decompressed while reading; a trace that is compressed twice is not recognised. Memory is
+//! bounded for any input: a decompressor's window by its own limits, the output by a ratio that no
+//! real trace reaches.
 
 use crate::{
     Error,
@@ -22,30 +24,30 @@ use std::{
     },
 };
 
-/// What was read, all told.
+/// The result of reading a trace.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the trace is about.
+    /// The description of the trace.
     pub about: About,
-    /// What was left out, by reason.
+    /// The lines or records that were left out, by reason.
     pub skipped: Skipped,
-    /// Events handed on.
+    /// Events passed on.
     pub events: u64,
     /// Reads and writes among them.
     pub accesses: u64,
-    /// Events whose time lay before their predecessor's and was lifted to it.
+    /// Events that were earlier than their predecessor and got its time.
     pub late: u64,
     /// The format's name in [`format::ALL`].
     pub format: &'static str,
-    /// How it was packed.
+    /// The compression of the trace.
     pub compression: Compression,
     /// Decompressed bytes.
     pub bytes: u64,
-    /// Where a stored trace came from.
+    /// The origin of a stored trace.
     pub origin: Option<Origin>,
 }
 
-/// What a trace is packed in.
+/// The compression of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Compression {
@@ -56,7 +58,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What these first bytes say; six are enough.
+    /// Recognises the compression by the first bytes; six are enough.
     pub fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, 8, ..] => Self::Gzip,
@@ -80,7 +82,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// How far reading is, in bytes of the file as it lies there: to be looked at from another thread.
+/// The progress of reading, in bytes of the file on disk. Another thread may read it.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -88,27 +90,27 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn done_bytes(&self) -> u64 {
         self.done.load(Relaxed)
     }
 
-    /// The file's size; 0 while it is not known, and for a pipe.
+    /// Returns the file's size; 0 while it is unknown, and for a pipe.
     pub fn total_bytes(&self) -> u64 {
         self.total.load(Relaxed)
     }
 }
 
-/// What keeps hostile input from exhausting the machine.
+/// Limits that keep hostile input from exhausting the machine.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// An archive may expand this many times …
+    /// An archive may expand at most this many times …
     pub ratio_max: u64,
-    /// … once it has given so many bytes.
+    /// … after it has given this many bytes.
     pub ratio_from_bytes: u64,
     /// Memory that one decompressor may take.
     pub window_bytes_max: u64,
-    /// Is told how far reading is.
+    /// Receives the progress of reading.
     pub progress: Arc<Progress>,
 }
 
@@ -125,7 +127,11 @@ impl Default for Limits {
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Reads the trace at `path` (`-` is standard input) into `sink`. Every error names the path.
+/// Reads the trace at `path` (`-` is standard input) into `sink`.
+///
+/// # Errors
+///
+/// The trace cannot be opened or read, or the sink fails. Every error names the path.
 pub fn read(
     path: &Path,
     format: Option<&str>,
@@ -170,6 +176,10 @@ fn read_unnamed(
 }
 
 /// Reads a trace from any stream. `file` is the same trace to seek in, if it can be.
+///
+/// # Errors
+///
+/// The trace cannot be read, or the sink fails.
 pub fn read_stream(
     stream: impl Read,
     file: Option<Seekable>,
@@ -183,7 +193,7 @@ pub fn read_stream(
     if head.is_empty() {
         return Err(Error::Empty);
     }
-    // Editors of some systems put a byte-order mark before a text.
+    // Some editors put a byte-order mark before a text.
     if head.starts_with(b"\xef\xbb\xbf") {
         head.drain(..3);
     }
@@ -226,7 +236,11 @@ pub fn read_stream(
     })
 }
 
-/// The decompressed bytes of a file, whatever they are.
+/// Returns the decompressed bytes of a file of any content.
+///
+/// # Errors
+///
+/// The file cannot be opened, or its first bytes cannot be read.
 pub fn plain(path: &Path) -> Result<impl Read + use<>, Error> {
     let file = File::open(path).map_err(|e| at(path, e))?;
     Ok(decompressed(file, &Limits::default()).map_err(|e| at(path, e))?.0)
@@ -238,7 +252,7 @@ fn decompressed<'a>(
 ) -> io::Result<(Box<dyn BufRead + 'a>, Compression)> {
     let mut stream =
         BufReader::with_capacity(BUFFER_BYTES, Counted { stream, progress: limits.progress.clone() });
-    // A pipe may give its first bytes one by one.
+    // A pipe may deliver its first bytes one by one.
     let mut magic = Vec::new();
     (&mut stream).take(6).read_to_end(&mut magic)?;
     let compression = Compression::of(&magic);
@@ -263,7 +277,7 @@ fn decompressed<'a>(
     Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, guarded)), compression))
 }
 
-/// A trace's file for a reader that has to seek; tells the progress too.
+/// A trace's file for a reader that has to seek; it also reports the progress.
 #[derive(Debug)]
 pub struct Seekable {
     pub(crate) file: File,
@@ -272,18 +286,18 @@ pub struct Seekable {
 }
 
 impl Seekable {
-    /// What the stream read does not count.
+    /// Subtracts the bytes that the stream has read from the progress.
     pub(crate) fn rewound(&self) {
         self.progress.done.store(0, Relaxed);
     }
 
-    /// Some bytes of it were used.
+    /// Adds `bytes` to the progress.
     pub(crate) fn used(&self, bytes: usize) {
         self.progress.done.fetch_add(bytes as u64, Relaxed);
     }
 }
 
-/// Tells the progress.
+/// A reader that reports the progress.
 struct Counted<R> {
     stream: R,
     progress: Arc<Progress>,
@@ -297,7 +311,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Stops an archive that expands beyond belief.
+/// A reader that stops an archive with an expansion beyond the limits.
 struct Guarded<'a> {
     unpacked: Box<dyn Read + 'a>,
     given: u64,
@@ -306,7 +320,8 @@ struct Guarded<'a> {
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the archive expands more than {ratio_max} times ({packed} bytes gave {given} so far), as no trace does; if it is \
+    "the archive expands more than {ratio_max} times ({packed} bytes gave {given} so far), \
+    as no trace does; if it is \
      sound, decompress it yourself and give the plain file"
 )]
 struct Bomb {

@@ -1,4 +1,4 @@
-//! A file that appears whole or not at all, whatever interrupts its writing.
+//! A file that appears complete or not at all, even if its writing is interrupted.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::{
@@ -8,8 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Written without a name where the file system can do that, so that not even a kill leaves a piece behind; else
-/// under a name beside the target. [`Replace::commit`] puts it in the target's place.
+/// The file is written without a name if the file system supports that, so that not even a kill
+/// leaves a partial file; otherwise under a name beside the target. [`Replace::commit`] puts it in
+/// the target's place.
 #[derive(Debug)]
 pub struct Replace {
     target: PathBuf,
@@ -23,7 +24,11 @@ enum Draft {
 }
 
 impl Replace {
-    /// Will become `path`, or what `path` links to. Refuses to replace a directory or a device.
+    /// Begins a file that will become `path`, or the file that `path` links to.
+    ///
+    /// # Errors
+    ///
+    /// The target is a directory or a device, or the file cannot be created.
     pub fn new(path: &Path) -> io::Result<Self> {
         let target = match path.canonicalize() {
             Ok(target) if !target.is_file() => {
@@ -54,7 +59,11 @@ impl Replace {
         Ok(Self { target, draft })
     }
 
-    /// Puts what was written in the target's place; how many bytes it is.
+    /// Puts the file in the target's place. Returns its size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be synced or renamed.
     pub fn commit(self) -> io::Result<u64> {
         let draft = match &self.draft {
             Draft::Nameless(file) => file,
@@ -63,12 +72,13 @@ impl Replace {
         if let Ok(replaced) = self.target.metadata() {
             draft.set_permissions(replaced.permissions())?;
         }
-        // Else a power cut could leave the name without the content.
+        // Without this sync, a power cut could leave the name without the content.
         draft.sync_all()?;
         let file = match self.draft {
             Draft::Nameless(file) => {
                 let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-                // A link cannot replace, a rename can: the file has a name of its own for that moment.
+                // A link cannot replace a file, but a rename can, so the file has a name of its own
+                // for a moment.
                 named(folder(&self.target), |builder, folder| {
                     builder.make_in(folder, |path| {
                         Ok(rustix::fs::linkat(CWD, name.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
@@ -125,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_or_not_at_all() {
+    fn a_file_appears_complete_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("t");
         let mut first = Replace::new(&target).unwrap();
@@ -143,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link_and_a_device_a_device() {
+    fn links_and_devices_are_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (target, link) = (folder.path().join("t"), folder.path().join("l"));
         fs::write(&target, "old").unwrap();

@@ -1,30 +1,31 @@
-//! Our own store: Parquet, zstd inside, one row an event, so that polars, DuckDB and the like read it
-//! too.
+//! Our own store: Parquet, zstd inside, one row an event, so that polars, DuckDB and the like read
+//! it too.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `at_us` | INT64 | microseconds since the first event |
 //! | `action` | STRING | which kind of event: one of [`Kind`]'s names |
 //! | `file` | INT64 | the `FileId`; 0 where the event is about no file |
-//! | `offset` | INT64 | first byte; for `truncate` and `size` the size; for `memory-pressure` the parts per million; else 0 |
+//! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
-//! | `flag` | BOOLEAN | `write`: the write itself is synchronous; `open`: it made the file; `direct`: a write; `create`: opened with `O_SYNC` |
-//! | `name` | STRING, null | the name created, bound, linked, unbound, renamed from, or of the process or application |
+//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: it made the file; `direct`: a write |
+//! | `name` | STRING, null | the name of the event: of a file (the old one), process or application
+//! |
 //! | `name2` | STRING, null | the name renamed to |
 //! | `open` | INT32 | the `OpenId`; 0 unknown |
 //! | `uid`, `gid` | INT32, null | `create`: the owner, where it is known |
 //! | `mode` | INT32, null | `create`: the permission bits, where they are known |
 //!
-//! Schemas 1 and 2 have no columns after `name2`, and in `action` a number: an index into the
-//! metadata's `actions`. They lack what those columns say, and the kinds from `create` on.
+//! Schemas 1 and 2 have no columns after `name2`, and a number in `action`: an index into the
+//! metadata's `actions`. They lack the facts of those columns, and the kinds from `create` on.
 //!
-//! Unsigned numbers stand with their bits unchanged. The key-value metadata holds one JSON object
-//! under `flashsift`: schema version, what the trace is about and what it knows, the wall-clock time
-//! of its time 0, and where it came from: the name of the imported trace and what its reader skipped,
-//! which are lost otherwise.
+//! Unsigned numbers are stored with their bits unchanged. The key-value metadata holds one JSON
+//! object under `flashsift`: the schema version, the description of the trace and the facts that it
+//! contains, the wall-clock time of its time 0, and its origin: the name of the imported trace and
+//! the lines that its reader skipped, which would be lost otherwise.
 //!
-//! Rows are grouped so that writing and reading need a few tens of megabytes, however long the trace.
+//! Rows are grouped so that writing and reading a trace of any length need a few tens of megabytes.
 
 mod actions;
 
@@ -34,7 +35,7 @@ use crate::{
     replace::Replace,
 };
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Owner, Renamed, Side, Space,
+    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
 };
 use parquet::{
     basic::{Compression, Encoding, ZstdLevel},
@@ -61,21 +62,25 @@ use std::{
     sync::{Arc, Once},
 };
 
-/// The version this writes, and the newest it reads.
+/// The version that this module writes, and the newest that it reads.
 pub const SCHEMA: u32 = 3;
 
 const KEY: &str = "flashsift";
 const MESSAGE: &str = "message event {
-    required int64 at_us; required binary action (UTF8); required int64 file (UINT_64); required int64 offset;
-    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32); required boolean flag;
+    required int64 at_us; required binary action (UTF8); required int64 file (UINT_64);
+        required int64 offset;
+    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
+        required boolean flag;
     optional binary name (UTF8); optional binary name2 (UTF8);
     required int32 open (UINT_32); optional int32 uid (UINT_32); optional int32 gid (UINT_32);
     optional int32 mode (UINT_32);
 }";
 /// Schemas 1 and 2.
 const MESSAGE_2: &str = "message event {
-    required int64 at_us; required int32 action; required int64 file (UINT_64); required int64 offset;
-    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32); required boolean flag;
+    required int64 at_us; required int32 action; required int64 file (UINT_64);
+        required int64 offset;
+    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
+        required boolean flag;
     optional binary name (UTF8); optional binary name2 (UTF8);
 }";
 const GROUP_ROWS_MAX: usize = 1 << 18;
@@ -103,8 +108,8 @@ macro_rules! kinds {
     };
 }
 
-// In the order of the numbers of schemas 1 and 2, which end with `gone` and `direct`: new kinds
-// stand behind those.
+// In the order of the numbers of schemas 1 and 2, which end with `gone` and `direct`. New kinds are
+// added at the end.
 kinds! {
     Read "read",
     Write "write",
@@ -128,7 +133,7 @@ kinds! {
     Foreground "foreground",
 }
 
-/// How many kinds schema 2 has.
+/// Number of kinds in schema 2.
 const KINDS_2: usize = 14;
 
 #[derive(Serialize, Deserialize)]
@@ -140,7 +145,7 @@ struct Meta {
     syncs: bool,
     writes: bool,
     removals: bool,
-    // Absent before schema 3: not known.
+    // Absent before schema 3: opens are then unknown.
     #[serde(default)]
     opens: bool,
     #[serde(default)]
@@ -168,12 +173,12 @@ struct MetaSkip {
     count: u64,
     first: u64,
     damage: bool,
-    /// Absent in stores of before there were notes.
+    /// Absent in stores older than notes.
     #[serde(default)]
     note: bool,
 }
 
-/// Only this much is read of a schema that may be newer.
+/// The only part that is read of a schema that may be newer.
 #[derive(Deserialize)]
 struct MetaVersion {
     schema: u32,
@@ -219,7 +224,8 @@ impl Meta {
         let MetaVersion { schema } = serde_json::from_str(json).map_err(|e| e.to_string())?;
         if schema > SCHEMA {
             return Err(format!(
-                "it was written by a newer flashsift (schema {schema}, this one reads {SCHEMA}): update"
+                "it was written by a newer flashsift (schema {schema}, this one reads {SCHEMA}): \
+                update"
             ));
         }
         let meta: Self = serde_json::from_str(json).map_err(|e| e.to_string())?;
@@ -279,19 +285,29 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Will become `path`. `trace` is the name of what is being imported, kept for its readers.
+    /// Begins a file that will become `path`. `trace` is the name of the imported trace, kept for
+    /// readers.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be created.
     pub fn create(path: &Path, trace: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
         let file = Replace::new(path).map_err(|e| Error::At { path: name.clone(), what: e.into() })?;
         Ok(Self { encoder: Encoder::new(file, trace)?, path: name })
     }
 
-    /// How many bytes the file has so far, what is still held back at `row_bytes` a row.
+    /// Returns the size of the file so far, if each row not yet written takes `row_bytes`.
     pub fn bytes_so_far(&self, row_bytes: u64) -> u64 {
         self.encoder.writer.bytes_written() as u64 + self.encoder.rows.at_us.len() as u64 * row_bytes
     }
 
-    /// Writes what is left, and what was `skipped`, and gives the file its name. How many bytes it has.
+    /// Writes the remaining rows and the `skipped` counts, and gives the file its name. Returns its
+    /// size in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written or put in its place.
     pub fn finish(self, skipped: &Skipped) -> Result<u64, Error> {
         let file = self.encoder.finish(skipped)?;
         file.commit().map_err(|e| Error::At { path: self.path, what: e.into() })
@@ -320,7 +336,11 @@ pub struct Encoder<W: Write + Send> {
 }
 
 impl<W: Write + Send> Encoder<W> {
-    /// Onto `stream`.
+    /// Returns an encoder that writes to `stream`.
+    ///
+    /// # Errors
+    ///
+    /// The stream fails.
     pub fn new(stream: W, trace: &str) -> Result<Self, Error> {
         let schema = parse_message_type(MESSAGE).expect("the schema is a constant");
         let writer =
@@ -328,7 +348,11 @@ impl<W: Write + Send> Encoder<W> {
         Ok(Self { writer, trace: trace.to_owned(), about: None, rows: Rows::default() })
     }
 
-    /// Writes what is left and gives the stream back.
+    /// Writes the remaining rows and returns the stream.
+    ///
+    /// # Errors
+    ///
+    /// The stream fails, or the description of the trace was never given.
     pub fn finish(mut self, skipped: &Skipped) -> Result<W, Error> {
         let Some(about) = self.about else {
             return Err(Error::Sink("nothing is known about the trace to be stored".into()));
@@ -375,7 +399,7 @@ fn properties() -> WriterProperties {
     properties.build()
 }
 
-/// A row group being gathered: the columns.
+/// A row group that is being filled, by column.
 #[derive(Default)]
 struct Rows {
     at_us: Vec<i64>,
@@ -412,7 +436,7 @@ impl<T> Sparse<T> {
     }
 }
 
-/// An event as a row has it.
+/// An event in the form of a row.
 struct Row<'a> {
     kind: Kind,
     file: u64,
@@ -421,7 +445,7 @@ struct Row<'a> {
     flag: bool,
     names: [Option<&'a str>; 2],
     open: u32,
-    owner: Option<Owner>,
+    owner: Option<FileOwner>,
     mode: Option<u32>,
 }
 
@@ -607,9 +631,10 @@ fn malformed(what: impl std::fmt::Display) -> Error {
     Error::Malformed { what: format!("the Parquet file is damaged or not one of ours: {what}"), offset: 0 }
 }
 
-/// The crate checks much of what a file claims, but not all: on damaged pages it is known to panic (version 60: "Bit reader
-/// is not initialized" in the delta decoder, among others). Whatever was being decoded is then given up, and our error is
-/// all that is said: what a panic prints on its own is kept back on this thread meanwhile.
+/// Turns panics of the Parquet crate into errors. The crate checks much of a file's content, but
+/// not all: on damaged pages it is known to panic (version 60: "Bit reader is not initialized" in
+/// the delta decoder, among others). The decoding that panicked is then given up and only our error
+/// is shown: the panic's own message is suppressed on this thread meanwhile.
 fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Error> {
     thread_local!(static DECODES: Cell<bool> = const { Cell::new(false) });
     static KEEP_BACK: Once = Once::new();
@@ -655,7 +680,7 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
     Ok(())
 }
 
-/// `numbered`: as schemas 1 and 2 have it.
+/// `numbered`: the `action` column has numbers, as in schemas 1 and 2.
 fn read_group(
     group: &dyn RowGroupReader,
     numbered: bool,
@@ -712,7 +737,7 @@ fn read_group(
                 open: open.as_ref().map_or(0, |column| column.values[n].cast_unsigned()),
                 owner: match (uid.value(n)?, gid.value(n)?) {
                     (Some(uid), Some(gid)) => {
-                        Some(Owner { uid: uid.cast_unsigned(), gid: gid.cast_unsigned() })
+                        Some(FileOwner { uid: uid.cast_unsigned(), gid: gid.cast_unsigned() })
                     }
                     _ => None,
                 },
@@ -744,11 +769,11 @@ fn is_zero(group: &dyn RowGroupReader, n: usize) -> bool {
     range.min_is_exact() && range.max_is_exact() && (range.min_opt(), range.max_opt()) == (Some(&0), Some(&0))
 }
 
-/// A column with nulls, of which one row after the other is taken.
+/// A column with nulls, read one row after the other.
 struct Nullable<T: DataType> {
-    /// `None`: nothing but nulls.
+    /// `None`: the column has only nulls.
     column: Option<Column<T>>,
-    /// Values taken of those at hand.
+    /// Number of values taken from the current batch.
     taken: usize,
 }
 
@@ -756,7 +781,7 @@ impl<T: DataType> Nullable<T> {
     const NOTHING: Self = Self { column: None, taken: 0 };
 
     fn new(group: &dyn RowGroupReader, n: usize) -> Result<Self, Error> {
-        // Most columns with nulls have nothing else: they need not be read.
+        // Most columns with nulls hold only nulls and need not be read.
         let chunk = group.metadata().column(n);
         let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
         if nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(group.metadata().num_rows())) {
@@ -833,7 +858,7 @@ pub(crate) fn sample() -> Vec<u8> {
     };
     let (file, older) = (FileId(0), FileId(1));
     let open = NonZeroU32::new(1).map(OpenId);
-    let owner = Some(Owner { uid: 10_001, gid: 10_001 });
+    let owner = Some(FileOwner { uid: 10_001, gid: 10_001 });
     let create = Create { file, name: "/data/a".into(), owner, mode: Some(0o600), sync: false };
     let actions = [
         Action::Process { name: "app".into() },

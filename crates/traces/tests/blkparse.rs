@@ -1,6 +1,6 @@
-//! What the real blkparse prints we read: from records made here, and from what this kernel's block layer did with a
-//! loop device. Skipped, by name, where blkparse is not installed, and the latter where the kernel or the rights are
-//! lacking.
+//! The reader of blkparse's text against the real blkparse: on records made here, and on the
+//! requests of this kernel's block layer to a loop device. Skipped, by name, if blkparse is not
+//! installed; the latter also if the kernel or the permissions do not allow it.
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part.
 
@@ -23,7 +23,7 @@ use std::{
 
 const SECTOR_BYTES: u64 = 512;
 
-/// What blkparse prints of binary records, or `None` where there is no blkparse.
+/// Returns blkparse's text for binary records, or `None` if blkparse is not installed.
 fn blkparse(records: &[u8], options: &[&str]) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("name.blktrace.0");
@@ -104,10 +104,11 @@ mod raw {
     }
 }
 
-/// Random requests, each with some of the lines that it leaves besides: what was queued is read, once, whatever it was.
+/// Random requests, with some of the other records that a request leaves: each queued request is
+/// read exactly once.
 #[test]
 #[cfg(target_endian = "little")]
-fn blkparse_prints_we_read() {
+fn the_text_of_blkparse_is_read() {
     use raw::*;
     let seed = std::env::var("FLASHSIFT_SEED").map_or(20_261_120, |seed| seed.parse().expect("a number"));
     eprintln!("FLASHSIFT_SEED={seed}");
@@ -181,9 +182,9 @@ fn blkparse_prints_we_read() {
     }
 }
 
-/// Another format is refused, and the refusal says why.
+/// A custom output format is refused, and the error names the reason.
 #[test]
-fn a_format_of_ones_own_is_refused() {
+fn a_custom_output_format_is_refused() {
     let mut records = raw::Records::default();
     records.push(raw::QUEUE | raw::WRITE, 8 << 20, 11, 64, 4096, b"");
     let Some(text) = blkparse(&records.bytes, &["-i", "-", "-q", "-f", "%D %T.%t %a %d %S %n\n"]) else {
@@ -197,11 +198,12 @@ fn a_format_of_ones_own_is_refused() {
     assert!(error.to_string().contains("formats made by -f or -F are not read"), "{error}: {shown}");
 }
 
-/// A loop device with a partition, and the kernel's tracer of its block layer. All is put back when it goes.
+/// A loop device with a partition, and the kernel's tracer of its block layer. `drop` restores the
+/// machine's state.
 struct Traced {
     /// `loop0`.
     name: String,
-    /// What the file of that name said.
+    /// The content that `tracing_on` had before.
     tracing_on: String,
     _image: tempfile::TempDir,
 }
@@ -222,11 +224,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<(u32, String), String> {
 }
 
 impl Traced {
-    /// What is lacking, where it cannot be.
+    /// Sets up the device. The error names the missing part.
     fn new() -> Result<Self, String> {
         let idle = |file: &str, state: &str| match fs::read_to_string(format!("{TRACING}/{file}")) {
             Ok(now) if now.trim() == state => Ok(()),
-            Ok(_) => Err(format!("{TRACING}/{file}: somebody is tracing")),
+            Ok(_) => Err(format!("{TRACING}/{file}: another program is tracing")),
             Err(e) => Err(format!("{TRACING}/{file}: {e}")),
         };
         idle("current_tracer", "nop")?;
@@ -244,7 +246,7 @@ impl Traced {
         }
         traced.set("/queue/max_sectors_kb", "64")?;
         traced.set("/trace/enable", "1")?;
-        // blktrace itself is closed to root too where the kernel is locked down.
+        // If the kernel is locked down, blktrace itself is closed to root too.
         for (file, value) in [
             ("current_tracer", "blk"),
             ("trace_options", "bin"),
@@ -294,10 +296,10 @@ impl Drop for Traced {
     }
 }
 
-/// Direct and buffered accesses of a partition, some larger than a request may be, a flush and a discard: each is read
-/// once, at its place on the disk.
+/// Direct and buffered accesses of a partition, some larger than the request limit, a flush and a
+/// discard: each is read once, at its place on the disk.
 #[test]
-fn what_a_kernel_does_with_a_partition_we_read() {
+fn the_accesses_of_a_kernel_to_a_partition_are_read() {
     if blkparse(b"", &["-i", "-"]).is_none() {
         return;
     }
@@ -351,7 +353,8 @@ fn what_a_kernel_does_with_a_partition_we_read() {
     }
 }
 
-/// Lengthens `last` by an access of the same kind right behind it. How many of them make up one call is the kernel's business.
+/// Extends `last` by an access of the same kind directly after it. The kernel decides how many such
+/// accesses make up one call.
 fn joined(last: &mut Action, next: &Action) -> bool {
     match (last, next) {
         (Action::Read { offset, len, .. }, Action::Read { offset: at, len: more, .. })

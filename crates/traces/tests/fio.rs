@@ -1,4 +1,5 @@
-//! What the real fio writes we read, and what we write it replays. Skipped, by name, where fio is not installed.
+//! The iologs of the real fio are read, and the real fio replays our iologs. Skipped, by name, if
+//! fio is not installed.
 
 use flashsift_core::{
     back::{Io, IoOp},
@@ -7,7 +8,7 @@ use flashsift_core::{
 use flashsift_traces::{events::Kept, fio_log::FioLog, open};
 use std::{fs, path::Path, process::Command};
 
-/// fio's output, or `None` where there is no fio.
+/// Returns fio's output, or `None` if fio is not installed.
 fn fio(folder: &Path, arguments: &[&str]) -> Option<String> {
     let output = match Command::new("fio").args(arguments).current_dir(folder).output() {
         Ok(output) => output,
@@ -24,7 +25,7 @@ fn fio(folder: &Path, arguments: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn fio_writes_we_read() {
+fn the_iolog_of_fio_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let job = ["--name=j", "--filename=a:b", "--size=64k", "--bs=4k", "--rw=randrw", "--fdatasync=4"];
     let log = ["--write_iolog=log", "--rate_iops=400", "--randseed=7"];
@@ -40,7 +41,8 @@ fn fio_writes_we_read() {
     assert!(count(|a| matches!(a, Action::Sync { .. })) > 0);
     assert_eq!(count(|a| matches!(a, Action::Bind { .. })), 2);
     assert_eq!(count(|a| matches!(a, Action::Open { .. })), count(|a| matches!(a, Action::Close { .. })));
-    // 400 a second and direction: 16 of either take at least 20 ms if the times are microseconds.
+    // 400 requests per second and direction: 16 of each take at least 20 ms if times are
+    // microseconds.
     let last_us = kept.events.last().unwrap().at_us;
     assert!((10_000..10_000_000).contains(&last_us), "{last_us}");
 }
@@ -62,13 +64,14 @@ fn our_log(target: &str) -> Vec<u8> {
 }
 
 #[test]
-fn we_write_fio_replays() {
+fn fio_replays_our_iolog() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("log"), our_log("scratch")).unwrap();
     fs::File::create(folder.path().join("scratch")).unwrap().set_len(32 << 20).unwrap();
     let job = ["--name=j", "--ioengine=psync", "--read_iolog=log", "--output-format=terse"];
     let Some(timed) = fio(folder.path(), &job) else { return };
-    // Terse fields 5 and 8 are what was read, in KiB, and for how many ms; 46 and 49 what was written.
+    // Terse fields 5 and 8 are the KiB read and the milliseconds it took; 46 and 49 those of
+    // writes.
     let field = |n: usize| timed.trim().split(';').nth(n).unwrap().parse::<u64>().unwrap();
     assert_eq!((field(5), field(46)), (4 * 5001, 4 * 35), "{timed}");
     assert!((290..5000).contains(&field(8)), "replayed in microseconds: {timed}");
@@ -99,7 +102,7 @@ fn our_own_log_reads_back() {
 }
 
 #[test]
-fn what_fio_cannot_replay_is_refused() {
+fn a_trace_that_fio_cannot_replay_is_refused() {
     let knows = Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
     let error = FioLog::new(Vec::new(), "a", knows).unwrap_err().to_string();
     assert!(error.contains("--rate"), "{error}");

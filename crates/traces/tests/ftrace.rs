@@ -1,5 +1,6 @@
-//! What this kernel prints of accesses that are known we read. As root, on a file system of its own in a loop device, in a
-//! tracing instance of its own; skipped, by name, where one of these cannot be had.
+//! The text that this kernel's ftrace prints of known accesses is read. The test runs as root, on
+//! an ext4 in a loop device and in a tracing instance, both made for it. Skipped, by name, if one
+//! of these is not available.
 
 use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
@@ -16,7 +17,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// An ext4 of its own.
+/// An ext4 file system made for the test.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -24,13 +25,14 @@ impl Mounted {
         let (image, at) = (folder.join("image"), folder.join("mounted"));
         File::create(&image).and_then(|file| file.set_len(64 << 20)).ok()?;
         fs::create_dir(&at).ok()?;
-        // With smaller blocks a page may be known in part, and the kernel then tells no read of those before it.
+        // With smaller blocks a page may be known in part, and the kernel then reports no read of
+        // the blocks before it.
         ran(Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&image))?;
         ran(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at))?;
         Some(Self(at))
     }
 
-    /// As the kernel keeps it: major << 20 | minor.
+    /// The device number as the kernel stores it: major << 20 | minor.
     fn dev(&self) -> u64 {
         let dev = self.0.metadata().expect("it is mounted").dev();
         let (major, minor) = (dev >> 8 & 0xfff, dev >> 12 & 0xf_ff00 | dev & 0xff);
@@ -49,7 +51,7 @@ fn ran(command: &mut Command) -> Option<()> {
     status.success().then_some(())
 }
 
-/// A tracing instance of its own.
+/// A tracing instance made for the test.
 struct Instance(PathBuf);
 
 impl Instance {
@@ -66,7 +68,8 @@ impl Instance {
         OpenOptions::new().write(true).open(self.0.join(file))?.write_all(text.as_bytes())
     }
 
-    /// Turns on all that is read, as far as the kernel has it and it tells a device: this one's.
+    /// Turns on all events that the reader uses and the kernel has, for this device if they name
+    /// one.
     fn enable(&self, dev: u64) -> io::Result<()> {
         for spec in tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls) {
             let event = format!("events/{}/{}", spec.system, spec.name);
@@ -89,7 +92,7 @@ impl Drop for Instance {
     }
 }
 
-/// The accesses, files by their order of appearance.
+/// The accesses, with files named by their order of appearance.
 fn told(text: &[u8]) -> Vec<String> {
     let mut kept = Kept::default();
     let outcome = open::read_stream(text, None, None, &mut kept, &Limits::default()).expect("a trace");
@@ -124,7 +127,7 @@ fn told(text: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn what_this_kernel_prints_is_what_was_done() -> io::Result<()> {
+fn the_text_of_this_kernel_gives_the_accesses_made() -> io::Result<()> {
     // Not in /tmp, which may be a file system in memory.
     let folder = tempfile::Builder::new().prefix("ftrace-test-").tempdir_in("/var/tmp")?;
     let reads = Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages");
@@ -168,10 +171,10 @@ fn what_this_kernel_prints_is_what_was_done() -> io::Result<()> {
             "write A 0 10000",
             "sync A",
             "read A 4096 4096",
-            // To the end of the file, which is known for a file that the trace saw begin.
+            // To the end of the file, which is known because the trace saw the file begin.
             "read A 8192 1808",
             "truncate A 5000",
-            // Whole pages of one that it did not.
+            // Whole pages, because the trace did not see the file begin.
             "read B 0 12288",
             "gone A",
         ],

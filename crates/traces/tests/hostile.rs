@@ -1,5 +1,5 @@
-//! Whatever the bytes, a reader gives events and counts, or an error that says something: never a panic, never an event
-//! that no system can have carried out.
+//! For any input, a reader gives events and counts, or an error with a message: never a panic, and
+//! never an event that no system can have carried out.
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part, `FLASHSIFT_ROUNDS=N` makes it longer.
 
@@ -14,7 +14,7 @@ use flashsift_traces::{
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_pcg::Pcg64Mcg;
 
-/// Says which input it was, if reading it panics.
+/// Prints the input's name, if reading it panics.
 struct Case<'a> {
     spec: &'a Spec,
     what: &'a str,
@@ -50,9 +50,9 @@ fn samples_are_recognised_and_read() {
     }
 }
 
-/// A format without a fuzz target is a forgotten one.
+/// Every format has a fuzz target.
 #[test]
-fn each_has_a_fuzz_target() {
+fn each_format_has_a_fuzz_target() {
     let fuzz = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let listed = std::fs::read_to_string(fuzz.join("Cargo.toml")).expect("the fuzz workspace");
     for spec in ALL {
@@ -65,7 +65,7 @@ fn each_has_a_fuzz_target() {
 }
 
 #[test]
-fn nothing_at_all() {
+fn empty_inputs_are_refused() {
     for spec in ALL {
         assert!(matches!(read(spec, "empty", b""), Err(Error::Empty)), "{}", spec.name);
         assert!(read(spec, "a line end", b"\n").is_err(), "{}", spec.name);
@@ -73,7 +73,7 @@ fn nothing_at_all() {
 }
 
 #[test]
-fn every_truncation() {
+fn every_truncation_of_a_sample_is_handled() {
     for (spec, sample) in samples() {
         for end in 0..sample.len().min(2048) {
             let _ = read(spec, &format!("cut at {end}"), &sample[..end]);
@@ -82,7 +82,7 @@ fn every_truncation() {
 }
 
 #[test]
-fn every_byte_changed() {
+fn every_changed_byte_of_a_sample_is_handled() {
     for (spec, sample) in samples() {
         for n in 0..sample.len().min(2048) {
             for byte in [0, 0xff, b'\n', b' ', b'9', b'-', b'"', sample[n] ^ 1, sample[n] ^ 0x80] {
@@ -94,9 +94,9 @@ fn every_byte_changed() {
     }
 }
 
-/// Every number in a text sample, in turn, becomes one that does not fit.
+/// Replaces every number in a text sample, in turn, by one that does not fit.
 #[test]
-fn numbers_beyond_belief() {
+fn numbers_that_do_not_fit_are_handled() {
     const NUMBERS: [&str; 14] = [
         "18446744073709551615",
         "18446744073709551616",
@@ -123,7 +123,7 @@ fn numbers_beyond_belief() {
     }
 }
 
-/// Where the runs of digits are.
+/// Returns the positions of the runs of digits.
 fn numbers(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (n, byte) in bytes.iter().enumerate().take(4096) {
@@ -137,7 +137,7 @@ fn numbers(bytes: &[u8]) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn lines_without_end() {
+fn lines_of_many_megabytes_are_handled() {
     for (spec, sample) in samples() {
         for byte in [b'x', b' ', b'9', b'"', b'(', b'\\', 0, 0xff] {
             let long = vec![byte; 3 * LINE_BYTES_MAX];
@@ -151,7 +151,7 @@ fn lines_without_end() {
 }
 
 #[test]
-fn random_bytes() {
+fn random_bytes_are_no_trace() {
     let mut random = random("random bytes");
     for spec in ALL {
         for round in 0..500 {
@@ -162,9 +162,9 @@ fn random_bytes() {
     }
 }
 
-/// A few thousand samples a reader, each with some damage: what fuzzing finds first.
+/// A few thousand damaged samples for each reader: the errors that fuzzing finds first.
 #[test]
-fn damaged_samples() {
+fn damaged_samples_are_handled() {
     let mut random = random("damaged samples");
     let rounds = number("FLASHSIFT_ROUNDS").unwrap_or(3000);
     let all: Vec<_> = samples().collect();

@@ -1,4 +1,4 @@
-//! From a path to events: every compression, every way a file can be wrong.
+//! From a path to events: every compression, and every kind of unreadable file.
 
 use flashsift_traces::{
     Error,
@@ -61,12 +61,12 @@ fn error(path: &Path) -> String {
 }
 
 #[test]
-fn packed_or_not_the_events_are_the_same() {
+fn every_compression_gives_the_same_events() {
     let folder = Folder::new();
     let (plain, outcome) = read(&folder.file("plain", TRACE.as_bytes())).unwrap();
     assert_eq!((outcome.compression, outcome.bytes), (Compression::None, TRACE.len() as u64));
     for (compression, pack) in PACKED {
-        // The name says nothing.
+        // The name does not show the compression.
         let (kept, outcome) = read(&folder.file("t.csv", &pack(TRACE.as_bytes()))).unwrap();
         assert_eq!(kept.events, plain.events);
         assert_eq!((outcome.compression, outcome.bytes), (compression, TRACE.len() as u64));
@@ -120,13 +120,13 @@ fn bombs_are_refused() {
         assert_eq!(
             outcome.bytes,
             comments.len() as u64,
-            "{compression}: whoever raises the limit gets it all"
+            "{compression}: a higher limit admits the whole archive"
         );
     }
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn errors_name_the_file_that_cannot_be_read() {
     let folder = Folder::new();
     let path = folder.0.path();
     assert!(error(path).ends_with("is a directory; give a trace file"), "{}", error(path));
@@ -142,12 +142,12 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn nothing_useful_is_an_error_with_the_counts() {
+fn a_trace_without_accesses_is_an_error_with_counts() {
     let folder = Folder::new();
     let unmapped = error(&folder.file("unmapped", b"r -1\nw -1\n"));
     assert!(unmapped.ends_with("no read or write: 2 unmapped sector (-1) (first at 1)"), "{unmapped}");
 
-    // Half damaged is still read; more is not.
+    // A trace with half of its lines damaged is read; one with more is refused.
     let mut kept = Kept::default();
     let mut half = |text: &str| {
         let path = folder.file("damaged", text.as_bytes());

@@ -1,5 +1,5 @@
-//! Sifters on a recording: what reaches the page cache below, and what that does to a device.
-//! `cargo test -p flashsift-traces --test sift -- --nocapture` prints the figures.
+//! Sifters on a recording: the events that reach the page cache below, and their effect on a
+//! device. `cargo test -p flashsift-traces --test sift -- --nocapture` prints the figures.
 
 use flashsift_core::{
     event::{Action, Event},
@@ -38,7 +38,7 @@ fn sifted(kept: &Kept, sift: impl Sift, budget_bytes: u64) -> (Vec<Event<'static
     (below, sifted.counters().clone())
 }
 
-/// What was written to each file that is there in the end.
+/// Returns the ranges written to each file that exists in the end.
 fn contents(events: &[Event<'_>]) -> BTreeMap<u64, Extents> {
     let mut files = BTreeMap::<u64, Extents>::new();
     for event in events {
@@ -66,7 +66,7 @@ fn without_a_sifter_a_recording_stays_as_it_is() {
 }
 
 #[test]
-fn a_recording_ends_below_as_it_ended() {
+fn a_recording_ends_in_the_same_state_below() {
     let kept = browser();
     let wanted = contents(&kept.events);
     for budget_bytes in [MIB, 64 * MIB] {
@@ -76,7 +76,7 @@ fn a_recording_ends_below_as_it_ended() {
         let rate = kept.events.len() as f64 / began.elapsed().as_secs_f64();
         println!("keep in {} MiB, {rate:.0} events/s: {counters:#?}", budget_bytes / MIB);
         let found = contents(&below);
-        // What is unlinked and open in the end is lost with its processes.
+        // A file that is unlinked and open in the end is lost with its processes.
         assert!(found.iter().all(|(file, extents)| wanted.get(file) == Some(extents)));
         let lost: u64 = wanted
             .iter()
@@ -90,9 +90,9 @@ fn a_recording_ends_below_as_it_ended() {
     }
 }
 
-/// Of the same memory, none or half for files in RAM: pages written to the device, printed.
+/// Prints the pages written to the device if none, or half, of the same memory holds files.
 #[test]
-fn what_keep_saves_of_device_writes() {
+fn keep_saves_device_writes() {
     let kept = browser();
     let stock = trace(&kept, &kept.events);
     println!("memory MiB | mode | stock writes | keep writes | stock hits | keep hits");
@@ -111,7 +111,7 @@ fn what_keep_saves_of_device_writes() {
                 without.hit_ratio(),
                 with.hit_ratio(),
             );
-            // Pages that a write-back covers are written once more at most.
+            // A page that a write-back covers is written at most once more.
             assert!(with.writes_due() > 0 && without.writes_due() > 0);
         }
         println!("RAM peak {} of {} bytes", counters.ram_bytes_peak, memory / 2);

@@ -1,7 +1,7 @@
-//! What is stored comes back, and damage is said.
+//! Stored traces are read back unchanged, and damage is reported.
 
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Owner, Renamed, Side, Space,
+    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
 };
 use flashsift_traces::{
     Error,
@@ -47,14 +47,14 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     let file = || prop_oneof![0..20u64, any::<u64>()].prop_map(FileId);
     let open = || prop_oneof![Just(0), 0..9u32, any::<u32>()].prop_map(|n| NonZeroU32::new(n).map(OpenId));
     let names = || (name(), name()).prop_map(|(from, to)| MaybeOwned::owned(Renamed { from, to }));
-    // No longer than any reader lets an access be.
+    // At most the length that readers accept.
     let access = (file(), open(), range(), 0..3u8, any::<bool>());
     let access = access.prop_map(|(file, open, (offset, len), kind, flag)| match (len.min(1 << 30), kind) {
         (len, 0) => Action::Write { open, file, offset, len, sync: flag },
         (len, 1) => Action::Direct { open, file, offset, len, write: flag },
         (len, _) => Action::Read { open, file, offset, len },
     });
-    let owner = any::<Option<(u32, u32)>>().prop_map(|owner| owner.map(|(uid, gid)| Owner { uid, gid }));
+    let owner = any::<Option<(u32, u32)>>().prop_map(|owner| owner.map(|(uid, gid)| FileOwner { uid, gid }));
     let create = (file(), name(), owner, any::<Option<u32>>(), any::<bool>());
     let create = create.prop_map(|(file, name, owner, mode, sync)| {
         Action::Create(MaybeOwned::owned(Create { file, name, owner, mode, sync }))
@@ -119,7 +119,7 @@ fn loaded(bytes: &[u8]) -> Result<(Vec<Event<'static>>, open::Outcome), Error> {
     Ok((kept.events, outcome))
 }
 
-/// At the end of time, beyond which nothing can be asked.
+/// A read at the end of the offset range, beyond which no request can reach.
 fn read_once() -> Event<'static> {
     Event {
         at_us: u64::MAX,
@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_events_come_back(about in about(), mut events in events()) {
+    fn any_events_are_read_back(about in about(), mut events in events()) {
         events.push(read_once());
         let mut skipped = Skipped::default();
         skipped.add(Skip::Benign("comment"), 3);
@@ -160,7 +160,7 @@ fn many(count: u64) -> Vec<Event<'static>> {
 }
 
 #[test]
-fn several_row_groups() {
+fn several_row_groups_are_read_back() {
     let events = many(600_000);
     let bytes = stored(&events, &Skipped::default());
     assert!(loaded(&bytes).unwrap().0 == events);
@@ -197,7 +197,7 @@ fn a_file_appears_when_it_is_finished() {
 }
 
 #[test]
-fn a_newer_schema_says_so() {
+fn a_newer_schema_is_refused_by_name() {
     let bytes = stored(&many(3), &Skipped::default());
     let text = br#"{"schema":3,"#;
     let at = bytes.windows(text.len()).position(|w| w == text).expect("metadata is plain text");
@@ -211,9 +211,9 @@ fn a_newer_schema_says_so() {
     assert!(loaded(&foreign).unwrap_err().to_string().contains("not one of ours"));
 }
 
-/// The samples of schemas 1 and 2, written by the versions that had them.
+/// The samples of schemas 1 and 2, written by the versions that had these schemas.
 #[test]
-fn older_schemas_open_and_know_nothing_of_what_came_later() {
+fn older_schemas_open_without_the_facts_of_newer_ones() {
     let name = || MaybeOwned::from("/data/a");
     let (file, open) = (FileId(0), None);
     let events = |direct: bool| {
@@ -248,7 +248,7 @@ fn older_schemas_open_and_know_nothing_of_what_came_later() {
         assert_eq!(found, events(direct));
         assert_eq!(outcome.about, about);
         assert_eq!(outcome.origin.unwrap().trace, "sample");
-        // Stored again it says the same.
+        // Stored again, the trace is the same.
         let again = stored_as(outcome.about, &found, &Skipped::default());
         let (again, outcome) = loaded(&again).unwrap();
         assert_eq!((again, outcome.about), (found, about));
@@ -263,10 +263,9 @@ fn the_sample_holds_each_kind_of_event() {
     assert!(outcome.about.epoch_us.is_some());
 }
 
-/// Columns that say nothing cost nothing: a trace that knows no more than schema 2 could say is no
-/// larger than it was.
+/// Empty columns take no space: a trace with only the facts of schema 2 is no larger than it was.
 #[test]
-fn columns_that_say_nothing_take_no_room() {
+fn empty_columns_take_no_space() {
     let bytes = stored(&many(200_000), &Skipped::default());
     let open = NonZeroU32::new(7).map(OpenId);
     let with_opens: Vec<_> = many(200_000)

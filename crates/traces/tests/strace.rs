@@ -1,4 +1,5 @@
-//! A program whose accesses are known, under the real strace: what the reader makes of the trace is what it did.
+//! A program with known accesses runs under the real strace, and the reader of its output finds
+//! exactly these accesses.
 
 use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
@@ -24,7 +25,8 @@ fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
     (kept.events, summary)
 }
 
-/// The events of files that ever had a name below `directory`, with letters for files and relative names.
+/// Returns the events of files that ever had a name below `directory`, with letters for files and
+/// relative names.
 fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()
@@ -102,7 +104,7 @@ fn found(program: &str) -> Option<String> {
 }
 
 #[test]
-fn what_a_program_does_under_the_real_strace_is_what_is_read() {
+fn the_accesses_of_a_program_under_the_real_strace_are_read() {
     let (Some(strace), Some(python)) = (found("strace"), found("python3")) else {
         eprintln!("skipped: strace, or the right to trace, or python3 is not here");
         return;
@@ -110,7 +112,7 @@ fn what_a_program_does_under_the_real_strace_is_what_is_read() {
     // Not in /tmp, which may lack O_TMPFILE and fallocate.
     let home = tempfile::Builder::new().prefix("strace-test-").tempdir_in("/var/tmp").expect("a directory");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strace/program.py");
-    // What this kernel and file system cannot do at all, they cannot do under strace.
+    // The program first runs without strace: if this kernel or file system lacks a call, it fails.
     let (alone, nowhere) = (home.path().join("alone"), home.path().join("nowhere"));
     std::fs::create_dir(&alone).expect("a directory");
     let run = Command::new(&python)
@@ -138,7 +140,7 @@ fn what_a_program_does_under_the_real_strace_is_what_is_read() {
         std::fs::create_dir(&directory).expect("a directory");
         let (trace, report) = (home.path().join("trace"), home.path().join("report"));
         let mut command = Command::new(&strace);
-        // Without -o the lines come with [pid N], or none, and with strace's remarks in between.
+        // Without -o the lines come with [pid N] or without a prefix, mixed with strace's remarks.
         let to_stderr = options.last() == Some(&"stderr");
         command.args(options.iter().filter(|&&option| option != "stderr"));
         if !to_stderr {
@@ -161,7 +163,7 @@ fn what_a_program_does_under_the_real_strace_is_what_is_read() {
                 .position(|(a, b)| a != b)
                 .unwrap_or(told.len().min(expected.lines().count()));
             panic!(
-                "{options:?}, trace kept at {}: at {at}\ntold     {:#?}\nexpected {:#?}",
+                "{options:?}, trace kept at {}: at {at}\nfound    {:#?}\nexpected {:#?}",
                 kept.display(),
                 &told[at.saturating_sub(3)..(at + 6).min(told.len())],
                 expected.lines().skip(at.saturating_sub(3)).take(9).collect::<Vec<_>>()

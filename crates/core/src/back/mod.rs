@@ -11,18 +11,18 @@ mod storage;
 
 pub use storage::{DeviceCounts, Io, IoOp, Sink, Storage};
 
-/// Why a page is written back.
+/// The reason for a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It was dirty and had to leave the cache.
     Evict,
-    /// It was time for all that is dirty.
+    /// The period of the periodic write-back has passed.
     Periodic,
-    /// Its file had been dirty for long.
+    /// The file has been dirty for longer than the mode allows.
     Expire,
-    /// Too much was dirty, and its file was the oldest.
+    /// More pages were dirty than the mode allows, and this file was dirty for the longest time.
     Background,
-    /// An application synced it, and waits.
+    /// An application synced the page and waits.
     Sync,
     /// It was dirty at the end of the trace.
     Drain,
@@ -52,31 +52,32 @@ pub struct Written {
     pub owner: Owner,
 }
 
-/// Everything below a cache: serves its misses and takes its dirty pages.
+/// Everything below a cache: it serves misses and takes dirty pages.
 pub trait Back {
-    /// [`Back::now`] is called before each step.
+    /// Whether [`Back::now`] is called before each step.
     const WANTS_TIME: bool = false;
-    /// The cache keeps a write count for each page that it holds.
+    /// Whether the cache keeps a write count for each page that it holds.
     const WANTS_COUNTS: bool = false;
-    /// Reads and write-backs come with their process and file. The trace has the table of owners.
+    /// Whether reads and write-backs carry their process and file. The trace has the table of
+    /// owners.
     const WANTS_OWNERS: bool = false;
-    /// [`Back::accessed`] is called after each access.
+    /// Whether [`Back::accessed`] is called after each access.
     const WANTS_ACCESSES: bool = false;
-    /// [`Back::dirtied`] is called when a cached page becomes dirty.
+    /// Whether [`Back::dirtied`] is called when a cached page becomes dirty.
     const WANTS_DIRTIED: bool = false;
 
-    /// The present, in microseconds from the trace's beginning.
+    /// Sets the present time, in microseconds from the trace's beginning.
     fn now(&mut self, _at_us: u64) {}
-    /// A page is fetched for `owner`. Returns the medium that it came from.
+    /// Fetches a page for `owner`. Returns the medium that it came from.
     fn read(&mut self, page: Page, owner: Owner) -> Source;
-    /// A dirty page is written back.
+    /// Takes a dirty page that is written back.
     fn write(&mut self, written: Written);
     /// The reads and writes since the last call belong together: they come from one access of an
     /// application or from one write-back. A back that merges pages into longer requests sends them
     /// now.
     #[inline(always)]
     fn submit(&mut self) {}
-    /// A cached page was truncated or deleted; `dirty`: unwritten.
+    /// A cached page was truncated or deleted. `dirty`: its content had not been written.
     fn dropped(&mut self, dirty: bool);
     /// These pages no longer exist, cached or not.
     fn free(&mut self, pages: Range<u32>);

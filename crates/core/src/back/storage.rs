@@ -1,4 +1,5 @@
-//! Plain storage: every miss is a read request, every write-back a write request, each at the place that a layout gives.
+//! Plain storage: every miss is a read request and every write-back a write request, each at the
+//! address that the layout gives.
 
 use super::{Back, Source, Why, Written};
 use crate::{
@@ -11,22 +12,22 @@ use std::ops::Range;
 /// A request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// When, microseconds from the trace's beginning.
+    /// Time of the request, in microseconds from the trace's beginning.
     pub at_us: u64,
     /// Read or write.
     pub op: IoOp,
-    /// First place, in 4 KiB units.
+    /// First address, in units of 4 KiB.
     pub lba: Lba,
-    /// How many.
+    /// Length in pages.
     pub pages: u32,
-    /// Somebody waits for it to be durable.
+    /// A sync caused the write: a process waits until it is durable.
     pub sync: bool,
-    /// An application goes on when it is done: it reads, or what it wrote is to be durable, or it needs the place of a dirty
-    /// page.
+    /// A process waits until the request is done: it reads, it syncs, or it needs the frame of a
+    /// dirty page.
     pub awaited: bool,
 }
 
-/// What a request does.
+/// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoOp {
     /// From the device.
@@ -37,13 +38,13 @@ pub enum IoOp {
 
 /// Takes the requests of a system, in order.
 pub trait Sink {
-    /// Reads are wanted too; where they are not, their place is not looked up.
+    /// Whether the sink takes reads, too. If not, the addresses of reads are not looked up.
     const WANTS_READS: bool;
-    /// One request.
+    /// Takes one request.
     fn io(&mut self, io: Io);
 }
 
-/// No listener.
+/// Discards all requests.
 impl Sink for () {
     const WANTS_READS: bool = false;
     #[inline(always)]
@@ -57,33 +58,34 @@ impl Sink for &mut dyn FnMut(Io) {
     }
 }
 
-/// What reached the device. All in pages.
+/// Requests that reached the device, counted in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Pages read.
     pub reads: u64,
-    /// Pages written, those of the drain among them.
+    /// Pages written, including those of the drain.
     pub writes: u64,
-    /// Pages written because somebody synced, and waited for it.
+    /// Pages written because a process synced and waited for it.
     pub sync_writes: u64,
     /// Pages written by the drain.
     pub drained: u64,
-    /// Writes that do not follow the write before them: `lba != previous + 1`. The first write is one.
+    /// Writes that do not follow the write before them: `lba != previous + 1`. The first write
+    /// counts.
     pub nonsequential_writes: u64,
     /// Pages that were dirty when they were truncated or deleted: writes that never happened.
     pub dropped_dirty: u64,
 }
 
-/// The back that is storage alone.
+/// A back that consists of storage only.
 pub struct Storage<S> {
     layout: Option<Box<dyn Layout>>,
-    /// Where a write would be sequential.
+    /// The address at which a write would be sequential.
     next_lba: Option<Lba>,
-    /// The present, for the requests.
+    /// The present time, which requests carry.
     at_us: u64,
     sink: S,
     counts: DeviceCounts,
-    /// Where the cache shows addresses.
+    /// Set if the cache shows addresses to its policy.
     addresses: Option<Addresses>,
 }
 
@@ -94,13 +96,15 @@ struct Addresses {
 }
 
 impl<S: Sink> Storage<S> {
-    /// Requests go to `sink`. Without a layout (a trace without writes that nobody listens to) no place is looked up.
+    /// Sends requests to `sink`. Without a layout (for a trace without writes, and no sink) no
+    /// address is looked up.
     pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
         let counts = DeviceCounts::default();
         Self { layout, next_lba: None, at_us: 0, sink, counts, addresses: None }
     }
 
-    /// The same for a cache whose policy orders pages by address. It has a layout.
+    /// Adds addresses, for a cache whose policy orders pages by address. The storage must have a
+    /// layout.
     pub(crate) fn with_addresses(mut self, trace: &Trace) -> Self {
         let goals = Goals::new(trace, self.layout());
         self.addresses = Some(Addresses { goals, moved: Vec::new() });
@@ -111,7 +115,7 @@ impl<S: Sink> Storage<S> {
         &mut **self.layout.as_mut().expect("a trace with writes, or a sink, gets a layout")
     }
 
-    /// The layout has just been asked about `page`.
+    /// Notes the pages that moved. To be called after each question to the layout about `page`.
     #[inline(always)]
     fn note_moved(&mut self, page: Page) {
         if let (Some(addresses), Some(layout)) = (&mut self.addresses, &self.layout) {
@@ -133,7 +137,7 @@ impl Addresses {
 
 impl<S: Sink> Back for Storage<S> {
     const WANTS_TIME: bool = S::WANTS_READS;
-    // Without a sink only a layout that allocates late is behind it (`system::run`).
+    // Without a sink, `system::run` uses only layouts that allocate late.
     const WANTS_DIRTIED: bool = S::WANTS_READS;
 
     #[inline(always)]
@@ -222,9 +226,10 @@ mod tests {
         fn free(&mut self, _: Range<u32>) {}
     }
 
-    /// The first write is not; reads between two writes do not matter; the same place again, a gap and a step back do.
+    /// The first write counts as non-sequential, and so do a repeated address, a gap and a step
+    /// back. Reads between two writes do not matter.
     #[test]
-    fn a_write_is_sequential_right_behind_the_last() {
+    fn a_write_directly_after_the_last_one_is_sequential() {
         let mut seen = Vec::new();
         let mut sink = |io: Io| seen.push((io.op, io.lba));
         let mut storage =

@@ -40,28 +40,33 @@ pub trait Cache {
     /// The cache makes pages durable itself. It then gets each sync of the trace as one call of
     /// [`Cache::sync`], whatever the mode of write-back.
     const DURABLE: bool = false;
-    /// One access. Returns whether it hit.
+    /// Accesses one page. Returns whether it was a hit.
     fn access<B: Back>(&mut self, access: Access, details: Details, back: &mut B) -> bool;
-    /// This page will be accessed some steps from now: have at hand where it is. Changes nothing.
+    /// Prefetches the page's table entry, because an access will follow some steps from now.
+    /// Changes no state.
     fn far_ahead(&self, _: Page) {}
-    /// This page will be accessed soon: have at hand what its access touches. Changes nothing.
+    /// Prefetches the data that an access to this page touches, because one will follow soon.
+    /// Changes no state.
     fn near_ahead(&self, _: Page) {}
-    /// These pages are truncated or deleted: gone, dirty ones unwritten.
+    /// Drops pages that are truncated or deleted, without writing dirty ones.
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B);
-    /// Dirty pages of the range are to be durable. They stay in the cache and are clean afterwards:
-    /// written to the back in ascending order or, by a cache that is [`Cache::DURABLE`], kept in
-    /// non-volatile memory of its own. Clean pages and pages not held stay as they are.
+    /// Makes the dirty pages of the range durable. They stay in the cache and become clean: they
+    /// are written to the back in ascending order or, by a cache that is [`Cache::DURABLE`], kept
+    /// in non-volatile memory of its own. Clean pages and absent pages stay as they are.
     fn sync<B: Back>(&mut self, pages: Range<u32>, why: Why, back: &mut B);
-    /// The end of a trace, when everything that storage lacks is written, in the cache's own order.
+    /// Writes everything that storage lacks, in the cache's own order, at the end of a trace.
     fn drain<B: Back>(&mut self, back: &mut B);
-    /// Whether the page is held.
+    /// Returns whether the cache holds the page.
     fn holds(&self, page: Page) -> bool;
-    /// Whether the page is held and dirty: written since it was last durable.
+    /// Returns whether the cache holds the page and it is dirty: written since it was last durable.
     fn is_dirty(&self, page: Page) -> bool;
-    /// Dirty pages held.
+    /// Returns the number of dirty pages in the cache.
     fn dirty_pages(&self) -> u64;
-    /// Pages held.
+    /// Returns the number of pages in the cache.
     fn pages(&self) -> u64;
-    /// Re-derives every invariant; panics where one is broken.
+    /// Re-derives every invariant.
+    ///
+    /// # Panics
+    /// If one of them is broken.
     fn check(&self);
 }

@@ -1,5 +1,5 @@
-//! The page cache: owns page ↔ frame, the dirty bits and, where they are wanted, each frame's
-//! address, write count and last writer; a policy owns the order.
+//! The page cache: it owns the map of pages to frames, the dirty bits and, where they are wanted,
+//! each frame's address, write count and last writer. A policy owns the order.
 //!
 //! Two invariants: a page is in at most one frame, and the table and the frames agree; the policy
 //! holds exactly the frames in use.
@@ -20,13 +20,13 @@ use prefetch_index::prefetch_index;
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
-/// In a table entry: the frame is dirty. Frames are numbered below 2^28 ([`crate::system::FRAMES_MAX`]).
+/// Bit of a table entry: the frame is dirty. Frame numbers are below 2^28
+/// ([`crate::system::FRAMES_MAX`]).
 const DIRTY: u32 = 1 << 31;
 
-/// The view of a cache that a policy has: each frame's page, dirty bit and address, each page's
-/// frame.
+/// A policy's view of the cache: each frame's page, dirty bit and address, and each page's frame.
 pub struct Frames {
-    /// By page: its frame and whether that is dirty, in one word, since an access wants both.
+    /// By page: its frame and dirty bit, in one word because an access reads both.
     table: Vec<u32>,
     /// By frame.
     page: Vec<u32>,
@@ -43,26 +43,26 @@ impl Frames {
         }
     }
 
-    /// The page in a frame in use.
+    /// Returns the page in a frame in use.
     #[inline(always)]
     pub fn page(&self, frame: Frame) -> Page {
         Page(self.page[frame.0 as usize])
     }
 
-    /// A frame in use was written since it last reached storage.
+    /// Returns whether the frame was written since its page last reached storage.
     #[inline(always)]
     pub fn dirty(&self, frame: Frame) -> bool {
         self.table[self.page[frame.0 as usize] as usize] & DIRTY != 0
     }
 
-    /// The address of the page in a frame in use. Only for policies that set
+    /// Returns the address of the page in a frame in use. Only for policies that set
     /// [`Policy::WANTS_ADDRESSES`].
     #[inline(always)]
     pub fn address(&self, frame: Frame) -> Address {
         self.address[frame.0 as usize]
     }
 
-    /// This frame will probably be evicted next: fetches what that reads first. Changes nothing.
+    /// Prefetches the data that an eviction of this frame reads first. Changes no state.
     #[inline(always)]
     pub fn expect_victim(&self, frame: Option<Frame>) {
         if let Some(frame) = frame {
@@ -70,7 +70,7 @@ impl Frames {
         }
     }
 
-    /// Where a page is, if it is resident.
+    /// Returns the frame of a page, if it is resident.
     #[inline(always)]
     pub fn frame(&self, page: Page) -> Option<Frame> {
         let entry = self.table[page.0 as usize];
@@ -83,17 +83,17 @@ impl Frames {
 pub struct Victims(Vec<Frame>);
 
 impl Victims {
-    /// This frame leaves next. The policy has already taken it out of its own order.
+    /// Adds the frame that leaves next. The policy has already removed it from its own order.
     #[inline(always)]
     pub fn push(&mut self, frame: Frame) {
         self.0.push(frame);
     }
 }
 
-/// By frame, the facts that go with a page when it is written back, as far as the back wants them.
+/// Facts about each frame's page that go with it to a back that wants them.
 struct Belongings {
     writes: Vec<u32>,
-    /// Of the last write.
+    /// Owner of the last write.
     owner: Vec<Owner>,
     /// Of the present access. It stands here because every argument of [`PageCache::miss`] costs.
     present: Owner,
@@ -138,26 +138,26 @@ impl Belongings {
     }
 }
 
-/// A page cache of some frames under a policy.
+/// A page cache of a fixed number of frames under a policy.
 pub struct PageCache<P> {
     frames: Frames,
     belongings: Belongings,
     free: Vec<Frame>,
     victims: Victims,
-    /// A write miss that covers only a part of its page reads the page first (`--write-miss read`).
+    /// A write miss that covers only a part of its page first reads the page (`--write-miss read`).
     write_miss_reads: bool,
     policy: P,
 }
 
 impl<P: Policy> PageCache<P> {
-    /// An empty cache in front of a `B`, for a trace of `pages` pages. It has at most as many
-    /// frames as there are pages; `policy` was built for the same numbers.
+    /// Returns an empty cache in front of a `B`, for a trace of `pages` pages. It has at most as
+    /// many frames as there are pages; `policy` was built for the same numbers.
     pub fn new<B: Back>(policy: P, pages: u32, frames: u32, write_miss_reads: bool) -> Self {
         let slots = frames.min(pages);
         Self {
             frames: Frames::new(pages, slots, P::WANTS_ADDRESSES),
             belongings: Belongings::new::<B>(slots),
-            // Popped from the end: frame 0 goes first.
+            // `pop` takes from the end, so frame 0 is used first.
             free: (0..slots).rev().map(Frame).collect(),
             victims: Victims::default(),
             write_miss_reads,
@@ -212,11 +212,11 @@ impl<P: Policy> PageCache<P> {
             }
             free.push(frame);
         }
-        // Only now: a victim that waits for its turn is in no order of the policy's any more.
+        // Moves are delivered after the victims left: the policy no longer orders a pending victim.
         self.deliver_moves(back);
     }
 
-    /// Looks up the addresses of the cached pages that may have moved.
+    /// Passes new addresses of the cached pages that may have moved to the policy.
     #[inline(always)]
     fn deliver_moves<B: Back>(&mut self, back: &mut B) {
         if !P::WANTS_ADDRESSES {
@@ -263,8 +263,8 @@ impl<P: Policy> Cache for PageCache<P> {
         true
     }
 
-    // A table of millions of pages lies beyond the near caches, and whether an access hits is a
-    // branch that is hard to predict: without fetching ahead each access waits for memory.
+    // The table of a trace with millions of pages does not fit into the near caches, and the branch
+    // on a hit is hard to predict. Without prefetching, each access waits for memory.
     #[inline(always)]
     fn far_ahead(&self, page: Page) {
         prefetch_index(&self.frames.table, page.0 as usize);

@@ -189,7 +189,7 @@ pub struct PolicySpec {
     /// Whether the cost of an eviction grows with the cache. A slow policy is not in `all` and must
     /// be selected by name.
     pub slow: bool,
-    pub(crate) run: system::Run,
+    pub(crate) run: system::RunCell,
     #[cfg(any(test, feature = "naive"))]
     /// Builds the slow, obviously correct model of the policy.
     pub naive: fn(&Setup<'_>) -> Box<dyn naive::Naive>,

@@ -1,20 +1,20 @@
-//! `keep`: new files live in RAM for a time, then in flash; none is dropped.
+//! `keep`: new files stay in RAM for a time, then move to flash; no file is dropped.
 //!
-//! A file is born in RAM unless it is opened for synchronous writes or its name says that it is
-//! synced anyway. It is written back a fixed time after its *birth*, not after its last write: a
-//! file that is written to again and again would never be saved, and a crash could take any amount
-//! of work. That is the promise of a kernel's dirty pages, too, which expire by the age of the
-//! oldest. Files that come of age within a sixteenth of that time are written back together, so
-//! that they share a sync; a file is in RAM for at most 17/16 of the time, unless flash refuses it.
+//! A new file lives in RAM unless it is opened for synchronous writes or its name shows that it is
+//! synced anyway. It is written back a fixed time after its *creation*, not after its last write:
+//! otherwise a file that is written to again and again would never be saved, and a crash could take
+//! any amount of work. A kernel's dirty pages follow the same rule: they expire by the age of the
+//! oldest. Files that reach that age within a sixteenth of the time are written back together, so
+//! that they share a sync. A file is in RAM for at most 17/16 of the time, unless flash refuses it.
 //!
-//! Where a write-back by age fails, the next attempt follows after 1 s, then 2 s, and so on up to
-//! 60 s; it takes all files that are of age by then, oldest first. Syncs and the need for space do
-//! not wait for that.
+//! If a write-back by age fails, the next attempt follows after 1 s, then 2 s, and so on up to 60
+//! s. It includes all files that have reached the age by then, oldest first. Syncs and the need for
+//! space do not wait for the next attempt.
 //!
-//! Files without a name that are still open cannot be asked for after a crash: neither age nor
-//! syncs move them, and the need for space takes them last.
+//! An open file without a name cannot be reached after a crash: neither age nor syncs move it, and
+//! the need for space moves it last.
 
-use super::{Birth, Blocked, Decision, Setup, Sift, Spec, Why};
+use super::{Birth, Blocked, Decision, Reason, Setup, Sift, Spec};
 use crate::{
     event::{Action, Create, Event, FileId, Micros},
     names::{Patterns, is_synced_database},
@@ -46,21 +46,21 @@ const PARAMS: &[Param] = &[Param {
     kind: Kind::Duration { default_us: 60_000_000, min_us: 1, max_us: 365 * 86_400_000_000 },
 }];
 
-/// The part of the time in RAM within which files are written back together.
+/// Divisor of the time in RAM: files within this part of it are written back together.
 const WINDOW: u64 = 16;
-/// First and longest pause after a failed attempt.
+/// The first and the longest pause after a failed attempt.
 const PAUSE_US: [Micros; 2] = [1_000_000, 60_000_000];
-/// The part of the budget that is made free at least when RAM is full.
+/// Divisor of the budget: when RAM is full, at least this part of it is freed.
 const FREED: u64 = 4;
 
-/// What [`Keep`] is made with.
+/// The configuration of [`Keep`].
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// From a file's birth to its write-back, µs; with 0 a file is due at once.
+    /// Time from a file's creation to its write-back, µs; with 0 a file is due at once.
     pub after_us: Micros,
-    /// RAM for files, bytes.
+    /// RAM for files, in bytes.
     pub budget_bytes: u64,
-    /// Patterns of names ([`Patterns`]) of files that belong on flash, beside SQLite's.
+    /// Patterns of names ([`Patterns`]) of files that belong on flash, besides those of SQLite.
     pub patterns: Vec<String>,
 }
 
@@ -75,32 +75,32 @@ impl Config {
 }
 
 impl Default for Config {
-    /// 60 s, no bound on RAM, no further patterns.
+    /// Returns 60 s, no bound on RAM, no patterns.
     fn default() -> Self {
         Self { after_us: 60_000_000, budget_bytes: u64::MAX, patterns: Vec::new() }
     }
 }
 
-/// Keeps new files in RAM for a time.
+/// The sifter: it keeps new files in RAM for a time.
 #[derive(Clone, Debug)]
 pub struct Keep {
     after_us: Micros,
     budget_bytes: u64,
     patterns: Patterns,
     files: HashMap<FileId, File, FixedState>,
-    /// Files in RAM that have a name, by number of birth.
+    /// Files in RAM that have a name, by birth number.
     named: BTreeMap<u64, FileId>,
-    /// Those that have none and are open.
+    /// Open files in RAM that have no name, by birth number.
     unnamed: BTreeMap<u64, FileId>,
-    /// Numbers of those with a name on which no decision is out.
+    /// Birth numbers of the named files with no pending decision.
     waiting: BTreeSet<u64>,
-    /// Number of the next birth.
+    /// The next birth number.
     next: u64,
-    /// Decisions that are out because of age.
+    /// The pending decisions that were made because of age.
     attempt: Attempt,
-    /// While attempts fail: when the next one begins.
+    /// The time of the next attempt, while attempts fail.
     retry_us: Option<Micros>,
-    /// Pause after the next attempt that fails.
+    /// The pause after the next failed attempt.
     pause_us: Micros,
     last_us: Micros,
     decisions: VecDeque<Decision>,
@@ -108,29 +108,29 @@ pub struct Keep {
 
 #[derive(Clone, Debug)]
 struct File {
-    /// Number of birth: order in time, whatever clocks say.
+    /// Birth number: the order of creation, independent of the clock.
     number: u64,
     born_us: Micros,
     names: u32,
     opens: u32,
-    /// Decisions on it that are queued or being performed.
+    /// Decisions on it that are queued or in progress.
     out: u32,
-    /// One of them because of age.
+    /// Whether one of these decisions was made because of age.
     aged: bool,
     /// Pages that hold data.
     pages: Extents,
 }
 
-/// Files that were written back by age together.
+/// One attempt: the files that are written back by age together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attempt {
-    /// Those of which the result is not known yet.
+    /// Files whose result is not known yet.
     out: usize,
     failed: bool,
 }
 
 impl Keep {
-    /// Without a file.
+    /// Returns a sifter that has no file.
     pub fn new(config: Config) -> Self {
         Self {
             after_us: config.after_us,
@@ -149,21 +149,21 @@ impl Keep {
         }
     }
 
-    /// How many files are in RAM.
+    /// Returns the number of files in RAM.
     pub fn files(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether this file is in RAM.
+    /// Returns whether this file is in RAM.
     pub fn has(&self, file: FileId) -> bool {
         self.files.contains_key(&file)
     }
 
     fn birth_of(&self, create: &Create<'_>) -> Birth {
         if create.sync {
-            Birth::Flash(Why::Sync)
+            Birth::Flash(Reason::Sync)
         } else if is_synced_database(&create.name) || self.patterns.matches(&create.name) {
-            Birth::Flash(Why::Name)
+            Birth::Flash(Reason::Name)
         } else {
             Birth::Ram
         }
@@ -188,7 +188,7 @@ impl Keep {
         self.sort_in(create.file);
     }
 
-    /// Puts the file where its names and its decisions say.
+    /// Puts the file into the list that its names and its pending decisions call for.
     fn sort_in(&mut self, id: FileId) {
         let Some(file) = self.files.get(&id) else { return };
         let (to, from) = match file.names {
@@ -203,7 +203,7 @@ impl Keep {
         };
     }
 
-    /// The clock went back: no file counts as born later than now.
+    /// Handles a clock that went back: no file counts as created later than now.
     fn turn_back(&mut self, now: Micros) {
         for list in [&self.named, &self.unnamed] {
             for id in list.values().rev() {
@@ -224,10 +224,10 @@ impl Keep {
         self.last_us = now;
     }
 
-    fn decide(&mut self, id: FileId, why: Why) {
+    fn decide(&mut self, id: FileId, why: Reason) {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.out += 1;
-        if why == Why::Age {
+        if why == Reason::Age {
             file.aged = true;
             self.attempt.out += 1;
         }
@@ -235,14 +235,15 @@ impl Keep {
         self.decisions.push_back(Decision::WriteBack { file: id, keep_in_ram: false, why });
     }
 
-    /// An application waits for the file. One without a name is lost with a crash in any case.
+    /// Handles a sync of the file. A file without a name gets no decision: a crash loses it in any
+    /// case.
     fn synced(&mut self, id: FileId) {
         if self.files.get(&id).is_some_and(|file| file.names > 0) {
-            self.decide(id, Why::Sync);
+            self.decide(id, Reason::Sync);
         }
     }
 
-    /// The file is no longer in RAM.
+    /// Removes a file that is no longer in RAM.
     fn left(&mut self, now: Micros, id: FileId) {
         let Some(file) = self.files.remove(&id) else { return };
         self.named.remove(&file.number);
@@ -253,7 +254,7 @@ impl Keep {
         }
     }
 
-    /// The file's names or opens changed.
+    /// Handles a change of the file's names or opens.
     fn lives(&mut self, now: Micros, id: FileId) {
         match self.files.get(&id) {
             Some(file) if file.names == 0 && file.opens == 0 => self.left(now, id),
@@ -261,7 +262,7 @@ impl Keep {
         }
     }
 
-    /// The result of one decision by age is known.
+    /// Handles the result of one decision by age.
     fn attempted(&mut self, now: Micros, failed: bool) {
         self.attempt.out -= 1;
         self.attempt.failed |= failed;
@@ -288,7 +289,7 @@ impl Sift for Keep {
             Action::Create(ref create) => return self.created(now, create),
             Action::SyncAll => {
                 let all: Vec<FileId> = self.named.values().copied().collect();
-                return all.into_iter().for_each(|file| self.decide(file, Why::All));
+                return all.into_iter().for_each(|file| self.decide(file, Reason::All));
             }
             _ => {}
         }
@@ -342,7 +343,7 @@ impl Sift for Keep {
         let Err(_) = result else { return self.left(now, id) };
         let Some(file) = self.files.get_mut(&id) else { return };
         file.out = file.out.saturating_sub(1);
-        // Of two decisions on one file, the one by age counts as the one that failed.
+        // If a file has two pending decisions, a failure counts for the one made because of age.
         let aged = std::mem::take(&mut file.aged);
         self.sort_in(id);
         if aged {
@@ -362,7 +363,7 @@ impl Sift for Keep {
                 break;
             }
         }
-        chosen.into_iter().for_each(|file| self.decide(file, Why::Space));
+        chosen.into_iter().for_each(|file| self.decide(file, Reason::Space));
     }
 
     fn next_deadline(&self) -> Option<Micros> {
@@ -386,10 +387,10 @@ impl Sift for Keep {
         let due: Vec<FileId> =
             self.waiting.iter().take_while(of_age).map(|number| self.named[number]).collect();
         if due.is_empty() {
-            // What failed has left RAM in the meantime.
+            // Every file whose write-back failed has left RAM in the meantime.
             self.pause_us = PAUSE_US[0];
         }
-        due.into_iter().for_each(|file| self.decide(file, Why::Age));
+        due.into_iter().for_each(|file| self.decide(file, Reason::Age));
     }
 
     fn poll(&mut self) -> Option<Decision> {
@@ -419,7 +420,10 @@ impl Sift for Keep {
         assert!(by_number.values().is_sorted(), "births ascend");
         assert!(by_number.last_key_value().is_none_or(|(_, born_us)| *born_us <= self.last_us));
         assert_eq!(self.attempt.out, self.files.values().filter(|file| file.aged).count());
-        assert!(self.attempt.out == 0 || self.retry_us.is_none(), "an attempt or a pause");
+        assert!(
+            self.attempt.out == 0 || self.retry_us.is_none(),
+            "an attempt and a pause exclude each other"
+        );
         assert!(self.attempt.out > 0 || !self.attempt.failed);
         assert!((PAUSE_US[0]..=PAUSE_US[1]).contains(&self.pause_us));
     }

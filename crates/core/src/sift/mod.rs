@@ -1,33 +1,33 @@
-//! Sifters: which files stay in RAM, which reach flash, and when.
+//! Sifters decide which files stay in RAM, which reach flash, and when.
 //!
 //! A sifter is a machine without I/O. It gets every event in order and answers with decisions. The
-//! performer of the decisions, a simulator or a live mount, reports their results; so one history
+//! performer of the decisions, a simulator or a live mount, reports their results, so one history
 //! gives the same decisions in both. A sifter is one file and one line in [`ALL`], as policies are.
 //!
 //! The protocol, for one file:
 //!
-//! 1. [`Sift::birth`] says where a new file lives, before the file exists.
-//! 2. [`Sift::handle`] gets every event, the file's [`Create`] first. Where RAM could not take a
-//!    file for which the answer was [`Birth::Ram`], [`Sift::done`] with `Ok` follows its
-//!    [`Create`].
-//! 3. [`Sift::handle_deadline`] is called when [`Sift::next_deadline`] has come, and
-//!    [`Sift::need_space`] when RAM is full: before the event of the write that needs the space.
-//! 4. After each of these calls the performer calls [`Sift::poll`] until it is `None`, and performs
-//!    the decisions in order. An operation that waits (a sync, a write that needs space) is
-//!    complete when the decisions that followed from it are done. It fails where they fail.
+//! 1. [`Sift::birth`] decides where a new file lives, before the file exists.
+//! 2. [`Sift::handle`] gets every event, the file's [`Create`] first. If RAM could not take a file
+//! for which the answer was [`Birth::Ram`], [`Sift::done`] with `Ok` follows its [`Create`].
+//! 3. [`Sift::handle_deadline`] is called when [`Sift::next_deadline`] has come.
+//! [`Sift::need_space`] is called when RAM is full, before the event of the write that needs the
+//! space.
+//! 4. After each of these calls the performer calls [`Sift::poll`] until it returns `None`, and
+//! performs the decisions in order. An operation that waits (a sync, a write that needs space) is
+//! complete when the decisions that followed from it are done. It fails if they fail.
 //! 5. [`Sift::done`] follows each decision on a file, in any order, and may lead to further
-//!    decisions. It also reports a file that reached flash without a decision.
+//! decisions. It also reports a file that reached flash without a decision.
 //!
 //! A file leaves the sifter by `done` with `Ok` (unless the decision was to keep it in RAM, too),
-//! by [`Action::Gone`], or by the loss of its last name while it is not open. Decisions on it that
-//! are still queued are void then and `poll` skips them. `done` on a file that has left is ignored.
+//! by [`Action::Gone`], or by the loss of its last name while it is not open. Queued decisions on
+//! it are then void, and `poll` skips them. `done` on a file that has left is ignored.
 //!
-//! Two decisions on one file may be out at the same time: each sync leads to a decision of its own,
-//! so that the application can wait for it. The performer may perform the two as one; each gets its
-//! `done`.
+//! Two decisions on one file may be in progress at the same time: each sync leads to a decision of
+//! its own, so that the application can wait for it. The performer may perform the two as one; each
+//! gets its `done`.
 //!
-//! Times come from a clock that runs on through suspend: they may jump forward. Where one is before
-//! the one of the call before, every file counts as born at that time at the latest.
+//! Times come from a clock that runs on through suspend, so they may jump forward. If a time is
+//! earlier than that of the call before, no file counts as created later than it.
 //!
 //! [`Action::Gone`]: crate::event::Action::Gone
 
@@ -47,32 +47,35 @@ pub use none::NoSifter;
 
 /// Decides what happens to files in RAM. The module's page has the protocol.
 pub trait Sift {
-    /// Where the new file lives. It changes nothing: [`Sift::handle`] gets the file's
+    /// Decides where a new file lives. Changes no state: [`Sift::handle`] gets the file's
     /// [`Action::Create`](crate::event::Action::Create) once the file exists.
     fn birth(&mut self, now: Micros, create: &Create<'_>) -> Birth;
 
-    /// Something happened.
+    /// Takes the next event.
     fn handle(&mut self, now: Micros, event: &Event<'_>);
 
-    /// A decision on this file was performed, or could not be. `Ok` for a file that no decision is
-    /// out for: the file reached flash by itself.
+    /// Takes the result of a decision on this file. `Ok` without a pending decision on the file:
+    /// the file reached flash without one.
     fn done(&mut self, now: Micros, file: FileId, result: Result<(), Blocked>);
 
-    /// RAM has no room for these bytes: decisions that make room follow. None follows where nothing
-    /// can make room.
+    /// Asks for this much free space in RAM. Decisions that free space follow; none follows if no
+    /// file can be removed.
     fn need_space(&mut self, now: Micros, bytes: u64);
 
-    /// When [`Sift::handle_deadline`] is due, if nothing happens before. Any other call may change
-    /// it.
+    /// Returns the time at which [`Sift::handle_deadline`] is due, if no other call comes before.
+    /// Any other call may change it.
     fn next_deadline(&self) -> Option<Micros>;
 
-    /// The deadline has come. A call before the deadline does nothing.
+    /// Handles the deadline that has come. A call before the deadline does nothing.
     fn handle_deadline(&mut self, now: Micros);
 
-    /// The next decision.
+    /// Returns the next decision.
     fn poll(&mut self) -> Option<Decision>;
 
-    /// Re-derives every invariant; panics where one is broken.
+    /// Re-derives every invariant.
+    ///
+    /// # Panics
+    /// If one of them is broken.
     fn check(&self);
 }
 
@@ -113,36 +116,36 @@ impl<S: Sift + ?Sized> Sift for Box<S> {
 /// Every sifter.
 pub const ALL: &[Spec] = &[none::SPEC, keep::SPEC];
 
-/// What a sifter is built for.
+/// The parts that a sifter is built from.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// RAM for files, bytes.
+    /// RAM for files, in bytes.
     pub budget_bytes: u64,
     /// Patterns of names of files that belong on flash, beside those that the sifter knows itself.
     pub patterns: &'a [String],
-    /// Parameters given.
+    /// The parameters that were given.
     pub params: &'a Params,
 }
 
-/// A sifter as the command line and the tests know it.
+/// The declaration of a sifter, for the command line and the tests.
 pub struct Spec {
-    /// As `--sift` takes it.
+    /// Name, as `--sift` takes it.
     pub name: &'static str,
-    /// Where it is defined.
+    /// The paper or page that defines it.
     pub paper: &'static str,
-    /// What it does, in a line.
+    /// Effect of the sifter, in a line.
     pub what: &'static str,
-    /// What `name:key=value` takes.
+    /// Parameters that `name:key=value` takes.
     pub params: &'static [Param],
-    /// Makes one.
+    /// Builds a sifter.
     pub build: fn(&Setup<'_>) -> Box<dyn Sift + Send>,
 }
 
-/// A sifter and its parameters, as a person asked for it.
+/// A sifter and its parameters, as a user selects them.
 pub type Selection = crate::params::Selection<Spec>;
 
 impl Selection {
-    /// Makes the sifter.
+    /// Builds the sifter.
     pub fn build(&self, budget_bytes: u64, patterns: &[String]) -> Box<dyn Sift + Send> {
         (self.spec.build)(&Setup { budget_bytes, patterns, params: &self.params })
     }
@@ -157,40 +160,40 @@ impl Listed for Spec {
     }
 }
 
-/// Where a new file lives.
+/// The place where a new file lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Birth {
     /// In RAM, until a decision moves or drops it.
     Ram,
     /// On flash from the start, for this reason.
-    Flash(Why),
+    Flash(Reason),
 }
 
-/// What is to be done with a file in RAM.
+/// An action on a file in RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Its content goes to flash, and is durable there under the file's names.
+    /// The file's content goes to flash, and is durable there under the file's names.
     WriteBack {
         /// The file.
         file: FileId,
-        /// RAM keeps the file too, for further writes; else the file leaves RAM.
+        /// RAM keeps the file too, for further writes; otherwise the file leaves RAM.
         keep_in_ram: bool,
         /// The reason.
-        why: Why,
+        why: Reason,
     },
-    /// It is removed without having been written.
+    /// The file is removed without having been written.
     Drop {
         /// The file.
         file: FileId,
         /// The reason.
-        why: Why,
+        why: Reason,
     },
-    /// What was written back since the last one becomes durable together.
+    /// All write-backs since the last epoch become durable together.
     CloseEpoch,
 }
 
 impl Decision {
-    /// The file that it is about, where it is about one.
+    /// Returns the file of the decision, if it concerns one.
     pub fn file(&self) -> Option<FileId> {
         match *self {
             Decision::WriteBack { file, .. } | Decision::Drop { file, .. } => Some(file),
@@ -201,26 +204,27 @@ impl Decision {
 
 /// The reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Why {
+pub enum Reason {
     /// The file has been in RAM for as long as files may be.
     Age,
     /// RAM is full.
     Space,
-    /// An application asked for it to be durable.
+    /// An application asked for the file to be durable.
     Sync,
-    /// Its name says that it belongs on flash (a database, a configured pattern).
+    /// The name shows that the file belongs on flash (a database, a configured pattern).
     Name,
-    /// Everything has to reach flash: the end of a mount, suspend, `sync` (each of these is an
-    /// [`Action::SyncAll`](crate::event::Action::SyncAll)), or a sifter that keeps nothing in RAM.
+    /// Every file has to reach flash: the mount ends, the machine suspends, an application calls
+    /// `sync` (each of these is an [`Action::SyncAll`](crate::event::Action::SyncAll)), or the
+    /// sifter keeps no file in RAM.
     All,
 }
 
-/// Why a decision could not be performed.
+/// The reason for which a decision could not be performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// The file is written to so often that no copy of it was whole.
+    /// The file is written to so often that no copy of it was complete.
     Changing,
-    /// Flash has no room.
+    /// Flash has no free space.
     NoSpace,
     /// Any other error of the device or its file system. The performer reports the details.
     Failed,
@@ -231,10 +235,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Names are unique, and what is said of a sifter is a phrase: not empty, on one line, without
-    /// an end.
+    /// Names are unique, and each description of a sifter is a phrase: not empty, on one line,
+    /// without a full stop.
     #[test]
-    fn every_sifter_says_what_it_is() {
+    fn every_sifter_has_a_unique_name_and_a_description() {
         let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
         assert_eq!(names.len(), ALL.len());
         for Spec { name, paper, what, params, .. } in ALL {
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sifter_is_asked_for_as_policies_are() {
+    fn sifters_are_selected_like_policies() {
         assert_eq!(Selection::parse("keep:after=90s").unwrap().label(), "keep:after=90s");
         let refused = Selection::parse("keep:after=0s").err().unwrap().to_string();
         assert!(refused.contains("`0s` is no value for keep's after=60s"), "{refused}");

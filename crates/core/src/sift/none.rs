@@ -1,6 +1,6 @@
 //! No sifter: every file is on flash from the start.
 
-use super::{Birth, Blocked, Decision, Sift, Spec, Why};
+use super::{Birth, Blocked, Decision, Reason, Sift, Spec};
 use crate::event::{Create, Event, FileId, Micros};
 
 pub(super) const SPEC: Spec = Spec {
@@ -17,7 +17,7 @@ pub struct NoSifter;
 
 impl Sift for NoSifter {
     fn birth(&mut self, _: Micros, _: &Create<'_>) -> Birth {
-        Birth::Flash(Why::All)
+        Birth::Flash(Reason::All)
     }
 
     fn handle(&mut self, _: Micros, _: &Event<'_>) {}

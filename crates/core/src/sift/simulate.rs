@@ -1,22 +1,21 @@
-//! A sifter in simulation: events in, the events that the page cache below it would see out.
+//! A sifter in simulation: it takes events, and emits those that the page cache below it would get.
 //!
-//! The files in RAM are this module's: it counts their pages, asks the sifter for space, performs
+//! This module holds the files in RAM: it counts their pages, asks the sifter for space, performs
 //! its decisions at once and reports each as done. Applications see one history; the storage below
-//! sees another one, of the same final content.
+//! sees another one with the same final content.
 //!
-//! - A file that is born in RAM does not exist below. What is asked of it disappears.
-//! - A write-back creates it below under the names that it has by then, and writes its extents; a
-//!   sync follows where an application asked for one. From then on its events pass through.
-//! - A dropped file does not exist below either. When it is read or changed the next time, the
-//!   application fetches it again: that is a birth like the first, and writes of all its content.
-//! - All other files, and all events of no file, pass through.
+//! - - A file created in RAM does not exist below. Accesses to it do not reach the storage below.
+//! - - A write-back creates the file below under its current names, and writes its extents; a sync
+//!   follows if an application asked for one. From then on the file's events pass through.
+//! - - A dropped file does not exist below either. When it is next read or changed, the application
+//!   fetches it again: it is created like the first time, and all its content is written.
+//! - - The events of all other files, and events that concern no file, pass through.
 //!
-//! A RAM that is full and in which no decision makes room lets the file that is written to spill to
-//! flash.
+//! If RAM is full and no decision frees space, the file that is written to spills to flash.
 
-use super::{Birth, Decision, Sift, Why};
+use super::{Birth, Decision, Reason, Sift};
 use crate::{
-    event::{Action, Create, Event, FileId, Knows, MaybeOwned, Micros, OpenId, Owner},
+    event::{Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, Micros, OpenId},
     page::PAGE_BYTES,
     structure::{
         Extents,
@@ -30,17 +29,17 @@ use std::collections::BTreeMap;
 #[cfg(test)]
 mod tests;
 
-/// Stands for a name that a trace does not have.
+/// Name of a file whose name the trace does not have.
 const UNKNOWN: &str = "...";
-/// Longest write of a write-back.
+/// Longest single write of a write-back.
 const WRITE_BYTES_MAX: usize = 1 << 30;
 
-/// Files and their bytes.
+/// A number of files and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many files.
+    /// Number of files.
     pub files: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -51,52 +50,52 @@ impl Amount {
     }
 }
 
-/// What a sifter did with the files that were born.
+/// The effects of a sifter on the files created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Files born in RAM; those that were fetched again count again.
+    /// Files created in RAM; files that were fetched again count again.
     pub born_in_ram: u64,
-    /// Files born on flash, by reason.
-    pub born_on_flash: BTreeMap<Why, u64>,
-    /// Written to files in RAM, bytes.
+    /// Files created on flash, by reason.
+    pub born_on_flash: BTreeMap<Reason, u64>,
+    /// Bytes written to files in RAM.
     pub taken_bytes: u64,
-    /// Written back, by reason.
-    pub written_back: BTreeMap<Why, Amount>,
-    /// Written to flash because RAM was full and no decision made room.
+    /// Files written back, by reason.
+    pub written_back: BTreeMap<Reason, Amount>,
+    /// Files written to flash because RAM was full and no decision freed space.
     pub spilled: Amount,
     /// Files deleted in RAM: they never reached flash.
     pub died_in_ram: u64,
-    /// Removed without having been written.
+    /// Files removed without having been written.
     pub dropped: Amount,
-    /// Dropped and wanted again.
+    /// Dropped files that an application used again.
     pub fetched_again: Amount,
-    /// Allocated in RAM now, bytes.
+    /// Bytes allocated in RAM now.
     pub ram_bytes: u64,
-    /// Allocated in RAM at most, bytes.
+    /// Most bytes allocated in RAM at any time.
     pub ram_bytes_peak: u64,
 }
 
 impl Counters {
-    /// Bytes written back or spilled.
+    /// Returns the bytes written back or spilled.
     pub fn written_bytes(&self) -> u64 {
         self.written_back.values().map(|amount| amount.bytes).sum::<u64>() + self.spilled.bytes
     }
 
-    /// Bytes that were written to RAM and never to flash: overwritten, cut off, deleted or dropped
-    /// there; while files are in RAM, theirs too.
+    /// Returns the bytes that were written to RAM and never to flash: overwritten, truncated,
+    /// deleted or dropped there. While files are in RAM, their bytes count too.
     pub fn never_written_bytes(&self) -> u64 {
         self.taken_bytes - self.written_bytes()
     }
 }
 
-/// A sifter with the RAM that it decides on.
+/// A sifter together with the files in RAM that it decides on.
 pub struct Sifted<S> {
     sift: S,
     budget_bytes: u64,
     knows: Knows,
-    /// Those in RAM, and those that were dropped.
+    /// Files in RAM, and dropped files.
     files: HashMap<FileId, File, FixedState>,
-    /// Last names of files of which nothing else is known yet: perhaps they are new.
+    /// The last name of each file of which nothing else is known yet: it may be new.
     bound: HashMap<FileId, Box<str>, FixedState>,
     now: Micros,
     counters: Counters,
@@ -110,20 +109,20 @@ struct File {
     size: u64,
     /// Bytes that hold data.
     content: Extents,
-    /// Those of them that are not below.
+    /// Dirty bytes: those of the content that the storage below lacks.
     dirty: Extents,
     /// Pages that hold data.
     pages: Extents,
     place: Place,
-    /// Its name passed through before the trace said that it is new. So do all later events of its
-    /// names, and its end.
+    /// The file's name passed through before the trace showed that the file is new. Later events of
+    /// its names, and its end, then pass through too.
     bound: bool,
 }
 
-/// How the trace says that a file came into being.
+/// The way in which the trace shows that a file was created.
 #[derive(Clone, Copy)]
 enum Origin {
-    Create { owner: Option<Owner>, mode: Option<u32>, sync: bool },
+    Create { owner: Option<FileOwner>, mode: Option<u32>, sync: bool },
     Open,
 }
 
@@ -133,12 +132,12 @@ enum Place {
     /// In RAM and below.
     Both,
     Dropped,
-    /// It has neither a name nor an open: what is still asked of it leads nowhere.
+    /// The file has neither a name nor an open: the remaining events on it are discarded.
     Dead,
 }
 
 impl<S: Sift> Sifted<S> {
-    /// Before the first event of a trace that knows this, with so many bytes of RAM for files.
+    /// Begins before the first event of a trace with these facts, with this much RAM for files.
     pub fn new(sift: S, budget_bytes: u64, knows: Knows) -> Self {
         Self {
             sift,
@@ -152,37 +151,37 @@ impl<S: Sift> Sifted<S> {
         }
     }
 
-    /// Keeps every decision with its time.
+    /// Makes the simulation keep every decision with its time.
     pub fn logged(mut self) -> Self {
         self.log = Some(Vec::new());
         self
     }
 
-    /// Decisions so far, where they are kept.
+    /// Returns the decisions so far, if they are kept.
     pub fn log(&self) -> &[(Micros, Decision)] {
         self.log.as_deref().unwrap_or_default()
     }
 
-    /// What the sifter did so far.
+    /// Returns the sifter's effects so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Takes the next event; `below` gets what the storage below sees of it.
+    /// Takes the next event; `below` gets the events that reach the storage below.
     pub fn event(&mut self, event: &Event<'_>, below: &mut impl FnMut(&Event<'_>)) {
         self.deadlines(event.at_us, below);
         self.now = event.at_us;
         self.take(event, below);
     }
 
-    /// The end of the mount: what is in RAM under a name is written back.
+    /// Ends the mount: files in RAM that have a name are written back.
     pub fn finish(&mut self, below: &mut impl FnMut(&Event<'_>)) {
         self.deadlines(self.now, below);
         self.sift.handle(self.now, &ours(self.now, Action::SyncAll));
         self.perform(below);
     }
 
-    /// What was due until then, each at its time.
+    /// Handles every deadline until `until`, each at its time.
     fn deadlines(&mut self, until: Micros, below: &mut impl FnMut(&Event<'_>)) {
         while let Some(deadline) = self.sift.next_deadline().filter(|deadline| *deadline <= until) {
             self.now = deadline.max(self.now);
@@ -229,14 +228,14 @@ impl<S: Sift> Sifted<S> {
         }
     }
 
-    /// What is not about a file in RAM.
+    /// Passes on an event that does not concern a file in RAM.
     fn through<F: FnMut(&Event<'_>)>(&mut self, event: &Event<'_>, below: &mut F) {
         below(event);
         self.sift.handle(self.now, event);
         self.perform(below);
     }
 
-    /// A file comes into being. `event`: what passes through if that is on flash.
+    /// Handles the creation of a file. `event` passes through if the file is created on flash.
     fn born<F: FnMut(&Event<'_>)>(
         &mut self,
         create: &Create<'_>,
@@ -282,7 +281,7 @@ impl<S: Sift> Sifted<S> {
         }
         if file.place == Place::Dropped && (changes || matches!(event.action, Action::Read { .. })) {
             if matches!(event.action, Action::Truncate { .. }) {
-                // What is cut off is not wanted.
+                // The truncated part of a dropped file is not fetched.
                 file.apply(&event.action);
             }
             self.fetch(id, below);
@@ -316,14 +315,14 @@ impl<S: Sift> Sifted<S> {
         self.perform(below);
     }
 
-    /// The file is no longer in RAM.
+    /// Removes a file that is no longer in RAM.
     fn remove(&mut self, id: FileId) -> Option<File> {
         let file = self.files.remove(&id)?;
         self.counters.ram_bytes -= file.allocated();
         Some(file)
     }
 
-    /// RAM has room for this write, or the file is no longer in RAM.
+    /// Frees the space in RAM that this write needs, or moves the file out of RAM.
     fn make_room<F: FnMut(&Event<'_>)>(&mut self, id: FileId, offset: u64, len: u64, below: &mut F) {
         loop {
             let Some(file) = self.files.get(&id) else { return };
@@ -345,7 +344,7 @@ impl<S: Sift> Sifted<S> {
         self.perform(below);
     }
 
-    /// Performs the decisions that there are. How many.
+    /// Performs the pending decisions. Returns how many there were.
     fn perform<F: FnMut(&Event<'_>)>(&mut self, below: &mut F) -> usize {
         let mut performed = 0;
         while let Some(decision) = self.sift.poll() {
@@ -357,7 +356,7 @@ impl<S: Sift> Sifted<S> {
                 Decision::WriteBack { file, keep_in_ram, why } => {
                     let bytes = self.write_back(file, below);
                     self.counters.written_back.entry(why).or_default().add(bytes);
-                    if why == Why::Sync {
+                    if why == Reason::Sync {
                         below(&ours(self.now, Action::Sync { file, offset: 0, len: u64::MAX }));
                     }
                     match self.files.get_mut(&file) {
@@ -383,7 +382,7 @@ impl<S: Sift> Sifted<S> {
         performed
     }
 
-    /// Below, the file is as it is here. How many bytes were written.
+    /// Makes the file below equal to the one in RAM. Returns the number of bytes written.
     fn write_back<F: FnMut(&Event<'_>)>(&mut self, id: FileId, below: &mut F) -> u64 {
         let file = self.files.get_mut(&id).expect("a file in RAM is written back");
         assert!(matches!(file.place, Place::Ram | Place::Both), "a file in RAM is written back");
@@ -424,7 +423,7 @@ impl<S: Sift> Sifted<S> {
         std::mem::take(&mut file.dirty).covered()
     }
 
-    /// A dropped file is wanted: the application makes it again.
+    /// Creates a dropped file again, because the application uses it.
     fn fetch<F: FnMut(&Event<'_>)>(&mut self, id: FileId, below: &mut F) {
         let Some(file) = self.remove(id) else { return };
         self.counters.fetched_again.add(file.content.covered());
@@ -453,7 +452,10 @@ impl<S: Sift> Sifted<S> {
         }
     }
 
-    /// Re-derives every invariant; panics where one is broken.
+    /// Re-derives every invariant.
+    ///
+    /// # Panics
+    /// If one of them is broken.
     pub fn check(&self) {
         self.sift.check();
         let counters = &self.counters;
@@ -476,7 +478,7 @@ impl<S: Sift> Sifted<S> {
     }
 }
 
-/// An event of no process: the mount does it.
+/// Returns an event of no process: the mount itself causes it.
 fn ours(at_us: Micros, action: Action<'_>) -> Event<'_> {
     Event { at_us, pid: 0, tid: 0, action }
 }
@@ -501,7 +503,7 @@ impl File {
         self.pages.covered() * PAGE_BYTES
     }
 
-    /// What is below sees it, although the file is in RAM.
+    /// Returns whether the storage below gets this action although the file is in RAM.
     fn passes(&self, action: &Action<'_>) -> bool {
         match action {
             Action::Read { .. } | Action::Write { .. } | Action::Direct { .. } | Action::Sync { .. } => false,
@@ -514,14 +516,15 @@ impl File {
         }
     }
 
-    /// It has lost its last name or its last open, and has neither.
+    /// Returns whether the action takes the file's last name or last open, and the file has neither
+    /// then.
     fn is_dead(&self, action: &Action<'_>) -> bool {
         matches!(action, Action::Unbind { .. } | Action::Close { .. })
             && self.names.is_empty()
             && self.opens.is_empty()
     }
 
-    /// How many bytes.
+    /// Applies a write. Returns the number of bytes.
     fn write(&mut self, action: &Action<'_>) -> u64 {
         let (Action::Write { offset, len, .. } | Action::Direct { offset, len, .. }) = *action else {
             return 0;
@@ -536,7 +539,7 @@ impl File {
         bytes.end - bytes.start
     }
 
-    /// What is not written.
+    /// Applies an action that is not a write.
     fn apply(&mut self, action: &Action<'_>) {
         match action {
             Action::Truncate { size, .. } => {
@@ -558,7 +561,8 @@ impl File {
                     self.opens.swap_remove(closed.unwrap_or(0));
                 }
             }
-            // A file has as many names as a sifter counts, which does not keep them.
+            // A sifter counts names without keeping them; the file has the same number of names
+            // here.
             Action::Bind { name, .. } => match self.names.first_mut() {
                 None => self.names.push((**name).into()),
                 Some(known) if **known == *UNKNOWN => *known = (**name).into(),
@@ -582,7 +586,7 @@ impl File {
         }
     }
 
-    /// A directory moved.
+    /// Handles the rename of a directory.
     fn moved(&mut self, from: &str, to: &str) {
         for name in &mut self.names {
             if let Some(rest) = name.strip_prefix(from).filter(|rest| rest.starts_with('/')) {

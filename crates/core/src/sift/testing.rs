@@ -6,7 +6,7 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// A file as the history has made it.
+/// The state that the history has given a file.
 #[derive(Clone)]
 pub(super) struct Made {
     pub(super) file: FileId,
@@ -14,12 +14,12 @@ pub(super) struct Made {
     pub(super) opens: u32,
 }
 
-/// Random events that could happen, in order: a file has a name or is open, or it is gone.
+/// A random but possible sequence of events: a file has a name or is open, or it is gone.
 pub(super) struct History {
     pub(super) dice: Dice,
     pub(super) files: Vec<Made>,
     next: u64,
-    /// What follows from the last event.
+    /// Actions that follow from the last event.
     next_actions: VecDeque<Action<'static>>,
 }
 
@@ -29,14 +29,14 @@ impl History {
         Self { dice, files: Vec::new(), next: 0, next_actions: VecDeque::new() }
     }
 
-    /// No other file has it.
+    /// Returns a name that no other file has.
     fn name(&mut self) -> String {
         let ending = ["", "", "", "", ".db", ".db-wal", ".log", ".txt"][self.dice.below(8) as usize];
         self.next += 1;
         format!("/d{}/{}{ending}", self.dice.below(3), self.next)
     }
 
-    /// A file comes into being, or is met.
+    /// Creates a file, or meets one that existed before.
     fn file(&mut self) -> Action<'static> {
         let (name, opened) = (self.name(), self.dice.below(20) == 0);
         let file = FileId(self.next);
@@ -53,7 +53,7 @@ impl History {
         Action::Create(MaybeOwned::owned(Create { file, name, owner: None, mode: None, sync }))
     }
 
-    /// The next action follows from the last.
+    /// Returns whether the next action follows from the last one.
     pub(super) fn goes_on(&self) -> bool {
         !self.next_actions.is_empty()
     }

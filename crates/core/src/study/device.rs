@@ -1,4 +1,4 @@
-//! Modelled devices of a study: what a cell comes to on each of them.
+//! Modelled devices of a study, and the result of a cell on each of them.
 
 use crate::{
     device::{
@@ -12,7 +12,7 @@ use crate::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// A device that any number of cells can begin with. A clone shares what preparing it made.
+/// A device in the state with which every cell begins. Clones share the prepared state.
 #[derive(Clone)]
 pub struct PreparedDevice {
     label: Arc<str>,
@@ -31,28 +31,29 @@ impl PreparedDevice {
         Ok(Self { label, profile: Arc::new(selection.profile), prepared })
     }
 
-    /// The label that it was given.
+    /// Returns the label that the device was given.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// Its constants.
+    /// Returns the constants of the device.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The device under both clocks, as it is before its first request.
+    /// Returns the device under both clocks, in the state before its first request.
     pub(super) fn clocks(&self, times: bool) -> Clocks {
         Clocks::new(&self.prepared, times)
     }
 }
 
-/// What a cell comes to on a device.
+/// The result of a cell on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceResult {
     /// [`PreparedDevice::label`].
     pub device: Arc<str>,
-    /// From the first request to the last one done, each sent when the one before it is done.
+    /// Time from the first request to the completion of the last. Each is sent when the one before
+    /// it completes.
     pub elapsed_s: f64,
     /// How long applications wait, with requests at their recorded times; `None` without times.
     pub stall_s: Option<f64>,
@@ -60,25 +61,25 @@ pub struct DeviceResult {
     pub write_amplification: Option<f64>,
     /// Pages programmed for the pages written and those still dirty; `None` if there are none.
     pub flash_pages: Option<f64>,
-    /// How much longer the flash lives than under the reference policy at the same size, as a
-    /// share; `None` if nothing wears.
+    /// Gain in the flash's lifetime over the reference policy at the same size, as a share; `None`
+    /// if nothing wears.
     pub lifetime_gain: Option<f64>,
-    /// `None` if the trace or the profile does not tell.
+    /// `None` if the trace or the profile lacks a value that the lifetime needs.
     pub lifetime: Option<Lifetime>,
 }
 
 /// CacheSifter's equation 3, with the values that it was computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Lifetime {
-    /// How long the flash lives if every day is as the trace, without pause.
+    /// Years that the flash lasts if every day is like the trace, without pause.
     pub years: f64,
-    /// The values.
+    /// The values that the years were computed from.
     #[serde(flatten)]
     pub endurance: Endurance,
 }
 
 impl DeviceResult {
-    /// Without a lifetime gain, which takes the reference's result, too.
+    /// Leaves out the lifetime gain, which also needs the reference's result.
     pub(super) fn new(
         device: &PreparedDevice,
         trace: &Trace,
@@ -98,7 +99,7 @@ impl DeviceResult {
     }
 }
 
-/// Not of memory cards: no source says how many cycles they stand.
+/// `None` for memory cards: no source states how many cycles they endure.
 fn lifetime(profile: &Profile, trace: &Trace, outcome: &Outcome, times: &DeviceTimes) -> Option<Lifetime> {
     let days = trace.totals().duration_us as f64 / 86_400e6;
     let written_bytes = outcome.writes_due() as f64 * PAGE_BYTES as f64;

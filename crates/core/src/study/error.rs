@@ -1,14 +1,14 @@
-//! Why a study cannot be done.
+//! The reasons for which a study cannot be done.
 
 use crate::{event::Space, show, system::FRAMES_MAX, trace::TraceError, writeback::Unsuited};
 
-/// Why a study cannot be done.
+/// The reason for which a study cannot be done.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum StudyError {
-    /// No policy was asked for.
+    /// The request names no policy.
     #[error("a study takes at least one policy")]
     NoPolicies,
-    /// A cache size out of its bounds.
+    /// A cache size is out of bounds.
     #[error("a cache has 1 to {max} frames, not {0}", max = FRAMES_MAX)]
     Frames(u32),
     /// The layout is for another kind of trace.
@@ -19,23 +19,23 @@ pub enum StudyError {
     Layout {
         /// The layout asked for.
         layout: &'static str,
-        /// What the trace's files are.
+        /// The kind of objects in the trace.
         space: Space,
         /// The layouts that it takes, joined by "or".
         takes: String,
     },
-    /// The trace lacks what the write-back modes go by.
+    /// The trace lacks facts that the write-back modes need.
     #[error("--writeback {modes}: {unsuited}")]
     WriteBack {
         /// The modes, as they are given.
         modes: String,
-        /// What the trace lacks.
+        /// The facts that the trace lacks.
         unsuited: Unsuited,
     },
-    /// Objects have no place on a device.
+    /// Objects have no place on a device, so no device can be modelled.
     #[error("objects have no place on a device: leave the devices out")]
     ObjectsOnDevices,
-    /// An offline policy was asked for by name, and the future of the trace cannot be held.
+    /// The request names an offline policy, and the future of the trace cannot be held.
     #[error("{0}")]
     Future(FutureProblem),
     /// Not even one cell fits into memory beside the trace.
@@ -51,27 +51,27 @@ pub enum StudyError {
         pages: u32,
         /// Estimate for the largest cell.
         cell_bytes: u64,
-        /// Left of the limit beside the trace.
+        /// Memory left of the limit beside the trace.
         free_bytes: u64,
     },
 }
 
-/// Why the future of a trace, which offline policies need, cannot be held.
+/// The reason for which the future of a trace, which offline policies need, cannot be held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FutureProblem {
-    /// It does not fit into memory.
+    /// The future does not fit into memory.
     #[error(
         "knowing the future of this trace takes {} of memory, the limit is {}: see --trace-memory",
         show::bytes(*.needed_bytes),
         show::bytes(*.limit_bytes)
     )]
     Memory {
-        /// For the trace, its future and one cell.
+        /// Memory for the trace, its future and one cell.
         needed_bytes: u64,
         /// The limit of the request.
         limit_bytes: u64,
     },
-    /// The trace is too long to number its accesses.
+    /// The trace has too many accesses to number them.
     #[error("{0}")]
     Trace(TraceError),
 }

@@ -1,4 +1,4 @@
-//! What a reader of the figures has to know.
+//! Notes that a reader of a study's figures needs.
 
 use super::error::FutureProblem;
 use crate::{
@@ -8,16 +8,16 @@ use crate::{
 };
 use std::fmt;
 
-/// Something to know of a study, as a sentence by [`fmt::Display`].
+/// A note on a study; [`fmt::Display`] writes it as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The write-back modes and the trace do not quite fit.
+    /// The write-back modes suit the trace only in part.
     WriteBack(Caveat),
-    /// Policies that `all` does not stand for here.
+    /// Policies that `all` leaves out in this study.
     LeftOut {
         /// Their names.
         policies: Vec<&'static str>,
-        /// Why.
+        /// The reason.
         reason: OmissionReason,
     },
     /// The unit of reads and writes.
@@ -43,16 +43,16 @@ pub enum Note {
         /// The policy that the others are compared with.
         reference: String,
     },
-    /// What some devices hold before the first request.
+    /// The state of some devices before the first request.
     Filled {
         /// Their labels.
         devices: Vec<String>,
-        /// What they hold.
+        /// The state.
         fill: Fill,
     },
 }
 
-/// Why a policy is not one of `all`.
+/// The reason for which a policy is left out of `all`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OmissionReason {
     /// Its cost grows with the cache.
@@ -109,7 +109,7 @@ impl fmt::Display for Note {
             ),
             Self::Stall => f.write_str(
                 "Stall: with requests at their recorded times, how long applications wait for \
-                 reads, for writes that must be durable, and for dirty pages to make room.",
+                 reads, for writes that must be durable, and for the frames of dirty pages.",
             ),
             Self::StallUnknown => {
                 f.write_str("Stall is not known: the trace has no times (--rate N gives it some).")

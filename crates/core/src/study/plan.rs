@@ -1,4 +1,5 @@
-//! A request checked against its trace; its cells, their memory, and how many may run at once.
+//! A request checked against its trace, and the plan of its cells: their memory, and how many may
+//! run at once.
 
 use super::{
     error::{FutureProblem, StudyError},
@@ -15,7 +16,7 @@ use crate::{
 };
 use std::ops::Range;
 
-/// A request that its trace can answer.
+/// A request, checked against its trace.
 pub struct Study<'a> {
     pub(super) trace: &'a Trace,
     pub(super) request: Request,
@@ -76,28 +77,28 @@ impl<'a> Study<'a> {
         Ok(Self { trace, request, layout, frames })
     }
 
-    /// The trace.
+    /// Returns the trace that the request was checked against.
     pub fn trace(&self) -> &'a Trace {
         self.trace
     }
 
-    /// The request, as it was given.
+    /// Returns the request as it was given.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// The cache sizes in frames, ascending.
+    /// Returns the cache sizes in frames, ascending.
     pub fn frames(&self) -> &[u32] {
         &self.frames
     }
 
-    /// What to know of the request before it is planned.
+    /// Returns the notes on the request that are known before it is planned.
     pub fn notes(&self) -> Vec<Note> {
         let caveats = self.request.writeback.caveats(self.trace).into_iter().map(Note::WriteBack);
         caveats.chain(self.request.policies.left_out_as_slow()).collect()
     }
 
-    /// Lists the cells in the order of sizes and policies, and how many may run at once.
+    /// Lists the cells in the order of sizes and policies, and decides how many may run at once.
     ///
     /// # Errors
     /// [`StudyError::Future`] if an offline policy was asked for by name and does not fit;
@@ -106,7 +107,7 @@ impl<'a> Study<'a> {
         Plan::new(self)
     }
 
-    /// Whether each request of a cell is handed on, to devices or to an observer.
+    /// Returns whether each request of a cell is passed to devices or to an observer.
     fn hands_requests_on(&self) -> bool {
         self.request.observer_bytes.is_some() || !self.request.devices.is_empty()
     }
@@ -145,17 +146,17 @@ impl<'a> Plan<'a> {
         Ok(Self { study, future, left_out, cells, waves })
     }
 
-    /// Every cell, in order.
+    /// Returns every cell, in order.
     pub fn cells(&self) -> &[PlannedCell<'a>] {
         &self.cells
     }
 
-    /// Every cell once, in order, in as few waves as the memory limit allows.
+    /// Returns every cell once, in order, in as few waves as the memory limit allows.
     pub fn waves(&self) -> &[Wave] {
         &self.waves
     }
 
-    /// Policies that are left out because they do not fit.
+    /// Returns notes on the policies that are left out because they do not fit.
     pub fn notes(&self) -> Vec<Note> {
         self.left_out.iter().cloned().collect()
     }
@@ -171,13 +172,13 @@ fn suitable_layout(asked: Option<layout::Selection>, space: Space) -> Result<lay
     Err(StudyError::Layout { layout: layout.spec.name, space, takes })
 }
 
-/// Memory that the future of a trace takes: a number for each access.
+/// Returns the memory that the future of a trace takes: a number for each access.
 fn future_bytes(trace: &Trace) -> u64 {
     let totals = trace.totals();
     size_of::<u32>() as u64 * (totals.read_accesses + totals.write_accesses)
 }
 
-/// The future of a trace, if the trace, its future and one cell fit into memory.
+/// Returns the future of a trace, if the trace, its future and one cell fit into memory.
 fn future(trace: &Trace, cell_bytes: u64, limit_bytes: u64) -> Result<Future, FutureProblem> {
     let needed_bytes = trace.held_bytes() as u64 + future_bytes(trace) + cell_bytes;
     if needed_bytes > limit_bytes {
@@ -186,11 +187,11 @@ fn future(trace: &Trace, cell_bytes: u64, limit_bytes: u64) -> Result<Future, Fu
     trace.future().map_err(FutureProblem::Trace)
 }
 
-/// Estimate of the memory that a cell of this size takes beside the trace.
+/// Returns an estimate of the memory that a cell of this size takes beside the trace.
 pub(super) fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
     let request = &study.request;
     let pages = study.trace.pages();
-    // A listener gets its requests from the system that also writes back.
+    // Requests reach devices and observers through the system with the write-back machine.
     let writes_back = !request.writeback.on_eviction_only() || study.hands_requests_on();
     let writeback = if writes_back { writeback::machine_bytes(study.trace) } else { 0 };
     let devices = request.devices.len() as u64 * Clocks::held_bytes(pages);
@@ -198,7 +199,7 @@ pub(super) fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
     system::cell_bytes(pages, frames) + writeback + devices + observer
 }
 
-/// Groups consecutive cells of which equally many fit. Each fits alone.
+/// Groups consecutive cells of which equally many fit at once. Each cell fits alone.
 fn waves(cells: &[PlannedCell<'_>], free_bytes: u64, workers: usize) -> Vec<Wave> {
     let mut waves: Vec<Wave> = Vec::new();
     for (cell, planned) in cells.iter().enumerate() {

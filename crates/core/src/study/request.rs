@@ -1,4 +1,4 @@
-//! What a study compares, and under which conditions.
+//! The request of a study: the policies, sizes and devices to compare, and the conditions.
 
 use super::{
     device::PreparedDevice,
@@ -6,23 +6,23 @@ use super::{
 };
 use crate::{layout, params, policy, trace::Unit, writeback::Modes};
 
-/// What to compare over a trace. The default: every fast policy at the default sizes, dirty pages
-/// written on eviction, one cell at a time, no memory limit.
+/// A comparison to run over a trace. The default: every fast policy at the default sizes, dirty
+/// pages written on eviction, one cell at a time, no memory limit.
 #[derive(Clone)]
 pub struct Request {
     /// The policies, in the order in which rows list them.
     pub policies: Policies,
     /// Cache sizes in frames; empty: [`super::default_frames`].
     pub frames: Vec<u32>,
-    /// What one frame holds. The trace was built with the same unit.
+    /// The unit that one frame holds. The trace was built with the same unit.
     pub unit: Unit,
-    /// Where pages lie on the device; `None`: what suits the trace.
+    /// The layout of pages on the device; `None`: the default for the trace.
     pub layout: Option<layout::Selection>,
-    /// When dirty pages are written, beside eviction.
+    /// When dirty pages are written, besides at eviction.
     pub writeback: Modes,
-    /// At the end, write every dirty page.
+    /// Whether every dirty page is written at the end.
     pub drain: bool,
-    /// A write miss that covers a part of its page reads the page first.
+    /// Whether a write miss that covers a part of its page reads the page first.
     pub write_miss_reads: bool,
     /// Modelled devices that take the requests of every cell.
     pub devices: Vec<PreparedDevice>,
@@ -69,7 +69,7 @@ struct Choice {
 }
 
 impl Policies {
-    /// Each text is `all`, `name` or `name:key=value,…`.
+    /// Reads the policies. Each text is `all`, `name` or `name:key=value,…`.
     ///
     /// # Errors
     /// A text names no policy, or gives a parameter that its policy does not take.
@@ -84,7 +84,7 @@ impl Policies {
         Ok(policies)
     }
 
-    /// Every policy that is fast at any size.
+    /// Returns every policy that is fast at any size.
     pub fn all() -> Self {
         let mut policies = Self::default();
         policies.add_all();
@@ -109,23 +109,23 @@ impl Policies {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether no policy was asked for.
     pub fn is_empty(&self) -> bool {
         self.chosen.is_empty()
     }
 
-    /// Each policy, in the order asked for.
+    /// Returns each policy, in the order asked for.
     pub fn iter(&self) -> impl Iterator<Item = &policy::Selection> {
         self.chosen.iter().map(|choice| &choice.policy)
     }
 
-    /// Whether offline policies may be left out: only `all` asked for them.
+    /// Returns whether offline policies may be left out: only `all` asked for them.
     pub(super) fn offline_is_optional(&self) -> bool {
         let named = |choice: &Choice| choice.by_name && choice.policy.spec.kind.is_offline();
         self.all && !self.chosen.iter().any(named)
     }
 
-    /// The slow policies, if `all` was asked for and none of them by name.
+    /// Returns a note on the slow policies, if `all` was asked for and none of them by name.
     pub(super) fn left_out_as_slow(&self) -> Option<Note> {
         let left_out = self.all && !self.iter().any(|policy| policy.spec.slow);
         left_out.then(|| Note::left_out(OmissionReason::Slow, |spec| spec.slow))

@@ -1,4 +1,4 @@
-//! What a study comes to: a row for each cell, grouped by cache size.
+//! The results of a study: a row for each cell, grouped by cache size.
 
 use super::{
     device::{DeviceResult, PreparedDevice},
@@ -13,10 +13,10 @@ use crate::{
     system::Outcome,
 };
 
-/// The policy that others are compared with, if it takes part.
+/// The policy that the others are compared with, if it takes part.
 pub const REFERENCE: &str = "lru";
 
-/// Every cell of a study that has run.
+/// The results of every cell of a study.
 pub struct Results<'a> {
     pub(super) study: &'a Study<'a>,
     /// The policy that the others are compared with.
@@ -33,7 +33,7 @@ pub struct SizeResults {
     pub rows: Vec<ResultRow>,
 }
 
-/// What one cell came to.
+/// The result of one cell.
 #[derive(Clone, Debug)]
 pub struct ResultRow {
     /// The policy's name with the parameters that were given.
@@ -42,11 +42,11 @@ pub struct ResultRow {
     pub kind: Kind,
     /// The cache size in frames.
     pub frames: u32,
-    /// Hits, and what reached storage.
+    /// Hits, and requests that reached storage.
     pub outcome: Outcome,
     /// CPU time of the simulation.
     pub cpu_ns_per_access: f64,
-    /// What it comes to on each device of the request, in its order.
+    /// Its result on each device of the request, in the request's order.
     pub devices: Vec<DeviceResult>,
 }
 
@@ -90,28 +90,28 @@ impl<'a> Plan<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// The study that they answer.
+    /// Returns the study that the results belong to.
     pub fn study(&self) -> &'a Study<'a> {
         self.study
     }
 
-    /// Sizes ascending.
+    /// Returns the results by size, sizes ascending.
     pub fn sizes(&self) -> &[SizeResults] {
         &self.sizes
     }
 
-    /// Every row: sizes ascending, policies in the order of the request.
+    /// Returns every row: sizes ascending, policies in the order of the request.
     pub fn rows(&self) -> impl Iterator<Item = &ResultRow> {
         self.sizes.iter().flat_map(|size| &size.rows)
     }
 
-    /// For each policy, in the order of the request, its rows: sizes ascending.
+    /// Returns the rows of each policy, in the order of the request: sizes ascending.
     pub fn by_policy(&self) -> impl Iterator<Item = Vec<&ResultRow>> {
         let policies = self.sizes.first().map_or(0, |size| size.rows.len());
         (0..policies).map(|policy| self.sizes.iter().map(|size| &size.rows[policy]).collect())
     }
 
-    /// What to know of the rows. The first note is [`Note::Units`].
+    /// Returns the notes on the rows. The first note is [`Note::Units`].
     pub fn notes(&self) -> Vec<Note> {
         let (trace, request) = (self.study.trace, &self.study.request);
         let mut notes = vec![Note::Units];
@@ -135,7 +135,8 @@ impl<'a> Results<'a> {
         notes
     }
 
-    /// What devices hold before the first request, those that hold the same together.
+    /// Returns notes on the state of devices before the first request; devices in the same state
+    /// share a note.
     fn fills(&self) -> Vec<Note> {
         let mut by_fill: Vec<(Fill, Vec<String>)> = Vec::new();
         for device in &self.study.request.devices {
@@ -151,12 +152,12 @@ impl<'a> Results<'a> {
 }
 
 impl SizeResults {
-    /// The row of a policy, by its name with parameters.
+    /// Returns the row of a policy, by its name with parameters.
     pub fn row(&self, policy: &str) -> Option<&ResultRow> {
         self.rows.iter().find(|row| row.policy == policy)
     }
 
-    /// The rows of policies that could run in a kernel.
+    /// Returns the rows of policies that could run in a kernel.
     pub fn online(&self) -> impl Iterator<Item = &ResultRow> {
         self.rows.iter().filter(|row| row.kind == Kind::Online)
     }
@@ -170,7 +171,7 @@ fn set_lifetime_gains(rows: &mut [ResultRow], devices: &[PreparedDevice], refere
         for ((result, before), device) in row.devices.iter_mut().zip(&before).zip(devices) {
             let pages = before.zip(result.flash_pages);
             let gain = pages.and_then(|(before, after)| lifetime_gain(before, after));
-            // A device of constant times is no flash.
+            // A device of constant times is not flash.
             result.lifetime_gain = gain.filter(|_| device.profile().cycles.is_some());
         }
     }

@@ -8,15 +8,15 @@ use crate::{
     trace::{Future, Trace},
 };
 
-/// Takes every request of a cell to storage, in order, some at a time.
+/// A function that gets every request of a cell to storage, in order, in batches.
 pub type Observer<'a> = &'a mut dyn FnMut(&[Io]);
 
-/// What one cell comes to.
+/// The result of one cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellResult {
     /// Index into [`Plan::cells`].
     pub cell: usize,
-    /// Hits, and what reached storage.
+    /// Hits, and requests that reached storage.
     pub outcome: Outcome,
     /// CPU time of the simulation without devices and observer, by the caller's clock.
     pub cpu_ns_per_access: f64,
@@ -25,8 +25,8 @@ pub struct CellResult {
 }
 
 impl Plan<'_> {
-    /// Simulates one cell. `cpu_ns` is the CPU time of the calling thread so far. `observer` gets
-    /// every request to storage, in order, some at a time.
+    /// Simulates one cell. `cpu_ns` returns the CPU time of the calling thread so far. `observer`
+    /// gets every request to storage, in order, in batches.
     ///
     /// # Panics
     /// If `cell` is no index into [`Plan::cells`].
@@ -55,7 +55,7 @@ impl Plan<'_> {
     }
 }
 
-/// The only place from which a study simulates.
+/// Simulates a cell. Every simulation of a study happens here.
 fn simulate(
     system: &Cell<'_>,
     trace: &Trace,
@@ -67,8 +67,8 @@ fn simulate(
     system.run(trace, future, sink)
 }
 
-/// Requests handed on in batches: the tables of each device stay in the near caches for a while,
-/// and the CPU time of devices and observer is told apart from the policy's.
+/// Passes requests on in batches. The tables of each device then stay in the near caches for a
+/// while, and the CPU time of devices and observer is measured apart from the policy's.
 struct Feed<'a, 'o> {
     clocks: Vec<Clocks>,
     observer: Option<Observer<'o>>,
@@ -77,7 +77,7 @@ struct Feed<'a, 'o> {
     spent_ns: u64,
 }
 
-/// Requests handed on at a time.
+/// Number of requests in a batch.
 const BATCH: usize = 4096;
 
 impl<'a, 'o> Feed<'a, 'o> {
@@ -91,7 +91,7 @@ impl<'a, 'o> Feed<'a, 'o> {
         Self { clocks, observer, batch: Vec::new(), cpu_ns, spent_ns: 0 }
     }
 
-    /// Whether requests are wanted; a simulation without takers is faster.
+    /// Returns whether requests are wanted; a simulation without a sink is faster.
     fn has_takers(&self) -> bool {
         self.observer.is_some() || !self.clocks.is_empty()
     }
@@ -115,7 +115,7 @@ impl<'a, 'o> Feed<'a, 'o> {
         self.spent_ns += (self.cpu_ns)().saturating_sub(before_ns);
     }
 
-    /// Time and wear by device, and the CPU time spent outside the simulation.
+    /// Returns time and wear by device, and the CPU time spent outside the simulation.
     fn finish(mut self) -> (Vec<DeviceTimes>, u64) {
         if !self.batch.is_empty() {
             self.hand_on();

@@ -1,16 +1,16 @@
-//! Which cache sizes a study compares.
+//! The cache sizes of a study.
 
 use super::error::StudyError;
 use crate::system::FRAMES_MAX;
 
-/// The sizes of a study that names none: the five powers of two below the number of pages that the
-/// trace touches, ascending, in frames.
+/// Returns the sizes, in frames and ascending, of a study that names none: the five powers of two
+/// below the number of pages that the trace touches.
 pub fn default_frames(pages: u32) -> Vec<u32> {
     let largest = (1 << (pages.max(2) - 1).ilog2()).min(FRAMES_MAX);
     (0..5).rev().map(|halvings| largest >> halvings).filter(|frames| *frames > 0).collect()
 }
 
-/// The sizes asked for, or the default; ascending, each once.
+/// Returns the sizes asked for, or the default sizes; ascending, each once.
 pub(super) fn chosen(asked: &[u32], pages: u32) -> Result<Vec<u32>, StudyError> {
     let mut frames = if asked.is_empty() { default_frames(pages) } else { asked.to_vec() };
     if let Some(wrong) = frames.iter().find(|frames| !(1..=FRAMES_MAX).contains(*frames)) {

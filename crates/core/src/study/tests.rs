@@ -67,7 +67,7 @@ fn run<'a>(plan: &Plan<'a>) -> Results<'a> {
     plan.results((0..plan.cells().len()).map(|cell| plan.run(cell, &|| 0, None)))
 }
 
-/// Sizes ascending, at each of them policies as asked for, each once.
+/// Cells are listed by ascending size; at each size the policies keep their order, each once.
 #[test]
 fn cells_stand_in_the_order_of_sizes_and_policies() {
     let trace = trace();
@@ -90,8 +90,8 @@ fn cells_stand_in_the_order_of_sizes_and_policies() {
     }
 }
 
-/// The future of the trace once stood outside the limit: a plan with an offline policy exceeded it
-/// by four bytes for each access.
+/// The future of the trace once did not count towards the limit: a plan with an offline policy
+/// exceeded it by four bytes for each access.
 #[test]
 fn waves_stay_below_the_memory_limit() {
     let trace = trace();
@@ -132,8 +132,11 @@ fn waves_stay_below_the_memory_limit() {
             widths.push(plan.waves().iter().map(|wave| wave.at_once).collect::<Vec<_>>());
         }
     }
-    assert!(widths.contains(&vec![5]), "all at once where memory allows it");
-    assert!(widths.iter().any(|wide| wide.len() > 1), "small cells wider than large ones");
+    assert!(widths.contains(&vec![5]), "all cells run at once if memory allows it");
+    assert!(
+        widths.iter().any(|wide| wide.len() > 1),
+        "waves of small cells are wider than those of large ones"
+    );
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn a_cell_that_does_not_fit_alone_is_refused() {
 }
 
 /// The page with figures once simulated two cells a second time. Every figure of a study, on any
-/// number of devices, comes from one simulation of each cell, and listening changes none of them.
+/// number of devices, comes from one simulation of each cell, and an observer changes no figure.
 #[test]
 fn each_cell_is_simulated_once() {
     let trace = trace();
@@ -174,7 +177,7 @@ fn each_cell_is_simulated_once() {
             results.push(plan.run(cell, &|| 0, Some(&mut observe)));
             seen.push((reads, writes));
         }
-        // Any order will do.
+        // The order of the results does not matter.
         results.reverse();
         let results = plan.results(results);
         assert!(results.verdict().is_some_and(|verdict| verdict.sizes.len() == 3));
@@ -195,14 +198,14 @@ fn each_cell_is_simulated_once() {
 
 #[test]
 #[should_panic(expected = "exactly one result of each cell")]
-fn results_lack_no_cell() {
+fn results_need_every_cell() {
     let trace = trace();
     let study = Study::new(&trace, request(&["lru", "fifo"], &[8])).unwrap();
     let plan = study.plan().unwrap();
     plan.results([plan.run(1, &|| 0, None), plan.run(1, &|| 0, None)]);
 }
 
-/// The time of devices and observers is not the policy's.
+/// The CPU time of devices and observers does not count as the policy's.
 #[test]
 fn cpu_time_is_that_of_the_simulation() {
     let trace = trace();
@@ -309,9 +312,9 @@ fn devices_that_hold_the_same_are_noted_together() {
     assert_eq!(notes[0], Note::Units);
 }
 
-/// Estimates count what hands requests on: the write-back machine, devices and the observer.
+/// The estimates include the write-back machine, the devices and the observer.
 #[test]
-fn listeners_count_as_memory() {
+fn devices_and_observers_count_as_memory() {
     let trace = trace();
     let bytes = |request: Request| {
         let study = Study::new(&trace, request).unwrap();

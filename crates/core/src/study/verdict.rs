@@ -1,10 +1,11 @@
-//! The verdict: the best policy in each respect, the Pareto front, and the hits left to gain.
+//! The verdict: the best policy in each respect, the Pareto front, and the hits that remain to
+//! gain.
 //!
-//! Only online policies compete; offline policies are the measure. Writes include the pages still
-//! dirty at the end, so that leaving work undone wins nothing: the counts with and without a drain
-//! are the same. Whether such a page's write would be sequential is not known before it is written.
-//! The policy with the fewest non-sequential writes is therefore left open if it has more writes
-//! due than made; a drain decides it.
+//! Only online policies compete; offline policies serve as the measure. Writes include the pages
+//! still dirty at the end, so that a policy gains nothing by delaying writes: the counts with and
+//! without a drain are the same. Whether the write of such a page would be sequential is unknown
+//! until it is written. The policy with the fewest non-sequential writes is therefore left open if
+//! it has more writes due than made; a drain decides it.
 
 use super::{
     device::{DeviceResult, PreparedDevice},
@@ -16,9 +17,9 @@ use crate::{policy::Kind, system::Outcome, trace::Unit};
 /// A policy and its result at one size.
 #[derive(Clone, Copy, Debug)]
 pub struct Contender<'a> {
-    /// As [`crate::policy::Selection::label`] has it.
+    /// Its [`crate::policy::Selection::label`].
     pub policy: &'a str,
-    /// Whether it competes: only online policies do.
+    /// The policy's kind: only online policies compete.
     pub kind: Kind,
     /// The policy's result at this size.
     pub outcome: Outcome,
@@ -27,18 +28,18 @@ pub struct Contender<'a> {
 /// The best in one respect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Best<'a> {
-    /// All that are equally good, in the order given.
+    /// All policies that are equally good, in the order given.
     pub policies: Vec<&'a str>,
     /// Hits or writes, in pages.
     pub count: u64,
     /// The count of [`REFERENCE`].
     pub reference: Option<u64>,
-    /// Every policy that competes is as good.
+    /// Whether every competing policy is equally good.
     pub all_alike: bool,
 }
 
 impl<'a> Best<'a> {
-    /// The online policies with the least of a count; `None` without online policies.
+    /// Returns the online policies with the smallest count; `None` without online policies.
     pub fn least(counts: &[(&'a str, Kind, u64)]) -> Option<Self> {
         let online = || counts.iter().filter(|(_, kind, _)| *kind == Kind::Online);
         let count = online().map(|(_, _, count)| *count).min()?;
@@ -76,7 +77,7 @@ pub struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    /// `None` without online policies.
+    /// Returns the verdict; `None` without online policies.
     pub fn of(contenders: &[Contender<'a>]) -> Option<Self> {
         let online: Vec<_> = contenders.iter().filter(|one| one.kind == Kind::Online).copied().collect();
         let accesses = online.first()?.outcome.accesses();
@@ -94,13 +95,13 @@ impl<'a> Verdict<'a> {
         })
     }
 
-    /// Hits that the bound has beyond the best policy, as a share of all accesses.
+    /// Returns the hits that the bound has beyond the best policy, as a share of all accesses.
     pub fn left_to_gain(&self) -> Option<f64> {
         Some(above(self.bound?.1, self.hits.count) as f64 / self.accesses as f64)
     }
 
-    /// Of the hits that the bound has beyond [`REFERENCE`], the share that the best policy has.
-    /// `None` if there are none.
+    /// Returns the share that the best policy has of the hits that the bound has beyond
+    /// [`REFERENCE`]. `None` if the bound has none.
     pub fn gap_closed(&self) -> Option<f64> {
         let reference = self.hits.reference?;
         let gap = above(self.bound?.1, reference);
@@ -136,20 +137,20 @@ fn pareto_front<'a>(online: &[Contender<'a>]) -> Vec<&'a str> {
     pareto::front(points.collect())
 }
 
-/// Costs within this factor of the least count as equal: CPU times vary from run to run.
+/// Costs within this factor of the least count as equal, because CPU times vary from run to run.
 const CPU_NOISE: f64 = 1.1;
 
 /// The online policies with the least CPU time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeastCpu<'a> {
-    /// All that are about equal, the fastest first.
+    /// All policies of about equal cost, the fastest first.
     pub policies: Vec<&'a str>,
     /// CPU time of the fastest, averaged over the sizes.
     pub ns_per_access: f64,
 }
 
 impl<'a> LeastCpu<'a> {
-    /// Of costs in nanoseconds for each access; `None` without online policies.
+    /// Takes costs in nanoseconds per access. `None` without online policies.
     fn of(costs: impl Iterator<Item = (&'a str, Kind, f64)>) -> Option<Self> {
         let mut means: Vec<(&str, f64, u32)> = Vec::new();
         for (policy, _, ns) in costs.filter(|(_, kind, _)| *kind == Kind::Online) {
@@ -174,15 +175,15 @@ pub struct StudyVerdict<'a> {
     pub sizes: Vec<SizeVerdict<'a>>,
     /// `None` without online policies.
     pub least_cpu: Option<LeastCpu<'a>>,
-    /// Accesses that no cache can hit.
+    /// Accesses that miss in every cache.
     pub cold_accesses: u64,
     /// Whether dirty pages were written at the end.
     pub drained: bool,
-    /// What one frame holds.
+    /// The unit that one frame holds.
     pub unit: Unit,
 }
 
-/// The verdict at one size, with that on each device.
+/// The verdict at one size, overall and on each device.
 #[derive(Clone, Debug)]
 pub struct SizeVerdict<'a> {
     /// The cache size in frames.
@@ -205,7 +206,7 @@ pub struct DeviceVerdict<'a> {
 }
 
 impl Results<'_> {
-    /// `None` without online policies.
+    /// Returns the verdict; `None` without online policies.
     pub fn verdict(&self) -> Option<StudyVerdict<'_>> {
         let sizes: Option<Vec<_>> = self.sizes().iter().map(|size| self.at_size(size)).collect();
         let costs = self.rows().map(|row| (&*row.policy, row.kind, row.cpu_ns_per_access));
@@ -264,8 +265,9 @@ mod tests {
 
     const NAMES: [&str; 8] = ["lru", "a", "b", "c", "d", "e", "f", "g"];
 
-    fn outcome(hits: u64, written: u64, left: u64, scattered: u64) -> Outcome {
-        let device = DeviceCounts { writes: written, nonsequential_writes: scattered, ..Default::default() };
+    fn outcome(hits: u64, written: u64, left: u64, nonsequential: u64) -> Outcome {
+        let device =
+            DeviceCounts { writes: written, nonsequential_writes: nonsequential, ..Default::default() };
         Outcome {
             read_accesses: 60,
             write_accesses: 40,
@@ -285,11 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn names_the_best_of_each() {
+    fn the_verdict_names_the_best_in_each_respect() {
         let contenders = [
             online("lru", outcome(50, 20, 0, 9)),
             online("fifo", outcome(40, 30, 0, 2)),
-            // Fewest written, but not fewest due.
+            // Fewest pages written, but not fewest due.
             online("lazy", outcome(50, 10, 20, 5)),
             online("good", outcome(60, 12, 1, 5)),
             belady(80),
@@ -308,11 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn ties_are_named_and_what_is_all_alike_is_said() {
+    fn ties_name_all_equals_and_mark_respects_in_which_all_policies_are_equal() {
         let same = outcome(50, 0, 7, 0);
         let verdict = Verdict::of(&[online("lru", same), online("a", same), belady(50)]).unwrap();
         assert_eq!((verdict.hits.policies.len(), verdict.hits.all_alike), (2, true));
-        assert_eq!(verdict.writes.unwrap().pareto_front, ["lru", "a"], "nobody is better than an equal");
+        assert_eq!(verdict.writes.unwrap().pareto_front, ["lru", "a"], "no policy is better than its equal");
         let verdict =
             Verdict::of(&[online("lru", same), online("a", same), online("b", outcome(49, 0, 7, 0))])
                 .unwrap();
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn who_scatters_least_is_open_while_more_is_due_than_written() {
+    fn fewest_nonsequential_is_open_while_more_is_due_than_written() {
         let verdict = |left| {
             let contenders = [online("lru", outcome(50, 20, 0, 9)), online("lazy", outcome(50, 4, left, 1))];
             Verdict::of(&contenders).unwrap().writes.unwrap().fewest_nonsequential
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_judged() {
+    fn the_verdict_omits_respects_without_data() {
         assert_eq!(Verdict::of(&[]), None);
         assert_eq!(Verdict::of(&[belady(3)]), None);
         let reads = Outcome { read_accesses: 10, read_hits: 4, ..Default::default() };
@@ -341,13 +343,13 @@ mod tests {
             (true, None, None)
         );
         assert_eq!(verdict.hits.reference, None);
-        // Nothing between the reference and the bound.
+        // The reference has as many hits as the bound.
         let verdict = Verdict::of(&[online("lru", outcome(5, 0, 0, 0)), belady(5)]).unwrap();
         assert_eq!((verdict.left_to_gain(), verdict.gap_closed()), (Some(0.0), None));
     }
 
     #[test]
-    fn least_cpu_is_of_means_and_not_told_apart_within_noise() {
+    fn least_cpu_compares_means_and_treats_costs_within_noise_as_equal() {
         let costs = [
             ("lru", Kind::Online, 20.0),
             ("fifo", Kind::Online, 10.0),
@@ -363,10 +365,10 @@ mod tests {
     }
 
     proptest! {
-        /// The Pareto set by its definition; each respect's best is one of those whom none beats in it; the order of
-        /// contenders changes nothing but the order of equals.
+        /// The Pareto front matches its definition, and no policy is better than the best in a
+        /// respect. The order of contenders changes only the order of equals.
         #[test]
-        fn nobody_beats_the_unbeaten(
+        fn no_policy_beats_the_pareto_front(
             outcomes in prop::collection::vec((0..9u64, 0..9u64, 0..3u64, 0..9u64), 1..8),
             turn in 0..8usize,
         ) {

@@ -1,4 +1,5 @@
-//! A cell's arithmetic, and systems of other kinds than today's: what the seams must carry.
+//! The arithmetic of a cell, and systems of other kinds: the traits `Cache`, `Back` and `Policy`
+//! support them.
 
 use super::*;
 use crate::{
@@ -47,7 +48,7 @@ fn created(file: u64) -> Action<'static> {
     Action::Open { open: None, file: FileId(file), created: true }
 }
 
-/// A cell of so many frames under LRU on the default layout of files.
+/// Calls `then` with a cell of `frames` frames under LRU on the default layout of files.
 fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'_>) -> T) -> T {
     let policy = policy::Selection::parse("lru").unwrap();
     let layout = layout::Selection::default_for(Space::Files);
@@ -55,12 +56,12 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
     then(&Cell { policy: &policy, frames, layout: &layout, writeback, drain, write_miss_reads: false })
 }
 
-/// The place of each page under that cell's layout.
+/// Returns the layout that this cell uses.
 fn layout_of(cell: &Cell<'_>, trace: &Trace) -> Option<Box<dyn layout::Layout>> {
     Some((cell.layout.spec.build)(trace, &cell.layout.params))
 }
 
-/// LRU, as simple as can be: frames, the least recently used first.
+/// LRU in its simplest form: a list of frames, the least recently used first.
 struct Lru(Vec<Frame>);
 
 impl Build for Lru {

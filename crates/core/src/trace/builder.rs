@@ -1,4 +1,4 @@
-//! From events to a dense trace.
+//! The builder, which turns events into a dense trace.
 
 use super::{
     BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables, Times,
@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// Blocks of 64 pages that [`TraceBuilder::near`] reaches: 256 GiB of a device, in at most 4 MiB.
+/// Blocks of 64 pages that [`TraceBuilder::near`] covers: 256 GiB of a device, in at most 4 MiB.
 const NEAR_BLOCKS: u64 = 1 << 20;
 
 /// Sixty-four neighbouring pages of a file and which of them are touched.
@@ -22,43 +22,45 @@ struct Leaf {
     /// Number of the first page / 64.
     block: u64,
     touched: u64,
-    /// Rank of the first page touched, once ranks are known.
+    /// Rank of the first touched page, once ranks are known.
     rank: u32,
 }
 
-/// Takes events, gives a [`Trace`].
+/// Takes events and builds a [`Trace`].
 ///
-/// Pages are collected as bitmaps of 64, so that dense traces need little more than a bit a page while they are read;
-/// ranks are then prefix sums over the bitmaps in (file, page) order.
+/// While events come in, bitmaps of 64 pages collect the touched pages, so that a dense trace needs
+/// little more than a bit per page. Ranks are then prefix sums over the bitmaps in (file, page)
+/// order.
 pub struct TraceBuilder {
     about: About,
     unit: Unit,
     limit_bytes: u64,
-    /// Until ranks are known, `first` is an index into `leaves` and the builder's bits the page in it; for syncs and
-    /// drops an index into `ranges`.
+    /// Until ranks are known, `first` is an index into `leaves`, and the builder's bits hold the
+    /// page in that leaf. For syncs and drops `first` is an index into `ranges`.
     steps: Vec<Step>,
     times: Times,
     leaves: Vec<Leaf>,
     leaf_at: HashMap<(u64, u64), u32, FixedState>,
-    /// The same for the beginning of file 0, one plus the leaf or 0: a block trace's device, or a dense object trace, is
-    /// found there without hashing.
+    /// The leaf of each block at the beginning of file 0, plus one; 0: none. A block trace's
+    /// device, or a dense object trace, is found there without hashing.
     near: Vec<u32>,
-    /// Where the last request ended: the next one often is there too.
+    /// The leaf in which the last request ended; the next request often begins there.
     last_leaf: u32,
-    /// (file, first page, first page after).
+    /// (File, first page, first page after the range.)
     ranges: Vec<(FileId, u64, u64)>,
     created: Vec<FileId>,
     totals: Totals,
     tables: Tables,
     step_tables: StepTables,
-    /// The process of the present event.
+    /// The process of the current event.
     process: u32,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
 }
 
 impl TraceBuilder {
-    /// `limit_bytes` bounds the memory of the densified trace and of what it takes to make it.
+    /// Returns an empty builder. `limit_bytes` bounds the memory of the dense trace, including that
+    /// needed to build it.
     pub fn new(about: About, unit: Unit, limit_bytes: u64) -> Self {
         Self {
             about,
@@ -80,15 +82,20 @@ impl TraceBuilder {
         }
     }
 
-    /// The trace will have these side tables. Called before the first event.
+    /// Adds these side tables to the trace. To be called before the first event.
     pub fn with_tables(mut self, tables: Tables) -> Self {
         self.tables = tables;
         self
     }
 
     /// Takes some events, in order.
+    ///
+    /// # Errors
+    ///
+    /// The trace exceeds the memory limit, or has more pages than there are ranks.
     pub fn extend(&mut self, events: &[Event<'_>]) -> Result<(), TraceError> {
-        // Counting capacities once a batch is near enough; a vector that grows holds its old content for a moment.
+        // Counting capacities once per batch is exact enough. A vector that grows holds its old
+        // content for a moment.
         let held = self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
             + self.leaves.capacity() * size_of::<Leaf>()
@@ -174,7 +181,7 @@ impl TraceBuilder {
     ) -> Result<(), TraceError> {
         let owner = file;
         let (file, page, pages, partial) = match self.unit {
-            // Identifiers take the place of pages, so that neighbours share a leaf.
+            // Identifiers stand in for pages, so that neighbours share a leaf.
             Unit::Request => (0, file.0, 1, 0),
             Unit::Page if len == 0 => {
                 self.totals.empty_requests += 1;
@@ -185,7 +192,8 @@ impl TraceBuilder {
                 let (page, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
                 let head = if offset.is_multiple_of(PAGE_BYTES) { 0 } else { HEAD_PARTIAL };
                 let tail = if end.is_multiple_of(PAGE_BYTES) { 0 } else { TAIL_PARTIAL };
-                // Readers refuse requests over 2 GiB (Linux's own limit), which is a quarter of what a step can hold.
+                // Readers refuse requests over 2 GiB (Linux's own limit), which is a quarter of
+                // what a step can hold.
                 let pages = u32::try_from(last - page + 1).unwrap_or(PAGES_MAX).min(PAGES_MAX);
                 (file.0, page, pages, head | tail)
             }
@@ -211,7 +219,8 @@ impl TraceBuilder {
         Ok(())
     }
 
-    /// Marks `pages` pages from `first` of a block on, and gives the first one's leaf.
+    /// Marks `pages` pages of a block, beginning with page `first`, as touched. Returns the leaf of
+    /// the first.
     #[inline]
     fn touch(&mut self, file: u64, block: u64, first: u64, pages: u64) -> Result<u32, TraceError> {
         let leaf = self.leaf(file, block)?;
@@ -270,6 +279,10 @@ impl TraceBuilder {
     }
 
     /// Ranks the pages and gives every step its ranks.
+    ///
+    /// # Errors
+    ///
+    /// The trace exceeds the memory limit, or has more pages than there are ranks.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
         drop(std::mem::take(&mut self.leaf_at));
         self.created.sort_unstable();
@@ -281,11 +294,12 @@ impl TraceBuilder {
         if ranges.is_empty() {
             self.steps.iter_mut().for_each(|step| *step = step.ranked(&leaves));
         } else {
-            // A range may reach no page of the trace, or need several steps.
+            // A range may contain no page of the trace, or need several steps.
             let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
             let step_tables = std::mem::take(&mut self.step_tables);
-            // A file may be cut again and again: only a cut that reaches a page that exists is a step. Those of files from
-            // before the trace exist from its beginning, others from their first access, until they are cut.
+            // A file may be truncated again and again: a truncation becomes a step only if it
+            // removes a page that exists. Pages of files from before the trace exist from its
+            // beginning; pages of other files exist from their first access until they are removed.
             let mut live = BitTree::new(pages);
             for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
                 (run.first..run.first + run.pages).for_each(|page| live.insert(page));
@@ -348,7 +362,8 @@ impl TraceBuilder {
     }
 }
 
-/// The size that a file has at least after an action, in bytes: reads and writes end inside it.
+/// Returns the least size that a file has after an action, in bytes: reads and writes end inside
+/// it.
 fn size_after(action: &Action) -> Option<(FileId, u64)> {
     match *action {
         Action::Read { file, offset, len, .. }
@@ -371,8 +386,8 @@ impl Step {
     }
 }
 
-/// Gives every leaf the rank of its first page, in (file, page) order; the runs of touched pages, for units that have a
-/// place; and how many pages there are.
+/// Sets the rank of every leaf's first page, in (file, page) order. Returns the runs of touched
+/// pages, for units that have a place, and the number of pages.
 fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> {
     let mut order: Vec<u32> = (0..leaves.len() as u32).collect();
     order.sort_unstable_by_key(|n| (leaves[*n as usize].file, leaves[*n as usize].block));
@@ -405,7 +420,8 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
     Ok((runs, pages))
 }
 
-/// The ranks of a file's pages `from..to` that the trace touches: one interval, since ranks follow (file, page).
+/// Returns the ranks of the touched pages among a file's pages `from..to`. They are one interval,
+/// because ranks follow (file, page) order.
 fn ranks_of(runs: &[Run], pages: u32, (FileId(file), from, to): (FileId, u64, u64)) -> std::ops::Range<u32> {
     let rank_at = |page: u64| {
         let n = runs.partition_point(|run| (run.file.0, run.page) <= (file, page));
@@ -413,7 +429,7 @@ fn ranks_of(runs: &[Run], pages: u32, (FileId(file), from, to): (FileId, u64, u6
             Some(run) if run.file.0 == file && page - run.page < u64::from(run.pages) => {
                 run.first + (page - run.page) as u32
             }
-            // Between runs: the next one's first.
+            // Between two runs: the first rank of the next one.
             _ => runs.get(n).map_or(pages, |run| run.first),
         }
     };

@@ -21,9 +21,9 @@ impl Id for File {
 
 /// The files of a trace: two bits a page.
 pub(crate) struct Files {
-    /// For 64 pages: where files begin, and how many have begun before.
+    /// For each 64 pages: a bit where a file begins, and the number of files that begin before.
     begins: Vec<(u64, u32)>,
-    /// Each file's first rank; and, last, how many pages there are.
+    /// Each file's first rank, and finally the number of pages.
     firsts: Vec<u32>,
 }
 
@@ -48,17 +48,17 @@ impl Files {
         Self { begins, firsts }
     }
 
-    /// Number of files.
+    /// Returns the number of files.
     pub(crate) fn count(&self) -> u32 {
         self.firsts.len() as u32 - 1
     }
 
-    /// Every file, in page order.
+    /// Returns every file, in page order.
     pub(crate) fn all(&self) -> impl Iterator<Item = File> + use<> {
         (0..self.count()).map(File)
     }
 
-    /// The file that a page belongs to.
+    /// Returns the file that a page belongs to.
     #[inline]
     pub(crate) fn of_page(&self, page: Page) -> File {
         let (bits, before) = self.begins[page.0 as usize / 64];
@@ -66,7 +66,7 @@ impl Files {
         File(before + here.count_ones() - 1)
     }
 
-    /// Its pages.
+    /// Returns the pages of a file.
     #[inline]
     pub(crate) fn pages(&self, File(file): File) -> Range<u32> {
         self.firsts[file as usize]..self.firsts[file as usize + 1]
@@ -80,9 +80,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a list with a file for each page.
+        /// Compares the files with a list that has a file for each page.
         #[test]
-        fn agrees_with_a_list(lens in prop::collection::vec((1..150u32, any::<bool>()), 0..20)) {
+        fn files_agree_with_a_list_by_page(lens in prop::collection::vec((1..150u32, any::<bool>()), 0..20)) {
             let (mut runs, mut wanted) = (Vec::new(), Vec::new());
             let mut file = 0;
             for (n, (pages, another)) in lens.into_iter().enumerate() {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn units_without_a_place_are_of_one_file() {
+    fn units_without_a_place_belong_to_one_file() {
         let files = Files::of(&[], 70);
         assert_eq!((files.count(), files.of_page(Page(69)).0, files.pages(File(0))), (1, 0, 0..70));
         assert_eq!(Files::of(&[], 0).count(), 0);

@@ -1,8 +1,9 @@
 //! Side tables of a trace: facts beside its steps that only some systems need.
 //!
-//! A [`TraceBuilder`](super::TraceBuilder) makes those that it is asked for
-//! ([`TraceBuilder::with_tables`](super::TraceBuilder::with_tables)). A trace without a table holds
-//! nothing for it, and its steps and ranks are the same with all tables as with none.
+//! A [`TraceBuilder`](super::TraceBuilder) builds the tables that
+//! [`TraceBuilder::with_tables`](super::TraceBuilder::with_tables) requests. A table that is not
+//! requested takes no memory, and the steps and ranks of a trace are the same with and without
+//! tables.
 
 use super::{Run, Step, TraceError};
 use crate::{
@@ -10,19 +11,19 @@ use crate::{
     page::{PAGE_BYTES, Page},
 };
 
-/// The side tables that a trace is to have.
+/// A selection of side tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     /// The bytes that each read and write covers: 4 bytes a step.
     pub bytes: bool,
     /// The process and the file of each step: 12 bytes a step.
     pub owners: bool,
-    /// Untouched pages inside their file's size that lie at most so many pages from a touched page
-    /// of the file, on either side; 0: no table. 24 bytes a gap.
+    /// Untouched pages inside their file's size, at most this many pages before or after a touched
+    /// page of the file; 0: no table. 24 bytes a gap.
     pub untouched_within_pages: u32,
 }
 
-/// Bytes of one page, from the first to the one after the last.
+/// A range of bytes in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes {
     /// The first byte, 0 to 4095.
@@ -35,7 +36,7 @@ impl Bytes {
     /// The whole page.
     pub const PAGE: Self = Self { from: 0, to: PAGE_BYTES as u16 };
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     pub fn count(self) -> u16 {
         self.to - self.from
     }
@@ -51,17 +52,17 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Not looked up.
+    /// The value without the table of owners.
     pub const UNKNOWN: Self = Self { process: 0, file: None };
 }
 
 /// The tables that have a row for each step.
 #[derive(Default)]
 pub(super) struct StepTables {
-    /// In the first and in the last page of each step.
+    /// Bytes covered in the first and in the last page of each step.
     pub(super) bytes: Vec<Bytes>,
     pub(super) processes: Vec<u32>,
-    /// Of a sync of all files: any.
+    /// The file of each step; any file for a sync of all files.
     pub(super) files: Vec<FileId>,
 }
 
@@ -96,7 +97,7 @@ impl StepTables {
             + self.files.capacity() * size_of::<FileId>()
     }
 
-    /// The bytes of `page` that step `n` covers.
+    /// Returns the bytes of `page` that step `n` covers.
     #[inline(always)]
     pub(super) fn bytes(&self, n: usize, step: Step, page: Page) -> Bytes {
         let Bytes { from, to } = self.bytes[n];
@@ -107,11 +108,11 @@ impl StepTables {
     }
 }
 
-/// The untouched pages near touched ones, as runs in (file, page) order with ranks from `pages` on:
-/// the ranks of touched pages stay as they are.
+/// Returns the untouched pages near touched ones, as runs in (file, page) order with ranks from
+/// `pages` on. The ranks of touched pages stay as they are.
 ///
-/// `runs` are those of the touched pages; `size_of` gives the largest size, in bytes, that a file
-/// is known to have had.
+/// `runs` holds the touched pages; `size_of` returns the largest size, in bytes, that a file is
+/// known to have had.
 pub(super) fn untouched(
     runs: &[Run],
     pages: u32,

@@ -1,4 +1,4 @@
-//! The dense trace against what it is meant to be: the same pages, asked for one by one.
+//! The dense trace against its definition: the same pages, computed one by one.
 
 use super::*;
 use crate::{
@@ -25,7 +25,7 @@ fn build(actions: &[Action]) -> Trace {
     builder.finish().unwrap()
 }
 
-/// The same with all side tables; event `n` is process `n`'s.
+/// Builds a trace with all side tables; event `n` belongs to process `n`.
 fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
     let tables = Tables { bytes: true, owners: true, untouched_within_pages };
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
@@ -70,9 +70,10 @@ fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
 }
 
 proptest! {
-    /// Ranks are (file, page) order; each step reaches the pages that its action asks for, no other, in its time.
+    /// Ranks follow (file, page) order. Each step covers exactly the pages of its action, at the
+    /// action's time.
     #[test]
-    fn steps_reach_the_pages_asked_for(actions in prop::collection::vec(action(), 0..40)) {
+    fn steps_cover_the_pages_of_their_actions(actions in prop::collection::vec(action(), 0..40)) {
         let trace = build(&actions);
         let mut all = BTreeSet::new();
         for action in &actions {
@@ -100,7 +101,7 @@ proptest! {
                 _ => pages_of(action).iter().filter_map(|page| rank.get(page).copied()).collect(),
             };
             match action {
-                // A cut of what is already gone is no step.
+                // A truncation of pages that no longer exist is not a step.
                 Action::Truncate { .. } | Action::Punch { .. } => {
                     if wanted.is_disjoint(&live) {
                         wanted.clear();
@@ -114,10 +115,10 @@ proptest! {
         }
     }
 
-    /// Side tables change no step, time, rank or total; each step has the bytes that its action
+    /// Side tables change no step, time, rank or total. Each step has the bytes that its action
     /// covers in each page, and its process and file.
     #[test]
-    fn step_tables_stand_beside_the_steps(actions in prop::collection::vec(action(), 0..40)) {
+    fn step_tables_leave_the_steps_unchanged(actions in prop::collection::vec(action(), 0..40)) {
         let (plain, trace) = (build(&actions), build_with_tables(&actions, 3));
         prop_assert_eq!(plain.steps(), trace.steps());
         prop_assert_eq!((plain.runs(), plain.totals()), (trace.runs(), trace.totals()));
@@ -148,8 +149,8 @@ proptest! {
         }
     }
 
-    /// The untouched pages are those inside their file's size and near a touched page of it, each
-    /// once, in (file, page) order, with the ranks behind those of the touched pages.
+    /// The untouched pages are those inside their file's size and near a touched page of it: each
+    /// once, in (file, page) order, with ranks after those of the touched pages.
     #[test]
     fn untouched_pages_are_near_touched_ones(
         actions in prop::collection::vec(action(), 0..30),
@@ -216,10 +217,10 @@ proptest! {
     }
 }
 
-/// An object trace keeps the object of each step, though all objects are pages of one file in it; a
-/// sync of everything has a process and no file; a trace that was asked for no table holds none.
+/// An object trace keeps the object of each step, although all objects are pages of one file in it.
+/// A sync of everything has a process and no file. A trace without requested tables holds none.
 #[test]
-fn owners_of_other_steps() {
+fn objects_and_syncs_of_everything_have_owners() {
     let tables = Tables { owners: true, ..Tables::default() };
     let mut builder = TraceBuilder::new(about(false), Unit::Request, u64::MAX).with_tables(tables);
     let read = Action::Read { open: None, file: FileId(77), offset: 0, len: 10 };
@@ -234,7 +235,7 @@ fn owners_of_other_steps() {
     assert_eq!(with.held_bytes() - plain.held_bytes(), 4 + 12);
 }
 
-/// Times come back exact, past 32 bits too.
+/// Times are returned exactly, even beyond 32 bits.
 #[test]
 fn times_are_exact() {
     let times = [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 7, 1 << 50, u64::MAX];
@@ -247,7 +248,7 @@ fn times_are_exact() {
     assert_eq!((0..times.len()).map(|n| trace.at_us(n)).collect::<Vec<_>>(), times);
 }
 
-/// A request for a part of a page says so; one for the whole does not.
+/// A write of a part of a page is marked as partial; a write of the whole page is not.
 #[test]
 fn partial_pages_are_marked() {
     let write = |offset, len| Action::Write { open: None, file: FileId(0), offset, len, sync: false };
@@ -268,9 +269,10 @@ fn partial_pages_are_marked() {
     }
 }
 
-/// A request of no bytes touches nothing and is counted; memory and numbers have limits that are said.
+/// A request of zero bytes touches no page and is counted. Limits of memory and of counts are
+/// reported as errors.
 #[test]
-fn limits_are_said() {
+fn limits_are_reported() {
     let read = |len| Action::Read { open: None, file: FileId(0), offset: 0, len };
     let trace = build(&[read(0), read(1)]);
     assert_eq!((trace.totals().empty_requests, trace.totals().requests, trace.pages()), (1, 1, 1));
@@ -281,7 +283,8 @@ fn limits_are_said() {
     assert!(matches!(error, TraceError::TooMuchMemory { limit_bytes: 1000, .. }), "{error}");
 }
 
-/// A sync of a file over more pages than a step can count becomes several steps that cover all of them.
+/// A sync of a file over more pages than a step can count becomes several steps that cover all of
+/// them.
 #[test]
 fn long_ranges_are_split() {
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
@@ -297,11 +300,11 @@ fn long_ranges_are_split() {
     assert_eq!((syncs[0].start, syncs.last().unwrap().end), (0, trace.pages()));
 }
 
-/// A file that is made in the trace has no page before its first access, so that cutting it is no step.
-/// Its creation and the open that made it say so once; a size, a name or an open that found it there
-/// do not.
+/// A file created in the trace has no page before its first access, so that truncating it is not a
+/// step. Its creation, and the open that created it, mark it as created; a size, a name, or an open
+/// that found the file do not.
 #[test]
-fn a_file_is_made_once_by_a_creation_and_its_open() {
+fn a_creation_and_its_open_create_a_file_once() {
     let file = FileId(0);
     let owner = None;
     let create = Create { file, name: "/a".into(), owner, mode: Some(0o600), sync: false };
@@ -323,7 +326,8 @@ fn a_file_is_made_once_by_a_creation_and_its_open() {
     }
 }
 
-/// Somebody syncs: that is a step, also where no page of the trace is reached; and `sync` is one of its own.
+/// Every sync of a process becomes a step, even if it reaches no page of the trace; `sync` has a
+/// step kind of its own.
 #[test]
 fn every_sync_is_a_step() {
     let sync = |file, offset, len| Action::Sync { file: FileId(file), offset, len };
@@ -338,7 +342,7 @@ fn every_sync_is_a_step() {
 }
 
 proptest! {
-    /// What a cache that holds everything misses, no cache hits.
+    /// The cold accesses are the misses of a cache that holds everything; no cache hits them.
     #[test]
     fn cold_accesses_miss_in_a_cache_that_holds_all(actions in prop::collection::vec(action(), 0..40)) {
         let trace = build(&actions);

@@ -10,7 +10,7 @@ use super::failures::{Step, WriteBackFailures};
 use super::table::{self, Is};
 use super::types::Ino;
 use flashsift_core::event::{FileId, Micros};
-use flashsift_core::sift::{Blocked, Decision, Sift, Why};
+use flashsift_core::sift::{Blocked, Decision, Reason, Sift};
 use parking_lot::{Condvar, MutexGuard};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -80,7 +80,7 @@ impl Decisions {
     /// Whether something is pending that no application performs because it waits for it.
     pub(crate) fn wait_for_no_application(&self) -> bool {
         self.pending.iter().any(|decision| match decision {
-            Decision::WriteBack { why, .. } => !matches!(why, Why::Sync | Why::All | Why::Space),
+            Decision::WriteBack { why, .. } => !matches!(why, Reason::Sync | Reason::All | Reason::Space),
             _ => true,
         })
     }

@@ -12,7 +12,7 @@ use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
 use super::table::{self, InRam, Is, Name, Table};
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
-use flashsift_core::event::{Action, Create, FileId, MaybeOwned, OpenId, Owner};
+use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
 use flashsift_core::sift::Birth;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
@@ -37,7 +37,7 @@ struct Created<'a> {
 }
 
 impl Created<'_> {
-    fn with<'a>(self, name: MaybeOwned<'a, str>, owner: Owner, mode: Mode) -> Create<'a> {
+    fn with<'a>(self, name: MaybeOwned<'a, str>, owner: FileOwner, mode: Mode) -> Create<'a> {
         let mode = Some(mode.as_raw_mode() & 0o7777);
         Create { file: self.file, name, owner: Some(owner), mode, sync: self.sync }
     }
@@ -116,7 +116,7 @@ impl Fs {
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         let gid = dir.gid.unwrap_or(caller.gid);
         let created = Created { file: table::file_id(number), name: (parent, name), sync };
-        let owner = Owner { uid: caller.uid, gid };
+        let owner = FileOwner { uid: caller.uid, gid };
         let birth = self.birth(table, at, created.name, |name| created.with(name, owner, masked));
         // An inherited access control list is BACKING's to make.
         if birth == Birth::Ram && !dir.default_acl && !dir.apart {
@@ -152,7 +152,7 @@ impl Fs {
         table.name(ino, parent, &Name::from(name));
         self.counters.lock().born_settled += 1;
         table.meet_as(ino, number);
-        let owner = Owner { uid: stat.st_uid, gid: stat.st_gid };
+        let owner = FileOwner { uid: stat.st_uid, gid: stat.st_gid };
         let mode = Mode::from_raw_mode(stat.st_mode);
         self.saw_create(table, at, created.name, |name| created.with(name, owner, mode));
         if birth == Birth::Ram {

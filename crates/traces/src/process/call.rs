@@ -1,9 +1,9 @@
-//! What a [`Machine`](super::Machine) is told: system calls that succeeded, with their results.
+//! The input of a [`Machine`](super::Machine): system calls that succeeded, with their results.
 
 use super::Shares;
 use std::ops::BitOr;
 
-/// How a file was opened; `O_*` as bits of our own.
+/// The flags of an open; `O_*` as bits of our own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub(super) u16);
 
@@ -23,14 +23,14 @@ impl Flags {
     pub const CLOEXEC: Self = Self(1 << 10);
     pub(super) const CHANGEABLE: Self = Self(Self::APPEND.0 | Self::DIRECT.0);
 
-    /// All of `flags` are set.
+    /// Returns whether all of `flags` are set.
     pub fn has(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 }
 
 impl Flags {
-    /// Reads `O_WRONLY|O_CREAT`; what it does not know changes nothing here.
+    /// Reads text such as `O_WRONLY|O_CREAT`, and ignores unknown flags.
     pub fn parse(text: &[u8]) -> Self {
         let mut flags = Self::default();
         for word in text.split(|&b| b == b'|') {
@@ -61,7 +61,7 @@ impl BitOr for Flags {
     }
 }
 
-/// A call under way that holds its description, whatever happens to the descriptor meanwhile.
+/// A call in progress, which keeps its open file description if the descriptor is closed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin(pub(super) u32);
 
@@ -70,9 +70,9 @@ pub struct Pin(pub(super) u32);
 pub struct Fd<'a> {
     /// Its number.
     pub number: i32,
-    /// What the trace shows it to lead to, if it does.
+    /// The file that the trace shows for the descriptor, if it shows one.
     pub shown: Option<Shown<'a>>,
-    /// From [`super::Machine::pin`] when the call began.
+    /// The result of [`super::Machine::pin`] when the call began.
     pub pin: Option<Pin>,
 }
 
@@ -82,16 +82,16 @@ impl From<i32> for Fd<'_> {
     }
 }
 
-/// Where the kernel says a descriptor leads.
+/// The file behind a descriptor, as the kernel shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown<'a> {
-    /// To this absolute path, since deleted or not.
+    /// This absolute path; `true` if the file has since been deleted.
     Path(&'a [u8], bool),
-    /// To a pipe, socket, device, anonymous inode.
+    /// A pipe, socket, device or anonymous inode.
     Other,
 }
 
-/// What a relative path starts from.
+/// The directory that a relative path starts from.
 #[derive(Clone, Copy, Debug)]
 pub enum Dir<'a> {
     /// The working directory, which the trace may show.
@@ -103,7 +103,7 @@ pub enum Dir<'a> {
 /// A path as a call names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
-    /// What it starts from where it is relative.
+    /// The directory that it starts from if it is relative.
     pub dir: Dir<'a>,
     /// Any bytes.
     pub path: &'a [u8],
@@ -118,23 +118,24 @@ pub enum Target<'a> {
     Fd(Fd<'a>),
 }
 
-/// Something that succeeded, with its result. Offsets and lengths in bytes.
+/// A system call that succeeded, with its result. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Call<'a> {
-    /// `mode`: what the call asks for, should it make the file; the umask takes its part of it.
+    /// `mode`: the mode that the call requests if it creates the file; the umask is applied to it.
     Open {
         path: Path<'a>,
         flags: Flags,
         mode: Option<u32>,
         fd: Fd<'a>,
     },
-    /// The open of a file that cannot be told by its name: a file of its own, which lives on after it is closed.
+    /// The open of a file that its name does not identify: a file of its own, which lives on after
+    /// it is closed.
     OpenNameless {
         flags: Flags,
         fd: i32,
     },
-    /// A descriptor that leads to no storage, or (`shown`) that came from elsewhere.
+    /// A descriptor that leads to no storage, or (with `shown`) was received from another process.
     Made {
         fd: Fd<'a>,
         cloexec: bool,
@@ -163,13 +164,13 @@ pub enum Call<'a> {
         fd: Fd<'a>,
         flags: Flags,
     },
-    /// `at`: the call's own offset; without it the description's is used and moved.
+    /// `at`: the call's own offset; without it the description's offset is used and moved.
     Read {
         fd: Fd<'a>,
         at: Option<u64>,
         len: u64,
     },
-    /// `flags`: what this one call adds to the descriptor's (`RWF_APPEND`, `RWF_DSYNC`).
+    /// `flags`: flags that this call adds to those of the descriptor (`RWF_APPEND`, `RWF_DSYNC`).
     Write {
         fd: Fd<'a>,
         at: Option<u64>,
@@ -184,7 +185,7 @@ pub enum Call<'a> {
         to_at: Option<u64>,
         len: u64,
     },
-    /// `size`: what the seek says about the file's.
+    /// `size`: the size of the file, if the seek reveals it.
     Seek {
         fd: Fd<'a>,
         to: u64,
@@ -200,7 +201,7 @@ pub enum Call<'a> {
         target: Target<'a>,
         size: u64,
     },
-    /// `fallocate` that may make the file longer.
+    /// A `fallocate` that may extend the file.
     Allocate {
         fd: Fd<'a>,
         end: u64,
@@ -228,7 +229,8 @@ pub enum Call<'a> {
         target: &'a [u8],
         path: Path<'a>,
     },
-    /// `unlink`, `rmdir`. `seen`: what [`super::Machine::seen`] said when the call began, if something could come between.
+    /// `unlink`, `rmdir`. `seen`: the result of [`super::Machine::seen`] when the call began, if
+    /// another call could come between.
     Unlink {
         path: Path<'a>,
         seen: Option<Seen>,
@@ -241,7 +243,7 @@ pub enum Call<'a> {
         path: Path<'a>,
         mode: Option<u32>,
     },
-    /// `umask`: what new files lack from now on.
+    /// `umask`: the permission bits that new files lack from now on.
     Umask {
         mask: u32,
     },
@@ -255,7 +257,7 @@ pub enum Call<'a> {
     Cwd {
         path: &'a [u8],
     },
-    /// A mapping of a file, or (no `fd`) of none.
+    /// A mapping of a file or, without `fd`, of no file.
     Map {
         fd: Option<Fd<'a>>,
         start: u64,
@@ -278,11 +280,11 @@ pub enum Call<'a> {
         start: u64,
         len: u64,
     },
-    /// A clone was entered: its child may be heard of before it returns.
+    /// A clone was entered: calls of its child may come before it returns.
     ForkBegins {
         shares: Shares,
     },
-    /// It returned, or failed.
+    /// A clone returned, or failed.
     ForkEnds {
         child: Option<u32>,
         shares: Shares,
@@ -294,7 +296,7 @@ pub enum Call<'a> {
     Exec {
         name: &'a str,
     },
-    /// The caller goes on under the number of its process's leader, whose thread is no more.
+    /// The caller continues under the number of its process's leader, whose thread has ended.
     Superseded {
         by: u32,
     },
@@ -302,15 +304,16 @@ pub enum Call<'a> {
     ExitGroup,
 }
 
-/// Which file a name stood for when a call began.
+/// The file that a name stood for when a call began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(pub(super) Option<u32>);
 
-/// What becomes of a thread that no clone made.
+/// The treatment of a thread that no clone created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strangers {
-    /// A process of its own (number = thread's).
+    /// The thread is a process of its own, with the same number.
     Processes,
-    /// One more thread of the first process, which has this number if a stranger is its first thread.
+    /// The thread belongs to the first process. If such a thread is the first of all, this is the
+    /// process's number.
     Threads(u32),
 }

@@ -1,4 +1,4 @@
-//! The longer calls.
+//! The calls that take more than a few lines.
 
 use super::{
     Action, Create, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, MaybeOwned, NO_PATH, NOT_STORAGE,
@@ -91,14 +91,16 @@ impl Machine {
         open
     }
 
-    /// `file` came into being under this name. Its owner is not in a trace of system calls.
+    /// Reports the creation of `file` under this name. A trace of system calls does not have its
+    /// owner.
     pub(super) fn create(&self, file: u32, name: Box<str>, mode: Option<u32>, flags: Flags, out: &mut Out) {
         let (file, sync) = (id(file), flags.has(Flags::SYNC));
         let create = Create { file, name: name.into(), owner: None, mode, sync };
         out.push(Action::Create(MaybeOwned::owned(create)));
     }
 
-    /// The mode of a file that is made with `mode`: known where the umask is, or takes nothing.
+    /// Returns the mode of a file that is created with `mode`. It is known if the umask is known,
+    /// or clears no bit of it.
     pub(super) fn masked(&self, task: Task, mode: Option<u32>) -> Option<u32> {
         let mode = mode?;
         match self.tasks.fs[task.fs].umask {
@@ -108,7 +110,8 @@ impl Machine {
         }
     }
 
-    /// `/proc/self/fd/N` and `/dev/fd/N` lead where descriptor `N` does.
+    /// Returns the description that `/proc/self/fd/N` or `/dev/fd/N` leads to: that of descriptor
+    /// `N`.
     fn reopened(&self, task: Task, path: &[u8]) -> Option<u32> {
         let rest = path.strip_prefix(b"/dev/fd/").or_else(|| {
             let rest = path.strip_prefix(b"/proc/")?;
@@ -119,7 +122,7 @@ impl Machine {
         self.tasks.tables[task.table].slots.get(&number(rest)?).map(|slot| slot.open)
     }
 
-    /// The entry to which an open of `asked` really led.
+    /// Returns the entry to which an open of `asked` really led.
     fn arrive(&mut self, asked: Node, shown: &[u8]) -> Result<Node, Skip> {
         let walk = Walk { follow: false, make: true };
         let real = self.names.walk(ROOT, ROOT, shown, walk).ok_or(NO_PATH)?;
@@ -134,14 +137,14 @@ impl Machine {
         Ok(real)
     }
 
-    /// A file seen for the first time, under the name `node`.
+    /// Adds a file that is seen for the first time, under the name `node`.
     fn add(&mut self, node: Node, size: Option<u64>, out: &mut Out) -> u32 {
         let file = self.files.add(0, size);
         self.bind(node, file, out);
         file
     }
 
-    /// `node` names `file` from now on.
+    /// Makes `node` a name of `file`.
     pub(super) fn name(&mut self, node: Node, file: u32) {
         self.names.set(node, What::File(file));
         self.files.file(file).links += 1;
@@ -152,7 +155,7 @@ impl Machine {
         out.push(Action::Bind { file: id(file), name: self.names.name(node).into() });
     }
 
-    /// `node` names nothing any more, as far as is known.
+    /// Removes the name `node` of its file, if it has a known one.
     pub(super) fn unbind(&mut self, node: Node, out: &mut Out) {
         if let Some(file) = self.names.file(node) {
             let name = self.names.name(node);
@@ -161,7 +164,8 @@ impl Machine {
         }
     }
 
-    /// Neither does anything beneath: whoever removed or made the directory `node` found it empty.
+    /// Removes the names of `node` and of all entries beneath. The process that removed or made the
+    /// directory `node` found it empty.
     pub(super) fn unbind_all(&mut self, node: Node, out: &mut Out) {
         for (node, _) in self.names.files_beneath(node) {
             self.unbind(node, out);
@@ -190,7 +194,8 @@ impl Machine {
         }
     }
 
-    /// A description from before the trace, or from another process by a way that the trace does not show.
+    /// Returns the description of an open from before the trace, or from another process in a way
+    /// that the trace does not show.
     pub(super) fn adopt(&mut self, shown: Shown<'_>, out: &mut Out) -> Result<u32, Skip> {
         let Shown::Path(path, deleted) = shown else {
             return Ok(self.files.describe(Of::Other, ROOT, None, Flags::default()));
@@ -217,8 +222,8 @@ impl Machine {
         Ok(open)
     }
 
-    /// The description that a call's descriptor leads to. Where the trace shows another file than it should be, the
-    /// trace is right: something happened that is not in it.
+    /// Returns the description that a call's descriptor leads to. If the trace shows another file
+    /// than expected, the trace is right: a call is missing from it.
     pub(super) fn description(&mut self, task: Task, fd: Fd<'_>, out: &mut Out) -> Result<u32, Skip> {
         if let Some(pin) = fd.pin {
             return Ok(pin.0);
@@ -264,7 +269,7 @@ impl Machine {
         agrees
     }
 
-    /// The file on storage that a descriptor leads to.
+    /// Returns the file on storage that a descriptor leads to.
     pub(super) fn storage(&mut self, task: Task, fd: Fd<'_>, out: &mut Out) -> Result<u32, Skip> {
         let open = self.description(task, fd, out)?;
         match self.files.open[open].of {
@@ -273,7 +278,8 @@ impl Machine {
         }
     }
 
-    /// The file by name or descriptor; one that was never opened is added only on demand.
+    /// Returns the file by name or descriptor; a file that was never opened is added only on
+    /// demand.
     pub(super) fn target(
         &mut self,
         task: Task,
@@ -340,7 +346,7 @@ impl Machine {
         Ok(self.names.walk(from, root, path.path, walk))
     }
 
-    /// The trace says where the caller stands.
+    /// Takes the caller's working directory from the trace.
     pub(super) fn cwd_is(&mut self, task: Task, path: &[u8]) -> Done {
         let cwd = self.tasks.fs[task.fs].cwd;
         if path.starts_with(b"/") && (cwd == SOMEWHERE || self.names.path(cwd) != path) {
@@ -350,7 +356,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A read, or (with the flags that it adds) a write.
+    /// Handles a read, or (with the flags that it adds) a write.
     pub(super) fn transfer(
         &mut self,
         open: u32,
@@ -377,7 +383,8 @@ impl Machine {
                 Some(start) => start,
                 None if write.is_some() => {
                     out.note(
-                        "write at an offset from before the trace: placed after the farthest byte known",
+                        "write at an offset from before the trace: placed after the farthest byte \
+                             known",
                     );
                     self.files.file(file).reach
                 }
@@ -407,9 +414,9 @@ impl Machine {
         out.push(Action::Truncate { file: id(file), size });
     }
 
-    /// A directory that moves is one event, whatever is below it. An exchange is two renames, one each
-    /// way; where a directory takes part, the renames of all files below the two, since two directories
-    /// cannot be renamed to each other one after the other.
+    /// Renames a directory with one event for all that is below it. An exchange is two renames, one
+    /// each way. If a directory takes part, it is the renames of all files below the two, because
+    /// two directories cannot be renamed to each other one after the other.
     pub(super) fn rename(
         &mut self,
         task: Task,
@@ -421,7 +428,7 @@ impl Machine {
         let (a, b) = (self.resolve(task, from, false, out)?, self.resolve(task, to, false, out)?);
         let same = self.names.file(a).is_some() && self.names.file(a) == self.names.file(b);
         if a == b || same {
-            // POSIX: two names of one file stay as they are.
+            // POSIX: a rename between two names of one file has no effect.
             return Ok(());
         }
         if a.min(b) <= SOMEWHERE || self.names.is_above(a, b) || self.names.is_above(b, a) {
@@ -441,7 +448,8 @@ impl Machine {
                 moved.append(&mut self.names.files_beneath(node));
             } else {
                 out.note(
-                    "exchange of a directory after millions of others: names beneath it move without a word",
+                    "exchange of a directory after millions of others: names beneath it move \
+                     without a word",
                 );
                 moved.extend(self.names.file(node).map(|file| (node, file)));
             }
@@ -465,7 +473,7 @@ impl Machine {
         }
     }
 
-    /// A mapping moved, grew or shrank; what it grew by belongs to the file too.
+    /// Moves, grows or shrinks a mapping; the added part maps the same file.
     pub(super) fn remap(&mut self, task: Task, from: (u64, u64), to: (u64, u64), out: &mut Out) {
         let mut pieces = self.tasks.mapped(task.space, from.0, from.0.saturating_add(from.1));
         pieces.reverse();
@@ -485,7 +493,7 @@ impl Machine {
     }
 }
 
-/// Plain decimal.
+/// Reads a plain decimal number.
 fn number(text: &[u8]) -> Option<i32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Files and open file descriptions, and when they end.
+//! Files and open file descriptions, and their ends.
 
 use super::{Flags, Out, names::Node, slab::Slab};
 use flashsift_core::event::{Action, FileId, OpenId};
@@ -7,39 +7,40 @@ use std::num::NonZeroU32;
 /// One identity; its number is its [`FileId`], never reused.
 #[derive(Debug, Default)]
 pub(super) struct File {
-    /// Entries that name it. A file without a name that we can know counts one that is never lost.
+    /// Entries that name it. A file whose name cannot be known counts one entry that is never
+    /// removed.
     pub(super) links: u32,
     /// Descriptions and mappings.
     pub(super) uses: u32,
-    /// Where it ends, once something in the trace said so.
+    /// The file's size, once the trace has shown it.
     pub(super) size: Option<u64>,
-    /// It has been seen to reach at least here.
+    /// The file has been seen to reach at least this far.
     pub(super) reach: u64,
     pub(super) gone: bool,
 }
 
-/// What a description leads to.
+/// The object behind a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// A file or directory on storage.
     File(u32),
-    /// `O_PATH`: a place in the tree, no more.
+    /// `O_PATH`: only a place in the tree.
     Path,
-    /// A pipe, socket, device, or a file that no storage lies under.
+    /// A pipe, socket, device, or a file without storage.
     Other,
 }
 
-/// An open file description: what `dup` and `fork` share.
+/// An open file description, which `dup` and `fork` share.
 #[derive(Debug)]
 pub(super) struct Description {
-    /// Descriptors in all tables, and calls that are under way.
+    /// Descriptors in all tables, and calls in progress.
     pub(super) refs: u32,
     pub(super) of: Of,
     pub(super) node: Node,
-    /// `None`: opened before the trace, nothing told since.
+    /// `None`: the file was opened before the trace, which has not shown the offset since.
     pub(super) offset: Option<u64>,
     pub(super) flags: Flags,
-    /// The name that the trace last showed for it and that was found to agree.
+    /// The name that the trace last showed for it, after it was found to agree.
     pub(super) shown: Box<[u8]>,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// A new identity.
+    /// Adds a new identity.
     pub(super) fn add(&mut self, links: u32, size: Option<u64>) -> u32 {
         self.files.push(File { links, size, ..File::default() });
         (self.files.len() - 1) as u32
@@ -60,7 +61,7 @@ impl Files {
         &mut self.files[file as usize]
     }
 
-    /// A new description with one reference.
+    /// Adds a new description with one reference.
     pub(super) fn describe(&mut self, of: Of, node: Node, offset: Option<u64>, flags: Flags) -> u32 {
         if let Of::File(file) = of {
             self.file(file).uses += 1;
@@ -68,7 +69,7 @@ impl Files {
         self.open.add(Description { refs: 1, of, node, offset, flags, shown: Box::default() })
     }
 
-    /// One descriptor less.
+    /// Removes one descriptor of a description.
     pub(super) fn release(&mut self, open: u32, out: &mut Out) {
         let description = &mut self.open[open];
         description.refs -= 1;
@@ -81,13 +82,13 @@ impl Files {
         }
     }
 
-    /// One description or mapping less.
+    /// Removes one description or mapping of a file.
     pub(super) fn unuse(&mut self, file: u32, out: &mut Out) {
         self.file(file).uses -= 1;
         self.end(file, out);
     }
 
-    /// One name less.
+    /// Removes one name of a file.
     pub(super) fn unlink(&mut self, file: u32, name: Box<str>, out: &mut Out) {
         out.push(Action::Unbind { file: id(file), name: name.into() });
         self.file(file).links -= 1;
@@ -102,7 +103,7 @@ impl Files {
         }
     }
 
-    /// The file was seen to hold bytes up to `end`; `written`: this call put them there.
+    /// Notes that the file holds bytes up to `end`; `written`: this call wrote them.
     pub(super) fn reaches(&mut self, file: u32, end: u64, written: bool) {
         let f = self.file(file);
         f.reach = f.reach.max(end);
@@ -121,7 +122,7 @@ pub(super) fn id(file: u32) -> FileId {
     FileId(file.into())
 }
 
-/// A description is an open: it lasts as long as one.
+/// Returns the identity of an open, which lasts as long as its description.
 pub(super) fn open_id(description: u32) -> Option<OpenId> {
     NonZeroU32::new(description.wrapping_add(1)).map(OpenId)
 }

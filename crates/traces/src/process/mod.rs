@@ -1,23 +1,26 @@
-//! What the kernel knows about processes, descriptors, names and offsets, so that a list of system calls becomes events.
+//! A model of the kernel's processes, descriptors, names and offsets, which turns a list of system
+//! calls into events.
 //!
-//! A machine without I/O: successful [`Call`]s go in, in the order in which they completed, with their results; events
-//! come out. Readers of system-call traces and live recorders use it alike. It follows POSIX and Linux's manual pages
-//! (open(2), dup(2), fork(2), clone(2), execve(2), lseek(2), rename(2), unlink(2), mmap(2)): descriptors of one open
-//! share its offset across `dup` and `fork`; a file lives until its last name, descriptor and mapping are gone, then its
-//! name can come back as another [`FileId`](flashsift_core::event::FileId).
+//! The [`Machine`] does no I/O: it takes successful [`Call`]s with their results, in the order in
+//! which they completed, and returns events. Readers of system-call traces and live recorders both
+//! use it. It follows POSIX and Linux's manual pages (open(2), dup(2), fork(2), clone(2),
+//! execve(2), lseek(2), rename(2), unlink(2), mmap(2)). Descriptors of one open share its offset
+//! across `dup` and `fork`. A file lives until its last name, descriptor and mapping are gone; then
+//! its name can come back as another [`FileId`](flashsift_core::event::FileId).
 //!
-//! Where a trace does not say enough, the machine guesses only as follows, each time with a note ([`Out::notes`]) or a
-//! count ([`Skip`]), except the first two, which hold for every trace:
+//! If a trace lacks a fact, the machine guesses only as follows, each time with a note
+//! ([`Out::notes`]) or a count ([`Skip`]), except the first two rules, which hold for every trace:
 //!
-//! - A file has the names that the trace shows, no more: when the last of them goes, the file goes (a hard link made
-//!   before the trace and never used in it is unknown).
-//! - What an open finds under a known name is the known file, unless it is an exclusive creation: then the name was
-//!   removed by someone outside the trace.
-//! - An append to a file whose size is unknown starts at the farthest byte known of it, and so does a write at an unknown
-//!   offset (a descriptor from before the trace). A read there is left out.
+//! - - A file has only the names that the trace shows: when the last of them goes, the file goes. A
+//!   hard link made before the trace and never used in it is unknown.
+//! - - An open under a known name finds the known file. If the open is an exclusive creation, a
+//!   process outside the trace has removed the name.
+//! - - An append to a file of unknown size starts at the farthest byte known of it, and so does a
+//!   write at an unknown offset (a descriptor from before the trace). A read at an unknown offset
+//!   is left out.
 //! - Zeroing a range counts as punching it; nothing under `/dev`, `/proc` and `/sys` is storage.
-//! - Symbolic links older than the trace are learnt where an open shows another name than it was asked for
-//!   (`Names::learn_link`).
+//! - - Symbolic links older than the trace are inferred when an open shows another name than it
+//!   requested (`Names::learn_link`).
 
 mod call;
 mod calls;
@@ -39,7 +42,7 @@ use names::{Names, Node, ROOT, SOMEWHERE, Walk, What};
 pub use tasks::Shares;
 use tasks::{Slot, Task, Tasks};
 
-/// Traffic of descriptors that lead to no storage.
+/// Calls on descriptors that lead to no storage.
 pub const NOT_STORAGE: Skip = Skip::Benign("pipe, socket or device");
 /// See [`Call::Map`].
 pub const MAPPED: Skip =
@@ -50,21 +53,21 @@ const STRANGE_OFFSET: Skip = Skip::Damage("read at an offset from before the tra
 /// An unlink or rename of something that had no [`FileId`](flashsift_core::event::FileId).
 pub const STRANGE_FILE: Skip = Skip::Benign("change of a file that the trace never opens");
 const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kernel takes");
-/// More files than this, all told, are not said to have moved with a directory that was exchanged: a
-/// little hostile input would say it for ever.
+/// Renames of files with an exchanged directory are reported up to this total: otherwise a short
+/// hostile input could produce them without end.
 const MOVED_MAX: usize = 10_000_000;
 const TOO_LONG: Skip = Skip::Damage("read or write of more than 2 GiB");
 const TOO_FAR: Skip = Skip::Damage("offset beyond 2^63");
 
-/// What came of a call besides events.
+/// The result of a call besides its events.
 pub type Done = Result<(), Skip>;
 
-/// What came out.
+/// The output of a call.
 #[derive(Debug, Default)]
 pub struct Out {
-    /// In order.
+    /// Events, in order.
     pub events: Vec<Event<'static>>,
-    /// Things that were used although something about them is a guess.
+    /// Notes on events that rest on a guess.
     pub notes: Vec<&'static str>,
     at_us: u64,
     pid: u32,
@@ -89,7 +92,7 @@ impl Out {
         self.notes.push(note);
     }
 
-    /// Hands on what came of the call at `line`.
+    /// Passes on the output of the call at `line`.
     pub(crate) fn hand_on(&mut self, done: Done, events: &mut Events<'_>, line: u64) -> Result<(), Error> {
         for note in self.notes.drain(..) {
             events.note(note, line);
@@ -102,21 +105,21 @@ impl Out {
     }
 }
 
-/// The state. See the module's documentation.
+/// The machine. See the module's documentation.
 #[derive(Debug)]
 pub struct Machine {
     names: Names,
     files: Files,
     tasks: Tasks,
     strangers: Strangers,
-    /// Renames under way: shown names may be older or newer than ours.
+    /// Renames in progress: names that the trace shows may be older or newer than ours.
     renaming: u32,
     /// Renames of files that moved with a directory, so far.
     moved: usize,
 }
 
 impl Machine {
-    /// Nothing is known yet.
+    /// Returns a machine that knows nothing yet.
     pub fn new(strangers: Strangers) -> Self {
         Self {
             names: Names::new(),
@@ -128,21 +131,21 @@ impl Machine {
         }
     }
 
-    /// From now on, a thread that no clone made is that.
+    /// Sets the treatment of threads that no clone created.
     pub fn strangers(&mut self, strangers: Strangers) {
         self.strangers = strangers;
     }
 
-    /// A rename began (`true`) or came to its end, before the [`Call`] that tells it.
+    /// Notes that a rename began (`true`) or ended, before its [`Call`].
     pub fn renaming(&mut self, begins: bool) {
         self.renaming = if begins { self.renaming + 1 } else { self.renaming.saturating_sub(1) };
     }
 
-    /// Takes in one call of thread `tid`.
+    /// Takes one call of thread `tid`.
     pub fn call(&mut self, at_us: u64, tid: u32, call: Call<'_>, out: &mut Out) -> Done {
         (out.at_us, out.tid) = (at_us, tid);
         if matches!(call, Call::Exit) && !self.tasks.knows(tid) {
-            // Its process ended before its last line.
+            // The process ended before the last line of its thread.
             return Ok(());
         }
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
@@ -154,7 +157,8 @@ impl Machine {
             }
             Call::OpenNameless { flags, fd } => {
                 let created = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
-                // The name that it does have somewhere is never lost: it must not end with its descriptor.
+                // The file has a name somewhere, and no event removes it: the file outlives its
+                // descriptor.
                 let file = self.files.add(1, created.then_some(0));
                 let node = self.names.nameless();
                 if created {
@@ -287,7 +291,8 @@ impl Machine {
                 let node = self.resolve(task, path, false, out)?;
                 let now = self.names.file(node);
                 if seen.is_some_and(|seen| seen.0.is_some() && seen.0 != now) {
-                    // Between this call's beginning and its end the name was already found to be another file's.
+                    // Between the beginning and the end of this call, the name was found to be
+                    // another file's.
                     return Ok(());
                 }
                 let known = !matches!(self.names.what(node), What::Unknown | What::Absent);
@@ -353,7 +358,7 @@ impl Machine {
             Call::Msync { start, len } => {
                 let mut found = self.tasks.mapped(task.space, start, start.saturating_add(len));
                 found.reverse();
-                // One range mapped twice is made durable once.
+                // A range that is mapped twice is made durable once.
                 found.dedup_by_key(|&mut (from, to, file, offset)| (to - from, file, offset));
                 for &(from, to, file, offset) in &found {
                     out.push(Action::Sync { file: id(file), offset, len: to - from });
@@ -391,14 +396,14 @@ impl Machine {
         }
     }
 
-    /// Has the trace opened this descriptor?
+    /// Returns whether the trace has opened this descriptor.
     pub fn is_open(&mut self, tid: u32, fd: i32) -> bool {
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, &mut Out::default());
         self.tasks.tables[task.table].slots.contains_key(&fd)
     }
 
-    /// A call on `fd` began and will be told when it ends: holds what it leads to. To be given back with
-    /// [`Machine::unpin`].
+    /// Keeps the description of `fd` for a call that began and is reported at its end.
+    /// [`Machine::unpin`] releases it.
     pub fn pin(&mut self, at_us: u64, tid: u32, fd: Fd<'_>, out: &mut Out) -> Option<Pin> {
         (out.at_us, out.tid) = (at_us, tid);
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
@@ -408,12 +413,12 @@ impl Machine {
         Some(Pin(open))
     }
 
-    /// The call that held `pin` is over.
+    /// Releases `pin` after the end of its call.
     pub fn unpin(&mut self, pin: Pin, out: &mut Out) {
         self.files.release(pin.0, out);
     }
 
-    /// Which file a name stands for, for an [`Call::Unlink`] that begins now.
+    /// Returns the file that a name stands for, for a [`Call::Unlink`] that begins now.
     pub fn seen(&mut self, at_us: u64, tid: u32, path: Path<'_>, out: &mut Out) -> Option<Seen> {
         (out.at_us, out.tid) = (at_us, tid);
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);

@@ -1,8 +1,8 @@
 //! Names as the kernel resolves them: a tree of directory entries.
 //!
-//! An entry keeps its number when it is renamed, so that whatever stands beneath a directory, and every descriptor and
-//! current directory on it, moves along. Entries are made as soon as a call mentions them; what they stand for may stay
-//! unknown.
+//! An entry keeps its number when it is renamed, so that everything beneath a directory, and every
+//! descriptor and current directory on it, moves along. Entries are created when a call first
+//! mentions them; their files may stay unknown.
 
 use flashsift_core::names::escape;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub(super) type Node = u32;
 /// `/`.
 pub(super) const ROOT: Node = 0;
-/// The directory in which the traced program began, as long as nothing says where that is.
+/// The directory in which the traced program began, until the trace shows its path.
 pub(super) const SOMEWHERE: Node = 1;
 const NONE: Node = Node::MAX;
 
@@ -30,8 +30,8 @@ pub(super) enum What {
     Directory,
     /// An opened file or directory.
     File(u32),
-    /// A symbolic link. `guess`: it was inferred from an open that led elsewhere than its path says, so that it may be
-    /// a directory on the way that is the link.
+    /// A symbolic link. `guess`: it was inferred from an open that led elsewhere than its path, so
+    /// the link may instead be a directory on the way.
     Link { target: Box<[u8]>, guess: bool },
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Names {
     entries: Vec<Entry>,
 }
 
-/// What a walk may do at the last component, and with entries that are not there.
+/// The options of a walk for the last component, and for entries that do not exist.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     pub(super) follow: bool,
@@ -74,7 +74,7 @@ impl Names {
         self.entries[node as usize].what = what;
     }
 
-    /// The file that `node` names, if one is known.
+    /// Returns the file that `node` names, if one is known.
     pub(super) fn file(&self, node: Node) -> Option<u32> {
         match *self.what(node) {
             What::File(file) => Some(file),
@@ -91,13 +91,15 @@ impl Names {
         node
     }
 
-    /// An entry that no path leads to: an `O_TMPFILE`, or a file that was deleted before the trace saw it.
+    /// Adds an entry that no path leads to: an `O_TMPFILE`, or a file that was deleted before the
+    /// trace saw it.
     pub(super) fn nameless(&mut self) -> Node {
         self.add(NONE, b"", What::Unknown)
     }
 
-    /// Resolves `path` as a task whose root is `root` does, beginning at `from` unless it is absolute. `None`: too
-    /// long, too many links, or (without `make`) never mentioned.
+    /// Resolves `path` for a task whose root is `root`, beginning at `from` unless the path is
+    /// absolute. `None`: the path is too long, has too many links, or (without `make`) was never
+    /// mentioned.
     pub(super) fn walk(&mut self, from: Node, root: Node, path: &[u8], walk: Walk) -> Option<Node> {
         self.walk_on(from, root, path, walk, &mut LINKS_MAX.clone())
     }
@@ -134,9 +136,10 @@ impl Names {
         Some(at)
     }
 
-    /// An open of `asked` led to `real`: without a traced `symlink` the link can be at `asked` itself or at a directory
-    /// above. Where both end in one name, and nothing was ever opened under the literal name of that directory, the
-    /// directory is taken for the link (`/var/run` → `/run`), otherwise `asked` is.
+    /// Infers a link after an open of `asked` led to `real`. Without a traced `symlink` the link
+    /// can be at `asked` itself or at a directory above. If both paths end in one name, and no file
+    /// was ever opened under the literal name of that directory, the directory is taken as the link
+    /// (`/var/run` → `/run`); otherwise `asked` is.
     pub(super) fn learn_link(&mut self, asked: Node, real: Node) {
         let parents = (self.entry(asked).parent, self.entry(real).parent);
         let same_name = self.entry(asked).name == self.entry(real).name;
@@ -159,7 +162,7 @@ impl Names {
         }
     }
 
-    /// The literal `path` turned out to be no link: forgets guesses on the way.
+    /// Forgets guessed links on the literal `path`, which turned out not to be a link.
     pub(super) fn unlearn_links(&mut self, path: &[u8]) {
         let mut at = ROOT;
         for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty()) {
@@ -171,13 +174,13 @@ impl Names {
         }
     }
 
-    /// The trace made it as a directory, or mentioned something in it.
+    /// Returns whether the trace made the entry as a directory, or mentioned an entry in it.
     pub(super) fn is_directory(&self, node: Node) -> bool {
         let entry = self.entry(node);
         matches!(entry.what, What::Directory) || !entry.children.is_empty()
     }
 
-    /// Is `above` an ancestor of `node`, or `node` itself?
+    /// Returns whether `above` is an ancestor of `node`, or `node` itself.
     pub(super) fn is_above(&self, above: Node, mut node: Node) -> bool {
         loop {
             if node == above {
@@ -190,8 +193,8 @@ impl Names {
         }
     }
 
-    /// Absolute path, or as much of it as is known, without a leading `/` then. Longer ones than the kernel takes lose
-    /// their beginning.
+    /// Returns the absolute path or, without a leading `/`, the known part of it. A path that is
+    /// longer than the kernel accepts loses its beginning.
     pub(super) fn path(&self, mut node: Node) -> Vec<u8> {
         let mut parts = Vec::new();
         let mut bytes = 0;
@@ -217,12 +220,12 @@ impl Names {
         path
     }
 
-    /// As events carry a name: UTF-8, other bytes as `\xNN`.
+    /// Returns the name as events carry it: UTF-8, other bytes as `\xNN`.
     pub(super) fn name(&self, node: Node) -> Box<str> {
         escape(&self.path(node)).into()
     }
 
-    /// The first component below `/` is one of those that no storage lies under.
+    /// Returns whether the first component below `/` is one without storage.
     pub(super) fn is_virtual(&self, mut node: Node) -> bool {
         let mut top = node;
         while node > SOMEWHERE {
@@ -235,7 +238,7 @@ impl Names {
         node == ROOT && matches!(&*self.entry(top).name, b"dev" | b"proc" | b"sys")
     }
 
-    /// Every entry at or beneath `node` that names a file, with the file.
+    /// Returns every entry at or beneath `node` that names a file, with the file.
     pub(super) fn files_beneath(&self, top: Node) -> Vec<(Node, u32)> {
         let mut found = Vec::new();
         let mut ahead = vec![top];
@@ -243,12 +246,12 @@ impl Names {
             found.extend(self.file(node).map(|file| (node, file)));
             ahead.extend(self.entry(node).children.values());
         }
-        // A hash map's order is not one that two runs share. The directory comes before what is in it.
+        // The order of a hash map differs from run to run. The directory comes before its content.
         found.sort_unstable_by_key(|&(node, _)| (node != top, node));
         found
     }
 
-    /// Takes `node` out of its directory, leaving word that the name is free.
+    /// Takes `node` out of its directory and notes that the name is free.
     pub(super) fn remove(&mut self, node: Node) {
         let parent = std::mem::replace(&mut self.entries[node as usize].parent, NONE);
         if parent != NONE {
@@ -257,7 +260,8 @@ impl Names {
         }
     }
 
-    /// Puts `node` in the place of `to`, which is out of the tree afterwards. Neither is above the other.
+    /// Puts `node` in the place of `to`, which is no longer in the tree afterwards. Neither is
+    /// above the other.
     pub(super) fn rename(&mut self, node: Node, to: Node) {
         let (parent, name) = (self.entry(to).parent, self.entry(to).name.clone());
         self.remove(node);
@@ -265,7 +269,7 @@ impl Names {
         self.place(node, parent, name);
     }
 
-    /// Swaps the places of two entries, neither above the other.
+    /// Swaps the places of two entries, neither of which is above the other.
     pub(super) fn exchange(&mut self, a: Node, b: Node) {
         let place = |node| (self.entry(node).parent, self.entry(node).name.clone());
         let (of_a, of_b) = (place(a), place(b));
@@ -281,7 +285,10 @@ impl Names {
         (entry.parent, entry.name) = (parent, name);
     }
 
-    /// How many entries name each file; panics where an entry and its directory disagree.
+    /// Returns how many entries name each file.
+    ///
+    /// # Panics
+    /// If an entry and its directory disagree.
     #[cfg(test)]
     pub(super) fn check(&self) -> HashMap<u32, u32> {
         let mut links = HashMap::new();

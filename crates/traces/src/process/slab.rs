@@ -1,4 +1,4 @@
-//! A slab whose keys take 32 bits: many of them are held, by descriptors, tasks and files.
+//! A slab with 32-bit keys, since descriptors, tasks and files hold many of them.
 
 use std::ops::{Index, IndexMut};
 

@@ -1,4 +1,4 @@
-//! Threads and what they share: descriptor tables, working directories, address spaces.
+//! Threads and the state they share: descriptor tables, working directories, address spaces.
 
 use super::{
     Out, Strangers,
@@ -8,11 +8,12 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Descriptors and mappings in all tables together; a fork that would make more gets empty ones. Far more than a
-/// kernel grants, little enough for hostile input not to exhaust memory.
+/// Limit on the descriptors and mappings in all tables together; a fork beyond it gets empty
+/// tables. The limit is far above a kernel's, and low enough that hostile input does not exhaust
+/// memory.
 const SLOTS_MAX: usize = 4 << 20;
 
-/// Clones under way at one time that are followed; no machine has so many cores.
+/// Limit on the clones in progress that are followed at one time; no machine has so many cores.
 const BIRTHS_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Fs {
     refs: u32,
     pub(super) cwd: Node,
     pub(super) root: Node,
-    /// What new files lack of the mode asked for, once the trace has told.
+    /// The permission bits that new files lack, once the trace has shown them.
     pub(super) umask: Option<u32>,
 }
 
@@ -57,11 +58,12 @@ pub(super) struct Task {
     pub(super) table: u32,
     pub(super) fs: u32,
     pub(super) space: u32,
-    /// It has made a call, so its number is its own: a clone in a pid namespace returns another.
+    /// The task has made a call, so its number is its own: a clone in a pid namespace returns
+    /// another.
     born: bool,
 }
 
-/// What a new task shares with its parent (`CLONE_*`).
+/// The parts that a new task shares with its parent (`CLONE_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// `CLONE_FILES`: one descriptor table.
@@ -79,7 +81,7 @@ pub struct Shares {
 struct Birth {
     parent: u32,
     shares: Shares,
-    /// The task that spoke up before the clone returned.
+    /// The task that made a call before the clone returned.
     child: Option<u32>,
 }
 
@@ -92,7 +94,7 @@ pub(super) struct Tasks {
     spaces: Slab<Space>,
     slots: usize,
     births: VecDeque<Birth>,
-    /// Tasks that a clone returned and that have not spoken yet, oldest first.
+    /// Tasks that a clone returned and that have made no call yet, oldest first.
     unborn: VecDeque<u32>,
     first: Option<u32>,
 }
@@ -104,7 +106,7 @@ struct Group {
 }
 
 impl Tasks {
-    /// The task that makes a call, made up if need be.
+    /// Returns the task that makes a call, and creates it if it is unknown.
     pub(super) fn caller(
         &mut self,
         tid: u32,
@@ -137,7 +139,8 @@ impl Tasks {
                 _ => {
                     if self.first.is_some() {
                         out.note(
-                            "thread whose beginning is not in the trace: taken for a process of its own",
+                            "thread whose beginning is not in the trace: taken for a process of \
+                            own",
                         );
                     }
                     let pid = if let Strangers::Threads(pid) = strangers { pid } else { tid };
@@ -187,7 +190,7 @@ impl Tasks {
         self.tasks.insert(to, task);
     }
 
-    /// A clone was entered.
+    /// Notes that a clone was entered.
     pub(super) fn birth_begins(&mut self, parent: u32, shares: Shares) {
         self.births.retain(|birth| birth.parent != parent);
         if self.births.len() == BIRTHS_MAX {
@@ -196,7 +199,7 @@ impl Tasks {
         self.births.push_back(Birth { parent, shares, child: None });
     }
 
-    /// A clone returned `child`, or failed.
+    /// Notes that a clone returned `child`, or failed.
     pub(super) fn birth_ends(
         &mut self,
         parent: u32,
@@ -210,7 +213,7 @@ impl Tasks {
         let Some(child) = child else { return };
         match claimed {
             Some(early) if early == child => {}
-            // In a pid namespace, the number that clone returns is not the one that the trace shows.
+            // In a pid namespace, clone returns another number than the trace shows.
             Some(_) if !self.tasks.contains_key(&child) => {}
             _ => {
                 self.exit(child, files, out);
@@ -270,7 +273,7 @@ impl Tasks {
         self.spaces.add(Space { refs: 0, maps })
     }
 
-    /// `unshare`: its own copies from now on.
+    /// `unshare`: the task has its own copies from now on.
     pub(super) fn unshare(&mut self, tid: u32, table: bool, fs: bool, files: &mut Files, out: &mut Out) {
         let Some(mut task) = self.tasks.get(&tid).copied() else { return };
         if table && self.tables[task.table].refs > 1 {
@@ -287,7 +290,8 @@ impl Tasks {
         self.tasks.insert(tid, task);
     }
 
-    /// `execve` succeeded: the other threads end, descriptors that are to be closed are, nothing stays mapped.
+    /// `execve` succeeded: the other threads end, descriptors marked close-on-exec are closed, and
+    /// all mappings end.
     pub(super) fn exec(&mut self, tid: u32, name: &str, files: &mut Files, out: &mut Out) {
         let Some(&Task { pid, .. }) = self.tasks.get(&tid) else { return };
         let others = self.groups.get(&pid).map(|group| group.tids.clone()).unwrap_or_default();
@@ -308,7 +312,7 @@ impl Tasks {
         out.process(pid, tid, name.into());
     }
 
-    /// The thread `from` of a process called `execve` and goes on under the number of its leader.
+    /// The thread `from` of a process called `execve` and continues under the number of its leader.
     pub(super) fn supersede(&mut self, leader: u32, from: u32, files: &mut Files, out: &mut Out) {
         let Some(task) = self.tasks.get(&from).copied().filter(|_| leader != from) else { return };
         if let Some(old) = self.tasks.remove(&leader) {
@@ -367,7 +371,8 @@ impl Tasks {
         }
     }
 
-    /// Puts a description at a descriptor, in place of what was there; says whether that was a file.
+    /// Puts a description at a descriptor, in place of any earlier one. Returns whether that was a
+    /// file.
     pub(super) fn install(
         &mut self,
         table: u32,
@@ -385,7 +390,7 @@ impl Tasks {
         file
     }
 
-    /// Closes a descriptor; says whether it was open.
+    /// Closes a descriptor. Returns whether it was open.
     pub(super) fn close(&mut self, table: u32, fd: i32, files: &mut Files, out: &mut Out) -> bool {
         let slot = self.tables[table].slots.remove(&fd);
         if let Some(slot) = slot {
@@ -395,7 +400,7 @@ impl Tasks {
         slot.is_some()
     }
 
-    /// `file` is mapped at `start..end`.
+    /// Maps `file` at `start..end`.
     pub(super) fn map(
         &mut self,
         space: u32,
@@ -412,7 +417,7 @@ impl Tasks {
         }
     }
 
-    /// Nothing is mapped at `start..end` any more; what was, as `(start, end, file, offset)`.
+    /// Unmaps `start..end`. Returns the mappings that it held, as `(start, end, file, offset)`.
     pub(super) fn unmap(
         &mut self,
         space: u32,
@@ -423,7 +428,8 @@ impl Tasks {
     ) -> Vec<(u64, u64, u32, u64)> {
         let hit = self.mapped(space, start, end);
         for &(from, to, file, offset) in &hit {
-            // The pieces that stay are put back before the whole is dropped, so that no file ends in between.
+            // The remaining pieces are put back before the whole is dropped, so that no file ends
+            // in between.
             let whole = self.spaces[space].maps.range(..=from).next_back().map(|(&at, &map)| (at, map));
             let Some((at, map)) = whole else { continue };
             self.spaces[space].maps.remove(&at);
@@ -435,7 +441,7 @@ impl Tasks {
         hit
     }
 
-    /// Pieces of mappings in `start..end`, as `(start, end, file, offset)`.
+    /// Returns the pieces of mappings in `start..end`, as `(start, end, file, offset)`.
     pub(super) fn mapped(&self, space: u32, start: u64, end: u64) -> Vec<(u64, u64, u32, u64)> {
         let maps = self.spaces[space].maps.range(..end).rev();
         maps.take_while(|(_, map)| map.end > start)
@@ -446,7 +452,7 @@ impl Tasks {
             .collect()
     }
 
-    /// References re-derived: of each description, and of each file by mappings.
+    /// Returns the references re-derived: of each description, and of each file by mappings.
     #[cfg(test)]
     pub(super) fn check(&self) -> (HashMap<u32, u32>, HashMap<u32, u32>) {
         let (mut open, mut mapped, mut slots) = (HashMap::new(), HashMap::new(), 0);

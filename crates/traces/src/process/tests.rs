@@ -1,5 +1,6 @@
-//! The machine against a small kernel that keeps whole path names and counts links and descriptors by looking at all
-//! of them, over random histories; and against nonsense, with its invariants checked at every step.
+//! The machine against a small kernel that keeps whole path names and counts links and descriptors
+//! by looking at all of them, over random histories; and against impossible calls, with its
+//! invariants checked at every step.
 
 use super::*;
 use std::{
@@ -9,7 +10,7 @@ use std::{
 };
 
 impl Machine {
-    /// Re-derives what the machine counts. `pins`: how many are out.
+    /// Re-derives the machine's counts. `pins`: number of pins not yet released.
     fn check(&self, pins: u32) {
         let links = self.names.check();
         let (open, mapped) = self.tasks.check();
@@ -35,7 +36,7 @@ impl Machine {
     }
 }
 
-/// SplitMix64, so that a seed is a history for ever.
+/// SplitMix64, so that a seed gives the same history in every version.
 struct Dice(u64);
 
 impl Dice {
@@ -83,7 +84,7 @@ struct Kernel {
     umask: Option<u64>,
 }
 
-/// An event in the kernel's own words.
+/// An event in the form that the kernel model records.
 type Said = (&'static str, usize, u64, u64, String);
 
 impl Kernel {
@@ -105,7 +106,7 @@ impl Kernel {
             .collect()
     }
 
-    /// What has gone since `before` was taken.
+    /// Records the end of every open and file that has gone since `before` was taken.
     fn ends(&mut self, before: &BTreeMap<*const Open, usize>, said: &mut Vec<Said>) {
         let now = self.all_opens();
         for (open, inode) in before {
@@ -132,7 +133,7 @@ impl Kernel {
         let names: Vec<_> = self.names.keys().filter(|name| under(name)).cloned().collect();
         for name in names {
             let inode = self.names.remove(&name).unwrap();
-            // Those below a directory move with it, without a word.
+            // The names below a directory move with it, without events of their own.
             if name == from {
                 said.push(("rename", inode, 0, 0, format!("{name} {to}")));
             }
@@ -175,7 +176,7 @@ fn told(event: &Event, inodes: &HashMap<u64, usize>) -> Said {
     }
 }
 
-/// One random call: done by the kernel, told to the machine.
+/// Makes one random call, in the kernel model and in the machine.
 fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut Out) -> Vec<Said> {
     let mut said = Vec::new();
     let before = kernel.all_opens();
@@ -229,7 +230,8 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
                     kernel.sizes.len() - 1
                 }
             };
-            // Whether an open without O_EXCL made the file is known where the trace saw the name go, and only there.
+            // The trace shows whether an open without O_EXCL made the file only if it saw the name
+            // removed.
             said.push(("open", inode, u64::MAX, 0, String::new()));
             if truncate && known.is_some() {
                 kernel.sizes[inode] = 0;
@@ -333,7 +335,7 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             let busy = kernel.directories.contains(top) || kernel.names.contains_key(top);
             match kernel.directories.iter().nth(dice.below(3) as usize).cloned() {
                 Some(from) if !busy => {
-                    // It may be known to hold nothing: then there is nothing to tell.
+                    // The file may be known to be empty: then there is no event.
                     kernel.moved(&from, top, &mut said);
                     let call = Call::Rename { from: dir(&from), to: dir(top), exchange: false };
                     let _ = machine.call(0, process.tid, call, out);
@@ -363,7 +365,7 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             kernel.processes.push(child);
             if dice.one_in(2) {
                 call(machine, Call::ForkBegins { shares });
-                // The child speaks up before its parent returns.
+                // The child makes a call before its parent's clone returns.
                 let _ = machine.call(0, kernel.tids, Call::SetCloexec { fd: 999, cloexec: true }, out);
             }
             machine.call(0, process.tid, Call::ForkEnds { child: Some(kernel.tids), shares }, out).unwrap();
@@ -386,7 +388,7 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
 }
 
 #[test]
-fn random_histories_are_told_as_a_plain_kernel_lived_them() {
+fn random_histories_give_the_events_of_a_simple_kernel() {
     for seed in 0..400 {
         let (mut dice, mut machine, mut inodes) =
             (Dice(seed), Machine::new(Strangers::Processes), HashMap::new());
@@ -415,11 +417,12 @@ fn random_histories_are_told_as_a_plain_kernel_lived_them() {
                 }
             }
             let mut told: Vec<_> = events.iter().map(|event| told(event, &inodes)).collect();
-            // What the machine cannot know for sure: whether a plain O_CREAT made the file, and so had nothing to cut.
+            // The machine cannot know whether a plain O_CREAT made the file, and so had nothing to
+            // truncate.
             let created = told.iter().any(|told| told.0 == "open" && told.2 == 1);
             said.retain(|said| said.0 != "truncate?" || !created);
             for bound in said.iter_mut().filter(|said| said.0 == "bind?") {
-                // With what mode it was made is told where it is known that it was made.
+                // The mode of creation is reported only if the creation is known.
                 (bound.0, bound.2) = ("bind", if created { bound.2 } else { u64::MAX });
             }
             said.iter_mut().filter(|said| said.0 == "truncate?").for_each(|said| said.0 = "truncate");
@@ -433,7 +436,7 @@ fn random_histories_are_told_as_a_plain_kernel_lived_them() {
     }
 }
 
-/// Says where it was when something panics.
+/// Prints its text if the test panics.
 struct Place(String);
 
 impl Drop for Place {
@@ -444,9 +447,9 @@ impl Drop for Place {
     }
 }
 
-/// Calls that no kernel would have let happen, with numbers from anywhere.
+/// Calls that no kernel would let happen, with random numbers.
 #[test]
-fn nonsense_keeps_the_counts_right() {
+fn impossible_calls_keep_the_counts_right() {
     for seed in 0..300 {
         let (mut dice, mut machine, mut out) =
             (Dice(seed), Machine::new(Strangers::Processes), Out::default());
@@ -565,7 +568,7 @@ fn nonsense_keeps_the_counts_right() {
 }
 
 #[test]
-fn a_name_that_was_given_up_is_known_to_be_free() {
+fn a_name_that_was_removed_is_known_to_be_free() {
     let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
     let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
     let open =
@@ -579,12 +582,12 @@ fn a_name_that_was_given_up_is_known_to_be_free() {
         Action::Open { file, created, .. } => Some((file.0, created)),
         _ => None,
     });
-    // The first may have existed before the trace.
+    // The first file may have existed before the trace.
     assert_eq!(created.collect::<Vec<_>>(), [(0, false), (1, true)]);
 }
 
-/// An open lasts from its [`Action::Open`] to the last close of what shares it, and every access
-/// between names it.
+/// An open lasts from its [`Action::Open`] to the last close of the descriptors that share it, and
+/// every access between them names it.
 #[test]
 fn accesses_name_their_open_through_dup_and_fork() {
     let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
@@ -626,10 +629,10 @@ fn accesses_name_their_open_through_dup_and_fork() {
     assert_eq!(said, wanted);
 }
 
-/// Both names of an exchange change at once: told as two renames of directories, one after the other,
-/// the second would take what the first had just moved.
+/// Both names of an exchange change at once. Reported as two renames of directories, one after the
+/// other, the second would move the files that the first had just moved.
 #[test]
-fn an_exchange_of_directories_is_told_file_by_file() {
+fn an_exchange_of_directories_is_reported_file_by_file() {
     let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
     let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
     let flags = Flags::default();

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::events::{Skip, Skipped};
 use flashsift_core::{
-    event::{Action, Create, Event, FileId, MaybeOwned, OpenId, Owner},
+    event::{Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId},
     page::PAGE_BYTES,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -28,7 +28,7 @@ pub trait Host {
     fn size(&mut self, handle: Handle) -> Option<u64>;
 
     /// Whose the file is now, and its permission bits, if it still is there.
-    fn owner_and_mode(&mut self, handle: Handle) -> Option<(Owner, u32)>;
+    fn owner_and_mode(&mut self, handle: Handle) -> Option<(FileOwner, u32)>;
 }
 
 /// For traces of long ago.
@@ -40,7 +40,7 @@ impl Host for NoHost {
         None
     }
 
-    fn owner_and_mode(&mut self, _: Handle) -> Option<(Owner, u32)> {
+    fn owner_and_mode(&mut self, _: Handle) -> Option<(FileOwner, u32)> {
         None
     }
 }

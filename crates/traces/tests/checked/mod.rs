@@ -1,4 +1,4 @@
-//! What must hold whatever the bytes were. Shared by the hostile tests and the fuzz targets.
+//! Invariants that hold for any input. The hostile tests and the fuzz targets share them.
 
 use flashsift_core::event::{About, Action, Event, Space};
 use flashsift_traces::{
@@ -37,7 +37,7 @@ impl Sink for Checked {
     }
 }
 
-/// Reads `bytes` and checks what comes of it.
+/// Reads `bytes` and checks the events.
 pub(crate) fn read(spec: Option<&'static Spec>, bytes: &[u8], limits: &Limits) -> Result<Outcome, Error> {
     let mut sink = Checked::default();
     let result = open::read_stream(bytes, None, spec, &mut sink, limits);

@@ -1,5 +1,5 @@
-"""Does one of everything that the reader of strace's output has to follow, and writes beside it, to the file named by
-its second argument, the events that this must give. It works in the directory named by the first."""
+"""Makes every call that the reader of strace's output has to follow, in the directory named by its
+first argument, and writes the expected events to the file named by its second argument."""
 
 import ctypes
 import fcntl

@@ -1,5 +1,5 @@
-//! `keep` against a list of files that is searched at every step, over random histories; and its
-//! promises one by one.
+//! `keep` against a list of files that is searched at every step, over random histories; and one
+//! test for each of its promises.
 
 use super::*;
 use crate::{event::MaybeOwned, sift::testing::History};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const MINUTE: Micros = 60_000_000;
 
-/// By the definition: one list in order of birth.
+/// The model, straight from the definition: one list in order of creation.
 struct Naive {
     after_us: Micros,
     budget_bytes: u64,
@@ -50,18 +50,19 @@ impl Naive {
         self.files.iter().any(|file| file.aged)
     }
 
-    fn decide(&mut self, wanted: impl Fn(&NaiveFile) -> bool, why: Why) -> usize {
+    fn decide(&mut self, wanted: impl Fn(&NaiveFile) -> bool, why: Reason) -> usize {
         let mut count = 0;
         for file in self.files.iter_mut().filter(|file| wanted(file)) {
             file.out += 1;
-            file.aged |= why == Why::Age;
+            file.aged |= why == Reason::Age;
             count += 1;
             self.decisions.push(Decision::WriteBack { file: file.id, keep_in_ram: false, why });
         }
         count
     }
 
-    /// What follows when the last result of an attempt has come, if `before` it one was out.
+    /// Handles the end of an attempt: its last result has come. `before`: an attempt was in
+    /// progress.
     fn attempted(&mut self, now: Micros, before: bool) {
         if !before || self.attempt_is_out() {
             return;
@@ -87,12 +88,12 @@ impl Naive {
             }
         }
         if event.action == Action::SyncAll {
-            self.decide(|file| file.names > 0, Why::All);
+            self.decide(|file| file.names > 0, Reason::All);
         }
         let id = event.action.file();
         let syncs = matches!(event.action, Action::Write { sync: true, .. } | Action::Sync { .. });
         if syncs {
-            self.decide(|file| Some(file.id) == id && file.names > 0, Why::Sync);
+            self.decide(|file| Some(file.id) == id && file.names > 0, Reason::Sync);
         }
         let mut dead = None;
         if let Some(file) = self.files.iter_mut().find(|file| Some(file.id) == id) {
@@ -145,7 +146,7 @@ impl Naive {
             }
         }
         for id in chosen {
-            self.decide(|file| file.id == id, Why::Space);
+            self.decide(|file| file.id == id, Reason::Space);
         }
     }
 
@@ -166,7 +167,7 @@ impl Naive {
         self.retry_us = None;
         let after_us = self.after_us;
         let due = |file: &NaiveFile| file.names > 0 && file.out == 0 && file.born_us + after_us <= now;
-        if self.decide(due, Why::Age) == 0 {
+        if self.decide(due, Reason::Age) == 0 {
             self.pause_us = 1_000_000;
         }
     }
@@ -182,10 +183,10 @@ impl Naive {
     }
 }
 
-/// Every decision and every deadline is the model's: over 1,000 histories in which clocks jump,
+/// Every decision and every deadline equals the model's, over 1,000 histories in which clocks jump,
 /// flash refuses, and results come late and in any order.
 #[test]
-fn as_a_list_of_files_would_decide() {
+fn keep_decides_as_a_list_of_files_does() {
     let mut decided = [0; 4];
     for seed in 0..1000 {
         let mut history = History::new(seed);
@@ -220,13 +221,13 @@ fn as_a_list_of_files_would_decide() {
                     naive.done(now, file, result);
                 }
                 3 if !history.files.is_empty() && history.dice.below(5) == 0 => {
-                    // It reached flash by itself.
+                    // The file reached flash without a decision.
                     let files = history.files.len() as u32;
                     let file = history.files[history.dice.below(files) as usize].file;
                     keep.done(now, file, Ok(()));
                     naive.done(now, file, Ok(()));
                 }
-                // Sometimes too early, mostly late.
+                // A deadline is sometimes handled too early, mostly late.
                 4 | 5 => {
                     keep.handle_deadline(now);
                     naive.handle_deadline(now);
@@ -246,10 +247,10 @@ fn as_a_list_of_files_would_decide() {
             assert!(there.iter().all(|file| keep.has(*file)), "{at}");
         }
     }
-    assert!(decided.iter().all(|count| *count > 100), "{decided:?}: every reason came up");
+    assert!(decided.iter().all(|count| *count > 100), "{decided:?}: every reason occurs");
 }
 
-/// Both give the same decisions, and are in a valid state.
+/// Checks that both give the same decisions and are in a valid state.
 fn take(keep: &mut Keep, naive: &mut Naive, out: &mut Vec<FileId>, decided: &mut [u32; 4], at: &str) {
     keep.check();
     loop {
@@ -262,17 +263,17 @@ fn take(keep: &mut Keep, naive: &mut Naive, out: &mut Vec<FileId>, decided: &mut
         };
         out.push(file);
         decided[match why {
-            Why::Age => 0,
-            Why::Space => 1,
-            Why::Sync => 2,
-            Why::All => 3,
-            Why::Name => panic!("{at}: {decision:?}"),
+            Reason::Age => 0,
+            Reason::Space => 1,
+            Reason::Sync => 2,
+            Reason::All => 3,
+            Reason::Name => panic!("{at}: {decision:?}"),
         }] += 1;
     }
     assert_eq!(keep.next_deadline(), naive.next_deadline(), "{at}");
 }
 
-/// A `Keep` to be stepped through by hand.
+/// A `Keep` that a test steps through.
 struct Stepped(Keep);
 
 impl Stepped {
@@ -296,7 +297,7 @@ impl Stepped {
         self.event(now, Action::Write { file, open, offset: 0, len: bytes, sync: false });
     }
 
-    fn decisions(&mut self) -> Vec<(u64, Why)> {
+    fn decisions(&mut self) -> Vec<(u64, Reason)> {
         std::iter::from_fn(|| self.0.poll())
             .map(|decision| match decision {
                 Decision::WriteBack { file, why, .. } => (file.0, why),
@@ -312,14 +313,14 @@ impl Stepped {
 }
 
 #[test]
-fn names_and_synchronous_opens_say_where_a_file_is_born() {
+fn names_and_synchronous_opens_decide_where_a_file_is_created() {
     let patterns = vec!["*.log".to_owned()];
     let mut keep = Keep::new(Config { patterns, ..Config::default() });
     for (name, sync, birth) in [
         ("/a/photo.jpg", false, Birth::Ram),
-        ("/a/photo.jpg", true, Birth::Flash(Why::Sync)),
-        ("/a/Cookies-journal", false, Birth::Flash(Why::Name)),
-        ("/a/x.log", false, Birth::Flash(Why::Name)),
+        ("/a/photo.jpg", true, Birth::Flash(Reason::Sync)),
+        ("/a/Cookies-journal", false, Birth::Flash(Reason::Name)),
+        ("/a/x.log", false, Birth::Flash(Reason::Name)),
         ("/a/etilqs_1", false, Birth::Ram),
         ("", false, Birth::Ram),
     ] {
@@ -327,11 +328,11 @@ fn names_and_synchronous_opens_say_where_a_file_is_born() {
         assert_eq!(keep.birth(0, &create), birth, "{name}");
         keep.check();
     }
-    assert_eq!(keep.files(), 0, "asking changes nothing");
+    assert_eq!(keep.files(), 0, "`birth` changes nothing");
 }
 
 #[test]
-fn files_that_come_of_age_together_are_written_back_together() {
+fn files_that_expire_together_are_written_back_together() {
     let mut keep = Stepped::new(16_000_000);
     for (file, now) in [(0, 5), (1, 1_000_005), (2, 1_000_006)] {
         keep.create(now, file);
@@ -340,22 +341,22 @@ fn files_that_come_of_age_together_are_written_back_together() {
     keep.0.handle_deadline(17_000_004);
     assert_eq!(keep.decisions(), [], "too early");
     keep.0.handle_deadline(17_000_005);
-    assert_eq!(keep.decisions(), [(0, Why::Age), (1, Why::Age)]);
-    assert_eq!(keep.0.next_deadline(), None, "until the results are known");
+    assert_eq!(keep.decisions(), [(0, Reason::Age), (1, Reason::Age)]);
+    assert_eq!(keep.0.next_deadline(), None, "no deadline until the results are known");
     keep.done(17_000_010, 0, true);
     keep.done(17_000_011, 1, true);
     assert_eq!(keep.0.next_deadline(), Some(18_000_006));
 }
 
 #[test]
-fn what_fails_is_tried_again_ever_more_slowly() {
+fn failed_write_backs_are_retried_with_growing_pauses() {
     let mut keep = Stepped::new(0);
     keep.create(0, 0);
     keep.create(0, 1);
     let (mut now, mut pauses) = (0, Vec::new());
     for _ in 0..8 {
         keep.0.handle_deadline(now);
-        assert_eq!(keep.decisions(), [(0, Why::Age), (1, Why::Age)], "it stays the first");
+        assert_eq!(keep.decisions(), [(0, Reason::Age), (1, Reason::Age)], "it stays the first");
         keep.done(now, 1, false);
         keep.done(now, 0, false);
         let next = keep.0.next_deadline().unwrap();
@@ -369,21 +370,21 @@ fn what_fails_is_tried_again_ever_more_slowly() {
     keep.done(now, 1, true);
     keep.create(now, 2);
     keep.0.handle_deadline(now);
-    assert_eq!(keep.decisions(), [(2, Why::Age)]);
+    assert_eq!(keep.decisions(), [(2, Reason::Age)]);
     keep.done(now, 2, false);
-    assert_eq!(keep.0.next_deadline(), Some(now + 1_000_000), "success begins anew");
+    assert_eq!(keep.0.next_deadline(), Some(now + 1_000_000), "a success resets the pause");
 }
 
-/// A sync of a file that is being written back leads to a decision of its own: the application
-/// would not wait for the one before.
+/// A sync of a file that is being written back leads to a decision of its own: the application does
+/// not wait for the earlier one.
 #[test]
-fn every_sync_is_answered() {
+fn every_sync_gets_a_decision_of_its_own() {
     let mut keep = Stepped::new(0);
     keep.create(0, 0);
     keep.0.handle_deadline(0);
-    assert_eq!(keep.decisions(), [(0, Why::Age)]);
+    assert_eq!(keep.decisions(), [(0, Reason::Age)]);
     keep.event(1, Action::Sync { file: FileId(0), offset: 0, len: u64::MAX });
-    assert_eq!(keep.decisions(), [(0, Why::Sync)]);
+    assert_eq!(keep.decisions(), [(0, Reason::Sync)]);
     keep.done(2, 0, true);
     assert_eq!(keep.0.files(), 0);
     keep.done(3, 0, true);
@@ -391,7 +392,7 @@ fn every_sync_is_answered() {
 }
 
 #[test]
-fn space_is_made_by_the_oldest_and_last_by_those_without_a_name() {
+fn the_oldest_files_make_space_and_nameless_files_last() {
     let mut keep = Stepped::new(MINUTE);
     for file in 0..4 {
         keep.create(file, file);
@@ -403,18 +404,18 @@ fn space_is_made_by_the_oldest_and_last_by_those_without_a_name() {
     keep.event(9, Action::Truncate { file: FileId(1), size: 5000 });
     keep.0.need_space(10, 4096);
     // A quarter of the budget: 2 + 49 + 49 pages.
-    assert_eq!(keep.decisions(), [(1, Why::Space), (2, Why::Space), (3, Why::Space)]);
+    assert_eq!(keep.decisions(), [(1, Reason::Space), (2, Reason::Space), (3, Reason::Space)]);
     keep.0.need_space(11, 500_000);
-    assert_eq!(keep.decisions().last(), Some(&(0, Why::Space)), "RAM alone has it");
+    assert_eq!(keep.decisions().last(), Some(&(0, Reason::Space)), "only RAM holds it");
     for file in 0..4 {
         keep.done(12, file, true);
     }
     keep.0.need_space(13, 1);
-    assert_eq!(keep.decisions(), [], "nothing is left that could make room");
+    assert_eq!(keep.decisions(), [], "no file is left whose removal frees space");
 }
 
 #[test]
-fn what_is_deleted_in_ram_leads_to_nothing() {
+fn a_file_deleted_in_ram_leads_to_no_decision() {
     let mut keep = Stepped::new(0);
     for file in 0..4 {
         keep.create(0, file);
@@ -426,21 +427,21 @@ fn what_is_deleted_in_ram_leads_to_nothing() {
     keep.event(0, Action::Sync { file: FileId(1), offset: 0, len: 1 });
     keep.event(0, Action::SyncAll);
     keep.event(0, Action::Gone { file: FileId(2) });
-    assert_eq!(keep.decisions(), [(3, Why::All)], "decisions on what is gone are void");
+    assert_eq!(keep.decisions(), [(3, Reason::All)], "decisions on deleted files are void");
     keep.event(0, Action::Close { file: FileId(1), open: None });
     assert_eq!(keep.0.files(), 1);
 }
 
 /// A clock that was set back for a day must not keep files in RAM for a day.
 #[test]
-fn a_clock_that_goes_back_delays_nothing_for_long() {
+fn a_clock_that_goes_back_delays_write_back_only_briefly() {
     let day = 86_400_000_000;
     let mut keep = Stepped::new(MINUTE);
     keep.create(2 * day, 0);
     keep.write(day, 0, 10);
     assert_eq!(keep.0.next_deadline(), Some(day + MINUTE + MINUTE / 16));
     keep.0.handle_deadline(u64::MAX);
-    assert_eq!(keep.decisions(), [(0, Why::Age)]);
+    assert_eq!(keep.decisions(), [(0, Reason::Age)]);
     keep.done(u64::MAX, 0, false);
     assert_eq!(keep.0.next_deadline(), Some(u64::MAX));
     keep.write(5, 0, 10);

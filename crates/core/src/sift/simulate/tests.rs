@@ -1,4 +1,5 @@
-//! What is below ends as the history says; RAM is bounded; and the small cases by hand.
+//! The storage below ends in the state that the history gives; RAM is bounded; and small cases with
+//! the expected events written out.
 
 use super::*;
 use crate::{
@@ -9,8 +10,8 @@ use std::collections::BTreeSet;
 
 const CREATIONS: Knows = Knows { times: true, creations: true, opens: true, ..Knows::NOTHING };
 
-/// So many events and what follows from the last, a second apart at most. And the files that have
-/// no name in the end.
+/// Returns about `events` events, with those that follow from the last, at most a second apart; and
+/// the files that have no name in the end.
 fn history(seed: u64, events: usize) -> (Vec<Event<'static>>, BTreeSet<FileId>) {
     let mut history = History::new(seed);
     let mut at_us = 0;
@@ -23,7 +24,8 @@ fn history(seed: u64, events: usize) -> (Vec<Event<'static>>, BTreeSet<FileId>) 
     (all, nameless.map(|made| made.file).collect())
 }
 
-/// What each file holds in the end; not those that only processes that have them open could read.
+/// Returns the final content of each file, except files that only processes with an open descriptor
+/// could still read.
 fn contents(events: &[Event<'_>], nameless: &BTreeSet<FileId>) -> BTreeMap<u64, (Extents, u64)> {
     let mut files = BTreeMap::<u64, (Extents, u64)>::new();
     for event in events {
@@ -43,12 +45,13 @@ fn contents(events: &[Event<'_>], nameless: &BTreeSet<FileId>) -> BTreeMap<u64, 
             _ => {}
         }
     }
-    // A file that was born and is gone leaves nothing, whether it was seen below or not.
+    // A file that was created and has ended leaves nothing, whether the storage below saw it or
+    // not.
     files.retain(|id, _| !nameless.contains(&FileId(*id)));
     files
 }
 
-/// The names that files have in the end.
+/// Returns the final names of files.
 fn names(events: &[Event<'_>]) -> BTreeMap<u64, BTreeSet<String>> {
     let mut files = BTreeMap::<u64, BTreeSet<String>>::new();
     for event in events {
@@ -94,7 +97,7 @@ fn run<S: Sift>(sifted: &mut Sifted<S>, events: &[Event<'static>], at: &str) -> 
     out
 }
 
-/// As traces say it that know no creations.
+/// Returns the events as in a trace that does not record creations.
 fn without_creations(events: Vec<Event<'static>>) -> Vec<Event<'static>> {
     let mut out = Vec::new();
     for event in events {
@@ -125,10 +128,10 @@ fn without_a_sifter_nothing_changes() {
     }
 }
 
-/// Whatever the time in RAM and its size: below, every file ends with the names and the content that
-/// the history gives it, RAM is within its budget at every step, and nothing is dropped.
+/// For any time in RAM and any RAM size: every file below ends with the names and the content that
+/// the history gives it, RAM stays within its budget at every step, and no file is dropped.
 #[test]
-fn below_every_file_ends_as_the_history_says() {
+fn every_file_below_ends_as_in_the_history() {
     let mut all = Counters::default();
     for seed in 0..1000 {
         let (events, nameless) = history(seed, 300);
@@ -158,7 +161,7 @@ fn below_every_file_ends_as_the_history_says() {
             all.written_back.entry(*why).or_default().files += amount.files;
         }
     }
-    let whys = [Why::Age, Why::Space, Why::Sync, Why::All];
+    let whys = [Reason::Age, Reason::Space, Reason::Sync, Reason::All];
     assert!(whys.iter().all(|why| all.written_back[why].files > 100), "{all:?}");
     assert!(all.died_in_ram > 100, "{all:?}");
 }
@@ -169,7 +172,7 @@ fn at(second: u64, action: Action<'static>) -> Event<'static> {
 
 fn create(file: u64, name: &str) -> Action<'static> {
     let name = MaybeOwned::owned_str(name);
-    let owner = Some(Owner { uid: 7, gid: 8 });
+    let owner = Some(FileOwner { uid: 7, gid: 8 });
     let create = Create { file: FileId(file), name, owner, mode: Some(0o640), sync: false };
     Action::Create(MaybeOwned::owned(create))
 }
@@ -186,9 +189,10 @@ fn mount(at_us: u64, action: Action<'static>) -> Event<'static> {
     Event { at_us, pid: 0, tid: 0, action }
 }
 
-/// Renamed, linked, overwritten, cut and extended in RAM: below it is made once, as it is then.
+/// A file renamed, linked, overwritten, truncated and extended in RAM is created below once, in its
+/// final state.
 #[test]
-fn a_write_back_by_hand() {
+fn a_write_back_creates_the_file_in_its_current_state() {
     let file = FileId(1);
     let open = std::num::NonZeroU32::new(9).map(OpenId);
     let events = [
@@ -220,7 +224,7 @@ fn a_write_back_by_hand() {
         events[11].clone(),
     ];
     assert_eq!(below, expected);
-    let decision = Decision::WriteBack { file, keep_in_ram: false, why: Why::Age };
+    let decision = Decision::WriteBack { file, keep_in_ram: false, why: Reason::Age };
     assert_eq!(sifted.log(), [(due, decision)]);
     let counters = sifted.counters();
     assert_eq!(
@@ -231,7 +235,7 @@ fn a_write_back_by_hand() {
 }
 
 #[test]
-fn syncs_and_deletions_by_hand() {
+fn syncs_write_files_back_and_deletions_discard_them() {
     let (one, two) = (FileId(1), FileId(2));
     let everything = |file| Action::Sync { file, offset: 0, len: u64::MAX };
     let events = [
@@ -258,7 +262,7 @@ fn syncs_and_deletions_by_hand() {
     assert_eq!((sifted.counters().died_in_ram, sifted.counters().never_written_bytes()), (1, 20));
 }
 
-/// Drops what was born first when it needs space; keeps files in RAM when it writes them back.
+/// Drops the oldest file when it needs space; keeps files in RAM when it writes them back.
 #[derive(Default)]
 struct Dropper(std::collections::VecDeque<FileId>, Vec<Decision>);
 
@@ -271,12 +275,12 @@ impl Sift for Dropper {
         match &event.action {
             Action::Create(create) => self.0.push_back(create.file),
             Action::Sync { file, .. } => {
-                self.1.push(Decision::WriteBack { file: *file, keep_in_ram: true, why: Why::Sync });
+                self.1.push(Decision::WriteBack { file: *file, keep_in_ram: true, why: Reason::Sync });
                 self.0.retain(|known| known != file);
             }
             Action::SyncAll => {
                 let all = self.0.drain(..);
-                let write_back = |file| Decision::WriteBack { file, keep_in_ram: false, why: Why::All };
+                let write_back = |file| Decision::WriteBack { file, keep_in_ram: false, why: Reason::All };
                 self.1.extend(all.map(write_back));
             }
             _ => {}
@@ -286,7 +290,7 @@ impl Sift for Dropper {
     fn done(&mut self, _: Micros, _: FileId, _: Result<(), Blocked>) {}
 
     fn need_space(&mut self, _: Micros, _: u64) {
-        let drop = |file| Decision::Drop { file, why: Why::Space };
+        let drop = |file| Decision::Drop { file, why: Reason::Space };
         self.1.extend(self.0.pop_front().map(drop));
     }
 
@@ -304,7 +308,7 @@ impl Sift for Dropper {
 }
 
 #[test]
-fn what_was_dropped_is_fetched_again_when_it_is_read() {
+fn a_dropped_file_is_fetched_again_when_it_is_read() {
     let events = [
         at(0, create(1, "/a")),
         at(0, write(1, 0, 8000)),
@@ -323,9 +327,9 @@ fn what_was_dropped_is_fetched_again_when_it_is_read() {
     assert_eq!(below, [mount(3_000_000, create(2, "/b")), mount(3_000_000, write(2, 0, 100))]);
 }
 
-/// RAM serves a file that is below, too; a second write-back writes what has changed.
+/// RAM also serves a file that exists below; a second write-back writes the changed parts.
 #[test]
-fn a_file_in_both_places_by_hand() {
+fn a_second_write_back_writes_only_changes() {
     let file = FileId(1);
     let sync = Action::Sync { file, offset: 0, len: u64::MAX };
     let events = [
@@ -353,9 +357,9 @@ fn a_file_in_both_places_by_hand() {
     assert_eq!(sifted.counters().died_in_ram, 0);
 }
 
-/// RAM of one page, and a write of two: the file spills, and goes on below.
+/// With RAM of one page and a write of two, the file spills and continues below.
 #[test]
-fn what_ram_cannot_take_spills() {
+fn a_file_too_large_for_ram_spills() {
     let events = [at(0, create(1, "/a")), at(0, write(1, 0, 10)), at(0, write(1, 0, 8192))];
     let mut sifted = Sifted::new(Dropless(Dropper::default()), PAGE_BYTES, CREATIONS);
     let below = run(&mut sifted, &events, "");
@@ -364,7 +368,7 @@ fn what_ram_cannot_take_spills() {
     assert_eq!(sifted.counters().spilled, Amount { files: 1, bytes: 10 });
 }
 
-/// Makes no room.
+/// Never frees space.
 struct Dropless(Dropper);
 
 impl Sift for Dropless {

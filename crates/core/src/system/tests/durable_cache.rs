@@ -1,5 +1,5 @@
-//! A cache in place of the page cache that makes pages durable itself, in the manner of FSLRU: an
-//! fsync copies the changed bytes to non-volatile memory and nothing reaches storage.
+//! A cache that replaces the page cache and makes pages durable itself, in the manner of FSLRU: an
+//! fsync copies the changed bytes to non-volatile memory, and no write reaches storage.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 struct Held {
     dirty: bool,
-    /// Storage lacks its present content, be it durable or not.
+    /// Storage lacks the page's present content, durable or not.
     unwritten: bool,
     /// The bytes changed since it was last durable.
     changed: Option<Bytes>,
@@ -122,8 +122,8 @@ fn run(frames: u32, modes: &str, drain: bool, actions: &[Action]) -> (Outcome, D
     })
 }
 
-/// An fsync reaches the cache as one range, in every mode of write-back, and storage gets nothing;
-/// the bytes that changed since the last one are known, within a page and across pages.
+/// An fsync reaches the cache as one range, in every mode of write-back, and causes no write to
+/// storage. The bytes that changed since the last fsync are known, within a page and across pages.
 #[test]
 fn an_fsync_ends_in_the_cache() {
     let at = |offset, len| Action::Write { open: None, file: FileId(0), offset, len, sync: false };
@@ -139,7 +139,8 @@ fn an_fsync_ends_in_the_cache() {
     }
 }
 
-/// Under `sync-all` one file's fsync makes all files durable, and `periodic` ends in the cache too.
+/// Under `sync-all`, an fsync of one file makes all files durable. Under `periodic`, the cache
+/// handles the fsync too.
 #[test]
 fn every_mode_ends_in_the_cache() {
     let actions = [write(0, 0, 1), write(1, 0, 2), fsync(0)];
@@ -153,7 +154,7 @@ fn every_mode_ends_in_the_cache() {
 }
 
 /// The write-back machine and the cache agree at each step on the dirty pages (`System::check`),
-/// also where pages leave for storage on their own; only these and the drain write to storage.
+/// even if pages leave for storage on their own. Only those pages and the drain write to storage.
 #[test]
 fn the_machine_follows_a_durable_cache() {
     let mut published = 0;

@@ -1,4 +1,4 @@
-//! A back that merges neighbouring pages given together into one request, up to a length.
+//! A back that merges neighbouring pages of one call into one request, up to a maximum length.
 
 use super::*;
 use crate::back::IoOp;
@@ -87,8 +87,8 @@ fn run(frames: u32, pages_max: u32, modes: &str, trace: &Trace) -> (Outcome, Vec
     })
 }
 
-/// The pages of one read, and those of one write-back, are one request as far as they are
-/// neighbours and it is not too long; those of two reads are two.
+/// Neighbouring pages of one read, or of one write-back, become one request up to the maximum
+/// length; pages of two reads become two.
 #[test]
 fn pages_given_together_become_one_request() {
     let actions = [read(0, 0, 5), read(0, 5, 2), write(0, 1, 3), write(0, 5, 1), fsync(0)];
@@ -100,8 +100,8 @@ fn pages_given_together_become_one_request() {
     assert_eq!((outcome.device.reads, outcome.device.writes), (7, 4), "pages count one by one");
 }
 
-/// Merged or not, the same pages are read and written in the same order; with a length of one page
-/// the requests are those of plain storage.
+/// With and without merging, the same pages are read and written in the same order. With a maximum
+/// length of one page the requests equal those of plain storage.
 #[test]
 fn merging_changes_no_page() {
     let mut merged = 0;

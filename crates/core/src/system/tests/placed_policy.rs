@@ -1,5 +1,5 @@
-//! A policy that orders frames by address, over layouts that allocate late, early, and anew at each
-//! write-back.
+//! A policy that orders frames by address, over layouts that allocate late, early, and again at
+//! each write-back.
 
 use super::*;
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The page at the lowest address leaves.
+/// The policy: the page at the lowest address leaves.
 struct Lowest {
     ordered: BTreeSet<(Address, Frame)>,
-    /// Its own copy of the addresses, from `moved` alone.
+    /// The policy's own copy of the addresses, built from `moved` alone.
     known: BTreeMap<Frame, Address>,
 }
 
@@ -42,7 +42,7 @@ impl Policy for Lowest {
     fn hit(&mut self, _: Frame, _: &Access) {}
 
     fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
-        // Two at once: the second waits while the first is written, and may get a place by that.
+        // Two victims at once: writing the first may give the second an address.
         for _ in 0..2 {
             if let Some((_, frame)) = self.ordered.pop_first() {
                 self.known.remove(&frame);
@@ -132,8 +132,8 @@ fn written(ios: &[Io]) -> Vec<Lba> {
     ios.iter().filter(|io| io.op == IoOp::Write).map(|io| io.lba).collect()
 }
 
-/// Late: pages of a new file have no place when they enter and stand behind the file before them.
-/// When the first is written, all get one, and the drain follows it.
+/// A late layout: pages of a new file have no address when they enter, and are ordered behind the
+/// file before them. When the first page is written, all get an address, and the drain follows it.
 #[test]
 fn a_late_layout_places_cached_pages_at_write_back() {
     let ext4 = Selection::parse("ext4").unwrap();
@@ -148,7 +148,8 @@ fn a_late_layout_places_cached_pages_at_write_back() {
     assert_eq!(written(&ios), [5, 3, 4]);
 }
 
-/// Early: a page gets its address when it first becomes dirty, also by a hit on a clean page.
+/// An early layout: a page gets its address when it first becomes dirty, even by a hit on a clean
+/// page.
 #[test]
 fn an_early_layout_places_pages_when_they_become_dirty() {
     let early = Selection { spec: &EARLY, params: Default::default() };
@@ -157,7 +158,8 @@ fn an_early_layout_places_pages_when_they_become_dirty() {
     assert_eq!(written(&ios), [0, 1, 2, 3], "the drain is in the order of the first writes");
 }
 
-/// F2FS: each write-back moves the page to the end of the log, and with it its turn to leave.
+/// F2FS: each write-back moves the page to the end of the log, and so to the end of the policy's
+/// order.
 #[test]
 fn a_log_moves_pages_at_each_write_back() {
     let f2fs = Selection::parse("f2fs:spare=9").unwrap();
@@ -189,8 +191,8 @@ fn addresses_are_known_at_every_step() {
             let without = run(layout, modes, frames, &actions, false).0;
             let case = format!("seed {seed}, {frames} frames, {modes}, {}", layout.spec.name);
             assert_eq!(with.0.device.writes, written(&with.1).len() as u64, "{case}");
-            // ext4 and F2FS also place a page that is read before it was written, which only a sink
-            // asks for.
+            // ext4 and F2FS also place a page that is read before it was written, which happens
+            // only with a sink.
             if layout.spec.name == "early" {
                 assert_eq!(with.0, without, "{case}");
             }

@@ -4,8 +4,8 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// Holds at most `slots` pages. The one with the least count leaves, of equals the one flushed
-/// longest ago, but neither of the cache's two most recently used pages while there are others.
+/// A buffer of at most `slots` pages. The page with the lowest count leaves; of equals, the one
+/// flushed longest ago. The cache's two most recently used pages leave only if there are no others.
 struct Buffer {
     storage: Storage<()>,
     slots: usize,
@@ -98,9 +98,8 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
     })
 }
 
-/// Counts rise with page writes, are not reset by a flush, and are inherited by a page that
-/// returns; a miss that the buffer serves is no read of the device; each page comes with its last
-/// writer.
+/// Counts rise with page writes, survive a flush, and are inherited by a page that returns. A miss
+/// that the buffer serves is not a read of the device. Each page carries its last writer.
 #[test]
 fn pages_bring_their_write_counts() {
     let actions = [
@@ -127,8 +126,8 @@ fn pages_bring_their_write_counts() {
     assert_eq!((outcome.device.reads, outcome.nvm_reads, outcome.device.writes), (2, 1, 2));
 }
 
-/// The page with the least count leaves the buffer, but not one of the two that the cache used
-/// last.
+/// The page with the lowest count leaves the buffer, unless it is one of the two that the cache
+/// used last.
 #[test]
 fn the_buffer_knows_the_pages_used_last() {
     let writes = |page, times| [vec![write(0, page, 1); times], vec![fsync(0)]].concat();
@@ -138,14 +137,14 @@ fn the_buffer_knows_the_pages_used_last() {
         let out: Vec<String> = buffer.log.into_iter().filter(|line| line.starts_with("out")).collect();
         out
     };
-    // Page 1 has the lower count, and was used last but for page 2, which comes in.
+    // Page 1 has the lower count, but only the incoming page 2 was used after it.
     assert_eq!(out(&[(0, 3), (1, 2), (2, 2)]), ["out 0"]);
-    // One access of another page later it is like any other.
+    // After one access to another page, page 1 no longer counts as recently used.
     assert_eq!(out(&[(0, 3), (1, 2), (3, 1), (2, 2)]), ["out 1"]);
 }
 
-/// Over random histories the tiers together do as plain storage does: hits, pages written back and
-/// dropped are the same, and each read is served by one medium.
+/// Over random histories the tiers together behave like plain storage: hits, pages written back and
+/// pages dropped are the same, and each read is served by one medium.
 #[test]
 fn nothing_is_lost_between_the_tiers() {
     let mut nvm_reads = 0;

@@ -4,7 +4,7 @@ use super::{
     super::{Call, Dev, Handle, Inode, Name, NameKind, Point, Pointer, What},
     Host, Machine, NoHost,
 };
-use flashsift_core::event::{Action, Event, Owner};
+use flashsift_core::event::{Action, Event, FileOwner};
 
 const DIR: u64 = 2;
 
@@ -110,7 +110,7 @@ fn told(machine: &mut Machine) -> Vec<String> {
     let say = |event: Event| {
         Some(match event.action {
             Action::Create(create) => {
-                let owner = create.owner.map(|Owner { uid, gid }| format!(" {uid}:{gid}"));
+                let owner = create.owner.map(|FileOwner { uid, gid }| format!(" {uid}:{gid}"));
                 let mode = create.mode.map(|mode| format!(" {mode:o}"));
                 let extra = [owner, mode].map(Option::unwrap_or_default).concat();
                 format!("create {} \"{}\"{extra}", create.file.0, create.name)
@@ -144,8 +144,8 @@ impl Host for Owned {
     fn size(&mut self, _: Handle) -> Option<u64> {
         None
     }
-    fn owner_and_mode(&mut self, handle: Handle) -> Option<(Owner, u32)> {
-        Some((Owner { uid: 1000, gid: handle.generation }, 0o640))
+    fn owner_and_mode(&mut self, handle: Handle) -> Option<(FileOwner, u32)> {
+        Some((FileOwner { uid: 1000, gid: handle.generation }, 0o640))
     }
 }
 
