@@ -125,8 +125,8 @@ fn without_a_sifter_nothing_changes() {
     }
 }
 
-/// Whatever the time in RAM and its size: below, every file ends with the names and the content that
-/// the history gives it, RAM is within its budget at every step, and nothing is dropped.
+/// Whatever the time in RAM and its size: below, every file ends with the names and the content
+/// that the history gives it, RAM is within its budget at every step, and nothing is dropped.
 #[test]
 fn below_every_file_ends_as_the_history_says() {
     let mut all = Counters::default();
