@@ -82,7 +82,7 @@ mod tests {
     proptest! {
         /// Compares the files with a list that has a file for each page.
         #[test]
-        fn files_agree_with_a_list_by_page(lens in prop::collection::vec((1..150u32, any::<bool>()), 0..20)) {
+        fn agrees_with_a_list(lens in prop::collection::vec((1..150u32, any::<bool>()), 0..20)) {
             let (mut runs, mut wanted) = (Vec::new(), Vec::new());
             let mut file = 0;
             for (n, (pages, another)) in lens.into_iter().enumerate() {
