@@ -7,7 +7,7 @@
 use flashsift_core::event::{Action, Event, FileId, Knows, Micros, OpenId};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::simulate::Sifted;
-use flashsift_core::sift::{Decision, Keep, KeepConfig, Sift, Reason};
+use flashsift_core::sift::{Decision, Keep, KeepConfig, Reason, Sift};
 use flashsift_mount::{Access, Caller, Changes, Clock, Config, Errno, Fs, ROOT, SiftNotice, Store};
 use rustix::fs::{OFlags, RenameFlags};
 use std::collections::{BTreeSet, HashMap};
