@@ -155,9 +155,9 @@ enum Values<'a> {
 impl<'a> From<&'a Param> for Parameter<'a> {
     fn from(param: &'a Param) -> Self {
         let values = match param.kind {
-            params::Kind::Number { default, min, max } => Values::Number { default, min, max },
-            params::Kind::Word(words) => Values::Word { default: words[0], words },
-            params::Kind::Duration { default_us, min_us, max_us } => Values::Duration {
+            params::ParamKind::Number { default, min, max } => Values::Number { default, min, max },
+            params::ParamKind::Word(words) => Values::Word { default: words[0], words },
+            params::ParamKind::Duration { default_us, min_us, max_us } => Values::Duration {
                 default: Exact(default_us).to_string(),
                 min: Exact(min_us).to_string(),
                 max: Exact(max_us).to_string(),

@@ -10,12 +10,12 @@ pub struct Param {
     /// Effect of the parameter, for help.
     pub what: &'static str,
     /// The values that it takes, and the default.
-    pub kind: Kind,
+    pub kind: ParamKind,
 }
 
 /// The values that a parameter takes, and its default.
 #[derive(Clone, Copy)]
-pub enum Kind {
+pub enum ParamKind {
     /// A number between two bounds, both allowed.
     Number {
         /// Value without the parameter.
@@ -42,9 +42,9 @@ impl Param {
     /// Returns `key=value` with the default value.
     pub fn default(&self) -> String {
         match self.kind {
-            Kind::Number { default, .. } => format!("{}={default}", self.name),
-            Kind::Word(words) => format!("{}={}", self.name, words[0]),
-            Kind::Duration { default_us, .. } => format!("{}={}", self.name, Exact(default_us)),
+            ParamKind::Number { default, .. } => format!("{}={default}", self.name),
+            ParamKind::Word(words) => format!("{}={}", self.name, words[0]),
+            ParamKind::Duration { default_us, .. } => format!("{}={}", self.name, Exact(default_us)),
         }
     }
 }
@@ -53,9 +53,9 @@ impl Param {
 impl fmt::Display for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let others = match self.kind {
-            Kind::Number { min, max, .. } => format!("{min} to {max}"),
-            Kind::Word(words) => format!("or {}", words[1..].join(", ")),
-            Kind::Duration { min_us, max_us, .. } => format!("{} to {}", Exact(min_us), Exact(max_us)),
+            ParamKind::Number { min, max, .. } => format!("{min} to {max}"),
+            ParamKind::Word(words) => format!("or {}", words[1..].join(", ")),
+            ParamKind::Duration { min_us, max_us, .. } => format!("{} to {}", Exact(min_us), Exact(max_us)),
         };
         write!(f, "{} ({others}): {}", self.default(), self.what)
     }
@@ -81,7 +81,7 @@ impl Params {
     pub fn number(&self, params: &[Param], name: &str) -> f64 {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Number(number)), _) => number,
-            (None, Kind::Number { default, .. }) => default,
+            (None, ParamKind::Number { default, .. }) => default,
             _ => panic!("`{name}` is not declared as a number"),
         }
     }
@@ -94,7 +94,7 @@ impl Params {
     pub fn word(&self, params: &[Param], name: &str) -> &'static str {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Word(word)), _) => word,
-            (None, Kind::Word(words)) => words[0],
+            (None, ParamKind::Word(words)) => words[0],
             _ => panic!("`{name}` is not declared as a word"),
         }
     }
@@ -107,7 +107,7 @@ impl Params {
     pub fn duration_us(&self, params: &[Param], name: &str) -> u64 {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::DurationUs(us)), _) => us,
-            (None, Kind::Duration { default_us, .. }) => default_us,
+            (None, ParamKind::Duration { default_us, .. }) => default_us,
             _ => panic!("`{name}` is not declared as a duration"),
         }
     }
@@ -242,11 +242,11 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
             return Err(Error::Param { kind, name, given: given.to_owned(), known });
         };
         let value = match param.kind {
-            Kind::Number { min, max, .. } => {
+            ParamKind::Number { min, max, .. } => {
                 value.parse::<f64>().ok().filter(|n| (min..=max).contains(n)).map(Value::Number)
             }
-            Kind::Word(words) => words.iter().find(|word| **word == value).map(|word| Value::Word(word)),
-            Kind::Duration { min_us, max_us, .. } => {
+            ParamKind::Word(words) => words.iter().find(|word| **word == value).map(|word| Value::Word(word)),
+            ParamKind::Duration { min_us, max_us, .. } => {
                 let us = duration::parse_us(value).ok();
                 us.filter(|us| (min_us..=max_us).contains(us)).map(Value::DurationUs)
             }
@@ -271,13 +271,13 @@ mod tests {
                 Param {
                     name: "n",
                     what: "a number",
-                    kind: Kind::Number { default: 3.0, min: 0.0, max: 9.0 },
+                    kind: ParamKind::Number { default: 3.0, min: 0.0, max: 9.0 },
                 },
-                Param { name: "w", what: "a word", kind: Kind::Word(&["one", "two"]) },
+                Param { name: "w", what: "a word", kind: ParamKind::Word(&["one", "two"]) },
                 Param {
                     name: "t",
                     what: "a time",
-                    kind: Kind::Duration { default_us: 2_500_000, min_us: 1000, max_us: 60_000_000 },
+                    kind: ParamKind::Duration { default_us: 2_500_000, min_us: 1000, max_us: 60_000_000 },
                 },
             ],
         ),

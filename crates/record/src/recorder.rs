@@ -120,7 +120,8 @@ pub fn record(
     }
     if recorder.clock == Clock::Monotonic {
         warn!(
-            "this kernel's records have no CLOCK_BOOTTIME: times are CLOCK_MONOTONIC, which stops in suspend"
+            "this kernel's records have no CLOCK_BOOTTIME: times are CLOCK_MONOTONIC, which stops \
+             in suspend"
         );
     }
     if recorder.maps.is_empty() {
@@ -212,7 +213,7 @@ struct Recorder {
     machine: Machine,
     clock: Clock,
     pressure: Option<Pressure>,
-    /// What the trace will know.
+    /// Knowledge that the trace will claim.
     knows: Knows,
     /// The trace's head was handed on, before its first event.
     about: bool,

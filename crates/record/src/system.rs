@@ -40,8 +40,8 @@ impl Clock {
         ns(clock_gettime(self.id()))
     }
 
-    /// The time since 1970 (UTC) in microseconds at which this clock showed `at_ns`, by what both show
-    /// now.
+    /// Returns the time since 1970 (UTC), in microseconds, at which this clock showed `at_ns`. It
+    /// compares the present readings of both clocks.
     pub(crate) fn epoch_us(self, at_ns: u64) -> u64 {
         let (wall_ns, now_ns) = (ns(clock_gettime(ClockId::Realtime)), self.now_ns());
         (wall_ns.saturating_add(at_ns)).saturating_sub(now_ns) / 1000
@@ -69,7 +69,7 @@ impl Pressure {
         known.map(|_| Self { path, last_ppm: None, due_ns: 0 })
     }
 
-    /// Looks once a second. What it is, if that is not what it was.
+    /// Reads the pressure once a second. Returns it if it has changed.
     pub(crate) fn sample(&mut self, now_ns: u64) -> Option<u32> {
         if now_ns < self.due_ns {
             return None;
@@ -286,7 +286,7 @@ mod tests {
         for clock in [Clock::Boot, Clock::Monotonic] {
             let (before, now_ns) = (ns(clock_gettime(ClockId::Realtime)) / 1000, clock.now_ns());
             let (epoch, earlier) = (clock.epoch_us(now_ns), clock.epoch_us(now_ns - 1_000_000_000));
-            // A second of slack: somebody may set the clock slowly.
+            // A second of slack: an NTP daemon may slew the clock.
             assert!(epoch.abs_diff(before) < 1_000_000, "{clock:?}: {epoch} {before}");
             assert!((epoch - earlier).abs_diff(1_000_000) < 100_000, "{clock:?}: {epoch} {earlier}");
         }

@@ -1,5 +1,5 @@
-//! Subject a recording tells beside reads and writes: owners, modes, sizes, links, directories, opens,
-//! the clock.
+//! The content of a recording beside reads and writes: owners, modes, sizes, links, directories,
+//! opens, the clock.
 
 mod common;
 
@@ -100,7 +100,7 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
     {
         assert!(names.contains(wanted), "{wanted} is missing: {names:?}");
     }
-    assert_eq!(pressures > 0, pressure, "the first sample is told");
+    assert_eq!(pressures > 0, pressure, "the first sample is reported");
     // Both opens of the file were read.
     let old = files["dir/old"];
     let of_old: HashSet<_> = events

@@ -36,9 +36,9 @@ fn all_forms_say_all() {
         for (param, value) in spec.params.iter().zip(record["parameters"].as_array().unwrap()) {
             assert!(block.contains(&format!("parameter {param}")), "{block}");
             let default = match param.kind {
-                params::Kind::Number { default, .. } => Value::from(default),
-                params::Kind::Word(words) => Value::from(words[0]),
-                params::Kind::Duration { default_us, .. } => Value::from(Exact(default_us).to_string()),
+                params::ParamKind::Number { default, .. } => Value::from(default),
+                params::ParamKind::Word(words) => Value::from(words[0]),
+                params::ParamKind::Duration { default_us, .. } => Value::from(Exact(default_us).to_string()),
             };
             assert_eq!((&value["name"], &value["default"]), (&param.name.into(), &default));
         }

@@ -1,7 +1,8 @@
 //! Traffic of files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
 //!
-//! A cache file is one whose path leads through a cache directory ([`crate::names::in_cache`]). Its last
-//! name counts; files that were never named stand apart. (The paper takes `/data/<package>/cache/`.)
+//! A cache file is one whose path leads through a cache directory ([`crate::names::in_cache`]). A
+//! file is classified by its last name; files without a name are counted separately. (The paper
+//! uses `/data/<package>/cache/`.)
 
 use super::{
     Characterisation, CharacterisationSpec, Found, Ledger, Need, Table, Value,

@@ -31,7 +31,7 @@ const KINDS: [(Sqlite, &str, &str); 5] = [
     (Sqlite::Temporary, "temporary", "temporary"),
 ];
 
-/// What each name of the trace stands for.
+/// Meaning of each name of the trace.
 fn kinds(names: &Names) -> Vec<Option<Sqlite>> {
     let mut kinds: Vec<_> = names.all().map(names::sqlite).collect();
     for name in names.all() {

@@ -14,7 +14,7 @@
 use super::{Layout, LayoutSpec, Lba};
 use crate::{
     page::Page,
-    params::{Kind, Param, Params},
+    params::{Param, ParamKind, Params},
     structure::BitTree,
     trace::Trace,
 };
@@ -31,7 +31,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
 const PARAMS: &[Param] = &[Param {
     name: "spare",
     what: "free space on the device, as a share of the pages that the trace touches",
-    kind: Kind::Number { default: 0.25, min: 0.0, max: 1000.0 },
+    kind: ParamKind::Number { default: 0.25, min: 0.0, max: 1000.0 },
 }];
 
 const SEGMENT_PAGES: u32 = 512;

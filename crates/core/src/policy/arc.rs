@@ -48,7 +48,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
 const PARAMS: &[Param] = &[Param {
     name: "steps",
     what: "the target moves by |B2|/|B1|, or by that rounded down",
-    kind: params::Kind::Word(&["real", "whole"]),
+    kind: params::ParamKind::Word(&["real", "whole"]),
 }];
 
 fn steps_are_whole(setup: &Setup<'_>) -> bool {

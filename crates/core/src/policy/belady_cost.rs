@@ -52,12 +52,12 @@ const PARAMS: &[Param] = &[
     Param {
         name: "read",
         what: "cost of a page read",
-        kind: params::Kind::Number { default: 100.0, min: 0.0, max: 1e6 },
+        kind: params::ParamKind::Number { default: 100.0, min: 0.0, max: 1e6 },
     },
     Param {
         name: "write",
         what: "cost of a page written",
-        kind: params::Kind::Number { default: 800.0, min: 0.0, max: 1e6 },
+        kind: params::ParamKind::Number { default: 800.0, min: 0.0, max: 1e6 },
     },
 ];
 

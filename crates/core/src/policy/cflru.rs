@@ -45,7 +45,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
 const PARAMS: &[Param] = &[Param {
     name: "window",
     what: "the clean-first window's share",
-    kind: params::Kind::Number { default: 0.25, min: 0.0, max: 1.0 },
+    kind: params::ParamKind::Number { default: 0.25, min: 0.0, max: 1.0 },
 }];
 
 fn window(setup: &Setup<'_>) -> u32 {

@@ -37,7 +37,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
 pub(super) const PARAMS: &[Param] = &[Param {
     name: "insert_ref",
     what: "the reference bit of a page that comes in",
-    kind: params::Kind::Number { default: 0.0, min: 0.0, max: 1.0 },
+    kind: params::ParamKind::Number { default: 0.0, min: 0.0, max: 1.0 },
 }];
 
 pub(super) fn insert_ref(setup: &Setup<'_>) -> bool {

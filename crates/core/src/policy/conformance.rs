@@ -114,13 +114,13 @@ fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
     let mut texts = vec![spec.name.to_owned()];
     for param in spec.params {
         match param.kind {
-            params::Kind::Number { min, max, .. } => {
+            params::ParamKind::Number { min, max, .. } => {
                 texts.extend([min, max].map(|n| format!("{}:{}={n}", spec.name, param.name)));
             }
-            params::Kind::Word(words) => {
+            params::ParamKind::Word(words) => {
                 texts.extend(words.iter().map(|word| format!("{}:{}={word}", spec.name, param.name)));
             }
-            params::Kind::Duration { min_us, max_us, .. } => {
+            params::ParamKind::Duration { min_us, max_us, .. } => {
                 texts.extend([min_us, max_us].map(|us| format!("{}:{}={us}us", spec.name, param.name)));
             }
         }

@@ -52,12 +52,12 @@ const PARAMS: &[Param] = &[
     Param {
         name: "block_pages",
         what: "pages a block",
-        kind: params::Kind::Number { default: 64.0, min: 1.0, max: 65536.0 },
+        kind: params::ParamKind::Number { default: 64.0, min: 1.0, max: 65536.0 },
     },
     Param {
         name: "count",
         what: "which pages make a block full",
-        kind: params::Kind::Word(&["resident", "dirty"]),
+        kind: params::ParamKind::Word(&["resident", "dirty"]),
     },
 ];
 

@@ -56,22 +56,22 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
 pub(super) const ALPHA: Param = Param {
     name: "alpha",
     what: "share of the distance between operations, against that since the last",
-    kind: params::Kind::Number { default: 0.5, min: 0.0, max: 1.0 },
+    kind: params::ParamKind::Number { default: 0.5, min: 0.0, max: 1.0 },
 };
 pub(super) const READ: Param = Param {
     name: "read",
     what: "cost of a page read",
-    kind: params::Kind::Number { default: 100.0, min: 1.0, max: 1e6 },
+    kind: params::ParamKind::Number { default: 100.0, min: 1.0, max: 1e6 },
 };
 pub(super) const WRITE: Param = Param {
     name: "write",
     what: "cost of a page written",
-    kind: params::Kind::Number { default: 800.0, min: 1.0, max: 1e6 },
+    kind: params::ParamKind::Number { default: 800.0, min: 1.0, max: 1e6 },
 };
 const HISTORY: Param = Param {
     name: "history",
     what: "whether an evicted page's operations are remembered",
-    kind: params::Kind::Word(&["all", "resident"]),
+    kind: params::ParamKind::Word(&["all", "resident"]),
 };
 
 fn keeps_history(setup: &Setup<'_>) -> bool {

@@ -49,12 +49,12 @@ const PARAMS: &[Param] = &[
     Param {
         name: "promote",
         what: "which access makes a page active",
-        kind: params::Kind::Word(&["2", "3"]),
+        kind: params::ParamKind::Word(&["2", "3"]),
     },
     Param {
         name: "active",
         what: "the active list's share",
-        kind: params::Kind::Number { default: 0.75, min: 0.0, max: 1.0 },
+        kind: params::ParamKind::Number { default: 0.75, min: 0.0, max: 1.0 },
     },
 ];
 

@@ -61,7 +61,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
 const PARAMS: &[Param] = &[Param {
     name: "min_refaults",
     what: "refaults before a tier is judged",
-    kind: params::Kind::Number { default: 64.0, min: 1.0, max: 4096.0 },
+    kind: params::ParamKind::Number { default: 64.0, min: 1.0, max: 4096.0 },
 }];
 
 fn min_refaults(setup: &Setup<'_>) -> u64 {

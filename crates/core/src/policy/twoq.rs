@@ -53,17 +53,17 @@ const PARAMS: &[Param] = &[
     Param {
         name: "kin",
         what: "A1in's share: above it A1in gives way",
-        kind: params::Kind::Number { default: 0.25, min: 0.0, max: 1.0 },
+        kind: params::ParamKind::Number { default: 0.25, min: 0.0, max: 1.0 },
     },
     Param {
         name: "kout",
         what: "how many pages A1out remembers, as a share",
-        kind: params::Kind::Number { default: 0.5, min: 0.0, max: 4.0 },
+        kind: params::ParamKind::Number { default: 0.5, min: 0.0, max: 4.0 },
     },
     Param {
         name: "a1out",
         what: "what A1out does with the name of a page that comes back",
-        kind: params::Kind::Word(&["drops", "keeps"]),
+        kind: params::ParamKind::Word(&["drops", "keeps"]),
     },
 ];
 

@@ -64,12 +64,12 @@ const PARAMS: &[Param] = &[
     Param {
         name: "window",
         what: "share of the cache that is the window",
-        kind: params::Kind::Number { default: 0.01, min: 0.0, max: 1.0 },
+        kind: params::ParamKind::Number { default: 0.01, min: 0.0, max: 1.0 },
     },
     Param {
         name: "protected",
         what: "share of the main cache that is protected",
-        kind: params::Kind::Number { default: 0.8, min: 0.0, max: 1.0 },
+        kind: params::ParamKind::Number { default: 0.8, min: 0.0, max: 1.0 },
     },
 ];
 

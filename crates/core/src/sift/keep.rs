@@ -14,12 +14,12 @@
 //! An open file without a name cannot be reached after a crash: neither age nor syncs move it, and
 //! the need for space moves it last.
 
-use super::{Birth, Blocked, Decision, Reason, Setup, Sift, Spec};
+use super::{Birth, Blocked, Decision, Reason, Sift, SifterSetup, Spec};
 use crate::{
     event::{Action, Create, Event, FileId, Micros},
     names::{Patterns, is_synced_database},
     page::PAGE_BYTES,
-    params::{Kind, Param},
+    params::{Param, ParamKind},
     structure::{
         Extents,
         extents::{pages_inside, pages_touched},
@@ -43,7 +43,7 @@ pub(super) const SPEC: Spec = Spec {
 const PARAMS: &[Param] = &[Param {
     name: "after",
     what: "time from a file's birth to its write-back",
-    kind: Kind::Duration { default_us: 60_000_000, min_us: 1, max_us: 365 * 86_400_000_000 },
+    kind: ParamKind::Duration { default_us: 60_000_000, min_us: 1, max_us: 365 * 86_400_000_000 },
 }];
 
 /// Divisor of the time in RAM: files within this part of it are written back together.
@@ -65,7 +65,7 @@ pub struct Config {
 }
 
 impl Config {
-    fn of(setup: &Setup<'_>) -> Self {
+    fn of(setup: &SifterSetup<'_>) -> Self {
         Self {
             after_us: setup.params.duration_us(PARAMS, "after"),
             budget_bytes: setup.budget_bytes,

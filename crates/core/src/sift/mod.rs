@@ -118,7 +118,7 @@ pub const ALL: &[Spec] = &[none::SPEC, keep::SPEC];
 
 /// The parts that a sifter is built from.
 #[derive(Clone, Copy)]
-pub struct Setup<'a> {
+pub struct SifterSetup<'a> {
     /// RAM for files, in bytes.
     pub budget_bytes: u64,
     /// Patterns of names of files that belong on flash, beside those that the sifter knows itself.
@@ -138,7 +138,7 @@ pub struct Spec {
     /// Parameters that `name:key=value` takes.
     pub params: &'static [Param],
     /// Builds a sifter.
-    pub build: fn(&Setup<'_>) -> Box<dyn Sift + Send>,
+    pub build: fn(&SifterSetup<'_>) -> Box<dyn Sift + Send>,
 }
 
 /// A sifter and its parameters, as a user selects them.
@@ -147,7 +147,7 @@ pub type Selection = crate::params::Selection<Spec>;
 impl Selection {
     /// Builds the sifter.
     pub fn build(&self, budget_bytes: u64, patterns: &[String]) -> Box<dyn Sift + Send> {
-        (self.spec.build)(&Setup { budget_bytes, patterns, params: &self.params })
+        (self.spec.build)(&SifterSetup { budget_bytes, patterns, params: &self.params })
     }
 }
 

@@ -8,7 +8,7 @@
 use super::{Fill, latency, open_unit, page_mapped};
 use crate::{
     page::PAGE_BYTES,
-    params::{self, Kind as ParamKind, Listed, Param},
+    params::{self, Listed, Param, ParamKind},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
