@@ -117,25 +117,25 @@ fn archives() {
     says(&["compare", &path], 1, &["broken.xz"]);
 }
 
-/// Some damage to pages makes the Parquet crate panic. That is caught, and our error is all that anybody reads.
+/// Some damage to pages makes the Parquet crate panic: here in a store of schema 1, whose pages are
+/// laid out otherwise than today's. The panic is caught, and our error is the only output.
 #[test]
 fn damaged_stores() {
     let dir = tempdir().unwrap();
-    let trace = write(dir.path(), "trace", &b"r 8\nw 16\n".repeat(50));
-    let [good, out] = ["good", "out"].map(|name| dir.path().join(name).to_str().unwrap().to_owned());
-    super::run(&["import", &trace, "-o", &good]);
-    let good = fs::read(good).unwrap();
+    let out = dir.path().join("out").to_str().unwrap().to_owned();
+    let store = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/tests/store/schema1.parquet");
+    let good = fs::read(store).unwrap();
     let mut caught = 0;
-    for at in 64..128 {
+    for at in 4..68 {
         let mut bytes = good.clone();
-        bytes[at] ^= 0x80;
+        bytes[at] ^= 0xff;
         let path = write(dir.path(), "damaged", &bytes);
         let output = flashsift().args(["import", &path, "-o", &out]).output().unwrap();
         let says = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() || says.lines().count() == 1, "byte {at}: {says}");
         caught += usize::from(says.contains("its pages contradict themselves"));
     }
-    assert!(caught > 0, "it panics no more: then nothing need be caught either");
+    assert!(caught > 0, "the crate panics no more: then the guard is not needed either");
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! names are the paper's: T1 and B1 hold pages seen once recently, T2 and B2 pages seen at least
 //! twice, and `p` is the target for |T1|. Points that the paper leaves open, and our choices:
 //!
-//! - The paper does not say whether the target `p` and its steps |B2|/|B1| and |B1|/|B2| (at least
-//!   1) are whole numbers. Here they are real, as Figure 4 writes the quotient; libCacheSim reads
+//! - The paper does not say whether the target `p` and its steps |B2|/|B1| and |B1|/|B2| (1 or
+//!   more) are whole numbers. Here they are real, as Figure 4 writes the quotient; libCacheSim reads
 //!   it so too. `steps=whole` rounds the quotient down. The choice matters: with `steps=whole`, the
 //!   miss ratio of `cloudphysics` at 10,000 frames is 0.709 instead of 0.697. It is also the only
 //!   difference to the simulator whose counts of `weboffice` the tests compare: at most 0.1 %, and

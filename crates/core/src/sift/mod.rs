@@ -8,15 +8,15 @@
 //!
 //! 1. [`Sift::birth`] decides where a new file lives, before the file exists.
 //! 2. [`Sift::handle`] gets every event, the file's [`Create`] first. If RAM could not take a file
-//! for which the answer was [`Birth::Ram`], [`Sift::done`] with `Ok` follows its [`Create`].
+//!    for which the answer was [`Birth::Ram`], [`Sift::done`] with `Ok` follows its [`Create`].
 //! 3. [`Sift::handle_deadline`] is called when [`Sift::next_deadline`] has come.
-//! [`Sift::need_space`] is called when RAM is full, before the event of the write that needs the
-//! space.
+//!    [`Sift::need_space`] is called when RAM is full, before the event of the write that needs the
+//!    space.
 //! 4. After each of these calls the performer calls [`Sift::poll`] until it returns `None`, and
-//! performs the decisions in order. An operation that waits (a sync, a write that needs space) is
-//! complete when the decisions that followed from it are done. It fails if they fail.
+//!    performs the decisions in order. An operation that waits (a sync, a write that needs space) is
+//!    complete when the decisions that followed from it are done. It fails if they fail.
 //! 5. [`Sift::done`] follows each decision on a file, in any order, and may lead to further
-//! decisions. It also reports a file that reached flash without a decision.
+//!    decisions. It also reports a file that reached flash without a decision.
 //!
 //! A file leaves the sifter by `done` with `Ok` (unless the decision was to keep it in RAM, too),
 //! by [`Action::Gone`], or by the loss of its last name while it is not open. Queued decisions on

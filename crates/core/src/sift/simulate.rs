@@ -1,15 +1,15 @@
-//! A sifter in simulation: it takes events, and emits those that the page cache below it would get.
+//! A sifter in simulation: it takes events, and emits those that the page cache below it gets.
 //!
 //! This module holds the files in RAM: it counts their pages, asks the sifter for space, performs
 //! its decisions at once and reports each as done. Applications see one history; the storage below
 //! sees another one with the same final content.
 //!
-//! - - A file created in RAM does not exist below. Accesses to it do not reach the storage below.
-//! - - A write-back creates the file below under its current names, and writes its extents; a sync
+//! - A file created in RAM does not exist below. Accesses to it do not reach the storage below.
+//! - A write-back creates the file below under its current names, and writes its extents; a sync
 //!   follows if an application asked for one. From then on the file's events pass through.
-//! - - A dropped file does not exist below either. When it is next read or changed, the application
+//! - A dropped file does not exist below either. When it is next read or changed, the application
 //!   fetches it again: it is created like the first time, and all its content is written.
-//! - - The events of all other files, and events that concern no file, pass through.
+//! - The events of all other files, and events that concern no file, pass through.
 //!
 //! If RAM is full and no decision frees space, the file that is written to spills to flash.
 

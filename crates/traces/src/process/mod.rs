@@ -11,15 +11,15 @@
 //! If a trace lacks a fact, the machine guesses only as follows, each time with a note
 //! ([`Out::notes`]) or a count ([`Skip`]), except the first two rules, which hold for every trace:
 //!
-//! - - A file has only the names that the trace shows: when the last of them goes, the file goes. A
+//! - A file has only the names that the trace shows: when the last of them goes, the file goes. A
 //!   hard link made before the trace and never used in it is unknown.
-//! - - An open under a known name finds the known file. If the open is an exclusive creation, a
+//! - An open under a known name finds the known file. If the open is an exclusive creation, a
 //!   process outside the trace has removed the name.
-//! - - An append to a file of unknown size starts at the farthest byte known of it, and so does a
+//! - An append to a file of unknown size starts at the farthest byte known of it, and so does a
 //!   write at an unknown offset (a descriptor from before the trace). A read at an unknown offset
 //!   is left out.
 //! - Zeroing a range counts as punching it; nothing under `/dev`, `/proc` and `/sys` is storage.
-//! - - Symbolic links older than the trace are inferred when an open shows another name than it
+//! - Symbolic links older than the trace are inferred when an open shows another name than it
 //!   requested (`Names::learn_link`).
 
 mod call;

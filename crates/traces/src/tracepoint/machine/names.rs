@@ -157,7 +157,7 @@ impl Machine {
         {
             self.files[other].names.retain(|(_, p)| **p != *path);
             if let Some(file) = self.files[other].id {
-                self.tell(tid, Action::Unbind { file, name: MaybeOwned::owned_str(&path) });
+                self.tell(tid, Action::Unbind { file, name: MaybeOwned::owned_str(path) });
             }
         }
     }
