@@ -6,7 +6,8 @@ use crate::{events::Summary, format::testing};
 use flashsift_core::event::{Action, Event, Side};
 use proptest::prelude::*;
 
-/// How Linux 6.18 and 6.1 print the fields, from the `print fmt` of each tracepoint; `…` is what we do not read.
+/// The fields as Linux 6.18 and 6.1 print them, from the `print fmt` of each tracepoint; `…` stands
+/// for text that the reader ignores.
 const PRINTED: &[(&str, &str)] = &[
     ("mm_filemap_get_pages", "dev={s_dev:colon} ino={i_ino:x} ofs={index:page}-{last_index:last}"),
     ("mm_filemap_fault", "dev={s_dev:colon} ino={i_ino:x} ofs={index:page}"),
@@ -114,7 +115,7 @@ const PRINTED: &[(&str, &str)] = &[
 const WORDS: [(&str, u64); 4] =
     [("KEEP_SIZE", 1), ("PUNCH_HOLE", 2), ("COLLAPSE_RANGE", 8), ("0x4000", 0x4000)];
 
-/// One field's value, made of a random number, and its print.
+/// One field: a value made from a random number, and its printed form.
 fn printed(how: &str, random: u64, text: &str) -> (Value<'static>, String) {
     let number = |n: u64, text: String| (Value::Number(n), text);
     let (major, minor) = (random >> 20 & 0xfff, random & 0xf_ffff);
@@ -138,7 +139,7 @@ fn printed(how: &str, random: u64, text: &str) -> (Value<'static>, String) {
     }
 }
 
-/// A tracepoint's text, and the fields that it was made from.
+/// The text of a tracepoint, and the fields from which it was made.
 fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, Vec<Value<'static>>) {
     let mut values = vec![None; known.fields.len()];
     let mut out = String::new();
@@ -151,7 +152,7 @@ fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, V
         let n = known.fields.iter().position(|field| *field == name);
         let text = match known.system {
             "block" => "WFS",
-            // Behind a space, and a disk's name has none.
+            // A path follows a space, and the name of a disk has no spaces.
             "writeback" => text.trim_ascii_start(),
             _ => text,
         };
@@ -169,7 +170,7 @@ fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, V
 }
 
 proptest! {
-    /// Whatever the numbers, and whatever a name holds, also what looks like other fields.
+    /// Holds for any numbers and names, also for names that look like other fields.
     #[test]
     fn what_the_kernel_prints_is_read_back(
         random in proptest::collection::vec(any::<u64>(), FIELDS_MAX),
@@ -217,7 +218,7 @@ fn told(spec: &Spec, text: &str) -> (Vec<String>, Summary) {
     (events.iter().map(line).collect(), summary)
 }
 
-/// The sample's lines that hold one of these words.
+/// Returns the lines of the sample that contain one of these words.
 fn only(words: &[&str]) -> String {
     let has = |line: &&str| words.iter().any(|word| line.contains(word));
     SAMPLE.lines().filter(has).flat_map(|line| [line, "\n"]).collect()
@@ -310,7 +311,7 @@ fn a_request_given_back_is_issued_once() {
     assert!(testing::skipped(&summary).contains("1 request issued again"), "{:?}", summary.skipped);
 }
 
-/// An access is told once, by the best of what the trace has.
+/// An access becomes one event, from the most exact tracepoint in the trace.
 #[test]
 fn of_several_tracepoints_one_is_believed() {
     const START: &str = "a-5 [0] 1.0: f2fs_datawrite_start: entry_name /f, offset 0, bytes 9000, cmdline a, pid 5, i_size 0, ino 9\n";
@@ -350,7 +351,7 @@ fn of_several_tracepoints_one_is_believed() {
     );
 }
 
-/// Kernels up to 5.10 of Android: what missed, whole calls, and no file system.
+/// Android kernels up to 5.10 report the misses and whole calls, and not the file system.
 #[test]
 fn android() {
     let text = "    app.main-21    (   20) [000] .... 50.000000: android_fs_dataread_start: entry_name /data/x, offset 4096, bytes 8192, cmdline app.main, pid 21, i_size 20000, ino 40\n\
@@ -465,7 +466,8 @@ fn a_clock_that_counts_tells_no_times() {
     assert_eq!((knows.times, knows.syncs, knows.removals), (false, false, false));
 }
 
-/// The source of a write was not in memory: the kernel copies what it can, refuses that, and begins again.
+/// The source of the write was not in memory: the kernel copies a part, refuses the rest, and
+/// begins again.
 #[test]
 fn a_piece_of_a_write_that_comes_again_is_one() {
     let pieces =

@@ -61,7 +61,8 @@ fn a_trace_of_requests_is_one_of_blocks() {
     assert_eq!(summary.late, 0);
 }
 
-/// Every tracepoint, by Perfetto's numbers where it has some, by the kernel's names, and described in the trace.
+/// Every tracepoint, by Perfetto's number where it has one, by the kernel's names, and described in
+/// the trace.
 #[test]
 fn every_tracepoint_arrives_whole() {
     let mut runner = proptest::test_runner::TestRunner::default();
@@ -106,7 +107,7 @@ fn every_tracepoint_arrives_whole() {
                     _ => panic!("{}", known.name),
                 }
 
-                // Numbers in another order than ours, as the kernel's.
+                // The numbers are in the kernel's order, which differs from ours.
                 let numbered: Vec<_> =
                     fields.iter().rev().zip(3..).map(|((name, is), n)| (*name, n, *is)).collect();
                 let described: Vec<_> = numbered
@@ -133,7 +134,7 @@ fn write(at_ns: u64, tid: u64, pos: u64) -> Vec<u8> {
     event(at_ns, tid, 42, &fields)
 }
 
-/// Whatever bundles the events of each processor come in, they are told in the order of their times.
+/// Events come out in the order of their times, independent of the bundles of the processors.
 #[test]
 fn bundles_of_several_processors_are_put_in_order() {
     let mut runner = proptest::test_runner::TestRunner::default();

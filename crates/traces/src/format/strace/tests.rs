@@ -264,7 +264,8 @@ fn a_trace_with_dates_tells_when_it_began() {
     }
 }
 
-/// What the sample makes: a file whose mode the umask cuts, a link, and a directory that moves.
+/// The calls of the sample: a file whose mode the umask restricts, a link, and a directory that
+/// moves.
 #[test]
 fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
     let said: Vec<_> = read_text(SAMPLE)
@@ -295,7 +296,7 @@ proptest! {
         testing::read(&SPEC, &bytes).expect("damage is no error");
     }
 
-    /// Lines made of the pieces that real ones are made of, in any order.
+    /// Lines made from pieces of real lines, in any order.
     #[test]
     fn any_pieces_in_any_order(pieces in proptest::collection::vec(0..PIECES.len(), 0..120)) {
         let text: String = pieces.into_iter().map(|n| PIECES[n]).collect();
@@ -303,7 +304,7 @@ proptest! {
         testing::read(&SPEC, text.as_bytes()).expect("damage is no error");
     }
 
-    /// The sample with some bytes changed, lost or doubled.
+    /// The sample with some bytes changed, lost or duplicated.
     #[test]
     fn a_damaged_sample(changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>(), 0..3), 1..20)) {
         let mut bytes = SAMPLE.as_bytes().to_vec();
