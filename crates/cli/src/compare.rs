@@ -149,7 +149,8 @@ fn layouts_help() -> String {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut request = request(args)?;
-    // What cannot be written is known before anybody waits.
+    // The outputs are checked before the simulation, so that an unwritable path is reported at
+    // once.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
@@ -199,7 +200,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     out.flush().context("writing to standard output")
 }
 
-/// The request that the arguments make, but for what depends on the trace. Devices are prepared.
+/// The request that the arguments make, except for the parts that depend on the trace. Devices are
+/// prepared.
 fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
     let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;

@@ -1,4 +1,5 @@
-//! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
+//! The binary: parses arguments, connects the parts, schedules, and prints. All decisions are in
+//! the core.
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
@@ -85,13 +86,13 @@ fn main() -> ExitCode {
     logging::start(cli.verbosity);
     match run(cli.command, &words) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has seen enough (`| head`).
+        // The reader of our output has closed it (`| head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
 }
 
-/// Under mount(8), with the exit codes that it expects.
+/// Runs as a helper of mount(8), with the exit codes that it expects.
 fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
     const USAGE: u8 = 1;
     const FAILED: u8 = 32;
@@ -146,7 +147,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
     }
 }
 
-/// Says why, unless somebody has.
+/// Logs the error, unless it has been logged already.
 fn failed(error: &anyhow::Error) -> ExitCode {
     if let Some(failed) = error.downcast_ref::<mount::background::Failed>() {
         return ExitCode::from(failed.code);
@@ -165,7 +166,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
-/// The command line asks for something that makes no sense: exit 2, as for what clap refuses.
+/// The error of a command line that makes no sense: exit status 2, as for errors that clap finds.
 #[derive(Debug)]
 struct Usage(String);
 

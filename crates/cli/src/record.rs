@@ -1,4 +1,5 @@
-//! `flashsift record`: what applications really ask of the page cache, from this machine's kernel.
+//! `flashsift record`: records the accesses of applications to the page cache, from this machine's
+//! kernel.
 
 use crate::{
     Usage, load,
@@ -86,13 +87,13 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Counts what goes into the store, for the limits and for whoever watches.
+/// Counts the events that enter the store, for the limits and the progress report.
 struct Counted {
     writer: store::Writer,
     bytes: Arc<AtomicU64>,
 }
 
-/// Subject a row of the store costs at most, before it is compressed away.
+/// Largest cost in bytes of a row of the store, before compression.
 const ROW_BYTES: u64 = 12;
 
 impl Sink for Counted {
@@ -112,7 +113,7 @@ struct Limits {
     max_bytes: Option<u64>,
     bytes: Arc<AtomicU64>,
     bar: ProgressBar,
-    /// It goes on until somebody ends it.
+    /// The recording runs until it is interrupted.
     endless: bool,
 }
 

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_queued_counts_once() {
+    fn a_queued_request_counts_once() {
         let (events, skipped) = told(SAMPLE);
         assert_eq!(
             events,
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_made_by_hand_is_damage() {
+    fn truncated_or_hand_made_lines_are_damage() {
         let (events, skipped) = told(
             "8,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q R 8 + 8 [a\n8,0 1 1 0.000000000 9 Q R 8 + 8\n\
              8,0 1 1 0.0000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Y R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q 7 8 + 8 [a]\n\

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_mean_what_the_kernel_means() {
+    fn flags_have_the_kernels_meaning() {
         let flags = |text| Rwbs::parse(text).map(|Rwbs { op, flush, sync }| (op, flush, sync));
         for (text, meant) in [
             ("R", (Op::Read, false, false)),

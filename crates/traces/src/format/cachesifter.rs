@@ -631,7 +631,7 @@ mod tests {
         /// through the derived files never returns older contents, and returns all of the contents
         /// where the printed sizes identify them.
         #[test]
-        fn what_is_read_is_what_was_written(
+        fn reads_return_the_latest_writes(
             acts in proptest::collection::vec((0..10u8, 0..5usize, 0..9usize, 0..12usize), 0..60),
         ) {
             let mut disk = Disk::default();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_keeps_its_promises_is_recognised() {
+    fn only_consistent_records_are_recognised() {
         let sample = sample();
         assert_eq!(detect(&sample), Confidence::Likely);
         assert_eq!(detect(&sample[..70]), Confidence::Maybe);

@@ -172,7 +172,7 @@ fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, V
 proptest! {
     /// Holds for any numbers and names, also for names that look like other fields.
     #[test]
-    fn what_the_kernel_prints_is_read_back(
+    fn the_kernels_text_is_parsed_back(
         random in proptest::collection::vec(any::<u64>(), FIELDS_MAX),
         text in "([a-z:]| |, offset 1| pid=2| ino 3|dev 4,4| clone_flags=5){0,6}[a-z]",
     ) {
@@ -428,7 +428,7 @@ fn a_process_that_is_renamed_runs_another_program() {
 }
 
 #[test]
-fn what_a_trace_without_accesses_lacks() {
+fn a_trace_without_accesses_names_the_missing_tracepoints() {
     let error = |spec: &Spec, text: &str| testing::read(spec, text.as_bytes()).unwrap_err().to_string();
     let sched = "a-1 [0] 1.0: sched_switch: x\na-1 [0] 1.1: sched_waking: x\na-1 [0] 1.1: sched_switch: x\n";
     let lacks = error(&SPEC, sched);

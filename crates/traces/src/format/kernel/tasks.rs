@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_born_in_the_trace_is_no_news() {
+    fn a_thread_created_in_the_trace_is_not_announced_again() {
         let mut tasks = Tasks::default();
         tasks.seen(4, None, b"sh");
         tasks.learn(4, &What::NewTask { tid: 6, flags: 0, name: "sh".into() });

@@ -119,7 +119,7 @@ fn a_number_closed_and_used_again_while_calls_are_under_way() {
 }
 
 #[test]
-fn a_child_may_speak_before_its_parent_is_told_of_it() {
+fn a_childs_lines_may_precede_its_parents_result() {
     let text = r#"7 openat(AT_FDCWD, "/f", O_RDONLY) = 3
 7 vfork( <unfinished ...>
 8 read(3, "", 10) = 10
@@ -136,7 +136,7 @@ fn a_child_may_speak_before_its_parent_is_told_of_it() {
 }
 
 #[test]
-fn an_unlink_whose_end_comes_after_the_name_was_made_again() {
+fn an_unlink_may_end_after_its_name_was_created_again() {
     let text = r#"1 openat(AT_FDCWD, "/f", O_WRONLY|O_CREAT, 0600) = 3
 1 close(3) = 0
 1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
@@ -169,7 +169,7 @@ fn an_exec_in_a_thread_goes_on_under_the_leader() {
 }
 
 #[test]
-fn what_is_shown_beside_a_descriptor_explains_what_the_trace_does_not() {
+fn the_target_shown_beside_a_descriptor_identifies_its_file() {
     let text = r#"1 read(5</d/old>, "", 10) = 10
 1 lseek(5</d/old>, 0, SEEK_SET) = 0
 1 read(5</d/old>, "", 10) = 10
