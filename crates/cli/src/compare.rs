@@ -32,7 +32,8 @@ mod verdict;
 /// storage and how
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift compare trace.xz                                  every policy, five sizes that suit the trace
+  flashsift compare trace.xz                                  every policy, five sizes that suit \
+                        the trace
   flashsift compare trace.xz --policy lru,clock:insert_ref=1 --memory 4MiB,64MiB --drain
   flashsift compare trace.xz --report report.html             the same as a page with figures
   flashsift compare trace.xz --policy lru,mglru --writeback linux      as a Linux kernel writes back

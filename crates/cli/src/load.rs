@@ -159,7 +159,9 @@ impl Sink for Densify {
         let unit = if self.object_cache { Unit::Request } else { Unit::Page };
         if self.object_cache && about.space != Space::Objects {
             return Err(Error::Sink(
-                "--object-cache is for object traces (oracle-general); this one has pages: leave the flag out".to_owned(),
+                "--object-cache is for object traces (oracle-general); this one has pages: leave \
+                 the flag out"
+                    .to_owned(),
             ));
         }
         self.builder = Some(TraceBuilder::new(about, unit, self.limit_bytes));
@@ -234,8 +236,8 @@ impl Loaded {
         }
         if about.side == Side::After {
             warn!(
-                "this is an after-cache trace: a cache has already taken the hits out of it, so hit ratios here \
-                 say little about applications"
+                "this is an after-cache trace: a cache has already taken the hits out of it, so \
+                 hit ratios here say little about applications"
             );
         }
     }

@@ -32,21 +32,24 @@ mod text;
     max_term_width = 110,
     disable_help_subcommand = true,
     after_help = "Examples:
-  flashsift describe trace.xz                     who reads and writes what, and what of it does not last
+  flashsift describe trace.xz                     who reads and writes what, and what of it does \
+                  not last
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
   sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
   flashsift compare trace.xz --report r.html      the same as a page with figures
   flashsift diff before.json after.json           what changed between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       how long a real device takes for it
-  flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare --device
+  flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare \
+                  --device
   flashsift mount ~/.cache/chromium ~/.cache/chromium          new files live in RAM first
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift devices                               modelled devices, and the wear of this machine's
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
   flashsift synth zipf --requests 1M -o zipf.parquet
 
-Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line makes no sense."
+Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line \
+                  makes no sense."
 )]
 struct Cli {
     #[command(flatten)]

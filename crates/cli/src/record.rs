@@ -37,9 +37,12 @@ use tracing::{info, warn};
   sudo flashsift record -o t.parquet --pid 1234 --exact
   flashsift describe t.parquet
 
-By default a read is exact to the page (the kernel tells whole pages), a write to the byte. --exact adds system calls: reads
-exact to the byte, at about twice the cost. Accesses past the page cache (O_DIRECT) are recorded as such. Not seen: reads of
-pages that are mapped already, sync_file_range, file systems other than ext4 and F2FS. SEMANTICS.md says it exactly.")]
+By default a read is exact to the page (the kernel tells whole pages), a write to the byte. \
+                        --exact adds system calls: reads
+exact to the byte, at about twice the cost. Accesses past the page cache (O_DIRECT) are recorded \
+                        as such. Not seen: reads of
+pages that are mapped already, sync_file_range, file systems other than ext4 and F2FS. \
+                        SEMANTICS.md says it exactly.")]
 pub(crate) struct Args {
     /// The trace to write
     #[arg(short, long, value_name = "FILE")]
@@ -145,7 +148,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         _ => {
             return Err(Usage(
-                "nothing to record: give a program after --, or --pid, --path or --device".to_owned(),
+                "nothing to record: give a program after --, or --pid, --path or \
+                 --device"
+                    .to_owned(),
             )
             .into());
         }

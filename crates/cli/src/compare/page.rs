@@ -471,7 +471,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
             format!("Nobody hits more often than {REFERENCE} {at_size}: {} of the accesses find their page in memory.{bound}", percent(ratio))
         }
         Some(lru) => format!(
-            "{best} hits most often {at_size}: {} of the accesses find their page in memory, {} with {REFERENCE}.{bound}",
+            "{best} hits most often {at_size}: {} of the accesses find their page in memory, {} \
+             with {REFERENCE}.{bound}",
             percent(ratio),
             percent(lru.hit_ratio())
         ),
@@ -497,7 +498,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
                 against(outcome)
             ),
             _ if saved > 0 => format!(
-                "Nobody saves many writes {at_size}: {fewest}, the best, {} of those of {REFERENCE}.",
+                "Nobody saves many writes {at_size}: {fewest}, the best, {} of those of \
+                 {REFERENCE}.",
                 size::share(saved as f64 / lru.writes_due() as f64)
             ),
             _ => format!("Nobody writes fewer pages to storage than {REFERENCE} {at_size}."),
@@ -518,8 +520,9 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
         let [written, left, overwritten, dropped] =
             fate(lru).map(|pages| size::share(pages as f64 / whole.max(1) as f64));
         out.push(format!(
-            "Of {} page writes that applications make, {REFERENCE} {at_size} sends {written} to storage and has {left} still to \
-             write; {overwritten} are overwritten in memory first{}.",
+            "Of {} page writes that applications make, {REFERENCE} {at_size} sends {written} to \
+             storage and has {left} still to write; {overwritten} are overwritten in memory \
+             first{}.",
             size::count(whole),
             if removals { format!(", {dropped} deleted or cut first") } else { String::new() }
         ));
@@ -530,7 +533,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
     out.push(format!("No cache of any size hits more than {}: the rest are first accesses.", percent(most)));
     if run.loaded.trace.about().side == flashsift_core::event::Side::After {
         out.push(
-            "Beware: this trace was taken behind a cache, which has the hits that matter to applications."
+            "Beware: this trace was taken behind a cache, which has the hits that matter to \
+             applications."
                 .to_owned(),
         );
     }

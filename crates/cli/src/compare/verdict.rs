@@ -23,7 +23,8 @@ pub(super) fn words(found: &StudyVerdict<'_>, columns: usize) -> String {
 pub(super) fn what_drain_tells(found: &StudyVerdict<'_>) -> Option<&'static str> {
     let writes = found.sizes.iter().any(|size| size.verdict.writes.is_some());
     (writes && !found.drained).then_some(
-        "Writes include pages still dirty at the end. Which of those would be scattered (not sequential), --drain tells.",
+        "Writes include pages still dirty at the end. Which of those would be scattered (not \
+         sequential), --drain tells.",
     )
 }
 
@@ -352,8 +353,8 @@ mod tests {
         assert_eq!(line(&judged, "unbeaten in both"), "a and b");
         assert_eq!(
             line(&judged, "left to gain"),
-            "belady hits 70.00 %, 10 points more than the best; the best closes 50 % of the gap from lru to belady; no \
-             cache hits more than 91.00 %, the rest are first accesses"
+            "belady hits 70.00 %, 10 points more than the best; the best closes 50 % of the gap \
+             from lru to belady; no cache hits more than 91.00 %, the rest are first accesses"
         );
     }
 

@@ -14,7 +14,8 @@ fn the_documentation_is_up_to_date() {
     let page = std::fs::read_to_string(repository("docs/policies.md")).unwrap();
     assert!(
         page == says(&["--markdown"]),
-        "docs/policies.md is stale; renew it: cargo run -p flashsift -- policies --markdown > docs/policies.md"
+        "docs/policies.md is stale; renew it: cargo run -p flashsift -- policies --markdown > \
+         docs/policies.md"
     );
 }
 

@@ -268,7 +268,10 @@ impl Reader {
             "G" => Skip::Benign("request allocated (G)"),
             "I" => Skip::Benign("insertion into a queue (I)"),
             "P" | "U" | "T" | "UT" => Skip::Benign("plug, unplug (P, U)"),
-            "R" if self.counts == Some(Counts::Issued) => Skip::Note("requeue (R): the request counts twice"),
+            "R" if self.counts == Some(Counts::Issued) => Skip::Note(
+                "requeue (R): the request \
+                                                                      counts twice",
+            ),
             "R" => Skip::Benign("requeue (R)"),
             "S" => Skip::Benign("sleep (S)"),
             "X" => Skip::Benign("split (X)"),
@@ -378,9 +381,9 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "5 blkparse's summary (first at 12); 1 completion (C) (first at 7); 1 issue (D) (first at 6); 1 message (m) \
-             (first at 10); 2 plug, unplug (P, U) (first at 4); 1 remap (A) (first at 1); 1 request allocated (G) (first \
-             at 3)"
+            "5 blkparse's summary (first at 12); 1 completion (C) (first at 7); 1 issue (D) \
+             (first at 6); 1 message (m) (first at 10); 2 plug, unplug (P, U) (first at 4); 1 \
+             remap (A) (first at 1); 1 request allocated (G) (first at 3)"
         );
     }
 
@@ -423,8 +426,10 @@ mod tests {
     #[test]
     fn flushes_commands_and_failures() {
         let (events, skipped) = told(
-            "  7,0 1 0 1.000000000 9 Q FN [a]\n  7,0 1 0 1.000001000 9 Q N [a]\n  7,0 1 0 1.000002000 9 Q R 36 (12 00 00) [a]\n\
-             7,0 1 0 1.000003999 9 Q RM 8 + 16 (   32434) [a [b]]\n7,0 1 0 1.000004000 10 Q WM 8 + 16 [(null)]\n",
+            "  7,0 1 0 1.000000000 9 Q FN [a]\n  7,0 1 0 1.000001000 9 Q N [a]\n  7,0 1 0 \
+             1.000002000 9 Q R 36 (12 00 00) [a]\n\
+             7,0 1 0 1.000003999 9 Q RM 8 + 16 (   32434) [a [b]]\n\
+             7,0 1 0 1.000004000 10 Q WM 8 + 16 [(null)]\n",
         );
         assert_eq!(
             events,
@@ -439,8 +444,10 @@ mod tests {
         );
         assert_eq!(skipped, "1 SCSI command (first at 3); 1 request without data (first at 2)");
         let (events, skipped) = told(
-            "7,0 1 0 1.000000000 9 C FN 0 [0]\n7,0 1 0 1.000001000 9 C WS 8 [0]\n7,0 1 0 1.000002000 9 C W 8 + 8 [-5]\n\
-             7,0 1 0 1.000002000 9 C FN 0 (     123) [0]\n7,0 1 0 1.000003000 9 C R 8 + 8 (     123) [0]\n",
+            "7,0 1 0 1.000000000 9 C FN 0 [0]\n7,0 1 0 1.000001000 9 C WS 8 [0]\n\
+             7,0 1 0 1.000002000 9 C W 8 + 8 [-5]\n\
+             7,0 1 0 1.000002000 9 C FN 0 (     123) [0]\n7,0 1 0 1.000003000 9 C R 8 + 8 (     \
+             123) [0]\n",
         );
         assert_eq!(events, ["0 0 0 is /dev/block/7:0", "0 0 0 sync", "2 0 0 sync", "3 0 0 r 4096 4096"]);
         assert_eq!(skipped, "1 failed request (first at 3); 1 request without data (first at 2)");
@@ -449,31 +456,37 @@ mod tests {
     #[test]
     fn a_device_on_another_is_noted() {
         let (events, skipped) = told(
-            "253,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 2 0.000001000 9 A R 2056 + 8 <- (253,0) 8\n\
-             8,0 1 3 0.000002000 9 Q R 2056 + 8 [a]\n8,0 1 4 0.000002000 9 A R 2056 + 8 <- (8,1) 8\n",
+            "253,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 2 0.000001000 9 A R 2056 + 8 <- (253,0) \
+             8\n\
+             8,0 1 3 0.000002000 9 Q R 2056 + 8 [a]\n8,0 1 4 0.000002000 9 A R 2056 + 8 <- (8,1) \
+             8\n",
         );
         assert_eq!(events.iter().filter(|event| event.contains(" r ")).count(), 2);
         assert_eq!(
             skipped,
-            "1 remap (A) (first at 4); 1 remap (A) from a device that is in the trace too: the request counts at both \
-             (first at 2)"
+            "1 remap (A) (first at 4); 1 remap (A) from a device that is in the trace too: the \
+             request counts at both (first at 2)"
         );
     }
 
     #[test]
     fn truncated_or_hand_made_lines_are_damage() {
         let (events, skipped) = told(
-            "8,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q R 8 + 8 [a\n8,0 1 1 0.000000000 9 Q R 8 + 8\n\
-             8,0 1 1 0.0000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Y R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q 7 8 + 8 [a]\n\
-             8,0 1 1 0.000000000 9 Q R 8 / 8 [a]\n8,0 1 1 0.000000000 9 Q R 36028797018963968 + 8 [a]\n0.000123 Q 8,0 R 8 8\n\
+            "8,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q R 8 + 8 [a\n\
+             8,0 1 1 0.000000000 9 Q R 8 + 8\n\
+             8,0 1 1 0.0000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Y R 8 + 8 [a]\n\
+             8,0 1 1 0.000000000 9 Q 7 8 + 8 [a]\n\
+             8,0 1 1 0.000000000 9 Q R 8 / 8 [a]\n8,0 1 1 0.000000000 9 Q R 36028797018963968 + 8 \
+             [a]\n0.000123 Q 8,0 R 8 8\n\
              8,0 1 1 0.000000000 9 Q W 8 + 4194304 [a]\n8,0 1 1 0.000000000 9 Q R -8 + 8 [a]\n",
         );
         assert_eq!(events.len(), 3, "{events:?}");
         assert_eq!(
             skipped,
-            "1 access longer than 2 GiB (first at 10); 1 action that blkparse does not have (first at 5); 2 line that is \
-             cut short (first at 2); 4 line that is not of blkparse's default output (formats made by -f or -F are not \
-             read) (first at 4); 1 offset beyond 2^63 (first at 8); 1 unknown RWBS flags (first at 6)"
+            "1 access longer than 2 GiB (first at 10); 1 action that blkparse does not have \
+             (first at 5); 2 line that is cut short (first at 2); 4 line that is not of \
+             blkparse's default output (formats made by -f or -F are not read) (first at 4); 1 \
+             offset beyond 2^63 (first at 8); 1 unknown RWBS flags (first at 6)"
         );
         assert_eq!(detect(b"0.000123 Q 8,0 R 8 8\n0.000123 Q 8,0 R 8 8\n"), Confidence::No);
     }
@@ -482,12 +495,14 @@ mod tests {
     /// before it may leave on the terminal.
     #[test]
     fn the_summary_is_no_damage() {
-        let summary = "Input file sda.blktrace.0 added\nfio (1234)\n Reads Queued:           5,        5KiB\t Writes \
-                       Queued:          43,     1139KiB\n Dispatch wait:          0        \t Dispatch wait:           \
-                       0\n\nCPU0 (sda):\n Read depth:            16        \t Write depth:            16\n\nTotal \
-                       (7,1):\n IO unplugs:            46        \t Timer unplugs:           1\n\nThroughput (R/W): \
-                       18597KiB/s / 15833KiB/s\nEvents (7,1): 636 entries\nSkips: 0 forward (0 -   0.0%)\n=== sda \
-                       ===\n  CPU  0:                  123 events,        6 KiB data\n";
+        let summary = "Input file sda.blktrace.0 added\nfio (1234)\n Reads Queued:           \
+                       5,        5KiB\t Writes Queued:          43,     1139KiB\n Dispatch \
+                       wait:          0        \t Dispatch wait:           0\n\n\
+                       CPU0 (sda):\n Read depth:            16        \t Write depth:            \
+                       16\n\nTotal (7,1):\n IO unplugs:            46        \t Timer \
+                       unplugs:           1\n\nThroughput (R/W): 18597KiB/s / 15833KiB/s\n\
+                       Events (7,1): 636 entries\nSkips: 0 forward (0 -   0.0%)\n\
+                       === sda ===\n  CPU  0:                  123 events,        6 KiB data\n";
         let (_, skipped) = told(&(only(&["Q"]) + summary));
         assert_eq!(skipped, "13 blkparse's summary (first at 5)");
         assert_eq!(told(&(only(&["Q"]) + summary + &only(&["Q"]))).0.len(), told(&only(&["Q"])).0.len() + 5);

@@ -70,10 +70,13 @@ pub(super) const SPEC: Spec = Spec {
 
 const SAMPLE: &str = "\
 [  180.201100s][pid:1,cpu0,swapper]healthd: battery l=97
-[  180.293579s][pid:3890,cpu4,GLThread 91]->1588402100762,vfs_w,/data/org.example/files/a, b.tmp,2632,0,0,28749,3890,GLThread 91
-[  180.293609s][pid:3890,cpu4,GLThread 91]->/data/org.example/files/a, b.tmp, bio-w, 4096, 2632, 28749
+[  180.293579s][pid:3890,cpu4,GLThread 91]->1588402100762,vfs_w,/data/org.example/files/a, \
+                      b.tmp,2632,0,0,28749,3890,GLThread 91
+[  180.293609s][pid:3890,cpu4,GLThread 91]->/data/org.example/files/a, b.tmp, bio-w, 4096, 2632, \
+                      28749
 <1>[  181.000001] ->1588402101470,vfs_r,/data/org.example/files/a, b,8192,2632,0,28749,3871,le, main
-<1>[  181.000201] ->1588402101471,vfs_r,/data/org.example/files/a, b,8192,2632,2632,28749,3871,le, main
+<1>[  181.000201] ->1588402101471,vfs_r,/data/org.example/files/a, \
+                      b,8192,2632,2632,28749,3871,le, main
 ->1588402101480,vfs_w,/data/org.example/files/a, b,100,0,0,28749,3871,le, main
 ->1588402101500,vfs_w,/data/org.example/cache/1,4096,0,0,28749,3871,le, main
 ->1588402101501,vfs_w,/data/org.example/cache/1,4096,0,0,28750,3871,le, main
@@ -432,7 +435,8 @@ mod tests {
                 "0 3890 0 had 0",
                 "0 3890 0 w 0 2632",
                 "708000 3871 runs le, main",
-                "708000 3871 0 was /data/org.example/files/a, b.tmp is /data/org.example/files/a, b",
+                "708000 3871 0 was /data/org.example/files/a, b.tmp is /data/org.example/files/a, \
+                 b",
                 "708000 3871 0 r 0 2632",
                 "718000 3871 0 cut 0",
                 "718000 3871 0 w 0 100",
@@ -535,10 +539,14 @@ mod tests {
     #[test]
     fn names_with_commas_and_lines_that_are_cut() {
         let (events, skipped) = told(
-            "[1.0s][pid:1,cpu0,a->b]->5,vfs_w,/data/a,1,2,10,0,0,7,8,name, of 1\n->5,vfs_w,/data/a,10,0,0,7,8\n\
-             ->5,vfs_r,/data/->5,vfs_w,,10,90,0,9,8,c\n->5,vfs_w,data/a,10,0,0,7,8,c\n->5,vfs_w,/data/a,-10,0,0,7,8,c\n\
-             ->5,vfs_w,/data/a,10,0,0,7,4294967296,c\n->5,vfs_w,/data/a,10,0,0,7,8,a name too long\n\
-             ->5,vfs_w,/data/a,10,0,0,7,8,a name too long!\n->5,vfs_w,/data/a,9,9,9223372036854775807,7,8,c\n\
+            "[1.0s][pid:1,cpu0,a->b]->5,vfs_w,/data/a,1,2,10,0,0,7,8,name, of 1\n\
+             ->5,vfs_w,/data/a,10,0,0,7,8\n\
+             ->5,vfs_r,/data/->5,vfs_w,,10,90,0,9,8,c\n->5,vfs_w,data/a,10,0,0,7,8,c\n\
+             ->5,vfs_w,/data/a,-10,0,0,7,8,c\n\
+             ->5,vfs_w,/data/a,10,0,0,7,4294967296,c\n->5,vfs_w,/data/a,10,0,0,7,8,a name too \
+             long\n\
+             ->5,vfs_w,/data/a,10,0,0,7,8,a name too long!\n\
+             ->5,vfs_w,/data/a,9,9,9223372036854775807,7,8,c\n\
              ->5,unlink,ramfs,/data/a,9,9,7,8,c\n->/data/a, bio-w, 4096, 2849\n->5,mmap,1\n-> \n",
         );
         let first = ["0 8 runs name, of 1", "0 8 0 is /data/a,1,2", "0 8 0 had 0", "0 8 0 w 0 10"];

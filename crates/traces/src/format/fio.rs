@@ -284,15 +284,16 @@ mod tests {
     fn names_with_spaces_and_nonsense() {
         let (_, events, skipped) = lines(
             &V3,
-            "fio version 3 iolog\n5 /a b read 0 1\n6 /a b sync\n7 /a b sync_file_range 4096 8192\n8 /a wait 5 0\n\
-             9 /a fly 0 1\n10 /a read 0\n/a read 0 1\n11 /a read -1 1\n12  read 1 1\n13 /a read 9223372036854775807 \
-             1\n14 /a b write 18446744073709551616 1\n",
+            "fio version 3 iolog\n5 /a b read 0 1\n6 /a b sync\n7 /a b sync_file_range 4096 8192\n\
+             8 /a wait 5 0\n\
+             9 /a fly 0 1\n10 /a read 0\n/a read 0 1\n11 /a read -1 1\n12  read 1 1\n\
+             13 /a read 9223372036854775807 1\n14 /a b write 18446744073709551616 1\n",
         );
         assert_eq!(events, ["0 0 is /a b", "0 0 r 0 1", "1 0 sync 0", "2 0 sync 4096 8192", "8 1 is /a"]);
         assert_eq!(
             skipped,
-            "1 `wait` in a log of version 3 (first at 5); 6 line that is not `[time] name action [offset length]` \
-             (first at 6); 1 offset beyond 2^63 (first at 11)"
+            "1 `wait` in a log of version 3 (first at 5); 6 line that is not `[time] name action \
+             [offset length]` (first at 6); 1 offset beyond 2^63 (first at 11)"
         );
     }
 }

@@ -264,8 +264,10 @@ mod tests {
     #[test]
     fn only_whole_names_are_names() {
         let (events, skipped) = lines(
-            "1 1 open \"/a b\" O_RDONLY 3\n1 2 close 3 0\n1 3 open \"/a b\" O_RDONLY 3\n1 4 read 3 1\n1 5 open x O_RDONLY 4\n\
-             1 6 close 4 0\n1 7 open x O_RDONLY 4\n1 8 read 4 1\n1 9 unlink \"/a b\" 0\n1 10 unlink \"/never\" 0\n1 11 close 3 0\n",
+            "1 1 open \"/a b\" O_RDONLY 3\n1 2 close 3 0\n1 3 open \"/a b\" O_RDONLY 3\n\
+             1 4 read 3 1\n1 5 open x O_RDONLY 4\n\
+             1 6 close 4 0\n1 7 open x O_RDONLY 4\n1 8 read 4 1\n1 9 unlink \"/a b\" 0\n\
+             1 10 unlink \"/never\" 0\n1 11 close 3 0\n",
         );
         let read = |event: &Event| match event.action {
             Action::Read { file, .. } => Some(file.0),
@@ -283,7 +285,8 @@ mod tests {
     fn a_made_up_open_of_an_open_descriptor_changes_nothing() {
         let made_up = "open /data/data O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE 5";
         let (events, skipped) = lines(&format!(
-            "1 1 open d O_RDWR 5\n1 2 {made_up}\n1 2 write 5 9\n1 3 close 5 0\n1 4 {made_up}\n1 4 write 5 9\n"
+            "1 1 open d O_RDWR 5\n1 2 {made_up}\n1 2 write 5 9\n1 3 close 5 0\n1 4 {made_up}\n\
+             1 4 write 5 9\n"
         ));
         let writes =
             events.iter().filter(|event| matches!(event.action, Action::Write { offset: 0, len: 9, .. }));
@@ -295,8 +298,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_damage() {
         let (events, skipped) = lines(
-            "1 1 open d O_RDWR 5\n1 2 pwrite 5 9223372036854775807 10\n1 3 read 5 3000000000\n1 4 read 5\n1 5\nx 1 read 5 1\n\
-             1 6 frobnicate 5 1\n1 7 open d O_RDWR 99999999999\n1 8 pread 5 -1 1\n1 18446744073709551615 read 5 1\n",
+            "1 1 open d O_RDWR 5\n1 2 pwrite 5 9223372036854775807 10\n1 3 read 5 3000000000\n\
+             1 4 read 5\n1 5\nx 1 read 5 1\n\
+             1 6 frobnicate 5 1\n1 7 open d O_RDWR 99999999999\n1 8 pread 5 -1 1\n\
+             1 18446744073709551615 read 5 1\n",
         );
         assert_eq!(events.len(), 2, "{skipped}");
         for part in ["offset beyond", "more than 2 GiB", "5 line that is not", "1 operation"] {

@@ -149,15 +149,18 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_counted() {
         let (events, skipped) = told(
-            "5,h,0,Read,0,1,1\n5,h,0,Trim,0,1,1\n5,h,x,Read,0,1,1\n5,,0,Read,0,1,1\n-5,h,0,Read,0,1,1\n5,h,0,Read,0,1\n\
-             5,h,0,Read,0,1,1,1\n5,h,0,Read,-1,1,1\n5,h,0,Read,9223372036854775807,1,1\n5,h,0,Write,0,2147483648,1\n\
+            "5,h,0,Read,0,1,1\n5,h,0,Trim,0,1,1\n5,h,x,Read,0,1,1\n5,,0,Read,0,1,1\n\
+             -5,h,0,Read,0,1,1\n5,h,0,Read,0,1\n\
+             5,h,0,Read,0,1,1,1\n5,h,0,Read,-1,1,1\n5,h,0,Read,9223372036854775807,1,1\n\
+             5,h,0,Write,0,2147483648,1\n\
              25,H,0,write,4096,1,1\n4,h,0,Read,7,1,1\n",
         );
         assert_eq!(events, ["0 is h_0", "0 0 r 0 1", "1 is H_0", "2 1 w 4096 1", "2 0 r 7 1"]);
         assert_eq!(
             skipped,
             "1 access longer than 2 GiB (first at 10); 7 line that is not \
-             `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 offset beyond 2^63 (first at 9)"
+             `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 offset \
+             beyond 2^63 (first at 9)"
         );
         assert_eq!(detect(b"5,h,0,Read,0,1\n"), Confidence::No);
     }

@@ -238,7 +238,8 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "1 read that must be a discard (first at 7); 2 request issued again by another process (first at 4)"
+            "1 read that must be a discard (first at 7); 2 request issued again by another \
+             process (first at 4)"
         );
     }
 
@@ -256,8 +257,10 @@ mod tests {
     #[test]
     fn names_flags_and_nonsense() {
         let (events, skipped) = accesses(
-            "<...>-7,8,RA,0,8,1\nx,y-7,8,WFS,8,8,2\ny-7,9,D,8,8,3\nz,8,Q,8,8,3\nz,8,R,8,8,nan\nz,8,R,-1,8,4\nR,8\n\
-             z,8,R,36028797018963968,8,5\nz,8,W,8,4194304,6\nz-99999999999,8,R,8,8,5\nz,8,R,8,8,1e300\n",
+            "<...>-7,8,RA,0,8,1\nx,y-7,8,WFS,8,8,2\ny-7,9,D,8,8,3\nz,8,Q,8,8,3\nz,8,R,8,8,nan\n\
+             z,8,R,-1,8,4\nR,8\n\
+             z,8,R,36028797018963968,8,5\nz,8,W,8,4194304,6\nz-99999999999,8,R,8,8,5\n\
+             z,8,R,8,8,1e300\n",
         );
         assert_eq!(
             events,
@@ -274,8 +277,8 @@ mod tests {
         assert_eq!(
             skipped,
             "1 access longer than 2 GiB (first at 9); 5 line that is not \
-             `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 offset beyond 2^63 (first at 8); 1 unknown \
-             rw_flag (first at 4)"
+             `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 offset beyond 2^63 \
+             (first at 8); 1 unknown rw_flag (first at 4)"
         );
     }
 

@@ -90,8 +90,9 @@ mod tests {
         );
         assert_eq!(
             testing::skipped(&summary),
-            "1 comment (first at 1); 1 line that is not UTF-8 (first at 11); 5 line that is not `r|w SECTOR` (first at \
-             6); 1 offset beyond 2^63 (first at 9); 1 unmapped sector (-1) (first at 5)"
+            "1 comment (first at 1); 1 line that is not UTF-8 (first at 11); 5 line that is not \
+             `r|w SECTOR` (first at 6); 1 offset beyond 2^63 (first at 9); 1 unmapped sector (-1) \
+             (first at 5)"
         );
     }
 

@@ -66,21 +66,40 @@ const SAMPLE: &str = "\
 #
 #           TASK-PID       TGID    CPU#  |||||  TIMESTAMP  FUNCTION
 #              | |           |       |   |||||     |         |
-         python3-490     (    490) [000] .....   102.566615: f2fs_new_inode: dev = (179,0), ino = 6, ret = 0
-         python3-490     (    490) [000] .....   102.566988: f2fs_datawrite_start: entry_name /data/a b, offset 0, bytes 9000, cmdline python3, pid 490, i_size 0, ino 6
-         python3-490     (    490) [000] .....   102.569511: f2fs_file_write_iter: dev = (179,0), ino = 6, offset = 0, length = 9000, written(err) = 9000
-         python3-490     (    490) [000] .....   102.571252: f2fs_sync_file_enter: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 9000, i_nlink = 1, i_blocks = 24, i_advise = 0x0
-         python3-490     (    490) [000] .....   102.580000: task_newtask: pid=491 comm=python3 clone_flags=3d0f00 oom_score_adj=0
-         python3-491     (    490) [001] .....   102.702605: f2fs_dataread_start: entry_name /data/a b, offset 8192, bytes 4096, cmdline python3, pid 491, i_size 9000, ino 6
-         python3-491     (    490) [001] .....   102.702631: f2fs_dataread_end: ino 6, offset 8192, bytes 808
-           <...>-17      (-----) [001] .N..2   102.710000: mm_filemap_get_pages: dev=8:1 ino=c ofs=0-131071
-            <idle>-0     (-----) [001] d..2.   102.710100: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=x next_pid=17 next_prio=120
+         python3-490     (    490) [000] .....   102.566615: f2fs_new_inode: dev = (179,0), ino = \
+                      6, ret = 0
+         python3-490     (    490) [000] .....   102.566988: f2fs_datawrite_start: entry_name \
+                      /data/a b, offset 0, bytes 9000, cmdline python3, pid 490, i_size 0, ino 6
+         python3-490     (    490) [000] .....   102.569511: f2fs_file_write_iter: dev = (179,0), \
+                      ino = 6, offset = 0, length = 9000, written(err) = 9000
+         python3-490     (    490) [000] .....   102.571252: f2fs_sync_file_enter: dev = (179,0), \
+                      ino = 6, pino = 5, i_mode = 0x81ed, i_size = 9000, i_nlink = 1, i_blocks = \
+                      24, i_advise = 0x0
+         python3-490     (    490) [000] .....   102.580000: task_newtask: pid=491 comm=python3 \
+                      clone_flags=3d0f00 oom_score_adj=0
+         python3-491     (    490) [001] .....   102.702605: f2fs_dataread_start: entry_name \
+                      /data/a b, offset 8192, bytes 4096, cmdline python3, pid 491, i_size 9000, \
+                      ino 6
+         python3-491     (    490) [001] .....   102.702631: f2fs_dataread_end: ino 6, offset \
+                      8192, bytes 808
+           <...>-17      (-----) [001] .N..2   102.710000: mm_filemap_get_pages: dev=8:1 ino=c \
+                      ofs=0-131071
+            <idle>-0     (-----) [001] d..2.   102.710100: sched_switch: prev_comm=swapper/1 \
+                      prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=x next_pid=17 \
+                      next_prio=120
 CPU:1 [LOST 3 EVENTS]
-    jbd2/sda1 - 8-88     (     88) [001] .....   102.720000: ext4_da_write_begin: dev 8,1 ino 12 pos 4096 len 5000
-    jbd2/sda1 - 8-88     (     88) [001] .....   102.720010: ext4_da_write_end: dev 8,1 ino 12 pos 4096 len 5000 copied 5000
-    jbd2/sda1 - 8-88     (     88) [001] d..1.   102.720020: block_bio_queue: 8,1 WS 2048 + 8 [jbd2/sda1 - 8]
-         python3-490     (    490) [000] .....   103.057997: f2fs_truncate: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 1, i_blocks = 16, i_advise = 0x0
-         python3-490     (    490) [000] .....   103.290513: f2fs_evict_inode: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 0, i_blocks = 16, i_advise = 0x0
+    jbd2/sda1 - 8-88     (     88) [001] .....   102.720000: ext4_da_write_begin: dev 8,1 ino 12 \
+                      pos 4096 len 5000
+    jbd2/sda1 - 8-88     (     88) [001] .....   102.720010: ext4_da_write_end: dev 8,1 ino 12 \
+                      pos 4096 len 5000 copied 5000
+    jbd2/sda1 - 8-88     (     88) [001] d..1.   102.720020: block_bio_queue: 8,1 WS 2048 + 8 \
+                      [jbd2/sda1 - 8]
+         python3-490     (    490) [000] .....   103.057997: f2fs_truncate: dev = (179,0), ino = \
+                      6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 1, i_blocks = 16, \
+                      i_advise = 0x0
+         python3-490     (    490) [000] .....   103.290513: f2fs_evict_inode: dev = (179,0), ino \
+                      = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 0, i_blocks = 16, \
+                      i_advise = 0x0
 ";
 
 const BLOCK_SAMPLE: &str = "\

@@ -283,15 +283,17 @@ impl<'e, 's> Feed<'e, 's> {
         };
         match self.wanted {
             Some(Space::Blocks) => format!(
-                "none of the trace's tracepoints{most} is a request of the block layer: record block_bio_queue or block_rq_issue, or read it \
-                 without -block in --format for what it tells of files"
+                "none of the trace's tracepoints{most} is a request of the block layer: record \
+                 block_bio_queue or block_rq_issue, or read it without -block in --format for \
+                 what it tells of files"
             ),
             _ => format!(
-                "none of the trace's tracepoints{most} tells of a read or write: on F2FS record f2fs_dataread_start, \
-                 f2fs_dataread_end, f2fs_datawrite_start and f2fs_file_write_iter, on Android with a kernel before 5.15 \
-                 android_fs_dataread_start and android_fs_datawrite_start, on ext4 mm_filemap_get_pages (Linux 6.12) and \
-                 ext4_da_write_begin and _end; for what reaches the device, block_bio_queue or block_rq_issue \
-                 (docs/android.md)"
+                "none of the trace's tracepoints{most} tells of a read or write: on F2FS record \
+                 f2fs_dataread_start, f2fs_dataread_end, f2fs_datawrite_start and \
+                 f2fs_file_write_iter, on Android with a kernel before 5.15 \
+                 android_fs_dataread_start and android_fs_datawrite_start, on ext4 \
+                 mm_filemap_get_pages (Linux 6.12) and ext4_da_write_begin and _end; for what \
+                 reaches the device, block_bio_queue or block_rq_issue (docs/android.md)"
             ),
         }
     }

@@ -153,9 +153,9 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -
             None => break,
             Some(PACKET) => {}
             Some(_) => {
-                let what =
-                    "no packet of a Perfetto trace begins here: the trace is damaged, or another format"
-                        .to_owned();
+                let what = "no packet of a Perfetto trace begins here: the trace is damaged, or another \
+                     format"
+                    .to_owned();
                 return Err(Error::Malformed { what, offset });
             }
         }
@@ -166,7 +166,8 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -
         };
         if len > PACKET_BYTES_MAX {
             let what = format!(
-                "a packet claims {len} bytes, more than any has: the trace is damaged, or another format"
+                "a packet claims {len} bytes, more than any has: the trace is damaged, or another \
+                 format"
             );
             return Err(Error::Malformed { what, offset });
         }

@@ -40,9 +40,9 @@ fn the_sample() {
     );
     assert_eq!(
         skipped,
-        "3 event lost by the kernel: its buffer was full (first at 5); 1 other tracepoint (first at 3); 1 packet of \
-         another kind than ftrace's (first at 1); 1 request of the block layer, behind the page cache (a format ending in \
-         -block reads these) (first at 4)"
+        "3 event lost by the kernel: its buffer was full (first at 5); 1 other tracepoint (first \
+         at 3); 1 packet of another kind than ftrace's (first at 1); 1 request of the block \
+         layer, behind the page cache (a format ending in -block reads these) (first at 4)"
     );
 }
 
@@ -203,9 +203,10 @@ fn what_was_lost_is_noted() {
     .concat();
     assert_eq!(
         told(&SPEC, &trace).1,
-        "1 bundle of events before which some were lost (first at 2); 14 event lost by the kernel: its buffer was full (first \
-         at 6); 1 packet before which some were lost: Perfetto's buffer was full (first at 2); 1 packet of another kind than \
-         ftrace's (first at 3); 1 packet that is cut short at the end of the trace (first at 6)"
+        "1 bundle of events before which some were lost (first at 2); 14 event lost by the \
+         kernel: its buffer was full (first at 6); 1 packet before which some were lost: \
+         Perfetto's buffer was full (first at 2); 1 packet of another kind than ftrace's (first \
+         at 3); 1 packet that is cut short at the end of the trace (first at 6)"
     );
 }
 

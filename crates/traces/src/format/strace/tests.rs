@@ -209,13 +209,16 @@ fn odd_beginnings_are_recognised() {
     let beginnings = [
         "execve(\"/bin/true\", [\"true\"], 0x7ffc /* 9 vars */) = 0\n",
         "42 <... read resumed>\"\", 10) = 10\n42 close(3) = 0\n",
-        "42 1795169623.673253 --- SIGCHLD {si_signo=SIGCHLD} ---\n42 1795169623.673254 close(3) = 0\n",
+        "42 1795169623.673253 --- SIGCHLD {si_signo=SIGCHLD} ---\n\
+         42 1795169623.673254 close(3) = 0\n",
         "strace: Process 42 attached\n[pid 42] close(3) = 0\n",
-        "strace: Process 42 attached with 3 threads\n[pid 42] restart_syscall(<... resuming interrupted read ...>) = 0\n",
+        "strace: Process 42 attached with 3 threads\n[pid 42] restart_syscall(<... resuming \
+         interrupted read ...>) = 0\n",
         "[ Process PID=42 runs in 32 bit mode. ]\nbrk(NULL) = 0x5640db1a3000\n",
         "10:30:27 exit_group(0) = ?\n",
         "read(0,  <unfinished ...>\n",
-        "Process 42 attached\n[pid 42] 10:30:27.123456 futex(0x55, FUTEX_WAIT) = -1 EAGAIN (Resource)\n",
+        "Process 42 attached\n[pid 42] 10:30:27.123456 futex(0x55, FUTEX_WAIT) = -1 EAGAIN \
+         (Resource)\n",
     ];
     for text in beginnings {
         assert_eq!(detect(text.as_bytes()), Confidence::Likely, "{text}");
