@@ -312,7 +312,7 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
     })
 }
 
-/// Draws lines of the known values.
+/// Replaces missing values: lines skip them, bars show 0.
 fn without_gaps(mut chart: Chart) -> Chart {
     match &mut chart.marks {
         Marks::Lines(lines) => lines.iter_mut().for_each(|line| line.points.retain(|(_, y)| !y.is_nan())),

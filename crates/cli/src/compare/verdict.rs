@@ -74,7 +74,7 @@ struct Criterion {
     pick: for<'v, 'a> fn(&'v Verdict<'a>) -> Option<&'v Best<'a>>,
     /// The best's advantage over the reference, as a share, given all accesses.
     margin: fn(&Best<'_>, u64) -> Option<f64>,
-    /// Unit of hundredths of that share.
+    /// Unit of the share in hundredths, and the words before the reference: `% fewer than`.
     than: &'static str,
     /// The best's count, if there is only one size.
     value: fn(&Best<'_>, u64) -> String,

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_requests_of_mount_are_errors() {
         let says = |args: &[&str]| call(args).unwrap_err();
         assert!(says(&["a"]).contains("BACKING and MOUNTPOINT"));
         assert!(says(&["a", "b", "c"]).contains("and no more"));

@@ -49,7 +49,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// A temporary file that is renamed to `path`, so that no recorded process can reach it.
+    /// Starts a recording in a temporary file, which is later renamed to `path`. `path` must lie
+    /// outside the mount.
     pub(super) fn begin(path: &Path, mountpoint: &Path, epoch_us: u64) -> anyhow::Result<Self> {
         let path = std::path::absolute(path)?;
         let at = || path.display().to_string();

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_damage() {
+    fn impossible_lines_are_damage() {
         let (events, skipped) = lines(
             "1 1 open d O_RDWR 5\n1 2 pwrite 5 9223372036854775807 10\n1 3 read 5 3000000000\n\
              1 4 read 5\n1 5\nx 1 read 5 1\n\

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_counted() {
+    fn invalid_lines_are_counted() {
         let (events, skipped) = told(
             "5,h,0,Read,0,1,1\n5,h,0,Trim,0,1,1\n5,h,x,Read,0,1,1\n5,,0,Read,0,1,1\n\
              -5,h,0,Read,0,1,1\n5,h,0,Read,0,1\n\

@@ -73,7 +73,7 @@ impl File {
         }
     }
 
-    /// Sets the size of a file of which no event has been emitted yet.
+    /// Sets the initial size of a file that is older than the trace and not yet emitted.
     pub(super) fn has(&mut self, size: u64) {
         if self.older && self.id.is_none() {
             self.first_size.get_or_insert(size);
@@ -138,7 +138,7 @@ impl Files {
         self.files.iter()
     }
 
-    /// Drops files to which no later event can refer.
+    /// Drops a file to which no later event can refer.
     pub(super) fn forget(&mut self, file: u32) {
         self.files.remove(file);
     }

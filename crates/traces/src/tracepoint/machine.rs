@@ -179,8 +179,7 @@ impl Machine {
         self.out.drain(..)
     }
 
-    /// Takes one point. Times may go back only within the tolerance for points of different
-    /// processors.
+    /// Takes one point. Points come in the order of their times.
     pub fn point(&mut self, point: &Point, host: &mut dyn Host) {
         self.now_ns = point.at_ns;
         self.start_ns.get_or_insert(point.at_ns);

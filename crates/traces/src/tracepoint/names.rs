@@ -177,8 +177,8 @@ impl Binding {
         given_up
     }
 
-    /// Removes the file with this handle. The handle stays known for a while, so that late reports
-    /// about it are not applied to the next file with that number.
+    /// Marks the file with this handle as ended. The handle stays known for a while, so that late
+    /// reports about it are not applied to the next file with that number.
     pub(super) fn gone(&mut self, handle: Handle, at_ns: u64) {
         self.bound.insert(handle, GONE);
         self.gone.push_back((at_ns, handle));

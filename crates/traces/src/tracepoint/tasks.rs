@@ -21,7 +21,7 @@ pub(super) struct Thread {
     pub(super) in_call: bool,
     /// Its last page fault.
     pub(super) fault: Option<Faulting>,
-    /// A store to a page that may be private: the page becomes dirty if it is not.
+    /// A store to a page that may be private. The store reached the file if the page becomes dirty.
     pub(super) stored: Option<(Inode, u64)>,
     /// The direction of its access that bypasses the page cache.
     pub(super) direct_write: bool,
@@ -65,7 +65,7 @@ pub(super) struct Writing {
 #[derive(Debug)]
 pub(super) struct Faulting {
     pub(super) address: u64,
-    /// The read has been emitted as an access to this file.
+    /// The fault has been emitted as an access to this file.
     pub(super) told: Option<Inode>,
 }
 

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line() {
+    fn other_text_is_not_a_line() {
         for text in [
             "",
             "# tracer: nop",

@@ -2,7 +2,7 @@
 //! `atrace`, and the HTML of systrace.
 //!
 //! ```text
-//!          python3-490     (    490) [000] .....   102.566988: f2fs_dataread_end: ino 6, offset 163900, bytes 100
+//! python3-490 (490) [000] ..... 102.566988: f2fs_dataread_end: ino 6, offset 163900, bytes 100
 //! ```
 //!
 //! A line holds the thread, the process (with `record-tgid`), the processor, flags, seconds, the

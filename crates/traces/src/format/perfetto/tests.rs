@@ -179,7 +179,7 @@ fn bundles_of_several_processors_are_put_in_order() {
 }
 
 #[test]
-fn what_was_lost_is_noted() {
+fn losses_are_noted() {
     let stats = |phase, overrun, dropped| {
         let cpu = message(&[(1, Is::Number(0)), (3, Is::Number(overrun)), (8, Is::Number(dropped))]);
         let stats = message(&[(1, Is::Number(phase)), (2, Is::Message(&cpu)), (2, Is::Message(&cpu))]);
@@ -249,7 +249,7 @@ fn names_of_processes() {
 }
 
 #[test]
-fn what_cannot_be_read_says_so() {
+fn unreadable_traces_name_the_reason() {
     let error = |bytes: &[u8]| testing::read(&SPEC, bytes).unwrap_err().to_string();
     let good = bundle(0, &[write(5, 1, 0)]);
     assert!(error(&[&good[..], b"x"].concat()).ends_with(&format!("at byte {}", good.len())));

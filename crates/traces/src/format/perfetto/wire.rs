@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message() {
+    fn invalid_bytes_are_not_a_message() {
         for bytes in [
             &[0x80][..],
             &[0x08],
