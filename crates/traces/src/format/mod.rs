@@ -81,11 +81,19 @@ pub fn names() -> String {
 }
 
 /// Returns the format of that name.
+///
+/// # Errors
+///
+/// No format has that name.
 pub fn named(name: &str) -> Result<&'static Spec, Error> {
     ALL.iter().find(|spec| spec.name == name).ok_or_else(|| Error::NoSuchFormat(name.to_owned()))
 }
 
-/// Returns the format with the highest confidence for these first bytes; `None` if two are equal.
+/// Returns the format with the highest confidence for these first bytes.
+///
+/// # Errors
+///
+/// No format recognises the bytes, or two are equally sure.
 pub fn detected(head: &[u8]) -> Result<&'static Spec, Error> {
     let sure = ALL.iter().map(|spec| (spec.detect)(head)).max().unwrap_or(Confidence::No);
     let found: Vec<_> = ALL.iter().filter(|spec| (spec.detect)(head) == sure).collect();
