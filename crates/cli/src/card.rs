@@ -1,4 +1,5 @@
-//! What is the same on all pages: where they are written, what the trace is, how to get the page again.
+//! The shared parts of all HTML pages: the output file, the description of the trace, and the
+//! command that reproduces the page.
 
 use crate::{
     load::{Input, Loaded},
@@ -15,21 +16,21 @@ use flashsift_traces::{events::Skipped, open, replace::Replace};
 use std::{io::Write, path::Path};
 use tracing::info;
 
-/// A page that will be written.
+/// A page to be written.
 pub(crate) struct Report<'a> {
     path: &'a Path,
     file: Replace,
 }
 
 impl<'a> Report<'a> {
-    /// Fails if it could not be written.
+    /// Fails if the file cannot be written.
     pub(crate) fn new(path: &'a Path) -> anyhow::Result<Self> {
         let file =
             Replace::new(path).with_context(|| format!("cannot write the report {}", path.display()))?;
         Ok(Self { path, file })
     }
 
-    /// Writes it whole, or not at all; says where.
+    /// Writes the whole page atomically and reports its path.
     pub(crate) fn write(mut self, page: &Page) -> anyhow::Result<()> {
         let at = || format!("cannot write the report {}", self.path.display());
         self.file.write_all(page.html().as_bytes()).with_context(at)?;
@@ -39,7 +40,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What was looked at, in a line.
+/// Describes the subject of the page in one line.
 pub(crate) fn line(loaded: &Loaded) -> String {
     let (totals, about) = (loaded.trace.totals(), loaded.trace.about());
     let side = match about.side {
@@ -85,11 +86,11 @@ pub(crate) fn reproduce(input: &Input, outcome: &open::Outcome) -> Reproduce {
     Reproduce { card, ..command() }
 }
 
-/// The command that was given.
+/// The command line of this process.
 pub(crate) fn command() -> Reproduce {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = std::iter::once("flashsift").chain(words.iter().skip(1).map(String::as_str));
-    // A word with a zero in it did not come from a command line.
+    // An argument with a NUL byte cannot come from a command line.
     let command = shlex::try_join(program).unwrap_or_default();
     Reproduce { commands: vec![command], card: Vec::new() }
 }

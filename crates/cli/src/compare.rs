@@ -32,7 +32,8 @@ mod verdict;
 /// storage and how
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift compare trace.xz                                  every policy, five sizes that suit the trace
+  flashsift compare trace.xz                                  every policy, five sizes that suit \
+                        the trace
   flashsift compare trace.xz --policy lru,clock:insert_ref=1 --memory 4MiB,64MiB --drain
   flashsift compare trace.xz --report report.html             the same as a page with figures
   flashsift compare trace.xz --policy lru,mglru --writeback linux      as a Linux kernel writes back
@@ -149,7 +150,8 @@ fn layouts_help() -> String {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut request = request(args)?;
-    // What cannot be written is known before anybody waits.
+    // The outputs are checked before the simulation, so that an unwritable path is reported at
+    // once.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
@@ -199,7 +201,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     out.flush().context("writing to standard output")
 }
 
-/// The request that the arguments make, but for what depends on the trace. Devices are prepared.
+/// The request that the arguments make, except for the parts that depend on the trace. Devices are
+/// prepared.
 fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
     let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;

@@ -26,7 +26,7 @@ pub(crate) fn help() -> String {
     )
 }
 
-/// The devices asked for, each once.
+/// The requested devices, each once.
 pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<LabelledProfile>> {
     let mut chosen: Vec<LabelledProfile> = Vec::new();
     for text in text::joined(texts) {
@@ -49,7 +49,7 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<LabelledProfile>> {
     Ok(chosen)
 }
 
-/// A profile that is not of the list, labelled with the stem of its file's name.
+/// A profile from a file, labelled with the stem of the file's name.
 fn from_file(path: &Path) -> anyhow::Result<LabelledProfile> {
     let at = || path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(at)?;
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(stdout.flush()?)
 }
 
-/// eMMC, UFS and memory cards, and what they say of their wear.
+/// eMMC, UFS and memory cards of this machine, with their wear registers.
 fn this_machine(found: &[Storage], columns: usize) -> String {
     let mut out = String::new();
     for Storage { name, model, kind } in found {
@@ -180,7 +180,7 @@ struct Record<'a> {
     profile: &'a Profile,
 }
 
-/// A device's constants, a line each, with their sources.
+/// Renders a device's constants, one a line, with their sources.
 fn constants(device: &LabelledProfile, columns: usize) -> anyhow::Result<String> {
     let profile = serde_json::to_value(&device.profile)?;
     let mut out = text::labelled(&format!("{}: ", device.label), 0, &device.profile.what, columns);

@@ -1,4 +1,4 @@
-//! `flashsift import`: traces of any format into one file of our own.
+//! `flashsift import`: converts a trace of any format to one file of our own.
 
 use crate::{
     Usage,
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut writer = store::Writer::create(&args.output, &name)?;
     let outcome = args.input.read(&mut writer)?;
-    // A copy of a stored trace keeps what its first reader left out.
+    // A copy of a stored trace keeps the omissions that its first reader noted.
     let mut skipped = outcome.skipped.clone();
     if let Some(origin) = &outcome.origin {
         skipped.merge(&origin.skipped);

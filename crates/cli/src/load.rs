@@ -1,4 +1,4 @@
-//! From a file name to a trace in memory, with progress, and what was left out said.
+//! Loads a trace from a file name into memory, with progress and notes on what was left out.
 
 use crate::{
     logging::{self, DETAIL, SUMMARY},
@@ -23,7 +23,8 @@ use tracing::{debug, info, warn};
 /// How a trace is read.
 #[derive(Args)]
 pub(crate) struct Input {
-    /// Trace file in any known format, plain or compressed with gzip, zstd or xz; `-` is standard input
+    /// Trace file in any known format, plain or compressed with gzip, zstd or xz; `-` is standard
+    /// input
     pub(crate) trace: PathBuf,
 
     /// Format of the trace, where its content does not tell
@@ -45,7 +46,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl Input {
-    /// What the trace is called in output.
+    /// The name of the trace in output.
     pub(crate) fn name(&self) -> String {
         match self.trace.file_name() {
             Some(name) if self.trace.as_os_str() != "-" => name.to_string_lossy().into_owned(),
@@ -53,7 +54,7 @@ impl Input {
         }
     }
 
-    /// Reads it into `sink`, with a progress bar where somebody looks.
+    /// Reads the trace into `sink`, with a progress bar if standard error is a terminal.
     pub(crate) fn read(&self, sink: &mut dyn Sink) -> Result<open::Outcome, Error> {
         let limits = open::Limits::default();
         let bar = progress("reading", "{spinner} {msg} {bar:30} {bytes}/{total_bytes}");
@@ -81,7 +82,7 @@ impl Input {
     }
 }
 
-/// Gives events the times that `--rate` says.
+/// Gives events the times that `--rate` implies.
 struct Timed<'a> {
     sink: &'a mut dyn Sink,
     rate: f64,
@@ -109,7 +110,7 @@ impl Sink for Timed<'_> {
     }
 }
 
-/// A bar on stderr, if stderr is a terminal.
+/// A progress bar on stderr, if stderr is a terminal.
 pub(crate) fn progress(message: &'static str, template: &str) -> ProgressBar {
     if logging::is_quiet() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -139,11 +140,11 @@ impl Sink for Watched<'_> {
     }
 }
 
-/// A trace in memory and how it came there.
+/// A trace in memory, and the notes of its reader.
 pub(crate) struct Loaded {
     pub(crate) trace: Trace,
     pub(crate) outcome: open::Outcome,
-    /// Memory that the trace and what is made of it may take.
+    /// Memory in bytes that the trace and its derived data may take.
     pub(crate) limit_bytes: u64,
 }
 
@@ -158,7 +159,9 @@ impl Sink for Densify {
         let unit = if self.object_cache { Unit::Request } else { Unit::Page };
         if self.object_cache && about.space != Space::Objects {
             return Err(Error::Sink(
-                "--object-cache is for object traces (oracle-general); this one has pages: leave the flag out".to_owned(),
+                "--object-cache is for object traces (oracle-general); this one has pages: leave \
+                 the flag out"
+                    .to_owned(),
             ));
         }
         self.builder = Some(TraceBuilder::new(about, unit, self.limit_bytes));
@@ -171,13 +174,13 @@ impl Sink for Densify {
     }
 }
 
-/// Memory that a trace may take where nobody says: three quarters of the machine's.
+/// Default memory limit of a trace: three quarters of the machine's memory.
 pub(crate) fn default_limit_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram as u64 * u64::from(machine.mem_unit) / 4 * 3
 }
 
-/// Reads and densifies a trace. `limit_bytes`: memory it may take.
+/// Reads and densifies a trace. `limit_bytes`: memory that it may take.
 pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) -> anyhow::Result<Loaded> {
     let limit_bytes = limit_bytes.unwrap_or_else(default_limit_bytes);
     let mut sink = Densify { object_cache, limit_bytes, builder: None };
@@ -190,7 +193,7 @@ pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) 
 }
 
 impl Loaded {
-    /// Says on stderr what was read, what was left out and what to be wary of.
+    /// Logs the size of the trace, omissions, and warnings.
     pub(crate) fn say(&self, name: &str) {
         let (totals, about) = (self.trace.totals(), self.trace.about());
         let side = match about.side {
@@ -233,14 +236,14 @@ impl Loaded {
         }
         if about.side == Side::After {
             warn!(
-                "this is an after-cache trace: a cache has already taken the hits out of it, so hit ratios here \
-                 say little about applications"
+                "this is an after-cache trace: a cache has already taken the hits out of it, so \
+                 hit ratios here say little about applications"
             );
         }
     }
 }
 
-/// What was left out or assumed on the way from the file, this time and when it was imported.
+/// Omissions and assumptions of the reader, now and at the time of the import.
 pub(crate) fn say_left_out(outcome: &open::Outcome) {
     say_skipped(&outcome.skipped);
     if let Some(origin) = &outcome.origin {
@@ -256,7 +259,7 @@ pub(crate) fn say_left_out(outcome: &open::Outcome) {
     }
 }
 
-/// What was left out, one reason a line.
+/// Omissions, one reason a line.
 pub(crate) fn say_skipped(skipped: &Skipped) {
     for (reason, counts) in skipped.iter() {
         let what = if counts.note { "note" } else { "skipped" };

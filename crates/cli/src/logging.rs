@@ -101,8 +101,9 @@ pub(crate) fn is_quiet() -> bool {
 static JOURNAL: OnceLock<tracing_journald::Layer> = OnceLock::new();
 static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
-/// systemd sets `JOURNAL_STREAM` to the device and the inode of the journal's end of standard error.
-/// A child with its standard error elsewhere inherits the variable, so the numbers are compared.
+/// systemd sets `JOURNAL_STREAM` to the device and the inode of the journal's end of standard
+/// error. A child with its standard error elsewhere inherits the variable, so the numbers are
+/// compared.
 fn stderr_is_journal() -> bool {
     let Ok(stat) = rustix::fs::fstat(rustix::stdio::stderr()) else {
         return false;

@@ -1,4 +1,5 @@
-//! The binary: parses, wires, schedules, prints. No decisions: they are in the core.
+//! The binary: parses arguments, connects the parts, schedules, and prints. All decisions are in
+//! the core.
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
@@ -31,21 +32,24 @@ mod text;
     max_term_width = 110,
     disable_help_subcommand = true,
     after_help = "Examples:
-  flashsift describe trace.xz                     who reads and writes what, and what of it does not last
+  flashsift describe trace.xz                     who reads and writes what, and what of it does \
+                  not last
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
   sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
   flashsift compare trace.xz --report r.html      the same as a page with figures
   flashsift diff before.json after.json           what changed between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       how long a real device takes for it
-  flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare --device
+  flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare \
+                  --device
   flashsift mount ~/.cache/chromium ~/.cache/chromium          new files live in RAM first
   flashsift policies mglru                        what a policy does, takes and costs
   flashsift devices                               modelled devices, and the wear of this machine's
   flashsift import trace.xz -o trace.parquet      any format into one file of our own
   flashsift synth zipf --requests 1M -o zipf.parquet
 
-Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line makes no sense."
+Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line \
+                  makes no sense."
 )]
 struct Cli {
     #[command(flatten)]
@@ -85,13 +89,13 @@ fn main() -> ExitCode {
     logging::start(cli.verbosity);
     match run(cli.command, &words) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has seen enough (`| head`).
+        // The reader of our output has closed it (`| head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
 }
 
-/// Under mount(8), with the exit codes that it expects.
+/// Runs as a helper of mount(8), with the exit codes that it expects.
 fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
     const USAGE: u8 = 1;
     const FAILED: u8 = 32;
@@ -146,7 +150,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
     }
 }
 
-/// Says why, unless somebody has.
+/// Logs the error, unless it has been logged already.
 fn failed(error: &anyhow::Error) -> ExitCode {
     if let Some(failed) = error.downcast_ref::<mount::background::Failed>() {
         return ExitCode::from(failed.code);
@@ -165,7 +169,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
-/// The command line asks for something that makes no sense: exit 2, as for what clap refuses.
+/// The error of a command line that makes no sense: exit status 2, as for errors that clap finds.
 #[derive(Debug)]
 struct Usage(String);
 

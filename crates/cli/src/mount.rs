@@ -19,9 +19,9 @@ use flashsift_mount::{
 
 /// Hold new files in RAM before they settle in a directory
 ///
-/// What programs write to MOUNTPOINT lives in RAM for a while, and then settles in BACKING, an ordinary directory that is readable
-/// without flashsift. A file that is deleted before then never reaches flash. What a program syncs settles at once and is as
-/// durable as without.
+/// What programs write to MOUNTPOINT lives in RAM for a while, and then settles in BACKING, an
+/// ordinary directory that is readable without flashsift. A file that is deleted before then never
+/// reaches flash. What a program syncs settles at once and is as durable as without.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     let in_file = args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
     let mut wanted = args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
-    // What the kernel reads and writes itself nobody sees.
+    // A recording would miss the reads and writes that the kernel performs itself.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
         eprint!("{}", background::start(words)?);
@@ -106,7 +106,7 @@ fn recorded_in(path: PathBuf) -> StartRecording {
     })
 }
 
-/// A mount of a killed process was taken away.
+/// Logs that the dead mount of a killed process was removed.
 fn say_freed(mountpoint: &Path) {
     tracing::info!(
         "{}: what was mounted here was dead, its process was killed; taken away",
@@ -125,7 +125,7 @@ pub(crate) struct TmpfsArgs {
     noatime: bool,
 }
 
-/// See [`user_tmpfs`].
+/// Sends a tmpfs to the parent process; see [`user_tmpfs`].
 pub(crate) fn send_tmpfs(args: &TmpfsArgs) -> anyhow::Result<()> {
     user_tmpfs::send(args.bytes, args.noatime).context("a tmpfs")
 }

@@ -1,4 +1,5 @@
-//! `flashsift record`: what applications really ask of the page cache, from this machine's kernel.
+//! `flashsift record`: records the accesses of applications to the page cache, from this machine's
+//! kernel.
 
 use crate::{
     Usage, load,
@@ -36,9 +37,12 @@ use tracing::{info, warn};
   sudo flashsift record -o t.parquet --pid 1234 --exact
   flashsift describe t.parquet
 
-By default a read is exact to the page (the kernel tells whole pages), a write to the byte. --exact adds system calls: reads
-exact to the byte, at about twice the cost. Accesses past the page cache (O_DIRECT) are recorded as such. Not seen: reads of
-pages that are mapped already, sync_file_range, file systems other than ext4 and F2FS. SEMANTICS.md says it exactly.")]
+By default a read is exact to the page (the kernel tells whole pages), a write to the byte. \
+                        --exact adds system calls: reads
+exact to the byte, at about twice the cost. Accesses past the page cache (O_DIRECT) are recorded \
+                        as such. Not seen: reads of
+pages that are mapped already, sync_file_range, file systems other than ext4 and F2FS. \
+                        SEMANTICS.md says it exactly.")]
 pub(crate) struct Args {
     /// The trace to write
     #[arg(short, long, value_name = "FILE")]
@@ -86,13 +90,13 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Counts what goes into the store, for the limits and for whoever watches.
+/// Counts the events that enter the store, for the limits and the progress report.
 struct Counted {
     writer: store::Writer,
     bytes: Arc<AtomicU64>,
 }
 
-/// Subject a row of the store costs at most, before it is compressed away.
+/// Largest cost in bytes of a row of the store, before compression.
 const ROW_BYTES: u64 = 12;
 
 impl Sink for Counted {
@@ -112,7 +116,7 @@ struct Limits {
     max_bytes: Option<u64>,
     bytes: Arc<AtomicU64>,
     bar: ProgressBar,
-    /// It goes on until somebody ends it.
+    /// The recording runs until it is interrupted.
     endless: bool,
 }
 
@@ -144,7 +148,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         _ => {
             return Err(Usage(
-                "nothing to record: give a program after --, or --pid, --path or --device".to_owned(),
+                "nothing to record: give a program after --, or --pid, --path or \
+                 --device"
+                    .to_owned(),
             )
             .into());
         }

@@ -1,4 +1,4 @@
-//! `--after-cache DIR`: what each cell sends to storage, one trace a cell.
+//! `--after-cache DIR`: the requests that each cell sends to storage, one trace a cell.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How an after-cache trace is written.
+/// Format of an after-cache trace.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Format {
     /// flashsift's own store
@@ -30,7 +30,7 @@ pub(super) enum Format {
     FioIolog3,
 }
 
-/// Makes a trace a cell in one folder.
+/// Writes one trace for each cell into one folder.
 pub(super) struct Writers<'a> {
     dir: &'a Path,
     format: Format,
@@ -39,7 +39,7 @@ pub(super) struct Writers<'a> {
 }
 
 impl<'a> Writers<'a> {
-    /// Makes the folder. Refuses a format that needs times where the trace has none.
+    /// Creates the folder. Refuses a format that needs times if the trace has none.
     pub(super) fn new(
         dir: &'a Path,
         format: Format,
@@ -68,12 +68,13 @@ impl<'a> Writers<'a> {
             Format::Parquet => "parquet",
             Format::FioIolog3 => "iolog",
         };
-        // A policy's parameters stand in its label: `clock:insert_ref=1`.
+        // A policy's parameters are part of its label: `clock:insert_ref=1`.
         let policy = policy.replace([':', ',', '='], "-");
         self.dir.join(format!("{}.{policy}.{frames}.{ending}", self.stem))
     }
 
-    /// Refuses before anything runs if a cell's file exists: it may be another trace's, or the trace itself.
+    /// Fails before the simulation if a cell's file exists: it may belong to another trace, or be
+    /// the input itself.
     pub(super) fn check_free(&self, policy: &str, frames: u32) -> anyhow::Result<()> {
         let path = self.path(policy, frames);
         if path.symlink_metadata().is_ok() {
@@ -82,7 +83,7 @@ impl<'a> Writers<'a> {
         Ok(())
     }
 
-    /// The trace of one cell, still without content.
+    /// Creates the trace of one cell, still empty.
     pub(super) fn open(&self, policy: &str, frames: u32) -> anyhow::Result<Writer> {
         let path = self.path(policy, frames);
         let log = match self.format {
@@ -101,7 +102,8 @@ impl<'a> Writers<'a> {
     }
 }
 
-/// The name without what it is packed and written in: `browser.strace.xz` gives `browser`, standard input `trace`.
+/// Returns the name without the extensions of its compression and format: `browser.strace.xz` gives
+/// `browser`, standard input `trace`.
 fn stem(trace_name: &str) -> &str {
     const ENDINGS: [&str; 12] = [
         ".gz",
@@ -128,10 +130,12 @@ fn stem(trace_name: &str) -> &str {
 
 const BATCH: usize = 1024;
 
-/// A name under `/dev`, so that the log reads as one of a block device; fio is told what to use by `--replay_redirect`.
+/// A name under `/dev`, so that fio reads the log as one of a block device; `--replay_redirect`
+/// sets the real device.
 const FIO_TARGET: &str = "/dev/flashsift-target";
 
-/// Takes the requests of one cell. An error waits for [`Writer::finish`]: the simulator knows none.
+/// Takes the requests of one cell. [`Writer::finish`] returns an error: the simulator has no
+/// errors.
 pub(super) struct Writer {
     log: Log,
     error: Option<flashsift_traces::Error>,
@@ -149,7 +153,7 @@ impl Writer {
         }
     }
 
-    /// Gives the file its name.
+    /// Renames the complete file to its final name.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         if let Some(error) = self.error {
             return Err(error.into());

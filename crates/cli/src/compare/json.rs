@@ -61,7 +61,8 @@ struct DeviceRecord<'a> {
     lifetime: Option<Lifetime>,
 }
 
-/// The names and settings that every record of a comparison repeats, and which fields have a meaning.
+/// The names and settings that every record of a comparison repeats, and the set of meaningful
+/// fields.
 pub(super) struct Shape<'a> {
     trace: &'a str,
     writeback: String,
@@ -85,7 +86,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// One record for each device; one, where there is none.
+    /// Returns one record for each device, or a single record without a device.
     pub(super) fn records(&'a self, row: &'a ResultRow) -> Vec<Record<'a>> {
         if row.devices.is_empty() {
             return vec![self.record(row, None)];
@@ -124,7 +125,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Absent for objects, which have no size.
+/// Absent for objects, which have no common size.
 fn memory_bytes(unit: Unit, frames: u32) -> Option<u64> {
     (unit == Unit::Page).then(|| u64::from(frames) * PAGE_BYTES)
 }
@@ -153,7 +154,7 @@ pub(super) struct VerdictLine<'a> {
 struct VerdictRecord<'a> {
     trace: &'a str,
     accesses: u64,
-    /// First accesses, which no cache hits.
+    /// First accesses, which miss in every cache.
     cold_accesses: u64,
     sizes: Vec<SizeRecord<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +171,7 @@ struct SizeRecord<'a> {
     writes: Option<WritesRecord<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<BoundRecord<'a>>,
-    /// Of the hits that the bound has and lru does not, the share that the best has.
+    /// The best's share of the hits that the bound has beyond those of lru.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_closed: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -185,11 +186,11 @@ struct DeviceVerdictRecord<'a> {
     fewest_programs: Option<BestRecord<'a>>,
 }
 
-/// Writes count what is still dirty at the end.
+/// Writes include pages still dirty at the end.
 #[derive(Serialize)]
 struct WritesRecord<'a> {
     fewest_writes: BestRecord<'a>,
-    /// Absent where more is still dirty than was written.
+    /// Absent if more pages are still dirty than were written.
     #[serde(skip_serializing_if = "Option::is_none")]
     fewest_nonsequential_writes: Option<BestRecord<'a>>,
     unbeaten: &'a [&'a str],

@@ -1,4 +1,5 @@
-//! The comparison as a page: words first, figures, tables, and what reproduces it.
+//! The comparison as an HTML page: conclusions, figures, tables, and the command that reproduces
+//! it.
 
 use super::{places::Places, table, verdict};
 use crate::{
@@ -17,7 +18,7 @@ use flashsift_report::{
     Axis, Bar, Block, Chart, Figure, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table, Unit, View,
 };
 
-/// A comparison that has run.
+/// A finished comparison.
 pub(super) struct Comparison<'a> {
     pub(super) name: &'a str,
     pub(super) input: &'a Input,
@@ -27,13 +28,13 @@ pub(super) struct Comparison<'a> {
     pub(super) places: Option<&'a Places>,
 }
 
-/// Whether the page of a trace shows where writes go.
+/// Whether the page of a trace shows the places of writes on the device.
 pub(super) fn shows_places(trace: &Trace) -> bool {
     trace.about().knows.writes && trace.totals().write_accesses > 0
 }
 
 impl Comparison<'_> {
-    /// The page.
+    /// Builds the HTML page of the comparison.
     pub(super) fn page(&self) -> Page {
         let inks = Inks::new(self);
         let lead = self.lead_size();
@@ -75,7 +76,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// The size to speak of first: in the middle of those at which policies differ.
+    /// The size to present first: the middle one of those at which policies differ.
     fn lead_size(&self) -> usize {
         let sizes = self.verdict.map_or(&[][..], |found| &found.sizes);
         let differ: Vec<usize> = (0..sizes.len())
@@ -88,7 +89,7 @@ impl Comparison<'_> {
         differ.get(differ.len() / 2).copied().unwrap_or(self.sizes().len() / 2)
     }
 
-    /// Sizes ascending.
+    /// Cache sizes, ascending.
     fn sizes(&self) -> &[SizeResults] {
         self.results.sizes()
     }
@@ -117,7 +118,8 @@ impl Comparison<'_> {
     }
 }
 
-/// The same policy in the same colour throughout; those that matter most in colours of their own.
+/// A policy has the same colour in all figures; the most important policies have colours of their
+/// own.
 struct Inks(Vec<(String, Ink)>);
 
 impl Inks {
@@ -155,7 +157,7 @@ impl Inks {
     }
 }
 
-/// What a figure by size shows of an outcome.
+/// A value of an outcome in a figure by cache size.
 #[derive(Clone, Copy)]
 struct Measure {
     axis: &'static str,
@@ -214,7 +216,7 @@ fn of_outcome(run: &Comparison<'_>, inks: &Inks, id: &str, title: &str, measure:
     Figure::new(id, title, chart).says(measure.says)
 }
 
-/// A value, by size and policy, against the size of the cache; of one size, as bars.
+/// Draws a value by policy against the cache size; as bars if there is one size.
 fn by_size(
     run: &Comparison<'_>,
     inks: &Inks,
@@ -249,7 +251,7 @@ fn by_size(
     Chart { title: String::new(), x, y, marks: Marks::Lines(lines.collect()) }
 }
 
-/// A value that devices give to cells.
+/// A value that a device model adds to a cell.
 struct OnDevices {
     id: &'static str,
     title: &'static str,
@@ -286,11 +288,12 @@ const ON_DEVICES: [OnDevices; 3] = [
     },
 ];
 
-/// What all devices say, a view a device; nothing where one of them says nothing of a cell.
+/// Draws the values of all devices, one view per device; nothing if a device lacks the value of a
+/// cell.
 fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Figure> {
     let devices = run.results.study().request().devices.iter().enumerate();
     let views = devices.filter_map(|(n, device)| {
-        // A policy that writes nothing amplifies nothing.
+        // A policy that writes nothing has no write amplification.
         let value = |row: &ResultRow| (what.value)(&row.devices[n]);
         let any = run.results.rows().any(|row| value(row).is_some());
         let chart = by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|row| {
@@ -309,7 +312,7 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
     })
 }
 
-/// Lines of what is known.
+/// Replaces missing values: lines skip them, bars show 0.
 fn without_gaps(mut chart: Chart) -> Chart {
     match &mut chart.marks {
         Marks::Lines(lines) => lines.iter_mut().for_each(|line| line.points.retain(|(_, y)| !y.is_nan())),
@@ -324,7 +327,7 @@ fn without_gaps(mut chart: Chart) -> Chart {
     chart
 }
 
-/// Hits against writes, a view a size.
+/// Draws hits against writes, one view per size.
 fn pareto(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Figure {
     let at = |row: &ResultRow| (row.outcome.writes_due() as f64, row.outcome.hit_ratio());
     let front_of = |size: &SizeResults| {
@@ -358,7 +361,7 @@ fn pareto(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Figure {
     }
 }
 
-/// What became of the page writes: of each either something came to storage, or why nothing did.
+/// Draws the outcome of the page writes: each either reached storage, or was avoided for a reason.
 fn fate(outcome: &Outcome) -> [u64; 4] {
     [outcome.device.writes, outcome.dirty_left, outcome.overwritten(), outcome.device.dropped_dirty]
 }
@@ -370,7 +373,7 @@ fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
         ("overwritten in memory first", Ink::Series(0)),
         ("deleted or cut first", Ink::Series(2)),
     ];
-    // Not all traces tell of deletions.
+    // Some traces do not contain deletions.
     let parts = &parts[..if run.loaded.trace.about().knows.removals { 4 } else { 3 }];
     let views = run.sizes().iter().map(|size| {
         let mut order: Vec<&ResultRow> = size.rows.iter().collect();
@@ -401,8 +404,8 @@ fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
     }
 }
 
-/// Where on the device two policies write, one after the other: the reference, and the policy with
-/// the fewest non-sequential writes beside it.
+/// Draws the places on the device where two policies write, one after the other: the reference, and
+/// the other policy with the fewest non-sequential writes.
 fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     let size = &run.sizes()[lead];
     let grids = run.places?.at_size(size.frames)?;
@@ -446,7 +449,7 @@ fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     })
 }
 
-/// What to know first.
+/// Writes the conclusions at the top of the page.
 fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
     let Some(found) = run.verdict else { return Vec::new() };
     let (rows, size) = (&run.sizes()[lead], &found.sizes[lead]);
@@ -468,7 +471,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
             format!("Nobody hits more often than {REFERENCE} {at_size}: {} of the accesses find their page in memory.{bound}", percent(ratio))
         }
         Some(lru) => format!(
-            "{best} hits most often {at_size}: {} of the accesses find their page in memory, {} with {REFERENCE}.{bound}",
+            "{best} hits most often {at_size}: {} of the accesses find their page in memory, {} \
+             with {REFERENCE}.{bound}",
             percent(ratio),
             percent(lru.hit_ratio())
         ),
@@ -494,7 +498,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
                 against(outcome)
             ),
             _ if saved > 0 => format!(
-                "Nobody saves many writes {at_size}: {fewest}, the best, {} of those of {REFERENCE}.",
+                "Nobody saves many writes {at_size}: {fewest}, the best, {} of those of \
+                 {REFERENCE}.",
                 size::share(saved as f64 / lru.writes_due() as f64)
             ),
             _ => format!("Nobody writes fewer pages to storage than {REFERENCE} {at_size}."),
@@ -515,8 +520,9 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
         let [written, left, overwritten, dropped] =
             fate(lru).map(|pages| size::share(pages as f64 / whole.max(1) as f64));
         out.push(format!(
-            "Of {} page writes that applications make, {REFERENCE} {at_size} sends {written} to storage and has {left} still to \
-             write; {overwritten} are overwritten in memory first{}.",
+            "Of {} page writes that applications make, {REFERENCE} {at_size} sends {written} to \
+             storage and has {left} still to write; {overwritten} are overwritten in memory \
+             first{}.",
             size::count(whole),
             if removals { format!(", {dropped} deleted or cut first") } else { String::new() }
         ));
@@ -527,14 +533,15 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
     out.push(format!("No cache of any size hits more than {}: the rest are first accesses.", percent(most)));
     if run.loaded.trace.about().side == flashsift_core::event::Side::After {
         out.push(
-            "Beware: this trace was taken behind a cache, which has the hits that matter to applications."
+            "Beware: this trace was taken behind a cache, which has the hits that matter to \
+             applications."
                 .to_owned(),
         );
     }
     out
 }
 
-/// The policy that takes the least time on a device, and how much less that is.
+/// The policy that takes the least time on a device, and its advantage.
 fn fastest(run: &Comparison<'_>, size: &SizeResults, device: usize) -> Option<String> {
     let elapsed_s = |row: &ResultRow| row.devices[device].elapsed_s;
     let best = size.online().min_by(|one, other| elapsed_s(one).total_cmp(&elapsed_s(other)))?;

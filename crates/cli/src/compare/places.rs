@@ -1,4 +1,4 @@
-//! Where cells write on the device, for the page: counted while a cell runs, kept for two policies
+//! Places of writes on the device, for the page: counted while a cell runs, kept for two policies
 //! at each size.
 
 use flashsift_core::{
@@ -9,8 +9,8 @@ use flashsift_core::{
 use flashsift_report::Grid;
 use std::{collections::BTreeMap, sync::Mutex};
 
-/// The writes of the reference policy at each size, and those of the policy with the fewest
-/// non-sequential writes beside it.
+/// The writes of the reference policy at each size, and those of the other policy with the fewest
+/// non-sequential writes.
 pub(super) struct Places {
     reference: Option<String>,
     by_size: Mutex<BTreeMap<u32, Pair>>,
@@ -19,7 +19,7 @@ pub(super) struct Places {
 #[derive(Default)]
 struct Pair {
     reference: Option<Grid>,
-    /// Non-sequential writes, cell, policy, grid.
+    /// Number of non-sequential writes, cell, policy, grid.
     other: Option<(u64, usize, String, Grid)>,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Writes {
     turn: u64,
 }
 
-/// Of a grid across and upwards.
+/// Size of the grid: columns and rows.
 const CELLS: (u32, u32) = (240, 128);
 
 impl Places {
-    /// Memory that the grid of one cell takes.
+    /// Memory in bytes that the grid of one cell takes.
     pub(super) const GRID_BYTES: u64 = Grid::held_bytes(CELLS);
 
     pub(super) fn new(plan: &Plan<'_>) -> Self {
@@ -43,13 +43,13 @@ impl Places {
         Self { reference: reference.cloned(), by_size: Mutex::default() }
     }
 
-    /// `None` for policies that know the future: the page shows none of them.
+    /// Returns `None` for offline policies: the page shows none of them.
     pub(super) fn grid_for(&self, cell: &PlannedCell<'_>) -> Option<Writes> {
         let online = cell.policy.spec.kind == Kind::Online;
         online.then(|| Writes { grid: Grid::new(CELLS), turn: 0 })
     }
 
-    /// Keeps the writes of a cell that has run, if the page may show them.
+    /// Keeps the writes of a finished cell, if the page may show them.
     pub(super) fn keep(&self, cell: &PlannedCell<'_>, result: &CellResult, writes: Writes) {
         let mut by_size = self.by_size.lock().expect("no thread panics while it holds this");
         let pair = by_size.entry(cell.frames).or_default();
@@ -64,8 +64,8 @@ impl Places {
         }
     }
 
-    /// The two policies at a size, the reference first, with their writes; `None` unless two
-    /// policies that do not know the future have run.
+    /// Returns the two policies at a size, the reference first, with their writes; `None` unless
+    /// two online policies have run.
     pub(super) fn at_size(&self, frames: u32) -> Option<[(String, Grid); 2]> {
         let by_size = self.by_size.lock().expect("no thread panics while it holds this");
         let pair = by_size.get(&frames)?;
@@ -76,7 +76,7 @@ impl Places {
 }
 
 impl Writes {
-    /// The next requests.
+    /// Counts further requests.
     pub(super) fn take(&mut self, requests: &[Io]) {
         for io in requests.iter().filter(|io| io.op == IoOp::Write) {
             for page in 0..u64::from(io.pages) {

@@ -1,4 +1,4 @@
-//! Cells of a study on threads: as many at once as the plan allows, with progress.
+//! Runs the cells of a study on threads, as many at once as the plan allows, with progress.
 
 use super::{after_cache, places::Places};
 use crate::load;
@@ -8,7 +8,7 @@ use flashsift_core::{
 };
 use rayon::prelude::*;
 
-/// The cells to run, and what takes the requests that they send to storage.
+/// The cells to run, and the receivers of their requests to storage.
 pub(super) struct Schedule<'a> {
     pub(super) plan: &'a Plan<'a>,
     pub(super) after_cache: Option<&'a after_cache::Writers<'a>>,
@@ -68,7 +68,7 @@ fn in_waves<T: Send>(
     for wave in waves {
         let cells = wave.cells.clone();
         match wave.at_once.min(cells.len()) {
-            // Not even a pool: for small traces starting one costs more than the work.
+            // No pool either: for small traces, its start costs more than the work.
             0 | 1 => results.extend(cells.map(&run).collect::<anyhow::Result<Vec<_>>>()?),
             threads => {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
@@ -80,7 +80,7 @@ fn in_waves<T: Send>(
     Ok(results)
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -94,7 +94,7 @@ mod tests {
         atomic::{AtomicUsize, Ordering::SeqCst},
     };
 
-    /// Cells run in waves, each cell once, and no wave begins before the one before it has ended.
+    /// Cells run in waves, each cell once, and each wave begins after the previous one has ended.
     #[test]
     fn waves_are_obeyed() {
         let waves = [(0..7, 3), (7..8, 2), (8..12, 1)];

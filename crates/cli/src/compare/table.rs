@@ -1,5 +1,5 @@
-//! The comparison as a table for each cache size: the best of each column is marked, and policies that
-//! know the future are set apart.
+//! The comparison as a table for each cache size: the best value of each column is marked, and
+//! offline policies are set apart.
 
 use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
@@ -9,10 +9,10 @@ use flashsift_core::{
 };
 use flashsift_report as report;
 
-/// One row of a table: what a cell came to.
+/// One row of a table: the results of a cell.
 pub(super) struct Row<'a> {
     cell: &'a ResultRow,
-    /// Its time and wear on a device, for the table of that device.
+    /// Time and wear on a device, for the table of that device.
     on: Option<&'a DeviceResult>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str,
 enum Best {
     Most,
     Least,
-    /// It has none.
+    /// The column has no best value.
     None,
 }
 
@@ -71,7 +71,7 @@ const SCATTERED: Column = Column {
         format!("{} ({share:>3.0} %)", size::count(row.cell.outcome.device.nonsequential_writes))
     },
 };
-/// Without its share.
+/// A count without its share.
 const SCATTERED_NARROW: Column =
     Column { show: |row| size::count(row.cell.outcome.device.nonsequential_writes), ..SCATTERED };
 const SYNCED: Column = Column {
@@ -106,7 +106,7 @@ const COST: Column = Column {
 };
 const CPU: Column = Column {
     title: "ns per\naccess",
-    // Not a result, and never twice the same.
+    // CPU time is not a result and varies between runs.
     best: Best::None,
     value: |row| row.cell.cpu_ns_per_access,
     show: |row| format!("{:.1}", row.cell.cpu_ns_per_access),
@@ -137,12 +137,12 @@ const LIFETIME: Column = Column {
     show: |row| of_device(row, |on| Some(format!("{:+.1}", on.lifetime_gain? * 100.0))),
 };
 
-/// A dash where there is nothing to say.
+/// A dash for an absent value.
 fn of_device(row: &Row<'_>, show: impl Fn(&DeviceResult) -> Option<String>) -> String {
     row.on.and_then(show).unwrap_or_else(|| "–".to_owned())
 }
 
-/// The columns that say something about this trace.
+/// Returns the columns that are meaningful for this trace.
 fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> {
     let on = || rows.iter().filter_map(|row| row.on);
     if on().next().is_some() {
@@ -169,14 +169,14 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
     columns
 }
 
-/// The table, without a newline at its end; closer and with less in it if it is wider than `width` otherwise. `color`: bold for
-/// the best.
+/// Renders the table without a final newline. A table wider than `width` gets narrower gaps and
+/// fewer columns. `color`: prints the best in bold.
 pub(super) fn render(rows: &[Row<'_>], drain: bool, color: bool, width: usize) -> String {
     let narrow = lines(rows, drain, false, false).iter().any(|line| line.chars().count() > width);
     lines(rows, drain, narrow, color).join("\n")
 }
 
-/// The same for a page: what its columns are called, and its rows.
+/// Returns the headers and rows of the table for the HTML page.
 pub(super) fn cells(rows: &[Row<'_>], drain: bool) -> (Vec<String>, Vec<Vec<report::Cell>>) {
     let columns = columns(rows, drain, false);
     let titles = columns.iter().map(|column| column.title.trim_start().replace('\n', " "));
@@ -196,7 +196,7 @@ pub(super) fn cells(rows: &[Row<'_>], drain: bool) -> (Vec<String>, Vec<Vec<repo
     (std::iter::once("policy".to_owned()).chain(titles).collect(), rows.iter().map(row).collect())
 }
 
-/// What stands above policies of a kind.
+/// The heading above policies of one kind.
 fn set_apart(kind: Kind) -> &'static str {
     match kind {
         Kind::Online => "online:",
@@ -233,7 +233,7 @@ fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String
         column.set_padding((u16::from(!narrow), 0));
     }
     let rendered: Vec<String> = table.lines().map(|line| format!(" {}", line.trim_end())).collect();
-    // A row is a line.
+    // Each row is one line.
     let (header, body) = rendered.split_at(rendered.len() - ordered.len());
     let mut lines = header.to_vec();
     let mut kind = Kind::Online;
@@ -247,7 +247,7 @@ fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String
     lines
 }
 
-/// A column in which all are alike has no best, and what knows the future does not compete.
+/// A column of equal values has no best, and offline policies do not compete.
 fn is_best(rows: &[Row<'_>], row: &Row<'_>, column: &Column) -> bool {
     let values = || rows.iter().filter(|row| row.cell.kind == Kind::Online).map(column.value);
     let best = match column.best {
@@ -281,7 +281,8 @@ mod tests {
         ResultRow { policy, kind, frames: 1, outcome, cpu_ns_per_access: 12.0, devices: Vec::new() }
     }
 
-    /// What knows the future stands last, under its title, whatever the order; a title does not widen the table.
+    /// Offline policies come last, under their heading, in any order of the cells; the heading does
+    /// not widen the table.
     #[test]
     fn a_table_fits_where_it_can() {
         let rows = vec![

@@ -1,13 +1,13 @@
-//! The verdict in words: what the tables come to.
+//! The verdict: a summary of the tables in words.
 
 use crate::{size, text::labelled};
 use flashsift_core::study::{Best, REFERENCE, StudyVerdict, Verdict};
 use std::cmp::Reverse;
 
-/// Where the text begins.
+/// Column at which the text begins.
 const INDENT: usize = 19;
 
-/// The verdict, a line each, wrapped; with a newline at its end.
+/// Renders the verdict, one statement a line, wrapped, with a final newline.
 pub(super) fn words(found: &StudyVerdict<'_>, columns: usize) -> String {
     let mut out = "In short:\n".to_owned();
     for (label, text) in lines(found) {
@@ -19,15 +19,16 @@ pub(super) fn words(found: &StudyVerdict<'_>, columns: usize) -> String {
     out
 }
 
-/// What stays open.
+/// Statements that the comparison cannot decide.
 pub(super) fn what_drain_tells(found: &StudyVerdict<'_>) -> Option<&'static str> {
     let writes = found.sizes.iter().any(|size| size.verdict.writes.is_some());
     (writes && !found.drained).then_some(
-        "Writes include pages still dirty at the end. Which of those would be scattered (not sequential), --drain tells.",
+        "Writes include pages still dirty at the end. Which of those would be scattered (not \
+         sequential), --drain tells.",
     )
 }
 
-/// The verdict: in what respect, and who is best.
+/// Returns the verdict: the criterion, and the best policy.
 pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
@@ -67,20 +68,20 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     lines
 }
 
-/// One respect in which there is a best.
+/// A criterion that has a best policy.
 #[derive(Clone, Copy)]
 struct Criterion {
     pick: for<'v, 'a> fn(&'v Verdict<'a>) -> Option<&'v Best<'a>>,
-    /// How much better than the reference the best is, as a share, given all accesses.
+    /// The best's advantage over the reference, as a share, given all accesses.
     margin: fn(&Best<'_>, u64) -> Option<f64>,
-    /// What hundredths of that share are.
+    /// Unit of the share in hundredths, and the words before the reference: `% fewer than`.
     than: &'static str,
-    /// The best's count, where there is but one size to speak of.
+    /// The best's count, if there is only one size.
     value: fn(&Best<'_>, u64) -> String,
 }
 
 impl Criterion {
-    /// Who is best at which sizes, and by how much.
+    /// Names the best policies, their sizes, and their advantage.
     fn words(self, found: &StudyVerdict<'_>, accesses: u64) -> String {
         self.of(
             found,
@@ -89,7 +90,7 @@ impl Criterion {
         )
     }
 
-    /// The same of bests that stand elsewhere, by size.
+    /// The same for bests that come from elsewhere, by size.
     fn of(self, found: &StudyVerdict<'_>, accesses: u64, bests: &[Option<&Best<'_>>]) -> String {
         let mut groups: Vec<(Winners<'_>, Vec<usize>)> = Vec::new();
         for (at, best) in bests.iter().enumerate() {
@@ -113,7 +114,7 @@ impl Criterion {
             }
             let margins: Vec<f64> = bests().filter_map(|best| (self.margin)(best, accesses)).collect();
             if !margins.is_empty() && !policies.contains(&REFERENCE) {
-                // The unit is said once.
+                // The unit is printed once.
                 part += &format!(" ({}{})", range(&margins), std::mem::take(&mut than));
             }
             part
@@ -126,11 +127,11 @@ impl Criterion {
 enum Winners<'a> {
     Some(&'a [&'a str]),
     All,
-    /// Not to be said before a drain.
+    /// The statement needs a drain.
     Open,
 }
 
-/// On each device: who takes least time, and whose writes the flash outlives longest.
+/// For each device: the policy with the least time, and the one with the longest flash lifetime.
 fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     let fastest = Criterion {
         pick: |_| None,
@@ -164,7 +165,7 @@ fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     lines
 }
 
-/// The policies of the Pareto front and at which sizes, those first that are on it at most sizes.
+/// The policies of the Pareto front with their sizes, in descending order of the number of sizes.
 fn unbeaten(found: &StudyVerdict<'_>) -> String {
     let mut on_front: Vec<(&str, Vec<usize>)> = Vec::new();
     let mut alike: Vec<(String, Vec<usize>)> = Vec::new();
@@ -192,7 +193,7 @@ fn unbeaten(found: &StudyVerdict<'_>) -> String {
     named.chain(alike).collect::<Vec<_>>().join("; ")
 }
 
-/// Puts a value with its key, where that is met first.
+/// Adds a value to its key; keys keep the order of their first use.
 fn add<K: PartialEq, V>(groups: &mut Vec<(K, Vec<V>)>, key: K, value: V) {
     match groups.iter_mut().find(|(other, _)| *other == key) {
         Some((_, values)) => values.push(value),
@@ -222,10 +223,10 @@ fn left_to_gain(found: &StudyVerdict<'_>, accesses: u64) -> String {
     parts.join("; ")
 }
 
-/// More than so many are counted instead of named.
+/// A longer list is replaced by its count.
 const NAMED_MAX: usize = 5;
 
-/// `a`, `a and b`, `a, b and c`, `7 alike`.
+/// Joins names: `a`, `a and b`, `a, b and c`, `7 alike`.
 fn names(policies: &[&str]) -> String {
     if policies.len() > NAMED_MAX { format!("{} alike", policies.len()) } else { listed(policies) }
 }
@@ -238,7 +239,8 @@ fn listed<T: AsRef<str>>(items: &[T]) -> String {
     }
 }
 
-/// ` at every size`, ` at 4 MiB`, ` at 512 KiB, 1 and 2 MiB`, ` from 1 to 16 MiB`; nothing where there is but one size.
+/// Names sizes: ` at every size`, ` at 4 MiB`, ` at 512 KiB, 1 and 2 MiB`, ` from 1 to 16 MiB`;
+/// empty if there is only one size.
 fn at_sizes(found: &StudyVerdict<'_>, sizes: &[usize]) -> String {
     let label = |at: usize, next: Option<usize>| shortened(found, at, next);
     match (sizes, found.sizes.len()) {
@@ -255,7 +257,7 @@ fn at_sizes(found: &StudyVerdict<'_>, sizes: &[usize]) -> String {
     }
 }
 
-/// A size, without its unit if the next one named has the same.
+/// Returns a size, without its unit if the next named size has the same.
 fn shortened(found: &StudyVerdict<'_>, at: usize, next: Option<usize>) -> String {
     let label_of = |at: usize| size::of_cache(found.sizes[at].frames, found.unit);
     let label = label_of(at);
@@ -266,11 +268,11 @@ fn shortened(found: &StudyVerdict<'_>, at: usize, next: Option<usize>) -> String
     }
 }
 
-/// Shares in hundredths: `0.3 to 2.3`, `up to 2.3`, `2.3`, `14 to 20`, `less than 0.1`.
+/// Renders shares in hundredths: `0.3 to 2.3`, `up to 2.3`, `2.3`, `14 to 20`, `less than 0.1`.
 fn range(shares: &[f64]) -> String {
     let show = |share: f64| match share * 100.0 {
         hundredths if hundredths < 9.95 => format!("{hundredths:.1}"),
-        // Not all, if not all.
+        // Rounding never turns a part into the whole.
         hundredths if hundredths < 100.0 => format!("{:.0}", hundredths.min(99.0)),
         hundredths => format!("{hundredths:.0}"),
     };
@@ -310,7 +312,7 @@ mod tests {
         }
     }
 
-    /// Sizes of 1, 2, 4, … MiB; at each, policies and what came of them.
+    /// Sizes of 1, 2, 4, … MiB; at each, policies and their outcomes.
     fn judged<'a>(sizes: &[&[(&'a str, Counts)]]) -> StudyVerdict<'a> {
         let size = |(n, policies): (usize, &&[(&'a str, Counts)])| {
             let kind = |policy| if policy == "belady" { Kind::Bound } else { Kind::Online };
@@ -351,8 +353,8 @@ mod tests {
         assert_eq!(line(&judged, "unbeaten in both"), "a and b");
         assert_eq!(
             line(&judged, "left to gain"),
-            "belady hits 70.00 %, 10 points more than the best; the best closes 50 % of the gap from lru to belady; no \
-             cache hits more than 91.00 %, the rest are first accesses"
+            "belady hits 70.00 %, 10 points more than the best; the best closes 50 % of the gap \
+             from lru to belady; no cache hits more than 91.00 %, the rest are first accesses"
         );
     }
 
@@ -382,9 +384,10 @@ mod tests {
         );
     }
 
-    /// Without a drain the least scattered may only have written least.
+    /// Without a drain, the policy with the fewest non-sequential writes may only have written
+    /// least.
     #[test]
-    fn what_a_drain_decides_is_open() {
+    fn statements_that_need_a_drain_stay_open() {
         let sizes: [&[_]; 2] = [
             &[("lru", (50, 20, 10, 0)), ("lazy", (50, 3, 1, 17))],
             &[("lru", (50, 20, 10, 0)), ("a", (50, 19, 5, 1))],

@@ -1,7 +1,7 @@
-//! A mount that outlives the command that made it: flashsift starts itself again and waits for the
-//! report of the second process.
+//! A mount that outlives the command that created it: flashsift starts itself again and waits for
+//! the report of the second process.
 //!
-//! A process that has threads, or ever had, cannot be forked safely; a fresh one has none.
+//! A process that has, or ever had, threads cannot be forked safely; a new process has none.
 
 use std::{
     error::Error,
@@ -12,10 +12,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What tells the second that it is one.
+/// Environment variable that marks the second process.
 pub(super) const FLAG: &str = "--in-background";
 
-/// The second has failed and has said why.
+/// The second process has failed and has logged the reason.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) code: u8,
@@ -29,14 +29,16 @@ impl fmt::Display for Failed {
 
 impl Error for Failed {}
 
-/// What is as large is the kernel's again as soon as it is not needed, bytes. It is glibc's own number, which it raises by itself unless it is said.
+/// Allocation size in bytes from which freed memory returns to the kernel at once. It is glibc's
+/// default, which glibc raises dynamically unless it is set.
 const MMAP_BYTES: &str = "131072";
 
-/// Starts the second with the words of our own command line, of which the first is `mount`. What it says when it is mounted.
+/// Starts the second process with our own arguments, of which the first is `mount`. Returns its
+/// report once it is mounted.
 pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
     let (verb, others) = words.split_first().expect("the command line named the command");
     let folder = std::env::current_dir()?;
-    // We may have been called from the very directory that is to be mounted over, and do not use it.
+    // The current directory may be the one to be mounted over, and is not used.
     std::env::set_current_dir("/")?;
     let mut second = Command::new(std::env::current_exe()?)
         .arg0("flashsift")
@@ -44,10 +46,11 @@ pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
         .arg(FLAG)
         .args(others)
         .current_dir(folder)
-        // The service manager waits for who was started by it.
+        // The service manager waits for the process that it started.
         .env_remove("NOTIFY_SOCKET")
         .env_remove("WATCHDOG_USEC")
-        // glibc keeps what a table has outgrown once it has seen one of that size, which is a hundred bytes a file. Others do not know this name.
+        // A freed table of that size makes glibc raise its threshold and keep the memory, a hundred
+        // bytes a file. Other C libraries ignore this name.
         .env("MALLOC_MMAP_THRESHOLD_", MMAP_BYTES)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

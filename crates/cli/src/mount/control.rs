@@ -1,4 +1,5 @@
-//! `status`, `settle` and `unmount`: asked of a mount through the mount itself, as extended attributes of its directory.
+//! `status`, `settle` and `unmount`: requests to a mount through extended attributes of its root
+//! directory.
 
 use crate::size;
 use anyhow::{Context, bail};
@@ -22,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// Nobody wonders yet.
+/// Longest wait that is not reported to the user.
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// How mounts of flashsift fare
@@ -50,20 +51,21 @@ pub(crate) struct SettleArgs {
 
 /// Take a mount of flashsift away, leaving everything in BACKING
 ///
-/// Everything settles, it is unmounted, and this returns when flashsift is done. Where somebody uses it, it stays, and
-/// they are named.
+/// Everything settles, it is unmounted, and this returns when flashsift is done. Where somebody
+/// uses it, it stays, and they are named.
 #[derive(clap::Args)]
 pub(crate) struct UnmountArgs {
     /// Where it is mounted
     #[arg(required = true)]
     mountpoint: Vec<PathBuf>,
 
-    /// Also where somebody uses it: from its place at once, wholly when they are done, and not waited for
+    /// Also where somebody uses it: from its place at once, wholly when they are done, and not
+    /// waited for
     #[arg(long)]
     lazy: bool,
 }
 
-/// As mount(8) asks for it: `-o remount`.
+/// Applies `-o remount` for mount(8).
 pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow::Result<()> {
     let mount = ours(point)?;
     if let Err(why) = undo::remount(&mount.point, allows) {
@@ -73,7 +75,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
         };
         return Err(why).with_context(|| format!("remounting {}{open}", point.display()));
     }
-    // mount(8) repeats what fstab says: it may be so already.
+    // mount(8) repeats the options of fstab: the mount may have them already.
     if !stays.is_empty() {
         let stays = stays.join(", ");
         eprintln!("flashsift: not changed by a remount, only by mounting anew: {stays}");
@@ -81,7 +83,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
     Ok(())
 }
 
-/// These, or all of ours.
+/// The given mounts, or all mounts of flashsift.
 fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
     if points.is_empty() {
         return Ok(mounts::all()?.into_iter().filter(|mount| mount.kind == KIND).collect());
@@ -175,7 +177,8 @@ fn in_words(mount: &Mount, status: &Status) -> String {
 
 pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     let mut failed = Ok(());
-    // One that fails does not keep the others from settling; a dead one has nothing to settle.
+    // A failure does not stop the write-back of the other mounts; a mount whose daemon died has
+    // nothing to write back.
     let all = args.mountpoint.is_empty();
     for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
         let done =
@@ -199,7 +202,8 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     match control::settle(point) {
-        // Not even root may ask another user's mount for anything. Taken away, it settles behind us.
+        // Even root may not send requests to another user's mount. After a lazy unmount, its daemon
+        // writes everything back by itself.
         Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => {}
         settled => settled.with_context(|| {
             let backing = backing(&mount).display();
@@ -224,7 +228,8 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     match until_free(backing(&mount)) {
         Ok(Left::Nothing) => Ok(()),
         Ok(Left::Remains) => bail!(
-            "{} is unmounted, but flashsift did not end as it should; the journal, or {}, may say why",
+            "{} is unmounted, but flashsift did not end as it should; the journal, or {}, may say \
+             why",
             point.display(),
             backing(&mount).join(place::HIDDEN).join("log").display()
         ),
@@ -232,7 +237,7 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     }
 }
 
-/// That takes a moment; where it takes longer, that is said.
+/// The wait is usually short; a longer wait is reported.
 fn until_free(backing: &Path) -> io::Result<Left> {
     let (tell, told) = mpsc::channel();
     let waited = backing.to_owned();

@@ -1,5 +1,5 @@
-//! As `mount -t fuse.flashsift` and /etc/fstab call us: `mount.fuse.flashsift BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]`, put into
-//! the words of our own command line.
+//! The helper of mount(8) for `mount -t fuse.flashsift` and /etc/fstab: translates
+//! `mount.fuse.flashsift BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]` to our own command line.
 
 use flashsift_mount::attach::undo::Allows;
 use std::{
@@ -9,10 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Under these names we are a helper of mount(8).
+/// Program names under which flashsift is a helper of mount(8).
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
-/// Options with a value, as they stand in fstab, and in our words.
+/// Options with a value: the name in fstab, and our own name.
 const VALUES: [(&str, &str); 6] = [
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
@@ -21,12 +21,12 @@ const VALUES: [(&str, &str); 6] = [
     ("record", "--record"),
     ("even_on", "--even-on"),
 ];
-/// Options without.
+/// Options without a value.
 const FLAGS: [(&str, &str); 2] = [("no_passthrough", "--no-passthrough"), ("even_if_used", "--even-if-used")];
-/// Those that the kernel knows.
+/// Options of the kernel.
 const KERNEL: [&str; 11] =
     ["rw", "ro", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
-/// Those that are meant for mount(8) or systemd, or say what is so anyway.
+/// Options for mount(8) or systemd, and options that are always in effect.
 const OTHERS: [&str; 18] = [
     "defaults",
     "auto",
@@ -48,34 +48,34 @@ const OTHERS: [&str; 18] = [
     "diratime",
 ];
 
-/// Those that mount(8) has from the kernel, of what is mounted already.
+/// Options that mount(8) reads back from the kernel for an existing mount.
 const OF_MOUNTED: [&str; 4] = ["user_id", "group_id", "default_permissions", "remount"];
 
-/// Whether mount(8) calls us.
+/// Whether mount(8) runs this process.
 pub(crate) fn is_called(argv0: &OsStr) -> bool {
     let name = Path::new(argv0).file_name();
     NAMES.iter().any(|helper| name == Some(OsStr::new(helper)))
 }
 
-/// What is asked of us.
+/// The request of mount(8).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// In our words, without our own name.
+    /// Our own command line, without the program's name.
     Mount(Vec<OsString>),
-    /// `-o remount`: what is mounted already is to allow something else.
+    /// `-o remount`: changes the options of an existing mount.
     Remount {
-        /// Where.
+        /// The mount point.
         mountpoint: PathBuf,
-        /// What from now on.
+        /// The new options.
         allows: Allows,
-        /// What was asked for and cannot be changed.
+        /// Requested options that cannot be changed.
         stays: Vec<String>,
     },
-    /// `-f`: everything is done but the mounting, which is nothing.
+    /// `-f`: a dry run without the mount itself.
     Fake,
 }
 
-/// In our words, or what is wrong. `args` are without our own name.
+/// Translates the arguments, or returns the error. `args` exclude the program's name.
 pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, String> {
     let mut args = args.peekable();
     let (mut places, mut options) = (Vec::new(), Vec::new());
@@ -87,7 +87,7 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
                 let more = more.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty());
                 options.extend(more.map(<[u8]>::to_vec));
             }
-            // The type, which our name tells.
+            // The type of file system, which the program's name implies.
             b"-t" => drop(args.next()),
             b"-N" => {
                 return Err("mounting into another namespace is not for flashsift: enter it first".into());
@@ -130,14 +130,15 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
     Ok(Call::Mount(verb.chain(words).chain(places).collect()))
 }
 
-/// `name=value` or `name`.
+/// Splits `name=value` or `name`.
 fn named(option: &[u8]) -> (Cow<'_, str>, Option<&[u8]>) {
     let at = option.iter().position(|&byte| byte == b'=');
     let (name, value) = at.map_or((option, None), |at| (&option[..at], Some(&option[at + 1..])));
     (String::from_utf8_lossy(name), value)
 }
 
-/// What the kernel sees to can be changed while it is mounted, the last word counting, and nothing of ours.
+/// The options of the kernel can change on a remount, the last one of a kind counts, and our own
+/// options cannot change.
 fn remounted(options: &[Vec<u8>]) -> (Allows, Vec<String>) {
     let (mut allows, mut stays) = (Allows::default(), Vec::new());
     for option in options {
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_requests_of_mount_are_errors() {
         let says = |args: &[&str]| call(args).unwrap_err();
         assert!(says(&["a"]).contains("BACKING and MOUNTPOINT"));
         assert!(says(&["a", "b", "c"]).contains("and no more"));
@@ -263,9 +264,10 @@ mod tests {
         );
     }
 
-    /// mount(8) puts what the kernel and fstab say before what it was asked for, and calls us with all of it.
+    /// mount(8) puts the options of the kernel and of fstab before the requested ones, and passes
+    /// all of them.
     #[test]
-    fn a_remount_changes_what_the_kernel_sees_to() {
+    fn a_remount_changes_the_options_of_the_kernel() {
         let remount = |options: &str| match call(&["/srv/a", "/mnt/b", "-o", options]) {
             Ok(Call::Remount { mountpoint, allows, stays }) => {
                 assert_eq!(mountpoint, Path::new("/mnt/b"));

@@ -1,4 +1,4 @@
-//! `--record`: what the mount sees, as a trace.
+//! `--record`: writes the operations on the mount as a trace.
 
 use crate::size;
 use anyhow::Context;
@@ -17,10 +17,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// So many events may wait to be written; then those who make them wait. A few megabytes.
+/// Queue capacity in events, a few megabytes; producers block when it is full.
 const WAITING_MAX: usize = 1 << 16;
 
-/// What a recording knows but for when it began.
+/// The properties of a recording, except for its start time.
 const ABOUT: About = About {
     epoch_us: None,
     side: Side::Before,
@@ -41,15 +41,16 @@ const ABOUT: About = About {
 /// A trace that is being written.
 pub(super) struct Recording {
     path: PathBuf,
-    /// What names begin with: the mount tells them from itself on.
+    /// Prefix of names: the mount reports paths relative to its root.
     mountpoint: Arc<str>,
-    /// `None` ends it.
+    /// An event; `None` ends the trace.
     events: SyncSender<Option<Event<'static>>>,
     thread: JoinHandle<anyhow::Result<(Summary, u64)>>,
 }
 
 impl Recording {
-    /// Will become `path`, which nothing that is recorded may reach.
+    /// Starts a recording in a temporary file, which is later renamed to `path`. `path` must lie
+    /// outside the mount.
     pub(super) fn begin(path: &Path, mountpoint: &Path, epoch_us: u64) -> anyhow::Result<Self> {
         let path = std::path::absolute(path)?;
         let at = || path.display().to_string();
@@ -67,7 +68,7 @@ impl Recording {
         Ok(Self { path, mountpoint, events, thread })
     }
 
-    /// The trace gets its name. What it holds, in words.
+    /// Renames the trace to its final name and returns a summary.
     fn end(self) -> anyhow::Result<String> {
         let _ = self.events.send(None);
         let done = self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;
@@ -83,13 +84,13 @@ impl Recording {
 }
 
 impl daemon::Recording for Recording {
-    /// Takes an event; waits if too many wait already.
+    /// Queues an event; blocks while the queue is full.
     fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send> {
         let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
         Box::new(move |event| {
             let mut event = event.clone().into_owned();
             name_absolutely(&mut event.action, &mountpoint);
-            // The thread that writes has ended with an error, which `finish` returns.
+            // The writer thread has ended with an error, which `finish` returns.
             let _ = events.send(Some(event));
         })
     }
@@ -99,7 +100,7 @@ impl daemon::Recording for Recording {
     }
 }
 
-/// `/a` is `/mnt/cache/a`.
+/// Prefixes a path of the mount: `/a` is `/mnt/cache/a`.
 fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
     let absolute = |name: &str| MaybeOwned::from([mountpoint, name].concat());
     let moved = |names: &Renamed<'_>| Renamed { from: absolute(&names.from), to: absolute(&names.to) };

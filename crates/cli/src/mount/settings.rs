@@ -1,4 +1,4 @@
-//! How a mount is wanted: said on the command line, else in a file, else here.
+//! Settings of a mount: from the command line, else from a file, else the defaults here.
 
 use crate::{Usage, size};
 use anyhow::Context;
@@ -7,9 +7,9 @@ use std::{num::NonZero, path::Path, thread, time::Duration};
 
 const SETTLE_AFTER: &str = "60s";
 const BUDGET: &str = "256MiB";
-/// At least and at most, unless told: more do not answer faster.
+/// Default minimum and maximum number of threads: more do not reduce the response time.
 const THREADS: [usize; 2] = [4, 8];
-/// What the kernel knows of a FUSE mount; each takes back another.
+/// Kernel options of a FUSE mount; each reverses another.
 const OPTIONS: [(&str, &str); 6] = [
     ("rw", "ro"),
     ("suid", "nosuid"),
@@ -19,7 +19,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("allow_other", "allow_only_me"),
 ];
 
-/// What the command line and a file may say, under the same names.
+/// The settings of the command line and of a file, under the same names.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Settings {
@@ -45,13 +45,14 @@ pub(super) struct Settings {
         help = "Threads that answer the kernel [default: one a processor, 4 to 8]")]
     threads: Option<u16>,
 
-    /// Of the mount: ro, suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid, nodev; for root allow_other]
+    /// Of the mount: ro, suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid,
+    /// nodev; for root allow_other]
     #[arg(short = 'o', long = "option", value_name = "OPTION", value_delimiter = ',')]
     #[serde(rename = "options")]
     options: Vec<String>,
 }
 
-/// What is done in the end.
+/// The settings in effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) settle_after: Duration,
@@ -64,14 +65,15 @@ pub(super) struct Wanted {
 }
 
 impl Settings {
-    /// What a file says.
+    /// Reads the settings of a file.
     pub(super) fn from_file(path: &Path) -> anyhow::Result<Self> {
         let at = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(at)?;
         toml::from_str(&text).with_context(at)
     }
 
-    /// What is said here goes before what is said there; patterns and options add up.
+    /// Merges two sources: a value of `self` overrides one of the other; patterns and options add
+    /// up.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             settle_after: self.settle_after.or(other.settle_after),
@@ -83,8 +85,8 @@ impl Settings {
         }
     }
 
-    /// With what nobody said. A plain user gets less: the kernel hands files over to root only, and shows them to others only for
-    /// root.
+    /// Fills in the defaults. A mount of a plain user has fewer features: the kernel allows
+    /// passthrough to root only, and access by other users only for root.
     pub(super) fn wanted(self, root: bool) -> Result<Wanted, Usage> {
         let default = "defaults are well-formed";
         let mut options: Vec<String> = ["nosuid", "nodev"].map(str::to_owned).to_vec();
@@ -103,7 +105,7 @@ impl Settings {
                 continue;
             }
             options.retain(|other| other != yes && other != no);
-            // These are so unless the opposite is said.
+            // These are in effect unless the opposite is given.
             if !["rw", "exec", "atime"].contains(&&*option) {
                 options.push(option);
             }
@@ -153,7 +155,8 @@ mod tests {
             ..Settings::default()
         };
         let in_file = file(
-            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\nno-passthrough = true\noptions = [\"noatime\"]",
+            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\n\
+             no-passthrough = true\noptions = [\"noatime\"]",
         );
         let wanted = said.or(in_file.unwrap()).wanted(true).unwrap();
         assert_eq!(wanted.settle_after, Duration::from_secs(300));

@@ -1,10 +1,10 @@
-//! Input that nobody should be able to break it with: an error that helps, exit 1 or 2, never a panic, never silence.
+//! Bad input of any kind gives a helpful error and exit status 1 or 2, never a panic or silence.
 
 use super::flashsift;
 use std::{fs, io::Write, path::Path, process::Stdio};
 use tempfile::tempdir;
 
-/// Exit code and words.
+/// Returns the exit status and the messages.
 fn fails(args: &[&str]) -> (i32, String) {
     let output = flashsift().args(args).output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -58,7 +58,8 @@ fn files_that_are_no_traces() {
     says(&["compare", "/no/such/trace"], 1, &["/no/such/trace", "no such file"]);
 }
 
-/// Read as the wrong format, most lines make no sense: that is an error with the reasons, not an empty table.
+/// Read as the wrong format, most lines are invalid: the result is an error with the reasons, not
+/// an empty table.
 #[test]
 fn the_wrong_format() {
     let dir = tempdir().unwrap();
@@ -77,8 +78,8 @@ fn the_wrong_format() {
     ] {
         let (code, text) = fails(&["compare", &path, "--format", format]);
         assert_eq!(code, 1, "{format}: {text}");
-        // A MobiGen trace of nothing but other lines was once said to hold no read or write.
-        // A kernel's log holds all sorts of lines.
+        // A MobiGen trace of only other lines was once reported to hold no read or write. The log
+        // of a kernel holds lines of all kinds.
         let damage = !matches!(format, "cachesifter" | "oracle-general" | "parquet");
         assert!(!damage || text.contains("make no sense"), "{format}: {text}");
         assert!(text.contains("trace: "), "{format}: {text}");
@@ -86,7 +87,7 @@ fn the_wrong_format() {
     says(&["compare", &path, "--format", "nonsense"], 2, &["nonsense", "sectors"]);
 }
 
-/// One line too long among good ones is left out and counted.
+/// One line that is too long among good ones is left out and counted.
 #[test]
 fn one_absurd_line_is_counted() {
     let dir = tempdir().unwrap();
@@ -99,7 +100,7 @@ fn one_absurd_line_is_counted() {
     assert_eq!((&cell["read_accesses"], &cell["write_accesses"]), (&1000.into(), &1.into()));
 }
 
-/// A truncated archive says where it ended; a bomb is stopped.
+/// A truncated archive reports where it ended; a decompression bomb is stopped.
 #[test]
 fn archives() {
     let dir = tempdir().unwrap();
@@ -117,8 +118,8 @@ fn archives() {
     says(&["compare", &path], 1, &["broken.xz"]);
 }
 
-/// Some damage to pages makes the Parquet crate panic: here in a store of schema 1, whose pages are
-/// laid out otherwise than today's. The panic is caught, and our error is the only output.
+/// Some damage to pages makes the Parquet crate panic. The reader catches it and prints only its
+/// own error.
 #[test]
 fn damaged_stores() {
     let dir = tempdir().unwrap();
@@ -172,7 +173,7 @@ fn sizes_and_choices_that_make_no_sense() {
     assert_eq!(fs::read(&path).unwrap(), b"r 8\nw 16\n".repeat(10), "the trace is untouched");
 }
 
-/// A trace that needs more memory than it may take stops with the flag that allows more.
+/// A trace that needs more memory than the limit stops with the flag that raises the limit.
 #[test]
 fn too_much_for_the_memory() {
     let dir = tempdir().unwrap();
@@ -181,7 +182,7 @@ fn too_much_for_the_memory() {
     says(&["compare", &path, "--trace-memory", "1M"], 1, &["--trace-memory"]);
 }
 
-/// A trace among whose first lines is a broken one was once not recognised at all.
+/// A trace with a broken line among its first ones was once not recognised at all.
 #[test]
 fn one_broken_line_hides_no_trace() {
     let dir = tempdir().unwrap();
@@ -192,13 +193,13 @@ fn one_broken_line_hides_no_trace() {
     );
     let output = super::run(&["compare", &path, "--policy", "lru", "--frames", "1", "--json"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("skipped 1: "));
-    // Nor does a byte-order mark.
+    // A byte-order mark does not prevent detection either.
     let path = write(dir.path(), "marked", &[&b"\xef\xbb\xbf"[..], &b"r 8\n".repeat(5)].concat());
     let output = super::run(&["compare", &path, "--policy", "lru", "--frames", "1", "--json"]);
     assert!(!String::from_utf8_lossy(&output.stderr).contains("skipped"));
 }
 
-/// Standard input works, and is detected too.
+/// Standard input is read, and its format is detected too.
 #[test]
 fn standard_input() {
     let mut child = flashsift()

@@ -1,4 +1,5 @@
-//! What `describe` says of a small trace to the letter, and of every other what has to hold.
+//! The exact output of `describe` for a small trace, and properties of its output for every other
+//! trace.
 
 use super::{cells, number, repository, run, shared};
 use serde_json::Value;
@@ -29,7 +30,8 @@ fn the_sample() {
     });
 }
 
-/// Our recordings and those of others: what is counted agrees with `compare` and with itself; what a person sees fits.
+/// Our recordings and foreign ones: the counts agree with `compare` and with each other, and the
+/// text output is consistent.
 #[test]
 fn every_trace() {
     let mut traces: Vec<String> = fs::read_dir(repository("testdata"))
@@ -89,7 +91,7 @@ fn check(trace: &str) {
     let pages = number(&json["footprint"]["touched"][0], "touched");
     assert_eq!(pages, number(&json["reaccess"], "first_accesses"), "{trace}");
     assert_eq!(sum(&json["reaccess"]["ranks"], "by_recency"), again, "{trace}");
-    // What pictures are drawn from holds each access once.
+    // The data of the figures holds each access once.
     let grid = &json["over_time"]["grid"];
     assert_eq!(sum(grid, "reads") + sum(grid, "writes"), reads + writes, "{trace}");
     assert_eq!(sum(&json["over_time"]["steady"], "pages"), pages, "{trace}");
@@ -110,7 +112,7 @@ fn check(trace: &str) {
             assert_eq!(sum(&json[section][table], field), all_bytes, "{trace}: {section}");
         }
     }
-    // Every section is there, or it is said why not.
+    // Every section is present, or the output gives the reason for its absence.
     for section in
         ["mix", "fate", "footprint", "sync_distance", "lifetimes", "sqlite", "windows", "top_processes"]
     {
@@ -127,8 +129,8 @@ fn check(trace: &str) {
     }
 }
 
-/// Ranks by last use are those of an LRU cache: up to n, as many re-accesses as `compare` counts hits with n frames.
-/// (Where nothing is deleted: a cache would forget.)
+/// Ranks by last use are those of an LRU cache: as many re-accesses up to rank n as `compare`
+/// counts hits with n frames. (The trace has no deletions, at which a cache would drop pages.)
 #[test]
 fn recency_is_lru() {
     let dir = tempdir().unwrap();
@@ -149,7 +151,7 @@ fn recency_is_lru() {
     }
 }
 
-/// A stored trace is described as the one it came from.
+/// A stored trace and its source have the same description.
 #[test]
 fn import_changes_nothing() {
     let dir = tempdir().unwrap();
@@ -165,7 +167,7 @@ fn import_changes_nothing() {
     assert_eq!(without_origin(&stored), without_origin(&sample()));
 }
 
-/// What a flag supplies is then said; how long lists are is for the user to say.
+/// The output reports the value of a flag as such; the user chooses the length of lists.
 #[test]
 fn flags() {
     let dir = tempdir().unwrap();
@@ -180,7 +182,7 @@ fn flags() {
     assert_eq!(top["top_files"]["written"][0], described(&sample())["top_files"]["written"][0]);
 }
 
-/// Whatever a trace can say, there is a page of it, beside the same output; names are words in it.
+/// Every trace has an HTML page, beside the same output; names are escaped in it.
 #[test]
 fn a_page() {
     let dir = tempdir().unwrap();

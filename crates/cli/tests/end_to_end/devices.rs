@@ -24,8 +24,8 @@ fn text(args: &[&str]) -> String {
     String::from_utf8(run(args).stdout).unwrap()
 }
 
-/// Every column of every device is filled, counts are those without devices, and the device of constant times takes what the cost
-/// model says.
+/// Every column of every device is filled, counts equal those without devices, and the device of
+/// constant times agrees with the cost model.
 fn every_column(trace: &str, args: &[&str]) {
     let args = [&["compare", trace, "--drain"], args].concat();
     let plain = cells(&args);
@@ -67,7 +67,7 @@ fn the_facebook_trace_fills_every_column() {
     every_column(&trace, &["--policy", "lru,clock,fab,mglru", "--memory", "1M,4M"]);
 }
 
-/// Lifetime is equation 3 of what stands beside it.
+/// Lifetime is equation 3 applied to the neighbouring values.
 #[test]
 fn a_lifetime_stands_beside_its_assumptions() {
     let trace = repository("testdata/messenger.parquet");
@@ -85,7 +85,8 @@ fn a_lifetime_stands_beside_its_assumptions() {
     }
 }
 
-/// Nothing that is printed of a memory card speaks of what life it has left: not of a modelled one, not of this machine's.
+/// The output never states the remaining life of a memory card, neither of a modelled one nor of
+/// this machine's.
 #[test]
 fn an_sd_card_has_no_lifetime() {
     let trace = repository("testdata/messenger.parquet");
@@ -107,7 +108,7 @@ fn an_sd_card_has_no_lifetime() {
 
 /// Stalls need times; objects have no place on a device.
 #[test]
-fn what_a_trace_does_not_know_is_not_invented() {
+fn figures_that_a_trace_does_not_support_are_absent() {
     let dir = tempdir().unwrap();
     let trace = dir.path().join("trace");
     fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
@@ -124,7 +125,8 @@ fn what_a_trace_does_not_know_is_not_invented() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// A profile written out, read back and changed is that profile, and the changed one.
+/// A profile that is written out and read back is unchanged, and a changed file changes the
+/// profile.
 #[test]
 fn profiles_of_ones_own() {
     let dir = tempdir().unwrap();
@@ -167,7 +169,7 @@ fn profiles_of_ones_own() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("ufs-4.0"));
 }
 
-/// Every constant is shown with its source, and none is without one.
+/// Every constant is shown with its source.
 #[test]
 fn every_constant_has_its_source() {
     for record in cells(&["devices"]).iter().filter(|record| record.get("device").is_some()) {
@@ -189,7 +191,7 @@ fn every_constant_has_its_source() {
     }
 }
 
-/// The table of a device shows the figures of the JSON, and the verdict who is fastest.
+/// The table of a device shows the figures of the JSON, and the verdict names the fastest policy.
 #[test]
 fn the_table_shows_the_figures() {
     let trace = repository("testdata/messenger.parquet");

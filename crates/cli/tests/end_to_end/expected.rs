@@ -1,4 +1,4 @@
-//! Counts of independent simulators, on traces that others recorded.
+//! Counts of independent simulators, on foreign traces.
 
 use super::{cells, number, shared};
 
@@ -6,8 +6,9 @@ fn rows(text: &str) -> Vec<Vec<String>> {
     text.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
-/// Pages read and pages written by eviction at every size, to the page. Where that simulator's authors read their papers
-/// differently than we do, the parameter that says so; with ours the counts are within a percent.
+/// Pages read and pages written by eviction at every size, exact to the page. Where the authors of
+/// that simulator interpret a paper differently, a parameter selects their reading; with ours, the
+/// counts are within a percent.
 #[test]
 fn weboffice() {
     let Some(trace) = shared("expected::weboffice", "weboffice.sectors.txt.xz") else { return };
@@ -37,7 +38,7 @@ fn weboffice() {
     assert_eq!(seen, 12, "every line was compared");
 }
 
-/// Miss ratios to four digits, all of them.
+/// All miss ratios, to four digits.
 #[test]
 fn cloudphysics() {
     let Some(trace) = shared("expected::cloudphysics", "cloudphysics.oracleGeneral.bin.zst") else { return };
@@ -45,7 +46,7 @@ fn cloudphysics() {
     let mut seen = 0;
     for row in rows(&std::fs::read_to_string(expected).unwrap()) {
         let [_, _, policy, frames, requests, miss_ratio] = &row[..] else { panic!("{row:?}") };
-        // S3-FIFO stands there with its parameters.
+        // The simulator lists S3-FIFO with its parameters.
         let policy = if policy.starts_with("s3fifo") { "s3fifo" } else { policy };
         let found = cells(&["compare", &trace, "--object-cache", "--policy", policy, "--frames", frames]);
         let (accesses, hits) = (number(&found[0], "accesses"), number(&found[0], "hits"));
@@ -58,7 +59,7 @@ fn cloudphysics() {
     assert_eq!(seen, 21, "every line was compared");
 }
 
-/// Every shared trace opens with nothing but its name; what was skipped is said.
+/// Every shared trace opens with only its name, and the output reports what was skipped.
 #[test]
 fn every_shared_trace_opens() {
     for (file, skipped) in [

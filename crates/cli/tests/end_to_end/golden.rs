@@ -1,8 +1,10 @@
-//! Golden counts a policy and size on our own recordings: a change of any of them has to be meant.
+//! Golden counts by policy and size on our own recordings: a change of any of them has to be
+//! intended.
 
 use super::{cells, repository};
 
-/// Every count of every policy at every default size, drained, and what they come to; not the CPU time.
+/// Every count of every policy at every default size, drained, and the derived values; the CPU time
+/// is excluded.
 fn golden(trace: &str, more: &[&str]) -> String {
     let path = repository(&format!("testdata/{trace}"));
     let mut lines = String::new();
@@ -33,7 +35,7 @@ fn messenger() {
     assert_golden("messenger", golden("messenger.parquet", &[]));
 }
 
-/// As the Hybrid Flush paper writes back, and as Linux does.
+/// Write-back as in the Hybrid Flush paper, and as in Linux.
 #[test]
 fn writeback() {
     let sizes = ["--memory", "1M,16M", "--writeback"];

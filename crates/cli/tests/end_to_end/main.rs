@@ -1,4 +1,4 @@
-//! The binary as a person runs it: real traces in, exit codes, messages and figures out.
+//! The binary as a user runs it: real traces in; exit codes, messages and figures out.
 
 mod bad_input;
 mod describe;
@@ -16,14 +16,14 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The binary, with an environment that decides nothing.
+/// The binary, with an environment that does not affect its output.
 fn flashsift() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashsift"));
     command.env_clear().stdin(Stdio::null());
     command
 }
 
-/// Runs it; panics with its words unless it succeeds.
+/// Runs the binary; panics with its messages unless it succeeds.
 fn run(args: &[&str]) -> Output {
     let output = flashsift().args(args).output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
@@ -31,7 +31,7 @@ fn run(args: &[&str]) -> Output {
     output
 }
 
-/// Runs it with `--json`: one object a cell.
+/// Runs it with `--json`, and returns one object for each cell.
 fn cells(args: &[&str]) -> Vec<Value> {
     let output = run(&[args, &["--json"]].concat());
     let text = String::from_utf8(output.stdout).unwrap();
@@ -46,7 +46,8 @@ fn repository(path: &str) -> String {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).to_str().unwrap().to_owned()
 }
 
-/// A trace that others recorded, beside the checkout. Where it is absent, the test is skipped, by name.
+/// Returns a foreign trace, beside the checkout. Where it is absent, the test is skipped and names
+/// it.
 fn shared(test: &str, file: &str) -> Option<String> {
     let path = repository(&format!("../shared/data/{file}"));
     if PathBuf::from(&path).exists() {

@@ -1,4 +1,4 @@
-//! What comes out: the table, JSON, after-cache traces, imports, synthetic traces.
+//! Outputs: the table, JSON, after-cache traces, imports, synthetic traces.
 
 use super::{cells, number, repository, run};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use tempfile::tempdir;
 
 const BROWSER: &str = "testdata/browser.parquet";
 
-/// `import` loses nothing that `compare` counts.
+/// `import` preserves everything that `compare` counts.
 #[test]
 fn import_changes_no_count() {
     let dir = tempdir().unwrap();
@@ -26,9 +26,10 @@ fn import_changes_no_count() {
     assert_eq!(counts(&stored), counts(&repository(BROWSER)));
 }
 
-/// Each cell's after-cache trace, read back, holds exactly what the cell says it sent to storage, in both formats.
+/// Each cell's after-cache trace, read back, holds exactly the requests that the cell reports, in
+/// both formats.
 #[test]
-fn after_cache_traces_hold_what_was_counted() {
+fn after_cache_traces_hold_the_counted_requests() {
     let dir = tempdir().unwrap();
     for format in ["parquet", "fio-iolog-3"] {
         let out = dir.path().join(format);
@@ -60,7 +61,8 @@ fn after_cache_traces_hold_what_was_counted() {
     }
 }
 
-/// A trace without times gives an after-cache trace without times; an iolog v3, which needs them, names the flag.
+/// A trace without times gives an after-cache trace without times; for an iolog v3, which needs
+/// them, the error names the flag.
 #[test]
 fn times_are_not_invented() {
     let dir = tempdir().unwrap();
@@ -78,7 +80,7 @@ fn times_are_not_invented() {
     run(&[&iolog[..], &["--rate", "1000"]].concat());
 }
 
-/// Numbers of the table are those of the JSON; the best is marked, the bound stands apart.
+/// The numbers of the table are those of the JSON; the best is marked, and the bound is set apart.
 #[test]
 fn the_table_shows_the_counts() {
     let trace = repository(BROWSER);
@@ -109,7 +111,7 @@ fn the_table_shows_the_counts() {
     assert!(rule < bound && table.rfind("spatialclock").unwrap() < rule);
 }
 
-/// Parameters are parsed, shown, and do something.
+/// Parameters are parsed, shown, and have an effect.
 #[test]
 fn parameters_reach_the_policy() {
     let trace = repository(BROWSER);
@@ -145,7 +147,7 @@ fn synthetic_traces() {
     assert!((1200..1800).contains(&number(&found[0], "write_accesses")));
 }
 
-/// Whoever reads our output may stop reading.
+/// The command ends quietly when its output is closed.
 #[test]
 fn a_closed_pipe_is_no_error() {
     let mut child = super::flashsift()
@@ -159,7 +161,7 @@ fn a_closed_pipe_is_no_error() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Cells do not depend on how many run at once.
+/// The results of cells do not depend on the number that run at once.
 #[test]
 fn threads_change_no_count() {
     let counts = |threads: &str| {
@@ -170,9 +172,9 @@ fn threads_change_no_count() {
     assert_eq!(counts("1"), counts("3"));
 }
 
-/// A stored trace once said nothing of what its reader had left out, and a copy of it had forgotten even that.
+/// A stored trace once lacked the omissions of its reader, and a copy of it lost even that note.
 #[test]
-fn a_stored_trace_remembers_what_was_left_out() {
+fn a_stored_trace_keeps_the_notes_of_omissions() {
     let dir = tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("trace"), "r 8\nr -1\nw 16\n".repeat(10)).unwrap();
@@ -184,7 +186,7 @@ fn a_stored_trace_remembers_what_was_left_out() {
     }
 }
 
-/// A private trace once became readable for all when it was written anew.
+/// A private trace once became readable for all users when it was rewritten.
 #[test]
 fn a_replaced_file_keeps_its_mode() {
     use std::os::unix::fs::PermissionsExt;
@@ -197,7 +199,8 @@ fn a_replaced_file_keeps_its_mode() {
     assert_eq!(fs::metadata(path("stored")).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// An after-cache trace was once written over the trace it came from, and over another trace's of a similar name.
+/// An after-cache trace once overwrote the trace that it came from, and that of another trace with
+/// a similar name.
 #[test]
 fn an_after_cache_trace_replaces_nothing() {
     let dir = tempdir().unwrap();
@@ -208,7 +211,7 @@ fn an_after_cache_trace_replaces_nothing() {
     run(&[&["compare", trace.to_str().unwrap()], &cell[..]].concat());
     let after = dir.path().join("my.web.trace.lru.1.parquet");
     let content = fs::read(&after).unwrap();
-    // The same cell again would replace it.
+    // The same cell would replace the file again.
     let output = super::flashsift().args(["compare", trace.to_str().unwrap()]).args(cell).output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{says}");
@@ -216,12 +219,13 @@ fn an_after_cache_trace_replaces_nothing() {
     assert_eq!(fs::read(&after).unwrap(), content);
 }
 
-/// One offline policy that would not fit into memory once ended a comparison of all.
+/// One offline policy that exceeded the memory limit once ended a comparison of all policies.
 #[test]
-fn what_does_not_fit_is_left_out_of_all() {
+fn a_policy_that_exceeds_the_memory_limit_is_left_out() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("trace.strace");
-    // 40 reads of 1 GiB: few pages to hold at 8 bytes a step, 10 million accesses to know the future of.
+    // 40 reads of 1 GiB: few pages to hold at 8 bytes a step, and 10 million accesses whose future
+    // is needed.
     let read = "pread64(3, \"\"..., 1073741824, 0) = 1073741824\n";
     fs::write(&path, format!("openat(AT_FDCWD, \"/a\", O_RDONLY) = 3\n{}", read.repeat(40))).unwrap();
     let path = path.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! What is said of the policies.
+//! The documentation of the policies.
 
 use super::{cells, flashsift, repository, run};
 use flashsift_core::{duration::Exact, params, policy};
@@ -8,24 +8,25 @@ fn says(args: &[&str]) -> String {
     String::from_utf8(run(&[&["policies"], args].concat()).stdout).unwrap()
 }
 
-/// The page of documentation is what the list says now.
+/// The documentation page equals the output of the current list.
 #[test]
 fn the_documentation_is_up_to_date() {
     let page = std::fs::read_to_string(repository("docs/policies.md")).unwrap();
     assert!(
         page == says(&["--markdown"]),
-        "docs/policies.md is stale; renew it: cargo run -p flashsift -- policies --markdown > docs/policies.md"
+        "docs/policies.md is stale; renew it: cargo run -p flashsift -- policies --markdown > \
+         docs/policies.md"
     );
 }
 
-/// Every policy and parameter is there, in all forms.
+/// Every policy and parameter is present, in all forms.
 #[test]
 fn all_forms_say_all() {
     let (text, page, json) = (says(&[]), says(&["--markdown"]), cells(&["policies"]));
     assert_eq!(json.len(), policy::ALL.len());
     for (spec, record) in policy::ALL.iter().zip(json) {
         assert_eq!((record["schema"].as_u64(), record["policy"].as_str()), (Some(1), Some(spec.name)));
-        // Wrapped and put together again.
+        // The lines are wrapped; the test joins them again.
         let block = says(&[spec.name]).split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [spec.what, spec.goal, spec.time, spec.memory, spec.when, spec.paper] {
             assert!(block.contains(said), "{}: {said:?} not in {block:?}", spec.name);

@@ -1,9 +1,9 @@
-//! What a comparison comes to, held against its own cells.
+//! The verdict of a comparison, checked against its own cells.
 
 use super::{cells, number, repository, run};
 use serde_json::Value;
 
-/// Cells, and the verdict behind them.
+/// Returns the cells, and the verdict after them.
 fn judged(args: &[&str]) -> (Vec<Value>, Value) {
     let mut lines = cells(&[args, &["--verdict"]].concat());
     let mut last = lines.pop().unwrap();
@@ -16,7 +16,7 @@ fn writes_due(cell: &Value) -> u64 {
     number(cell, "device_writes") + number(cell, "dirty_left")
 }
 
-/// Who is best by the cells of a size, those that know the future left out.
+/// The best policy by the cells of a size, without offline policies.
 fn best<'a>(cells: &[&'a Value], count: impl Fn(&Value) -> i64) -> Vec<&'a str> {
     let online = || cells.iter().filter(|cell| !cell["policy"].as_str().unwrap().starts_with("belady"));
     let best = online().map(|cell| count(cell)).max().unwrap();
@@ -57,9 +57,9 @@ fn the_verdict_is_that_of_the_cells() {
     }
 }
 
-/// Nobody wins by leaving work undone: who writes least does not depend on whether what is left is written.
+/// No policy wins by leaving pages dirty: the order by writes does not depend on a drain.
 #[test]
-fn a_drain_changes_nobodys_writes() {
+fn a_drain_changes_no_policys_writes() {
     let trace = repository("testdata/browser.parquet");
     let fewest = |args: &[&str]| -> Vec<Value> {
         let (_, verdict) = judged(args);
@@ -68,7 +68,8 @@ fn a_drain_changes_nobodys_writes() {
     assert_eq!(fewest(&["compare", &trace]), fewest(&["compare", &trace, "--drain"]));
 }
 
-/// Tables of more than two policies end with it, others if asked; JSON only if asked: without, every line is a cell.
+/// Tables of more than two policies end with a verdict, others on request; JSON only on request:
+/// without, every line is a cell.
 #[test]
 fn it_is_there_when_it_is_wanted() {
     let trace = repository("testdata/browser.parquet");

@@ -1,4 +1,4 @@
-//! `--writeback`: what its modes do to real traces, and what they refuse.
+//! `--writeback`: the effects of its modes on real traces, and their errors.
 
 use super::{cells, flashsift, number, repository, run};
 use serde_json::Value;
@@ -12,9 +12,10 @@ fn cell(trace: &str, writeback: &str, more: &[&str]) -> Value {
     cells(&[&args[..], more].concat()).remove(0)
 }
 
-/// In a cache that holds everything, `sync` writes what `describe` says that syncs force out; it is counted apart.
+/// In a cache that holds everything, `sync` writes the pages that `describe` counts as forced out
+/// by syncs, in a separate count.
 #[test]
-fn syncs_write_what_describe_says_they_force_out() {
+fn syncs_write_the_pages_that_describe_counts_as_forced_out() {
     for name in TRACES {
         let trace = repository(&format!("testdata/{name}.parquet"));
         let described: Value = serde_json::from_slice(&run(&["describe", &trace, "--json"]).stdout).unwrap();
@@ -26,8 +27,8 @@ fn syncs_write_what_describe_says_they_force_out() {
     }
 }
 
-/// Hits of a policy that does not mind dirt are the same; writes that eviction alone saves are saved no more: short-lived
-/// files are cut while they are dirty.
+/// Policies that ignore dirty bits keep their hits; the writes that eviction alone avoids are no
+/// longer avoided: short-lived files are deleted while they are dirty.
 #[test]
 fn eager_modes_write_more() {
     for name in TRACES {
@@ -45,9 +46,9 @@ fn eager_modes_write_more() {
     }
 }
 
-/// What nobody can know is refused, with what helps; nothing is invented.
+/// A mode that needs absent data is refused with advice; no value is invented.
 #[test]
-fn what_a_trace_cannot_say_is_no_use() {
+fn a_mode_that_needs_absent_data_is_refused() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("trace");
     fs::write(&path, "w 8\nw 16\nr 8\n".repeat(10)).unwrap();
@@ -74,7 +75,8 @@ fn what_a_trace_cannot_say_is_no_use() {
     assert_eq!(number(&cell(path, "evict", &["--frames", "9"]), "device_writes"), 0);
 }
 
-/// The table says when pages are written and how many syncs wrote; what they wrote is marked in an after-cache trace.
+/// The table shows when pages are written and the number of syncs that wrote; an after-cache trace
+/// marks these writes.
 #[test]
 fn the_outputs_tell_of_syncs() {
     let trace = repository("testdata/messenger.parquet");

@@ -1,30 +1,34 @@
-//! blkparse's text: what the kernel's block layer did, as blktrace recorded it (blkparse(1), "DEFAULT OUTPUT").
+//! blkparse's text: the block-layer activity that blktrace recorded (blkparse(1), "DEFAULT
+//! OUTPUT").
 //!
 //! ```text
 //!   8,0    3        1     0.000000000   697  Q  WS 223490 + 8 [kjournald]
 //! ```
 //!
-//! Device, CPU, sequence number, seconds, thread, action, flags ([`Rwbs`]), first sector `+` sectors, program. With
-//! `-t` a time in parentheses stands before the program. Any other format (`-f`, `-F`) is not read.
+//! Device, CPU, sequence number, seconds, thread, action, flags ([`Rwbs`]), first sector `+`
+//! sectors, program. With `-t` a time in parentheses stands before the program. Any other format
+//! (`-f`, `-F`) is not read.
 //!
-//! **Which action is the request.** One request leaves several lines. `Q` (queued) is the one to count: it is what was
-//! asked for, by whom, before the block layer merges and splits; on Linux 6.18 the sectors of a recording's `Q` lines
-//! are those of `/sys/block/*/stat` to the sector, with partitions (`A` tells where in the disk a partition's sector
-//! lies, and the `Q` after it has that sector) and splits (`X`; its parts are not queued again) among them. A recording
-//! that was told to leave `Q` out (`blktrace -a issue`) has `D` (issued to the driver) or `C` (completed): if the first
-//! 4096 of these lines hold no `Q`, the first of `D`, `C` that they hold is counted instead, with its reasons to be
-//! wrong: merged requests are one; a request that is requeued (`R`) is issued twice; who completes a request is not who
-//! asked for it. All other actions are passed over and counted by kind.
+//! **Counted action.** One request leaves several lines. `Q` (queued) is the one to count: it shows
+//! the request and its process before the block layer merges and splits. On Linux 6.18 the sectors
+//! of a recording's `Q` lines equal those of `/sys/block/*/stat`, also with partitions (`A` maps a
+//! partition's sector to the disk, and the `Q` after it has that sector) and splits (`X`; its parts
+//! are not queued again). A recording without `Q` (`blktrace -a issue`) has `D` (issued to the
+//! driver) or `C` (completed): if the first 4096 of these lines hold no `Q`, the first of `D` and
+//! `C` that they hold is counted instead, with known errors: merged requests count as one, a
+//! request that is requeued (`R`) is issued twice, and the completing process is not the requesting
+//! one. All other actions are skipped and counted by kind.
+//! **Stacked devices** (device mapper, RAID) that were recorded together with their underlying
+//! devices each have their own pseudo-file, and a request counts at both; where an `A` shows it,
+//! that is noted.
 //!
-//! **Stacked devices** (device mapper, RAID) that were recorded together with what they lie on each have their own
-//! pseudo-file, and a request counts at both; where an `A` shows it, that is noted.
+//! **Flushes** (`F` before the operation, alone or with a write) make the whole device durable: a
+//! sync of the pseudo-file. The kernel sends none to a device without a volatile cache, so their
+//! absence proves nothing. A write is synchronous if a process waits for it (`S`) or it is forced
+//! to the medium (FUA). **Discards** punch a hole.
 //!
-//! **Flushes** (`F` before the operation, alone or with a write) make the whole device durable: a sync of the
-//! pseudo-file. A device without a cache of its own is never sent one, so that their absence says nothing. A write is
-//! synchronous if somebody waits for it (`S`) or it is forced to the medium (FUA). **Discards** punch a hole.
-//!
-//! A line counts only if it is whole, to the bracket at its end: `+ 8` may be the beginning of `+ 80`. The summary that
-//! blkparse prints behind the last line is passed over.
+//! A line counts only if it is complete, to the bracket at its end: `+ 8` may be the start of `+
+//! 80`. The summary that blkparse prints after the last line is skipped.
 
 use super::{
     Confidence, Knows, Side, Space, Spec,
@@ -79,7 +83,7 @@ const COMMAND: Skip = Skip::Benign("SCSI command");
 const FAILED: Skip = Skip::Benign("failed request");
 const STACKED: Skip =
     Skip::Note("remap (A) from a device that is in the trace too: the request counts at both");
-/// Longer than the kernel's 15 bytes, in case that grows.
+/// Largest name in bytes: longer than the kernel's 15 bytes, in case they grow.
 const PROGRAM_BYTES_MAX: usize = 64;
 
 fn detect(head: &[u8]) -> Confidence {
@@ -102,7 +106,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     reader.settle(events)
 }
 
-/// One line's header, and what its action puts behind it.
+/// The header of one line, and the text after its action.
 struct Line<'a> {
     device: &'a str,
     time_ns: u64,
@@ -132,17 +136,17 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A device's `major,minor`.
+/// Parses a device as `major,minor`.
 fn numbers(device: &str) -> Option<(u32, u32)> {
     let (major, minor) = device.split_once(',')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// What stands behind the header of a `Q`, `D` or `C`.
+/// The text after the header of a `Q`, `D` or `C`.
 struct Payload<'a> {
-    /// First sector and how many.
+    /// First sector and number of sectors.
     span: Option<(u64, u64)>,
-    /// In the last bracket: the program, or for a `C` the error.
+    /// The last bracket: the program, or for a `C` the error.
     bracket: &'a str,
 }
 
@@ -163,7 +167,7 @@ impl<'a> Payload<'a> {
             }
             // A flush completes with a sector alone.
             (sector, None) if number(sector).is_some() => None,
-            // The bytes of a command; those of the same shape are a sector and the time that `-t` puts there.
+            // The bytes of a command; a sector and the time of `-t` can have the same shape.
             (sector, Some(pdu)) if number(sector).is_some() && pdu.starts_with('(') => {
                 let hex = pdu.trim_start_matches('(');
                 if !hex.is_empty() && !hex.ends_with(')') {
@@ -177,7 +181,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Which line of a request counts.
+/// The action by which a request is counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Counts {
     Queued,
@@ -195,7 +199,7 @@ impl Counts {
         }
     }
 
-    /// Why such a line does not count where another does.
+    /// The reason that such a line does not count in a trace with a better action.
     fn beside(self) -> Skip {
         match self {
             Self::Queued => Skip::Benign("queued request (Q), in a trace whose first ones have none"),
@@ -233,7 +237,7 @@ impl Reader {
         }
     }
 
-    /// Decides which lines count, as far as has been seen, and takes up what was kept back.
+    /// Decides which action counts, from the lines so far, and processes the held lines.
     fn settle(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
         let kinds = self.held.lines().filter_map(Line::parse).filter_map(|line| Counts::of(line.action));
         let Some(counts) = self.counts.or(kinds.min()) else { return Ok(()) };
@@ -264,7 +268,10 @@ impl Reader {
             "G" => Skip::Benign("request allocated (G)"),
             "I" => Skip::Benign("insertion into a queue (I)"),
             "P" | "U" | "T" | "UT" => Skip::Benign("plug, unplug (P, U)"),
-            "R" if self.counts == Some(Counts::Issued) => Skip::Note("requeue (R): the request counts twice"),
+            "R" if self.counts == Some(Counts::Issued) => Skip::Note(
+                "requeue (R): the request \
+                                                                      counts twice",
+            ),
             "R" => Skip::Benign("requeue (R)"),
             "S" => Skip::Benign("sleep (S)"),
             "X" => Skip::Benign("split (X)"),
@@ -297,7 +304,7 @@ impl Reader {
             Ok(actions) => actions,
             Err(skip) => return Ok(Err(skip)),
         };
-        // blkparse's own words for a name it does not know.
+        // blkparse's placeholders for an unknown name.
         if !matches!(program, "" | "unknown" | "(null)") {
             self.processes.runs(pid, program, at_us, events)?;
         }
@@ -308,7 +315,8 @@ impl Reader {
     }
 }
 
-/// Whether this is a line of what blkparse (or blktrace, to the same terminal) says beside the trace.
+/// Whether this is a message of blkparse (or of blktrace, on the same terminal) and no part of the
+/// trace.
 fn is_summary(line: &str) -> bool {
     const BEGINNINGS: [&str; 5] = ["Throughput (R/W):", "Events (", "Skips:", "===", "Input file "];
     let count = |line: &str| {
@@ -355,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_queued_counts_once() {
+    fn a_queued_request_counts_once() {
         let (events, skipped) = told(SAMPLE);
         assert_eq!(
             events,
@@ -373,13 +381,13 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "5 blkparse's summary (first at 12); 1 completion (C) (first at 7); 1 issue (D) (first at 6); 1 message (m) \
-             (first at 10); 2 plug, unplug (P, U) (first at 4); 1 remap (A) (first at 1); 1 request allocated (G) (first \
-             at 3)"
+            "5 blkparse's summary (first at 12); 1 completion (C) (first at 7); 1 issue (D) \
+             (first at 6); 1 message (m) (first at 10); 2 plug, unplug (P, U) (first at 4); 1 \
+             remap (A) (first at 1); 1 request allocated (G) (first at 3)"
         );
     }
 
-    /// The lines of these actions.
+    /// Returns the lines of these actions.
     fn only(actions: &[&str]) -> String {
         let is_one = |line: &&str| Line::parse(line).is_some_and(|line| actions.contains(&line.action));
         SAMPLE.lines().filter(is_one).map(|line| line.to_owned() + "\n").collect()
@@ -418,8 +426,10 @@ mod tests {
     #[test]
     fn flushes_commands_and_failures() {
         let (events, skipped) = told(
-            "  7,0 1 0 1.000000000 9 Q FN [a]\n  7,0 1 0 1.000001000 9 Q N [a]\n  7,0 1 0 1.000002000 9 Q R 36 (12 00 00) [a]\n\
-             7,0 1 0 1.000003999 9 Q RM 8 + 16 (   32434) [a [b]]\n7,0 1 0 1.000004000 10 Q WM 8 + 16 [(null)]\n",
+            "  7,0 1 0 1.000000000 9 Q FN [a]\n  7,0 1 0 1.000001000 9 Q N [a]\n  7,0 1 0 \
+             1.000002000 9 Q R 36 (12 00 00) [a]\n\
+             7,0 1 0 1.000003999 9 Q RM 8 + 16 (   32434) [a [b]]\n\
+             7,0 1 0 1.000004000 10 Q WM 8 + 16 [(null)]\n",
         );
         assert_eq!(
             events,
@@ -434,8 +444,10 @@ mod tests {
         );
         assert_eq!(skipped, "1 SCSI command (first at 3); 1 request without data (first at 2)");
         let (events, skipped) = told(
-            "7,0 1 0 1.000000000 9 C FN 0 [0]\n7,0 1 0 1.000001000 9 C WS 8 [0]\n7,0 1 0 1.000002000 9 C W 8 + 8 [-5]\n\
-             7,0 1 0 1.000002000 9 C FN 0 (     123) [0]\n7,0 1 0 1.000003000 9 C R 8 + 8 (     123) [0]\n",
+            "7,0 1 0 1.000000000 9 C FN 0 [0]\n7,0 1 0 1.000001000 9 C WS 8 [0]\n\
+             7,0 1 0 1.000002000 9 C W 8 + 8 [-5]\n\
+             7,0 1 0 1.000002000 9 C FN 0 (     123) [0]\n7,0 1 0 1.000003000 9 C R 8 + 8 (     \
+             123) [0]\n",
         );
         assert_eq!(events, ["0 0 0 is /dev/block/7:0", "0 0 0 sync", "2 0 0 sync", "3 0 0 r 4096 4096"]);
         assert_eq!(skipped, "1 failed request (first at 3); 1 request without data (first at 2)");
@@ -444,44 +456,53 @@ mod tests {
     #[test]
     fn a_device_on_another_is_noted() {
         let (events, skipped) = told(
-            "253,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 2 0.000001000 9 A R 2056 + 8 <- (253,0) 8\n\
-             8,0 1 3 0.000002000 9 Q R 2056 + 8 [a]\n8,0 1 4 0.000002000 9 A R 2056 + 8 <- (8,1) 8\n",
+            "253,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 2 0.000001000 9 A R 2056 + 8 <- (253,0) \
+             8\n\
+             8,0 1 3 0.000002000 9 Q R 2056 + 8 [a]\n8,0 1 4 0.000002000 9 A R 2056 + 8 <- (8,1) \
+             8\n",
         );
         assert_eq!(events.iter().filter(|event| event.contains(" r ")).count(), 2);
         assert_eq!(
             skipped,
-            "1 remap (A) (first at 4); 1 remap (A) from a device that is in the trace too: the request counts at both \
-             (first at 2)"
+            "1 remap (A) (first at 4); 1 remap (A) from a device that is in the trace too: the \
+             request counts at both (first at 2)"
         );
     }
 
     #[test]
-    fn what_is_cut_or_made_by_hand_is_damage() {
+    fn truncated_or_hand_made_lines_are_damage() {
         let (events, skipped) = told(
-            "8,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q R 8 + 8 [a\n8,0 1 1 0.000000000 9 Q R 8 + 8\n\
-             8,0 1 1 0.0000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Y R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q 7 8 + 8 [a]\n\
-             8,0 1 1 0.000000000 9 Q R 8 / 8 [a]\n8,0 1 1 0.000000000 9 Q R 36028797018963968 + 8 [a]\n0.000123 Q 8,0 R 8 8\n\
+            "8,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q R 8 + 8 [a\n\
+             8,0 1 1 0.000000000 9 Q R 8 + 8\n\
+             8,0 1 1 0.0000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Y R 8 + 8 [a]\n\
+             8,0 1 1 0.000000000 9 Q 7 8 + 8 [a]\n\
+             8,0 1 1 0.000000000 9 Q R 8 / 8 [a]\n8,0 1 1 0.000000000 9 Q R 36028797018963968 + 8 \
+             [a]\n0.000123 Q 8,0 R 8 8\n\
              8,0 1 1 0.000000000 9 Q W 8 + 4194304 [a]\n8,0 1 1 0.000000000 9 Q R -8 + 8 [a]\n",
         );
         assert_eq!(events.len(), 3, "{events:?}");
         assert_eq!(
             skipped,
-            "1 access longer than 2 GiB (first at 10); 1 action that blkparse does not have (first at 5); 2 line that is \
-             cut short (first at 2); 4 line that is not of blkparse's default output (formats made by -f or -F are not \
-             read) (first at 4); 1 offset beyond 2^63 (first at 8); 1 unknown RWBS flags (first at 6)"
+            "1 access longer than 2 GiB (first at 10); 1 action that blkparse does not have \
+             (first at 5); 2 line that is cut short (first at 2); 4 line that is not of \
+             blkparse's default output (formats made by -f or -F are not read) (first at 4); 1 \
+             offset beyond 2^63 (first at 8); 1 unknown RWBS flags (first at 6)"
         );
         assert_eq!(detect(b"0.000123 Q 8,0 R 8 8\n0.000123 Q 8,0 R 8 8\n"), Confidence::No);
     }
 
-    /// All that blkparse 1.2 prints at the end, with `-s` too, and what a recorder before it may leave on the terminal.
+    /// All output of blkparse 1.2 after the trace, with `-s` too, and the messages that a recorder
+    /// before it may leave on the terminal.
     #[test]
     fn the_summary_is_no_damage() {
-        let summary = "Input file sda.blktrace.0 added\nfio (1234)\n Reads Queued:           5,        5KiB\t Writes \
-                       Queued:          43,     1139KiB\n Dispatch wait:          0        \t Dispatch wait:           \
-                       0\n\nCPU0 (sda):\n Read depth:            16        \t Write depth:            16\n\nTotal \
-                       (7,1):\n IO unplugs:            46        \t Timer unplugs:           1\n\nThroughput (R/W): \
-                       18597KiB/s / 15833KiB/s\nEvents (7,1): 636 entries\nSkips: 0 forward (0 -   0.0%)\n=== sda \
-                       ===\n  CPU  0:                  123 events,        6 KiB data\n";
+        let summary = "Input file sda.blktrace.0 added\nfio (1234)\n Reads Queued:           \
+                       5,        5KiB\t Writes Queued:          43,     1139KiB\n Dispatch \
+                       wait:          0        \t Dispatch wait:           0\n\n\
+                       CPU0 (sda):\n Read depth:            16        \t Write depth:            \
+                       16\n\nTotal (7,1):\n IO unplugs:            46        \t Timer \
+                       unplugs:           1\n\nThroughput (R/W): 18597KiB/s / 15833KiB/s\n\
+                       Events (7,1): 636 entries\nSkips: 0 forward (0 -   0.0%)\n\
+                       === sda ===\n  CPU  0:                  123 events,        6 KiB data\n";
         let (_, skipped) = told(&(only(&["Q"]) + summary));
         assert_eq!(skipped, "13 blkparse's summary (first at 5)");
         assert_eq!(told(&(only(&["Q"]) + summary + &only(&["Q"]))).0.len(), told(&only(&["Q"])).0.len() + 5);

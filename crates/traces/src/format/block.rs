@@ -1,4 +1,5 @@
-//! What traces of the block layer share: sectors, the kernel's flags of a request, a pseudo-file a device.
+//! Shared parts of block-layer traces: sectors, the kernel's request flags, and one pseudo-file per
+//! device.
 
 use crate::{
     Error,
@@ -7,34 +8,35 @@ use crate::{
 use flashsift_core::event::{Action, Event, FileId};
 use std::collections::HashMap;
 
-/// The kernel's unit of addresses and lengths, whatever the device's own is.
+/// Sector size in bytes: the kernel's unit of addresses and lengths, independent of the device's
+/// own.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// What a request does with its blocks.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Read,
     Write,
-    /// A discard (TRIM): the blocks hold nothing any more.
+    /// A discard (TRIM): the contents of the blocks are lost.
     Discard,
-    /// Nothing: a flush alone, or a command.
+    /// No data transfer: a flush alone, or a command.
     None,
 }
 
-/// A request's flags, as the kernel (`blk_fill_rwbs`) and blkparse write them: `F` for a flush before it, then what it
-/// does (`R`, `W`, `D`, `DE` for a secure erase, `N`), then `F` forced to the medium (FUA), `A` read-ahead, `B` barrier,
-/// `S` somebody waits, `M` metadata, `U` atomic.
+/// Flags of a request, as the kernel (`blk_fill_rwbs`) and blkparse write them: `F` for a preceding
+/// flush, then the operation (`R`, `W`, `D`, `DE` for a secure erase, `N`), then `F` for forced
+/// unit access (FUA), `A` read-ahead, `B` barrier, `S` synchronous, `M` metadata, `U` atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rwbs {
     pub(super) op: Op,
-    /// What the device holds in its own cache has to reach the medium first.
+    /// The device has to flush its own cache first.
     pub(super) flush: bool,
-    /// Somebody waits for it, or the request is to reach the medium itself.
+    /// A process waits for the request, or its data must reach the medium (FUA).
     pub(super) sync: bool,
 }
 
 impl Rwbs {
-    /// `None` for what no kernel writes.
+    /// Parses the flags; `None` if no kernel writes them.
     pub(super) fn parse(flags: &str) -> Option<Self> {
         let what = flags.trim_start_matches(['F', 'f']);
         let flush = what.len() < flags.len();
@@ -53,7 +55,8 @@ impl Rwbs {
         rest.iter().all(known).then_some(Self { op, flush, sync })
     }
 
-    /// The events of such a request to `file`; `span` is its first sector and how many.
+    /// Returns the events of such a request to `file`; `span` is its first sector and its number of
+    /// sectors.
     pub(super) fn actions(
         self,
         file: FileId,
@@ -65,7 +68,7 @@ impl Rwbs {
             match self.op {
                 Op::Read => Some(Action::Read { open: None, file, offset, len }),
                 Op::Write => Some(Action::Write { open: None, file, offset, len, sync: self.sync }),
-                // On a device as in a file: what the range held is gone.
+                // As in a file, the contents of a discarded range are lost.
                 Op::Discard => Some(Action::Punch { file, offset, len }),
                 Op::None => None,
             }
@@ -77,7 +80,7 @@ impl Rwbs {
     }
 }
 
-/// The devices of a trace, each a pseudo-file, numbered and named at first sight.
+/// The devices of a trace, each a pseudo-file that is numbered and named at first sight.
 #[derive(Default)]
 pub(super) struct Devices {
     files: HashMap<Box<str>, FileId>,
@@ -85,7 +88,8 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// The pseudo-file of the device that the trace calls `device`; `name` is what people call it.
+    /// Returns the pseudo-file of the device that the trace calls `device`; `name` is its name for
+    /// people.
     pub(super) fn file(
         &mut self,
         device: &str,
@@ -115,13 +119,13 @@ impl Devices {
         Ok(file)
     }
 
-    /// Whether there has been a request for that device.
+    /// Whether the device has had a request.
     pub(super) fn contains(&self, device: &str) -> bool {
         self.files.contains_key(device)
     }
 }
 
-/// A device by its numbers, as Android names it.
+/// Returns the name that Android gives to a device with these numbers.
 pub(super) fn device_name(major: u32, minor: u32) -> Box<str> {
     format!("/dev/block/{major}:{minor}").into()
 }
@@ -131,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_mean_what_the_kernel_means() {
+    fn flags_have_the_kernels_meaning() {
         let flags = |text| Rwbs::parse(text).map(|Rwbs { op, flush, sync }| (op, flush, sync));
         for (text, meant) in [
             ("R", (Op::Read, false, false)),

@@ -1,45 +1,52 @@
-//! The kernel log of CacheSifter's authors: a line a read or write of a file, as their changed Android kernel prints
-//! it.
+//! The kernel log of CacheSifter's authors: one line per read or write of a file, printed by their
+//! modified Android kernel.
 //!
-//! Liang et al., "CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime", FAST '22, and what
-//! goes with it at github.com/yliang323/CacheSifter (the kernel's source and a readme; the traces themselves were not
-//! seen):
+//! Liang et al., "CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime",
+//! FAST '22, and its repository github.com/yliang323/CacheSifter (the kernel's source and a readme;
+//! the traces themselves were not available):
 //!
 //! ```text
-//! [  180.293579s][pid:3890,cpu4,GLThread 91]->1588402100762,vfs_w,/data/org.example/files/a.dat,2632,0,0,28749,3890,GLThread 91
-//! [  180.293609s][pid:3890,cpu4,GLThread 91]->/data/org.example/files/a.dat, bio-w, 4096, 2632, 28749
+//! [  180.293579s][pid:3890,cpu4,GLThread
+//! 91]->1588402100762,vfs_w,/data/org.example/files/a.dat,2632,0,0,28749,3890,GLThread 91 [
+//! 180.293609s][pid:3890,cpu4,GLThread 91]->/data/org.example/files/a.dat, bio-w, 4096, 2632, 28749
 //! ```
 //!
-//! **Verified** in that source (`fs/read_write.c`, `block/blk-core.c`). A line is what stands behind `->`; what the
-//! kernel's log puts before differs by kernel. For the first kind that is: the time, in ms of the clock on the wall;
-//! what; the path below the file system's root, without its mount point, and only below `/data/`, `/app/` or `/media/`;
-//! the bytes *asked for*; the file's size; the position; the inode; the thread (not the process); the thread's name. It
-//! is printed *before* the operation: size and position are those from before it. So a read gets at most what stands
-//! between position and size, and is cut to it. Only `read`, `write`, `pread` and `pwrite` of one application print;
-//! `readv`, `writev`, mappings, opening, renaming, deleting, truncating and syncing do not. The second kind (`bio-w`,
-//! `bio-r`: path, kind, size, file size, inode) is what the page cache asked of storage, has no time and no address,
-//! and is passed over, as are other lines of the log.
+//! **Verified** in that source (`fs/read_write.c`, `block/blk-core.c`). The record follows `->`;
+//! the prefix of the kernel's log differs by kernel. Its fields, for the first kind, are: the
+//! wall-clock time in ms; the operation; the path below the root of the file system, without its
+//! mount point, and only below `/data/`, `/app/` or `/media/`; the *requested* bytes; the file's
+//! size; the position; the inode; the thread (not the process); the thread's name. The line is
+//! printed *before* the operation: size and position are those from before it. So a read returns at
+//! most the bytes between position and size, and is limited to them. Only `read`, `write`, `pread`
+//! and `pwrite` of one application print; `readv`, `writev`, mappings, opens, renames, deletions,
+//! truncations and syncs do not. The second kind (`bio-w`, `bio-r`: path, kind, size, file size,
+//! inode) is a request of the page cache to storage; it has no time and no address and is skipped,
+//! as are other lines of the log.
 //!
 //! **Assumed:**
 //!
-//! - *The position may be from after the operation.* The readme's example, from 2020, does not fit the source, from
-//!   2021: 30 µs after a write of 2632 bytes with size and position 2849 the same thread sends that file to storage,
-//!   and its size is still 2849. So an older kernel may have printed after the operation. The trace decides: most files
-//!   are first touched at their beginning, where an inode's first line has position 0 if printed before, and what it
-//!   read or wrote if printed after. If the first 4096 lines hold at least 8 of the latter kind and 8 times as many as
-//!   of the former, positions are ends; that is noted.
-//! - *Every write wrote all of it*, at its position; a write to a file opened with `O_APPEND` really goes to the end,
-//!   but its first one may show another position.
-//! - *A file is an inode, as long as it keeps its path.* Another path under the same inode is a **rename** if the size
-//!   is the one that the inode's last line left, and not 0. Otherwise it is **another file**: the inode was reused, so
-//!   the old one is gone. (There is no device number: two file systems' files with the same inode take turns at being
-//!   gone.) Another inode under the same path has taken the name; the former file lives on without one, since it may be
-//!   open.
-//! - *A file smaller than its last line left it was cut*: to that size, before this line. Between two threads only the
-//!   sizes printed are compared, because one may print before the other's write is done.
+//! - *The position may be from after the operation.* The readme's example, from 2020, does not fit
+//!   the source, from 2021: 30 µs after a write of 2632 bytes with size and position 2849 the same
+//!   thread sends that file to storage, and its size is still 2849. So an older kernel may have
+//!   printed after the operation. The trace decides: most files are first accessed at their start,
+//!   where an inode's first line has position 0 if printed before, and the number of moved bytes if
+//!   printed after. If the first 4096 lines hold at least 8 of the latter kind and 8 times as many
+//!   as of the former, positions are ends; that is noted.
+//! - *Every write was complete*, at its position; a write to a file opened with `O_APPEND` goes to
+//!   the end, but its first line may show another position.
+//! - *A file is an inode, as long as it keeps its path.* Another path under the same inode is a
+//!   **rename** if the size equals that after the inode's last line, and is not 0. Otherwise it is
+//!   **another file**: the inode was reused, so the old file was deleted. (There is no device
+//!   number: files of two file systems with the same inode delete each other in turn.) Another
+//!   inode under the same path has replaced the name; the former file continues without a name,
+//!   since it may be open.
+//! - *A file smaller than after its last line was truncated* to that size, before this line.
+//!   Between two threads only the printed sizes are compared, because one may print before the
+//!   other's write is done.
 //!
-//! All but the second are noted and counted where they are made. Names may hold commas and spaces: a line is taken apart
-//! from its end, and the thread's name is the shortest that leaves five numbers before it.
+//! All but the second are noted and counted where they are made. Names may hold commas and spaces:
+//! a line is parsed from its end, and the thread's name is the shortest that leaves five numbers
+//! before it.
 
 use super::{
     Confidence, FileId, Knows, Side, Space, Spec, detected_by_lines, held::Held, processes::Processes,
@@ -63,16 +70,19 @@ pub(super) const SPEC: Spec = Spec {
 
 const SAMPLE: &str = "\
 [  180.201100s][pid:1,cpu0,swapper]healthd: battery l=97
-[  180.293579s][pid:3890,cpu4,GLThread 91]->1588402100762,vfs_w,/data/org.example/files/a, b.tmp,2632,0,0,28749,3890,GLThread 91
-[  180.293609s][pid:3890,cpu4,GLThread 91]->/data/org.example/files/a, b.tmp, bio-w, 4096, 2632, 28749
+[  180.293579s][pid:3890,cpu4,GLThread 91]->1588402100762,vfs_w,/data/org.example/files/a, \
+                      b.tmp,2632,0,0,28749,3890,GLThread 91
+[  180.293609s][pid:3890,cpu4,GLThread 91]->/data/org.example/files/a, b.tmp, bio-w, 4096, 2632, \
+                      28749
 <1>[  181.000001] ->1588402101470,vfs_r,/data/org.example/files/a, b,8192,2632,0,28749,3871,le, main
-<1>[  181.000201] ->1588402101471,vfs_r,/data/org.example/files/a, b,8192,2632,2632,28749,3871,le, main
+<1>[  181.000201] ->1588402101471,vfs_r,/data/org.example/files/a, \
+                      b,8192,2632,2632,28749,3871,le, main
 ->1588402101480,vfs_w,/data/org.example/files/a, b,100,0,0,28749,3871,le, main
 ->1588402101500,vfs_w,/data/org.example/cache/1,4096,0,0,28749,3871,le, main
 ->1588402101501,vfs_w,/data/org.example/cache/1,4096,0,0,28750,3871,le, main
 ";
 
-/// The kernel's `TASK_COMM_LEN`, without the zero at its end.
+/// The kernel's `TASK_COMM_LEN`, without the NUL byte.
 const COMM_BYTES_MAX: usize = 15;
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -118,7 +128,7 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn parse(text: &'a str) -> Result<Self, Skip> {
         let mut why = OTHER;
-        // What stands before may hold an arrow too: the name of a thread does.
+        // The prefix may contain an arrow too: the name of a thread does.
         for (at, _) in text.match_indices("->") {
             match Self::after_arrow(&text[at + 2..]) {
                 Err(skip) if skip == OTHER => {}
@@ -165,7 +175,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Where the position stands if the line was printed after an operation at the file's beginning.
+    /// Position in a line that was printed after an operation at the start of the file.
     fn own_end(&self) -> u64 {
         if self.write { self.asked } else { self.asked.min(self.size) }
     }
@@ -174,7 +184,7 @@ impl<'a> Line<'a> {
 #[derive(Default)]
 struct Reader {
     held: Held,
-    /// Whether lines were printed after their operation, once that is settled.
+    /// Whether lines were printed after their operation, once that is known.
     after: Option<bool>,
     first_ms: Option<u64>,
     processes: Processes,
@@ -195,7 +205,7 @@ impl Reader {
         }
     }
 
-    /// Decides what positions are, as far as has been seen, and takes up what was kept back.
+    /// Decides the meaning of positions, from the lines so far, and processes the held lines.
     fn settle(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
         const CLEAR: usize = 8;
         let mut seen = HashSet::new();
@@ -256,7 +266,7 @@ impl Reader {
     }
 }
 
-/// Where the events of one line go.
+/// Receiver of the events of one line.
 struct Out<'a, 's> {
     at_us: u64,
     tid: u32,
@@ -277,16 +287,16 @@ impl Out<'_, '_> {
 struct File {
     id: FileId,
     path: Box<str>,
-    /// Whether the path still is this file's.
+    /// Whether the path still belongs to this file.
     named: bool,
-    /// What the last line showed, and its thread.
+    /// Size in the last line, and its thread.
     size: u64,
     tid: u32,
-    /// What that line's own operation made of it.
+    /// Size after that line's own operation.
     left: u64,
 }
 
-/// Which file is meant by an inode and a path.
+/// Resolves an inode and a path to a file.
 #[derive(Default)]
 struct Files {
     count: u64,
@@ -296,7 +306,7 @@ struct Files {
 }
 
 impl Files {
-    /// The file that the line is about, after the events that its path and size tell of.
+    /// Returns the file of the line, after the events that its path and size imply.
     fn of(&mut self, line: &Line<'_>, after: bool, out: &mut Out<'_, '_>) -> Result<&mut File, Error> {
         match self.inodes.get(&line.inode) {
             Some(file) if *file.path == *line.path => {
@@ -324,7 +334,7 @@ impl Files {
         Ok(self.inodes.get_mut(&line.inode).expect("it was there or was just made"))
     }
 
-    /// The line's path is its inode's: another that had it loses it.
+    /// Gives the line's path to its inode, and takes it from another inode that had it.
     fn takes_name(&mut self, line: &Line<'_>, out: &mut Out<'_, '_>) -> Result<(), Error> {
         let former = self.paths.insert(line.path.into(), line.inode);
         if let Some(former) = former.and_then(|inode| self.inodes.get_mut(&inode))
@@ -368,7 +378,7 @@ impl Files {
         self.inodes.insert(line.inode, file);
         out.push(Action::Bind { file: id, name: MaybeOwned::owned_str(line.path) })?;
         if after && line.write {
-            // The size is what the write made of it.
+            // The size is the one after the write.
             return Ok(());
         }
         out.push(Action::Size { file: id, size: line.size })
@@ -425,7 +435,8 @@ mod tests {
                 "0 3890 0 had 0",
                 "0 3890 0 w 0 2632",
                 "708000 3871 runs le, main",
-                "708000 3871 0 was /data/org.example/files/a, b.tmp is /data/org.example/files/a, b",
+                "708000 3871 0 was /data/org.example/files/a, b.tmp is /data/org.example/files/a, \
+                 b",
                 "708000 3871 0 r 0 2632",
                 "718000 3871 0 cut 0",
                 "718000 3871 0 w 0 100",
@@ -466,7 +477,8 @@ mod tests {
     #[test]
     fn names_come_and_go() {
         let (a, b, tmp) = ("/data/a", "/data/b", "/data/a.tmp");
-        // Saved by renaming over: the former file loses its name, but may still be read through its descriptor.
+        // The file was replaced by a rename: the former file loses its name and may still be read
+        // through its descriptor.
         let (events, _) = of(&[
             (false, a, 9, 9, 0, 1, 1),
             (true, tmp, 7, 0, 0, 2, 1),
@@ -488,7 +500,7 @@ mod tests {
                 "0 r 0 4",
             ]
         );
-        // Two names of one file are one file; an empty file says nothing about which it is.
+        // Two names of one file are one file; an empty file gives no evidence.
         let (events, _) =
             of(&[(false, a, 9, 9, 0, 1, 1), (false, b, 9, 9, 0, 1, 1), (false, a, 9, 9, 0, 1, 1)]);
         assert!(events.iter().all(|event| event.starts_with("0 ")), "{events:?}");
@@ -499,8 +511,8 @@ mod tests {
         assert_eq!(events, ["0 is /data/a", "0 is not /data/a", "0 gone", "1 is /data/b", "1 w 0 9"]);
     }
 
-    /// What one program does, printed before and after each operation: the events are the same, but
-    /// that the sizes from before are not known where the lines are from after.
+    /// One program's operations, printed before and after each operation: the events are the same,
+    /// except that sizes from before are unknown where the lines are from after.
     #[test]
     fn positions_from_before_and_from_after() {
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -527,10 +539,14 @@ mod tests {
     #[test]
     fn names_with_commas_and_lines_that_are_cut() {
         let (events, skipped) = told(
-            "[1.0s][pid:1,cpu0,a->b]->5,vfs_w,/data/a,1,2,10,0,0,7,8,name, of 1\n->5,vfs_w,/data/a,10,0,0,7,8\n\
-             ->5,vfs_r,/data/->5,vfs_w,,10,90,0,9,8,c\n->5,vfs_w,data/a,10,0,0,7,8,c\n->5,vfs_w,/data/a,-10,0,0,7,8,c\n\
-             ->5,vfs_w,/data/a,10,0,0,7,4294967296,c\n->5,vfs_w,/data/a,10,0,0,7,8,a name too long\n\
-             ->5,vfs_w,/data/a,10,0,0,7,8,a name too long!\n->5,vfs_w,/data/a,9,9,9223372036854775807,7,8,c\n\
+            "[1.0s][pid:1,cpu0,a->b]->5,vfs_w,/data/a,1,2,10,0,0,7,8,name, of 1\n\
+             ->5,vfs_w,/data/a,10,0,0,7,8\n\
+             ->5,vfs_r,/data/->5,vfs_w,,10,90,0,9,8,c\n->5,vfs_w,data/a,10,0,0,7,8,c\n\
+             ->5,vfs_w,/data/a,-10,0,0,7,8,c\n\
+             ->5,vfs_w,/data/a,10,0,0,7,4294967296,c\n->5,vfs_w,/data/a,10,0,0,7,8,a name too \
+             long\n\
+             ->5,vfs_w,/data/a,10,0,0,7,8,a name too long!\n\
+             ->5,vfs_w,/data/a,9,9,9223372036854775807,7,8,c\n\
              ->5,unlink,ramfs,/data/a,9,9,7,8,c\n->/data/a, bio-w, 4096, 2849\n->5,mmap,1\n-> \n",
         );
         let first = ["0 8 runs name, of 1", "0 8 0 is /data/a,1,2", "0 8 0 had 0", "0 8 0 w 0 10"];
@@ -548,7 +564,7 @@ mod tests {
         assert_eq!(detect(b"init: ok\n<6>[ 1.0] ->5,vfs_w,/data/a,10,0,0,7,8,c\n"), Confidence::Likely);
     }
 
-    /// What a byte holds: the number of the write that it is from.
+    /// Contents of a byte: the number of the write that wrote it.
     type Bytes = Vec<Option<usize>>;
 
     fn write(bytes: &mut Bytes, offset: usize, len: usize, number: usize) {
@@ -556,20 +572,20 @@ mod tests {
         bytes[offset..offset + len].fill(Some(number));
     }
 
-    /// A file system in miniature, which prints as the kernel does.
+    /// A miniature file system that prints as the kernel does.
     #[derive(Default)]
     struct Disk {
-        /// By inode; the lowest free number is taken first.
+        /// Files by inode; the lowest free number is used first.
         inodes: [Bytes; 6],
         names: [Option<usize>; 5],
-        /// Inodes that were cut or renamed and have printed nothing since.
+        /// Inodes that were truncated or renamed and have printed nothing since.
         cut: [bool; 6],
         renamed: [bool; 6],
-        /// Something happened between two lines that their sizes cannot tell.
+        /// A change between two lines that their sizes do not show.
         doubtful: bool,
         writes: usize,
         log: String,
-        /// What each read that got something got.
+        /// Contents returned by each read that returned any.
         got: Vec<Bytes>,
     }
 
@@ -585,7 +601,7 @@ mod tests {
             let free =
                 |names: &[Option<usize>; 5]| (0..6).find(|n| !names.contains(&Some(*n))).expect("one more");
             match (what, self.names[name]) {
-                // Written at its beginning, its end, or somewhere.
+                // A write at the start, at the end, or anywhere in between.
                 (0..4, inode) => {
                     let inode = inode.unwrap_or_else(|| free(&self.names));
                     if self.names[name].replace(inode).is_none() {
@@ -619,10 +635,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is created, renamed, replaced, cut and deleted unseen: what is read through the files that are made out
-        /// is never an older content, and is all that is there where the printed sizes can tell.
+        /// Files are created, renamed, replaced, truncated and deleted without a line. A read
+        /// through the derived files never returns older contents, and returns all of the contents
+        /// where the printed sizes identify them.
         #[test]
-        fn what_is_read_is_what_was_written(
+        fn reads_return_the_latest_writes(
             acts in proptest::collection::vec((0..10u8, 0..5usize, 0..9usize, 0..12usize), 0..60),
         ) {
             let mut disk = Disk::default();

@@ -1,5 +1,5 @@
-//! fio's iolog, versions 2 and 3: what fio did, or is to replay (`fio --write_iolog`, `--read_iolog`; fio(1), "Trace file
-//! format").
+//! fio's iolog, versions 2 and 3: the I/O that fio performed or is to replay (`fio --write_iolog`,
+//! `--read_iolog`; fio(1), "Trace file format").
 //!
 //! ```text
 //! fio version 3 iolog
@@ -9,15 +9,16 @@
 //! 70135 /data/a close
 //! ```
 //!
-//! Version 3 puts a time before each line. The manual does not say in what unit; fio 3.33 writes and replays
-//! microseconds (a log whose last time is 2000000 runs for two seconds). Version 2 has `NAME wait µs 0` lines instead,
-//! each relative to the one before: if there is one near the beginning, times are their sums, else the trace has none.
+//! Version 3 puts a time before each line. The manual does not give its unit; fio 3.33 writes and
+//! replays microseconds (a log whose last time is 2000000 runs for two seconds). Version 2 has
+//! `NAME wait µs 0` lines instead, each relative to the previous one: if there is one near the
+//! start, times are their sums, else the trace has no times.
 //!
-//! File names hold whatever was given to fio, spaces too: a line is taken apart from its end. A name beginning with
-//! `/dev/` is a block device. If all names in the first 4096 lines are such, this is an after-cache trace of blocks, else
-//! a before-cache trace of files; what an iolog is about has to be said before its first event, so later names no longer
-//! change it. `sync` and `datasync` make the whole file durable, `trim` takes its blocks away. fio never deletes or
-//! truncates in a log.
+//! File names may contain spaces, so a line is parsed from its end. A name beginning with `/dev/`
+//! is a block device. If all names in the first 4096 lines are block devices, this is an
+//! after-cache trace of blocks, else a before-cache trace of files; the type has to be known before
+//! the first event, so later names do not change it. `sync` and `datasync` make the whole file
+//! durable, `trim` discards its blocks. fio never deletes or truncates in a log.
 
 use super::{Confidence, FileId, Knows, Side, Space, Spec, text_lines};
 use crate::{
@@ -119,7 +120,7 @@ impl<'a> Line<'a> {
             }
         };
         let (before, last) = rest.trim_ascii_end().rsplit_once(' ').ok_or(SHAPE)?;
-        // The short form is fio's for files; the rest of it is tolerated for a plain `NAME sync`.
+        // The short form is fio's form for files; the rest is tolerated for a plain `NAME sync`.
         let (name, action, offset, len) = match ACTIONS.contains(&last) {
             true => (before, last, 0, 0),
             false => {
@@ -146,9 +147,9 @@ struct Reader {
     at_us: u64,
     files: HashMap<Box<str>, FileId>,
     waits: bool,
-    /// Until it is settled what the trace is about: events and their lines.
+    /// Events and their lines, held until the type of the trace is known.
     held: Vec<(u64, Event<'static>)>,
-    /// Whether the trace has times, once that is settled.
+    /// Whether the trace has times, once that is known.
     times: Option<bool>,
 }
 
@@ -180,7 +181,7 @@ impl Reader {
             "trim" => Action::Punch { file, offset, len },
             "wait" => {
                 self.waits = true;
-                // A log without a wait near its beginning was said to have no times.
+                // A log without a wait near its start counts as one without times.
                 if self.times != Some(false) {
                     self.at_us = self.at_us.saturating_add(offset);
                 }
@@ -200,7 +201,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Says what the trace is about, as far as has been seen.
+    /// Declares the type of the trace, from the lines so far.
     fn settle(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
         if self.times.is_some() {
             return Ok(());
@@ -283,15 +284,16 @@ mod tests {
     fn names_with_spaces_and_nonsense() {
         let (_, events, skipped) = lines(
             &V3,
-            "fio version 3 iolog\n5 /a b read 0 1\n6 /a b sync\n7 /a b sync_file_range 4096 8192\n8 /a wait 5 0\n\
-             9 /a fly 0 1\n10 /a read 0\n/a read 0 1\n11 /a read -1 1\n12  read 1 1\n13 /a read 9223372036854775807 \
-             1\n14 /a b write 18446744073709551616 1\n",
+            "fio version 3 iolog\n5 /a b read 0 1\n6 /a b sync\n7 /a b sync_file_range 4096 8192\n\
+             8 /a wait 5 0\n\
+             9 /a fly 0 1\n10 /a read 0\n/a read 0 1\n11 /a read -1 1\n12  read 1 1\n\
+             13 /a read 9223372036854775807 1\n14 /a b write 18446744073709551616 1\n",
         );
         assert_eq!(events, ["0 0 is /a b", "0 0 r 0 1", "1 0 sync 0", "2 0 sync 4096 8192", "8 1 is /a"]);
         assert_eq!(
             skipped,
-            "1 `wait` in a log of version 3 (first at 5); 6 line that is not `[time] name action [offset length]` \
-             (first at 6); 1 offset beyond 2^63 (first at 11)"
+            "1 `wait` in a log of version 3 (first at 5); 6 line that is not `[time] name action \
+             [offset length]` (first at 6); 1 offset beyond 2^63 (first at 11)"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Lines that are kept back until it is clear how the trace has to be read.
+//! Lines that are held until the reader knows how to interpret the trace.
 
 const LINES_MAX: usize = 4096;
 const BYTES_MAX: usize = 4 << 20;
@@ -11,19 +11,19 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Keeps one more; whether that is enough.
+    /// Holds one more line and returns whether that is enough.
     pub(super) fn keep(&mut self, number: u64, line: &str) -> bool {
         self.lines.push((number, line.into()));
         self.bytes += line.len();
         self.lines.len() == LINES_MAX || self.bytes >= BYTES_MAX
     }
 
-    /// What was kept.
+    /// Returns the held lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(|(_, line)| &**line)
     }
 
-    /// Gives it up.
+    /// Stops holding lines.
     pub(super) fn take(&mut self) -> Vec<(u64, Box<str>)> {
         std::mem::take(&mut self.lines)
     }

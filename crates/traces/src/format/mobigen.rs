@@ -1,19 +1,23 @@
-//! MobiGen: system calls of an Android application, made from `strace` output for Mobibench to replay.
+//! MobiGen: system calls of an Android application, made from `strace` output for Mobibench to
+//! replay.
 //!
-//! Jeong et al., "AndroStep: Android Storage Performance Analysis Tool", ME '13. A line is `thread µs op …`, where `…` is
-//! `path flags fd` for open, `fd [offset] result` for transfers, `fd result` or `"path" result` otherwise. What the
-//! format leaves unsaid, and how it is read here:
+//! Jeong et al., "AndroStep: Android Storage Performance Analysis Tool", ME '13. A line is `thread
+//! µs op …`, where `…` is `path flags fd` for open, `fd [offset] result` for transfers, `fd result`
+//! or `"path" result` otherwise. The reader resolves the format's ambiguities as follows:
 //!
-//! - The lines stand thread by thread, on one clock, and all threads share one descriptor table (Mobibench's replay has
-//!   one). So the whole file is read first, and its lines are put in order of time; those of one time stay in order.
-//! - Most names are mangled. A quoted absolute path is whole; any other stands for a file of its own, from that open on,
-//!   which outlives its descriptor and cannot be the object of an unlink. One that begins with `dev/` is a device.
-//! - `/data/data O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE` without quotes is no call: MobiGen puts it before the first use of
-//!   a descriptor whose opening it had not noted, in the file's order, not in time's. Where the descriptor is open, the
-//!   line says nothing; elsewhere it is an opening from before the trace, and offsets are counted from 0, as in replay.
-//! - A pread or pwrite can only be of a file (a socket or pipe refuses it). On a descriptor that was never opened it makes
-//!   one; a read or write there may be a socket's, and is counted.
-//! - Seeks are not in the format: a read or write after one stands where the last one ended.
+//! - Lines are grouped by thread, on one clock, and all threads share one descriptor table (as in
+//!   Mobibench's replay). So the reader loads the whole file and sorts its lines by time; lines of
+//!   equal time keep their order.
+//! - Most names are mangled. A quoted absolute path is complete; any other name denotes a new file
+//!   at each open, which outlives its descriptor and cannot be unlinked. A name that begins with
+//!   `dev/` is a device.
+//! - `/data/data O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE` without quotes is no call: MobiGen inserts
+//!   it before the first use of a descriptor whose open it missed, in the order of the file and not
+//!   of time. If the descriptor is open, the line is ignored; otherwise it is an open from before
+//!   the trace, and offsets count from 0, as in replay.
+//! - A pread or pwrite always addresses a file (a socket or pipe refuses it). On a descriptor that
+//!   was never opened it creates a file; a read or write there may be a socket's, and is counted.
+//! - Seeks are not in the format: a read or write after one begins where the last access ended.
 
 use super::{Confidence, Knows, Side, Space, Spec, head_lines};
 use crate::{
@@ -46,7 +50,7 @@ const SAMPLE: &str = "\
 3 1108200 unlink \"/data/data/org.example/app.db\" 0
 ";
 
-/// The whole text has to be held.
+/// Largest text in bytes: the whole text is held in memory.
 const BYTES_MAX: usize = 2 << 30;
 
 const MANGLED: &str = "open with a truncated name (a file of its own)";
@@ -70,7 +74,7 @@ enum Op<'a> {
     Unlink { path: &'a [u8] },
 }
 
-/// Thread, time and the rest of a line.
+/// Splits a line into thread, time and rest.
 fn split(line: &[u8]) -> Option<(u32, u64, &[u8])> {
     let mut words = line.splitn(3, |&b| b == b' ');
     Some((number(words.next()?)?, number(words.next()?)?, words.next()?))
@@ -83,7 +87,7 @@ fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
 
 fn operation(text: &[u8]) -> Result<Op<'_>, &'static str> {
     let (op, rest) = text.split_at(text.iter().position(|&b| b == b' ').ok_or(NOT_A_LINE)?);
-    // From the end, because a name may hold spaces.
+    // The line is split from its end, because a name may contain spaces.
     let mut words = rest[1..].rsplitn(3, |&b| b == b' ');
     let result = words.next().and_then(number::<i64>).ok_or(NOT_A_LINE)?;
     let (second, third) = (words.next(), words.next());
@@ -171,7 +175,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The path, if the name is whole.
+/// Returns the path, if the name is complete.
 fn whole(name: &[u8]) -> Option<&[u8]> {
     let path = name.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     path.starts_with(b"/").then_some(path)
@@ -260,8 +264,10 @@ mod tests {
     #[test]
     fn only_whole_names_are_names() {
         let (events, skipped) = lines(
-            "1 1 open \"/a b\" O_RDONLY 3\n1 2 close 3 0\n1 3 open \"/a b\" O_RDONLY 3\n1 4 read 3 1\n1 5 open x O_RDONLY 4\n\
-             1 6 close 4 0\n1 7 open x O_RDONLY 4\n1 8 read 4 1\n1 9 unlink \"/a b\" 0\n1 10 unlink \"/never\" 0\n1 11 close 3 0\n",
+            "1 1 open \"/a b\" O_RDONLY 3\n1 2 close 3 0\n1 3 open \"/a b\" O_RDONLY 3\n\
+             1 4 read 3 1\n1 5 open x O_RDONLY 4\n\
+             1 6 close 4 0\n1 7 open x O_RDONLY 4\n1 8 read 4 1\n1 9 unlink \"/a b\" 0\n\
+             1 10 unlink \"/never\" 0\n1 11 close 3 0\n",
         );
         let read = |event: &Event| match event.action {
             Action::Read { file, .. } => Some(file.0),
@@ -279,7 +285,8 @@ mod tests {
     fn a_made_up_open_of_an_open_descriptor_changes_nothing() {
         let made_up = "open /data/data O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE 5";
         let (events, skipped) = lines(&format!(
-            "1 1 open d O_RDWR 5\n1 2 {made_up}\n1 2 write 5 9\n1 3 close 5 0\n1 4 {made_up}\n1 4 write 5 9\n"
+            "1 1 open d O_RDWR 5\n1 2 {made_up}\n1 2 write 5 9\n1 3 close 5 0\n1 4 {made_up}\n\
+             1 4 write 5 9\n"
         ));
         let writes =
             events.iter().filter(|event| matches!(event.action, Action::Write { offset: 0, len: 9, .. }));
@@ -289,10 +296,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_damage() {
+    fn impossible_lines_are_damage() {
         let (events, skipped) = lines(
-            "1 1 open d O_RDWR 5\n1 2 pwrite 5 9223372036854775807 10\n1 3 read 5 3000000000\n1 4 read 5\n1 5\nx 1 read 5 1\n\
-             1 6 frobnicate 5 1\n1 7 open d O_RDWR 99999999999\n1 8 pread 5 -1 1\n1 18446744073709551615 read 5 1\n",
+            "1 1 open d O_RDWR 5\n1 2 pwrite 5 9223372036854775807 10\n1 3 read 5 3000000000\n\
+             1 4 read 5\n1 5\nx 1 read 5 1\n\
+             1 6 frobnicate 5 1\n1 7 open d O_RDWR 99999999999\n1 8 pread 5 -1 1\n\
+             1 18446744073709551615 read 5 1\n",
         );
         assert_eq!(events.len(), 2, "{skipped}");
         for part in ["offset beyond", "more than 2 GiB", "5 line that is not", "1 operation"] {
@@ -300,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The same count, made in the plainest way that the module's documentation allows.
+    /// The same count, computed in the simplest way that the module's documentation allows.
     #[test]
     fn the_facebook_trace_agrees_with_a_plain_count() {
         let Some(text) = testing::shared("facebook.mobigen.xz") else { return };

@@ -1,4 +1,4 @@
-//! The formats: one file each, and the one list of them.
+//! The trace formats: one file each, and the one list of them.
 
 use crate::{
     Error,
@@ -24,38 +24,39 @@ mod processes;
 mod sectors;
 mod strace;
 
-/// How sure a format is that some bytes are its own, from their beginning.
+/// Confidence of a format that some bytes, from their start, are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// Not this format.
     No,
-    /// Could be: nothing contradicts it, little proves it (binary records without a magic number).
+    /// Possible: the bytes are consistent, with little proof (binary records without a magic
+    /// number).
     Maybe,
-    /// The shape of the first lines is this format's.
+    /// The first lines have this format's shape.
     Likely,
     /// A magic number or a header line.
     Certain,
 }
 
-/// A trace format: what it is, how to know it, how to read it.
+/// A trace format: its name, its detection, and its reader.
 pub struct Spec {
-    /// As `--format` takes it.
+    /// Value of `--format`.
     pub name: &'static str,
-    /// One line for people.
+    /// Description in one line.
     pub what: &'static str,
-    /// Is it this one? Given up to [`HEAD_BYTES`] decompressed bytes from the beginning.
+    /// Detects the format, from up to [`HEAD_BYTES`] decompressed bytes at the start.
     pub detect: fn(head: &[u8]) -> Confidence,
-    /// Reads all of it: says what it is about, then pushes events and counts what it skips.
+    /// Reads the whole trace: declares its type, then pushes events and counts what it skips.
     pub read: fn(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error>,
-    /// A small trace in this format that [`Spec::detect`] recognises and that holds a read or a write: the docs show
-    /// it, the tests and fuzzers break it.
+    /// A small trace in this format that [`Spec::detect`] recognises and that holds a read or a
+    /// write. The documentation shows it, and the tests and fuzzers mutate it.
     pub sample: fn() -> Vec<u8>,
 }
 
-/// How much of a trace detection sees.
+/// Number of bytes that detection sees.
 pub const HEAD_BYTES: usize = 64 << 10;
 
-/// Every format that can be read.
+/// Every supported format.
 pub const ALL: &[Spec] = &[
     blkparse::SPEC,
     cachesifter::SPEC,
@@ -74,17 +75,25 @@ pub const ALL: &[Spec] = &[
     strace::SPEC,
 ];
 
-/// The names of [`ALL`], for messages.
+/// Returns the names of [`ALL`], for messages.
 pub fn names() -> String {
     ALL.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The format of that name.
+/// Returns the format of that name.
+///
+/// # Errors
+///
+/// No format has that name.
 pub fn named(name: &str) -> Result<&'static Spec, Error> {
     ALL.iter().find(|spec| spec.name == name).ok_or_else(|| Error::NoSuchFormat(name.to_owned()))
 }
 
-/// The format that these first bytes are surest to be. Two that are equally sure are none.
+/// Returns the format with the highest confidence for these first bytes.
+///
+/// # Errors
+///
+/// No format recognises the bytes, or two are equally sure.
 pub fn detected(head: &[u8]) -> Result<&'static Spec, Error> {
     let sure = ALL.iter().map(|spec| (spec.detect)(head)).max().unwrap_or(Confidence::No);
     let found: Vec<_> = ALL.iter().filter(|spec| (spec.detect)(head) == sure).collect();
@@ -98,7 +107,7 @@ pub fn detected(head: &[u8]) -> Result<&'static Spec, Error> {
     }
 }
 
-/// What a person can recognise a file by.
+/// Describes, for people, the features by which a file is recognised.
 fn begins(head: &[u8]) -> String {
     let line = head.split(|&b| b == b'\n').next().unwrap_or_default();
     let line = &line[..line.len().min(60)];
@@ -108,8 +117,8 @@ fn begins(head: &[u8]) -> String {
     }
 }
 
-/// The complete lines in a head, for line formats' detection. The last, possibly cut, line is left out unless it is
-/// the only one.
+/// Iterates over the complete lines in a head, for the detection of line formats. The last line,
+/// possibly truncated, is left out unless it is the only one.
 fn head_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = head.iter().rposition(|&b| b == b'\n').map_or(head.len(), |n| n + 1);
     head[..end]
@@ -132,7 +141,7 @@ fn detected_by_lines(head: &[u8], has_shape: impl Fn(Option<&str>) -> Option<boo
     if good > 3 * bad { Confidence::Likely } else { Confidence::No }
 }
 
-/// Hands over every line that is text and not empty; `read` says why one gives no event.
+/// Passes every non-empty text line to `read`, which returns the reason if a line gives no event.
 fn text_lines(
     input: &mut Input<'_>,
     events: &mut Events<'_>,
@@ -155,7 +164,7 @@ fn text_lines(
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! What the readers' tests need.
+    //! Helpers for the readers' tests.
 
     use super::Spec;
     use crate::{
@@ -165,7 +174,7 @@ pub(crate) mod testing {
     };
     use flashsift_core::event::Event;
 
-    /// Everything that `spec` makes of these bytes.
+    /// Returns all output of `spec` for these bytes.
     pub(crate) fn read(spec: &Spec, mut bytes: &[u8]) -> Result<(Vec<Event<'static>>, Summary), Error> {
         let mut kept = Kept::default();
         let mut events = Events::new(&mut kept);
@@ -174,7 +183,8 @@ pub(crate) mod testing {
         Ok((kept.events, summary))
     }
 
-    /// One of the traces recorded by others, decompressed; `None`, with a word, where they are absent.
+    /// Returns a recorded trace from elsewhere, decompressed; `None`, with a message, if it is
+    /// absent.
     pub(crate) fn shared(name: &str) -> Option<Vec<u8>> {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
         if !path.exists() {
@@ -187,7 +197,7 @@ pub(crate) mod testing {
         Some(all)
     }
 
-    /// The counts, in words.
+    /// Renders the counts as text.
     pub(crate) fn skipped(summary: &Summary) -> String {
         summary.skipped.to_string()
     }

@@ -1,17 +1,19 @@
-//! MSR-Cambridge CSV: block requests of servers, `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
+//! MSR-Cambridge CSV: block requests of servers,
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
 //!
 //! ```text
 //! 128166372003061629,hm,0,Write,8863744,4096,1317
 //! ```
 //!
-//! Narayanan, Donnelly, Rowstron, "Write Off-Loading: Practical Power Management for Enterprise Storage", FAST '08;
-//! SNIA IOTTA set 388, whose README says: the time at which the request was issued and the response time are Windows
-//! filetime, 100 ns since 1601; the host and the disk are those in the file's name (`hm_0.csv.gz`); the type is `Read`
-//! or `Write`; offset and size are bytes from the beginning of the logical disk. The files have no header; one that
-//! somebody added is passed over. The requests were seen below the page cache.
+//! Narayanan, Donnelly, Rowstron, "Write Off-Loading: Practical Power Management for Enterprise
+//! Storage", FAST '08; SNIA IOTTA set 388. Its README defines the fields: the time of issue and the
+//! response time are Windows filetime, 100 ns since 1601; the host and the disk are those in the
+//! file's name (`hm_0.csv.gz`); the type is `Read` or `Write`; offset and size are bytes from the
+//! start of the logical disk. The files have no header; an added header is skipped. The requests
+//! were recorded below the page cache.
 //!
-//! Lines stand by and large in order of time; the few that do not are lifted to the one before and counted. The
-//! response time is what one array of disks needed in 2007, and is not kept.
+//! Lines are mostly in order of time; a line with an earlier time gets that of its predecessor and
+//! is counted. The response time is specific to one disk array of 2007 and is not kept.
 
 use super::{
     Confidence, Knows, Side, Space, Spec, block::Devices, detected_by_lines, head_lines, text_lines,
@@ -69,7 +71,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         };
         let Request { ticks, disk, write, offset, len } = request;
         let at_us = ticks.saturating_sub(*first.get_or_insert(ticks)) / TICKS_PER_US;
-        // As the files of the set are named.
+        // This is the naming scheme of the set's files.
         let file = devices.file(disk, || disk.replacen(',', "_", 1).into(), at_us, events)?;
         let action = match write {
             true => Action::Write { open: None, file, offset, len, sync: false },
@@ -81,7 +83,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 
 struct Request<'a> {
     ticks: u64,
-    /// Host and disk, with the comma between them.
+    /// Host and disk, including the comma between them.
     disk: &'a str,
     write: bool,
     offset: u64,
@@ -145,17 +147,20 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_counted() {
+    fn invalid_lines_are_counted() {
         let (events, skipped) = told(
-            "5,h,0,Read,0,1,1\n5,h,0,Trim,0,1,1\n5,h,x,Read,0,1,1\n5,,0,Read,0,1,1\n-5,h,0,Read,0,1,1\n5,h,0,Read,0,1\n\
-             5,h,0,Read,0,1,1,1\n5,h,0,Read,-1,1,1\n5,h,0,Read,9223372036854775807,1,1\n5,h,0,Write,0,2147483648,1\n\
+            "5,h,0,Read,0,1,1\n5,h,0,Trim,0,1,1\n5,h,x,Read,0,1,1\n5,,0,Read,0,1,1\n\
+             -5,h,0,Read,0,1,1\n5,h,0,Read,0,1\n\
+             5,h,0,Read,0,1,1,1\n5,h,0,Read,-1,1,1\n5,h,0,Read,9223372036854775807,1,1\n\
+             5,h,0,Write,0,2147483648,1\n\
              25,H,0,write,4096,1,1\n4,h,0,Read,7,1,1\n",
         );
         assert_eq!(events, ["0 is h_0", "0 0 r 0 1", "1 is H_0", "2 1 w 4096 1", "2 0 r 7 1"]);
         assert_eq!(
             skipped,
             "1 access longer than 2 GiB (first at 10); 7 line that is not \
-             `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 offset beyond 2^63 (first at 9)"
+             `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 offset \
+             beyond 2^63 (first at 9)"
         );
         assert_eq!(detect(b"5,h,0,Read,0,1\n"), Confidence::No);
     }

@@ -1,15 +1,17 @@
-//! oracleGeneral, libCacheSim's binary trace of an object cache: packed little-endian records of 24 bytes.
+//! oracleGeneral, libCacheSim's binary trace of an object cache: packed little-endian records of 24
+//! bytes.
 //!
 //! ```text
-//! u32 time in seconds · u64 object · u32 size in bytes · i64 number of the record that asks for it next
+//! u32 time in seconds · u64 object · u32 size in bytes · i64 number of the object's next record
 //! ```
 //!
-//! Each record is a read of the whole object: the format knows neither writes nor offsets. Records are numbered from
-//! 1; -1 or `i64::MAX` stands for "never again", -2 for "not computed". Only detection looks at that field: what a
-//! cache may know of the future is for the simulator to work out. A record of size 0 is left out and counted:
-//! libCacheSim leaves it out too unless told, so that miss ratios stay comparable.
+//! Each record is a read of the whole object: the format has neither writes nor offsets. Records
+//! are numbered from 1; -1 or `i64::MAX` means "never again", -2 "not computed". Only detection
+//! uses that field: the simulator computes the future itself. A record of size 0 is left out and
+//! counted: libCacheSim leaves it out too by default, which keeps miss ratios comparable.
 //!
-//! There is no magic number. The claims about the future can be checked, though, and random bytes do not pass.
+//! There is no magic number. The claims about the future can be checked, though, and random bytes
+//! fail the check.
 
 use super::{Confidence, FileId, Knows, Side, Space, Spec};
 use crate::{Error, events::Events, input::Input};
@@ -36,7 +38,7 @@ struct Record {
 impl Record {
     #[inline]
     fn new(bytes: &[u8; RECORD_BYTES]) -> Self {
-        // Bytes 16..24 say when the object is next asked for: `next`.
+        // Bytes 16..24 hold the number of the object's next access: `next`.
         let [t0, t1, t2, t3, o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, next @ ..] = *bytes;
         Self {
             time_s: u32::from_le_bytes([t0, t1, t2, t3]),
@@ -47,8 +49,9 @@ impl Record {
     }
 }
 
-/// Nothing may contradict it: times hardly go back, sizes are sane, "next" lies ahead, an object said never to come
-/// again does not, and where a next access lies within the head it is the same object's.
+/// The records must be consistent: times hardly decrease, sizes are plausible, `next` is a later
+/// record, an object marked as never used again does not recur, and a `next` within the head refers
+/// to the same object.
 fn detect(head: &[u8]) -> Confidence {
     const HOUR_S: u32 = 3600;
     const NEXT_MAX: i64 = 1 << 48;
@@ -114,7 +117,7 @@ fn sample() -> Vec<u8> {
     records.into_iter().flat_map(|(time_s, object, size, next)| encode(time_s, object, size, next)).collect()
 }
 
-/// One record. `next`: 1-based number of the record that asks for the object next, -1 for never.
+/// One record. `next`: 1-based number of the next record of the object, -1 for never.
 pub fn encode(time_s: u32, object: u64, size: u32, next: i64) -> [u8; RECORD_BYTES] {
     let mut record = [0; RECORD_BYTES];
     record[..4].copy_from_slice(&time_s.to_le_bytes());
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_keeps_its_promises_is_recognised() {
+    fn only_consistent_records_are_recognised() {
         let sample = sample();
         assert_eq!(detect(&sample), Confidence::Likely);
         assert_eq!(detect(&sample[..70]), Confidence::Maybe);

@@ -1,5 +1,5 @@
-//! Our own store ([`crate::store`]). Parquet begins at its end, so it is read from the file itself where there is one,
-//! else (a pipe, an archive) from memory.
+//! Our own store ([`crate::store`]). Parquet's index is at its end, so the reader uses the file
+//! itself where there is one, and else (a pipe, an archive) a copy in memory.
 
 use super::{Confidence, Spec};
 use crate::{Error, events::Events, input::Input, open::Seekable, store};
@@ -41,7 +41,7 @@ impl ChunkReader for Seekable {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        // Before memory is taken for it.
+        // The check precedes the allocation.
         if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
             return Err(ParquetError::EOF(format!("{length} bytes at {start} of a file of {}", self.bytes)));
         }

@@ -1,31 +1,37 @@
-//! Pixel CSV: block requests of Android phones, `proces,device,rw_flag,sector,size,timestamp` (so spelt).
+//! Pixel CSV: block requests of Android phones, `proces,device,rw_flag,sector,size,timestamp` (so
+//! spelt).
 //!
 //! ```text
 //! kworker/u17:0-21515,8388608,R,4709256,32,653409.114285
 //! ```
 //!
-//! Process and pid are joined by the last `-`; `<...>` is ftrace's word for a name it had forgotten. Names with a
-//! space were cut there by whoever wrote the CSV ("AsyncTask #2-123"), and their pid with it: such a line has pid 0.
-//! `device` is the kernel's number, major·2^20 + minor; sector and size count 512 bytes; times are seconds since boot
-//! with the noise of floating point.
+//! Process and pid are joined by the last `-`; `<...>` is ftrace's placeholder for a name that it
+//! no longer has. The writer of the CSV truncated names at a space ("AsyncTask #2-123"), and with
+//! them their pid: such a line has pid 0. `device` is the kernel's number, major·2^20 + minor;
+//! sector and size count 512 bytes; times are seconds since boot, with rounding errors of floating
+//! point.
 //!
-//! **Requests that stand twice.** A seventh of the lines (15 %, 8 % and 32 % in the three traces that we studied)
-//! repeat one shortly before: device, flag, sector and size are equal, the process is another. In all but 0.4 % of
-//! them it is the unbound worker `kworker/u17:*`, 0.7 to 5 ms later, and the device had been idle for over 3 ms before
-//! the first. So it seems that the request found the device asleep and was issued again by whoever woke it. (The device
-//! number is the same in both lines: this is hardly one request seen at two layers.) When several requests found it
-//! asleep they come again in order, A B A B, so looking one line back is not enough. Hence: a line repeats an
-//! earlier one if it is equal in those four fields, comes from another pid, at most 10 ms and 16 lines later; the
-//! earlier one is then used up, because an application that rewrites its block gives A A' A A' and wrote twice. Without
-//! the time limit rewrites 20 to 100 ms apart are lost; with limits of 5 and 20 ms, 8 and 16 lines, the counts
-//! differ by less than 0.2 %. The first of the two lines stays: it has the requester's name and time.
+//! **Duplicate requests.** A seventh of the lines (15 %, 8 % and 32 % in the three traces that we
+//! studied) repeat a line shortly before: device, flag, sector and size are equal, and the process
+//! differs. In all but 0.4 % of them the process is the unbound worker `kworker/u17:*`, 0.7 to 5 ms
+//! later, and the device had been idle for over 3 ms before the first line. So the request probably
+//! found the device asleep and was issued again by the process that woke it. (The device number is
+//! the same in both lines, so one request seen at two layers is unlikely.) Several requests that
+//! found it asleep come again in order, A B A B, so a comparison with the previous line alone is
+//! not enough. Hence a line repeats an earlier one if it is equal in those four fields and comes
+//! from another pid, at most 10 ms and 16 lines later. Each earlier line matches once, because an
+//! application that rewrites its block gives A A' A A' and wrote twice. Without the time limit,
+//! rewrites 20 to 100 ms apart are lost; with limits of 5 and 20 ms, and of 8 and 16 lines, the
+//! counts differ by less than 0.2 %. The first of the two lines is kept: it has the requester's
+//! name and time.
 //!
-//! **Discards.** The flag is only ever R or W and a discard carries R: everything `f2fs_discard-*` sends does, and no
-//! W is longer than 1024 sectors while such R are sent by that thread or by the worker on its behalf. Both punch a hole,
-//! and are counted. Short discards that the worker sent for it cannot be told from reads.
+//! **Discards.** The flag is only ever R or W, and a discard carries R: all requests of
+//! `f2fs_discard-*` are discards. No W is longer than 1024 sectors, while such R come from that
+//! thread or from the worker on its behalf. Both punch a hole and are counted. Short discards by
+//! the worker are indistinguishable from reads.
 //!
-//! Other flags ([`Rwbs`]: `RA`, `WS`, `WFS`, `D`, …) do not occur in the traces known to us but are read the way the kernel
-//! writes them.
+//! Other flags ([`Rwbs`]: `RA`, `WS`, `WFS`, `D`, …) do not occur in the traces known to us and are
+//! parsed as the kernel writes them.
 
 use super::{
     Confidence, FileId, Knows, Side, Space, Spec,
@@ -87,7 +93,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 /// One line.
 struct Request<'a> {
     process: &'a str,
-    /// 0 if the line does not say.
+    /// Pid; 0 if the line has none.
     pid: u32,
     device: &'a str,
     flag: &'a str,
@@ -99,7 +105,7 @@ struct Request<'a> {
 impl<'a> Request<'a> {
     fn new(line: &'a str) -> Result<Self, Skip> {
         const SHAPE: Skip = Skip::Damage("line that is not `proces,device,rw_flag,sector,size,timestamp`");
-        // From the right: a process name may hold commas.
+        // The line is split from the right: a process name may contain commas.
         let mut fields = line.rsplitn(6, ',');
         let mut field = || fields.next().ok_or(SHAPE);
         let (time, sectors, sector) = (field()?, field()?, field()?);
@@ -120,7 +126,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A request that may yet stand a second time.
+/// A request that may be repeated.
 struct Pending {
     file: FileId,
     op: Op,
@@ -163,7 +169,8 @@ impl Reader {
         Ok(if disguised { Err(DISCARD) } else { Ok(()) })
     }
 
-    /// Whether this is a request seen a moment ago, which it then uses up; else it is kept to be compared with.
+    /// Whether this repeats a recent request, which then no longer matches; otherwise the request
+    /// is kept for comparison.
     fn repeats(&mut self, new: &Pending) -> bool {
         let soon = |old: &Pending| new.time_us.abs_diff(old.time_us) <= REPEAT_US_MAX;
         while self.pending.front().is_some_and(|old| !soon(old)) || self.pending.len() > REPEAT_LINES_MAX {
@@ -231,7 +238,8 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "1 read that must be a discard (first at 7); 2 request issued again by another process (first at 4)"
+            "1 read that must be a discard (first at 7); 2 request issued again by another \
+             process (first at 4)"
         );
     }
 
@@ -249,8 +257,10 @@ mod tests {
     #[test]
     fn names_flags_and_nonsense() {
         let (events, skipped) = accesses(
-            "<...>-7,8,RA,0,8,1\nx,y-7,8,WFS,8,8,2\ny-7,9,D,8,8,3\nz,8,Q,8,8,3\nz,8,R,8,8,nan\nz,8,R,-1,8,4\nR,8\n\
-             z,8,R,36028797018963968,8,5\nz,8,W,8,4194304,6\nz-99999999999,8,R,8,8,5\nz,8,R,8,8,1e300\n",
+            "<...>-7,8,RA,0,8,1\nx,y-7,8,WFS,8,8,2\ny-7,9,D,8,8,3\nz,8,Q,8,8,3\nz,8,R,8,8,nan\n\
+             z,8,R,-1,8,4\nR,8\n\
+             z,8,R,36028797018963968,8,5\nz,8,W,8,4194304,6\nz-99999999999,8,R,8,8,5\n\
+             z,8,R,8,8,1e300\n",
         );
         assert_eq!(
             events,
@@ -267,8 +277,8 @@ mod tests {
         assert_eq!(
             skipped,
             "1 access longer than 2 GiB (first at 9); 5 line that is not \
-             `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 offset beyond 2^63 (first at 8); 1 unknown \
-             rw_flag (first at 4)"
+             `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 offset beyond 2^63 \
+             (first at 8); 1 unknown rw_flag (first at 4)"
         );
     }
 

@@ -1,15 +1,15 @@
-//! Which program a process runs, said once.
+//! Emits the program of each process once.
 
 use crate::{Error, events::Events};
 use flashsift_core::event::{Action, Event, MaybeOwned};
 use std::collections::HashMap;
 
-/// The processes of a trace whose lines each name theirs.
+/// The processes of a trace whose every line names its process.
 #[derive(Default)]
 pub(super) struct Processes(HashMap<u32, Box<str>>);
 
 impl Processes {
-    /// `pid` runs `name`: an event if that is news. 0 is nobody.
+    /// `pid` runs `name`: emits an event if that is new. 0 is no process.
     pub(super) fn runs(
         &mut self,
         pid: u32,

@@ -1,8 +1,10 @@
-//! `r|w SECTOR`: one 512-byte sector a line, as simulators of the 2000s read it; -1 is an unmapped page.
+//! `r|w SECTOR`: one 512-byte sector a line, the input of simulators of the 2000s; -1 is an
+//! unmapped page.
 //!
-//! Nothing else is known: no times, no syncs, no files; one device. The traces of this kind were taken above the
-//! page cache and their files mapped to sectors afterwards, which is why a sector can be -1: the file had no place on
-//! the device yet, or never got one. Such a line names no page and is left out. `#` begins a comment.
+//! The format has no times, no syncs and no files, and one device. Traces of this kind were taken
+//! above the page cache and their files mapped to sectors afterwards. So a sector can be -1: the
+//! file had no block on the device yet, or never got one. Such a line identifies no page and is
+//! left out. `#` begins a comment.
 
 use super::{
     Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, detected_by_lines, text_lines,
@@ -51,7 +53,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     })
 }
 
-/// Whether it is a write, and the sector; or why not.
+/// Parses whether the line is a write, and its sector; or returns the reason that it has none.
 fn parse(line: &str) -> Result<(bool, u64), Skip> {
     const SHAPE: Skip = Skip::Damage("line that is not `r|w SECTOR`");
     let mut words = line.split_ascii_whitespace();
@@ -88,8 +90,9 @@ mod tests {
         );
         assert_eq!(
             testing::skipped(&summary),
-            "1 comment (first at 1); 1 line that is not UTF-8 (first at 11); 5 line that is not `r|w SECTOR` (first at \
-             6); 1 offset beyond 2^63 (first at 9); 1 unmapped sector (-1) (first at 5)"
+            "1 comment (first at 1); 1 line that is not UTF-8 (first at 11); 5 line that is not \
+             `r|w SECTOR` (first at 6); 1 offset beyond 2^63 (first at 9); 1 unmapped sector (-1) \
+             (first at 5)"
         );
     }
 

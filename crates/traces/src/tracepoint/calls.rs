@@ -1,5 +1,5 @@
-//! System calls, as far as they say which bytes were read: joined, thread by thread, to the file that a tracepoint names
-//! between a call's beginning and its end.
+//! System calls and the bytes that they read. Each call is matched, thread by thread, with the file
+//! that a tracepoint names between the call's entry and its exit.
 
 use super::tasks::Tasks;
 use crate::process::slab::Slab;
@@ -9,107 +9,107 @@ use std::{collections::HashMap, num::NonZeroU32};
 /// A system call, its descriptors and offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `read`, `pread64`, `readv`, `preadv`, `preadv2`.
+    /// A read: `read`, `pread64`, `readv`, `preadv`, `preadv2`.
     Read {
-        /// Descriptor.
+        /// File descriptor.
         fd: i32,
-        /// Where.
+        /// Offset in the file.
         at: Pointer,
     },
-    /// `write` and its family.
+    /// A write: `write` and its family.
     Write {
-        /// Descriptor.
+        /// File descriptor.
         fd: i32,
-        /// Where.
+        /// Offset in the file.
         at: Pointer,
     },
-    /// `sendfile`, `splice`, `copy_file_range`.
+    /// A copy between files: `sendfile`, `splice`, `copy_file_range`.
     Copy {
-        /// Read from.
+        /// Source descriptor.
         from: i32,
-        /// Where.
+        /// Offset in the source.
         from_at: Pointer,
-        /// Written to.
+        /// Destination descriptor.
         to: i32,
-        /// Where.
+        /// Offset in the destination.
         to_at: Pointer,
     },
     /// A new descriptor at offset 0: `open` and its family.
     Open,
-    /// The result is another descriptor of this one's open file.
+    /// The result is a new descriptor of the same open file, as `dup` returns it.
     Dup {
-        /// Descriptor.
+        /// File descriptor.
         fd: i32,
     },
     /// The result is the descriptor's new offset.
     Seek {
-        /// Descriptor.
+        /// File descriptor.
         fd: i32,
     },
-    /// `close`.
+    /// `close` of a descriptor.
     Close {
-        /// Descriptor.
+        /// File descriptor.
         fd: i32,
     },
-    /// `truncate`, `ftruncate`.
+    /// A truncation: `truncate`, `ftruncate`.
     Truncate {
-        /// New size, bytes.
+        /// New size in bytes.
         size: u64,
     },
-    /// Any other that is recorded, so that its end is not taken for another's.
+    /// Any other recorded call. Keeping it prevents its exit from ending another call.
     Other,
 }
 
-/// Where in its file a call reads or writes.
+/// The offset at which a call reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer {
-    /// Where its descriptor stands, which moves on.
+    /// The file position of the descriptor, which the call advances.
     Here,
-    /// At this byte.
+    /// An explicit byte offset.
     There(u64),
-    /// Where the process's memory says, which is not recorded.
+    /// An offset in the memory of the process, which is not recorded.
     InMemory,
 }
 
 const UNKNOWN: u64 = u64::MAX;
 
-/// An open file, shared by the descriptors that lead to it.
+/// An open file description, shared by the descriptors that refer to it.
 #[derive(Debug)]
 struct Description {
-    /// Descriptors.
+    /// Number of descriptors that refer to it.
     refs: u32,
-    /// Where it stands.
+    /// Current file position.
     offset: u64,
-    /// Which it is, by its index and its number, once a read or write has shown it.
+    /// The file, by its index and its number, once a read or write has identified it.
     file: Option<(u32, FileId)>,
 }
 
 /// The open descriptors of all processes, as far as the trace shows them.
 ///
-/// What `execve` closes, or a call that is not recorded, is found out when the number is used again, or
-/// when the process ends.
+/// A close by `execve` or by a call that is not recorded is detected when the descriptor number is
+/// used again, or when the process ends.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
     of: HashMap<u32, HashMap<i32, u32>>,
     open: Slab<Description>,
-    /// Opens that ended and whose file is known.
+    /// Ended opens whose file is known.
     closed: Vec<(Option<OpenId>, u32, FileId)>,
 }
 
 impl Descriptors {
-    /// A process has this descriptor since before the trace.
+    /// Records a descriptor that the process had before the trace began.
     pub(super) fn found(&mut self, pid: u32, fd: i32, offset: u64) {
         self.put(pid, fd, offset);
     }
 
-    /// A new open at a descriptor.
+    /// Records a new open at a descriptor.
     fn put(&mut self, pid: u32, fd: i32, offset: u64) -> u32 {
         let open = self.open.add(Description { refs: 1, offset, file: None });
         self.set(pid, fd, open);
         open
     }
 
-    /// A descriptor leads to this open, of which it has a reference.
+    /// Makes a descriptor refer to this open and counts the reference.
     fn set(&mut self, pid: u32, fd: i32, open: u32) {
         if let Some(before) = self.of.entry(pid).or_default().insert(fd, open) {
             self.release(before);
@@ -129,12 +129,12 @@ impl Descriptors {
         }
     }
 
-    /// Opens that have ended since this was last asked: their file by its index and its number.
+    /// Takes the opens that ended since the last call: their files by index and number.
     pub(super) fn take_closed(&mut self) -> Vec<(Option<OpenId>, u32, FileId)> {
         std::mem::take(&mut self.closed)
     }
 
-    /// `child` begins with the descriptors of `parent`.
+    /// Copies the descriptors of `parent` to its new process `child`.
     pub(super) fn forked(&mut self, parent: u32, child: u32) {
         self.ended(child);
         if let Some(table) = self.of.get(&parent).cloned() {
@@ -157,14 +157,14 @@ impl Descriptors {
         }
     }
 
-    /// A read or write through `fd` reached this file. The open's number, and whether its file was not
-    /// known before.
+    /// A read or write through `fd` reached this file. Returns the number of the open, and whether
+    /// its file was unknown until now.
     pub(super) fn leads(&mut self, pid: u32, fd: i32, file: (u32, FileId)) -> (Option<OpenId>, bool) {
         let mut open = self.get(pid, fd);
         if let Some(known) = open.and_then(|open| self.open[open].file)
             && known.1 != file.1
         {
-            // It came from another process, or by a call that is not recorded.
+            // The descriptor came from another process, or from a call that is not recorded.
             let offset = open.map_or(UNKNOWN, |open| self.open[open].offset);
             open = Some(self.put(pid, fd, offset));
         }
@@ -173,15 +173,17 @@ impl Descriptors {
         (number(open), fresh)
     }
 
-    /// Where this call read `len` bytes, if that can be known: `first_byte` is where a page of them begins, mostly the first.
-    /// (The kernel does not tell a page that it finds when the next one is just being read from storage.)
+    /// The offset at which this call read `len` bytes, if it can be derived. `first_byte` is the
+    /// start of one of its pages, usually the first. (The kernel does not report a page that it
+    /// finds while the next one is being read from storage.)
     pub(super) fn reads_at(&self, pid: u32, fd: i32, at: Pointer, first_byte: u64, len: u64) -> Option<u64> {
         let at = match at {
             Pointer::There(at) => at,
             Pointer::Here => self.open[self.get(pid, fd)?].offset,
             Pointer::InMemory => UNKNOWN,
         };
-        // A descriptor that was handed over a socket, or moved by a call that is not recorded, is found out here.
+        // This also detects a descriptor that came over a socket or from a call that is not
+        // recorded.
         (at != UNKNOWN && (at & !0xfff..at.saturating_add(len)).contains(&first_byte)).then_some(at)
     }
 
@@ -193,7 +195,7 @@ impl Descriptors {
         }
     }
 
-    /// A call on `fd` moved it on, from wherever it stood.
+    /// A call on `fd` advanced its file position by a known number of bytes.
     pub(super) fn advanced(&mut self, pid: u32, fd: i32, at: Pointer, by: u64) {
         if at == Pointer::Here
             && let Some(open) = self.get(pid, fd)
@@ -204,7 +206,7 @@ impl Descriptors {
         }
     }
 
-    /// A call that names no byte ended well.
+    /// A call that carries no offset succeeded.
     pub(super) fn done(&mut self, tasks: &Tasks, tid: u32, call: Call, result: i64) {
         let pid = tasks.pid(tid);
         match call {
@@ -220,7 +222,7 @@ impl Descriptors {
                 let open = self.get(pid, fd).unwrap_or_else(|| self.put(pid, fd, UNKNOWN));
                 self.open[open].offset = result.cast_unsigned();
             }
-            // Closed when it began.
+            // The descriptor was closed on entry.
             _ => {}
         }
     }

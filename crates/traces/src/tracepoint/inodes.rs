@@ -1,11 +1,12 @@
-//! Files: what has an inode's number from its allocation, or its first sight, to its end.
+//! File identities: which file an inode number denotes, from its allocation or first sight to its
+//! end.
 
 use super::{Handle, Inode};
 use crate::process::slab::Slab;
 use flashsift_core::event::FileId;
 use std::collections::HashMap;
 
-/// What kind of inode it is, as far as is known.
+/// Type of an inode, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Unknown,
@@ -15,7 +16,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// From `st_mode`.
+    /// Returns the type that the mode bits of `st_mode` encode.
     pub(super) fn of(mode: u16) -> Self {
         match mode & 0o170_000 {
             0o100_000 => Self::Regular,
@@ -25,31 +26,31 @@ impl Kind {
     }
 }
 
-/// One identity.
+/// One file identity.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) inode: Inode,
     pub(super) kind: Kind,
-    /// Given when it is first told.
+    /// Number in the trace, assigned when the file is first emitted.
     pub(super) id: Option<FileId>,
     pub(super) handle: Option<Handle>,
-    /// It was there before the trace.
+    /// The file existed before the trace began.
     pub(super) older: bool,
-    /// When it ended, if it has.
+    /// Time at which the file ended, if it has.
     pub(super) gone_ns: Option<u64>,
-    /// Where it ends, in bytes; `None`: not known.
+    /// Size in bytes; `None` if unknown.
     pub(super) size: Option<u64>,
-    /// Where it ended when the trace met it, for a file that is older than the trace.
+    /// Size in bytes when the trace first saw the file, for a file older than the trace.
     pub(super) first_size: Option<u64>,
-    /// It may have grown since.
+    /// The file may have grown since `size` was known.
     pub(super) may_have_grown: bool,
-    /// It has, or had, a name.
+    /// The file has, or had, a name.
     pub(super) was_named: bool,
-    /// When it was found to be there.
+    /// Time at which the file was found to exist.
     pub(super) found_ns: u64,
-    /// Its directory's inode number and its absolute path, for each name.
+    /// Inode number of the directory and absolute path, for each name.
     pub(super) names: Vec<(u64, Box<str>)>,
-    /// It is, or was, where the recording listens; `None`: not known.
+    /// The file is, or was, below the recorded directory; `None` if unknown.
     pub(super) inside: Option<bool>,
 }
 
@@ -72,20 +73,20 @@ impl File {
         }
     }
 
-    /// It has this size, and nothing of it has been told so far.
+    /// Sets the initial size of a file that is older than the trace and not yet emitted.
     pub(super) fn has(&mut self, size: u64) {
         if self.older && self.id.is_none() {
             self.first_size.get_or_insert(size);
         }
     }
 
-    /// It reaches at least so far.
+    /// Raises the size to at least this many bytes.
     pub(super) fn reaches(&mut self, end: u64) {
         self.size = self.size.map(|size| size.max(end));
     }
 }
 
-/// All files that live, or whose names are still to come.
+/// All live files, and ended files whose names may still arrive.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     files: Slab<File>,
@@ -94,7 +95,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The file that has this number now.
+    /// Returns the file that currently has this inode number.
     pub(super) fn current(&mut self, inode: Inode) -> Option<u32> {
         if let Some((last, file)) = self.last
             && last == inode
@@ -106,7 +107,7 @@ impl Files {
         Some(file)
     }
 
-    /// A file begins: `older` than the trace, or allocated in it.
+    /// Adds a file, which is `older` than the trace or was allocated during it.
     pub(super) fn begin(&mut self, inode: Inode, older: bool) -> u32 {
         let file = self.files.add(File::new(inode, older));
         self.current.insert(inode, file);
@@ -114,7 +115,7 @@ impl Files {
         file
     }
 
-    /// The number is free again.
+    /// Ends the file; its inode number is free again.
     pub(super) fn end(&mut self, inode: Inode, at_ns: u64) -> Option<u32> {
         self.last = None;
         let file = self.current.remove(&inode)?;
@@ -122,22 +123,22 @@ impl Files {
         Some(file)
     }
 
-    /// Whether this is the file that is told under that number, and it has not ended.
+    /// Whether the file with that number in the trace is this one, and has not ended.
     pub(super) fn lives(&self, file: u32, id: FileId) -> bool {
         self.files.get(file).is_some_and(|f| f.id == Some(id) && f.gone_ns.is_none())
     }
 
-    /// The file that ended then, if it has not been forgotten.
+    /// Returns the file that ended at that time, if it is still kept.
     pub(super) fn ended(&self, file: u32, at_ns: u64) -> Option<&File> {
         self.files.get(file).filter(|f| f.gone_ns == Some(at_ns))
     }
 
-    /// All of them.
+    /// Iterates over all files.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &File)> {
         self.files.iter()
     }
 
-    /// Nobody will ask for it any more.
+    /// Drops a file to which no later event can refer.
     pub(super) fn forget(&mut self, file: u32) {
         self.files.remove(file);
     }

@@ -1,4 +1,4 @@
-//! The machine: one point after the other. Each of its rooms is a file below `machine/`.
+//! The state machine, which takes one point at a time. Each part of it is a file below `machine/`.
 
 mod accesses;
 mod files;
@@ -22,16 +22,16 @@ use flashsift_core::{
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What only the system itself can say, asked while it is recorded.
+/// Facts that only the running system can supply, queried while it is recorded.
 pub trait Host {
-    /// How many bytes the file has now, if it still is there.
+    /// Current size of the file in bytes, if the file still exists.
     fn size(&mut self, handle: Handle) -> Option<u64>;
 
-    /// Whose the file is now, and its permission bits, if it still is there.
+    /// Current owner and permission bits of the file, if it still exists.
     fn owner_and_mode(&mut self, handle: Handle) -> Option<(FileOwner, u32)>;
 }
 
-/// For traces of long ago.
+/// The system of a trace recorded earlier: it answers no query.
 #[derive(Debug)]
 pub struct NoHost;
 
@@ -45,7 +45,8 @@ impl Host for NoHost {
     }
 }
 
-/// How long a name waits for the allocation it belongs to, and how long what is gone stays known for what is told late.
+/// Time that a name waits for its allocation, and that ended files stay known for late reports
+/// about them.
 const NAME_WAIT_NS: u64 = 2_000_000_000;
 
 const BEGINNING_UNKNOWN: Skip =
@@ -54,9 +55,9 @@ const BEGINNING_UNKNOWN: Skip =
 /// The state. See [`super`].
 #[derive(Debug)]
 pub struct Machine {
-    /// The kernel tells the steps of direct accesses, not their ends.
+    /// The kernel reports the steps of direct accesses and not their ends.
     direct_steps: bool,
-    /// Whose device F2FS does not tell, and where it is mounted.
+    /// The F2FS device that tracepoints omit, and its mount point.
     f2fs: Option<(Dev, Box<str>)>,
     devs: Option<Vec<(Dev, u64)>>,
     under: Option<Box<str>>,
@@ -64,18 +65,19 @@ pub struct Machine {
     dirs: HashSet<Inode>,
     tasks: Tasks,
     threads: HashMap<u32, Thread, foldhash::fast::FixedState>,
-    /// Who accesses a file past the page cache, and whether by writing: it may end in another thread.
+    /// Threads that access a file past the page cache, and whether by writing: the access may end
+    /// in another thread.
     direct: HashMap<Inode, (u32, bool)>,
     maps: Maps,
     descriptors: Descriptors,
     files: Files,
     binding: Binding,
     by_path: HashMap<Box<str>, u32>,
-    /// Names that came or moved, for when the points have come as far.
+    /// Names that were added or moved, until the points have reached their times.
     later: VecDeque<Name>,
-    /// Files that went before their handle was told, and when.
+    /// Files that ended before their handle was known, and when.
     nameless: VecDeque<(u64, u32)>,
-    /// Names that went. Which of the others came before, the points tell.
+    /// Removed names. The points show which of the additions came before each removal.
     deleted: VecDeque<Name>,
     next_id: u64,
     introduced: HashSet<u32>,
@@ -87,7 +89,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Nothing is known yet. `direct_steps`: the kernel has no [`What::DirectEnd`], so that [`What::DirectStep`] has to do.
+    /// Creates the empty state. `direct_steps`: the kernel lacks [`What::DirectEnd`], so that
+    /// [`What::DirectStep`] has to stand in.
     pub fn new(direct_steps: bool) -> Self {
         Self {
             direct_steps,
@@ -116,67 +119,67 @@ impl Machine {
         }
     }
 
-    /// Tells only what these threads and their descendants do.
+    /// Emits only the events of these threads and their descendants.
     pub fn only_tasks(&mut self, tids: impl IntoIterator<Item = u32>) {
         self.tasks.only(tids);
     }
 
-    /// Never tells what these threads do.
+    /// Never emits events of these threads.
     pub fn never_tasks(&mut self, tids: impl IntoIterator<Item = u32>) {
         self.tasks.never(tids);
     }
 
-    /// Tells only what happens on these devices; each with its file system's block size in bytes.
+    /// Emits only events on these devices, each with the block size of its file system in bytes.
     pub fn only_devs(&mut self, devs: impl IntoIterator<Item = (Dev, u64)>) {
         self.devs = Some(devs.into_iter().collect());
     }
 
-    /// Tells only what happens below this directory (an absolute path).
+    /// Emits only events below this directory (an absolute path).
     pub fn only_under(&mut self, path: &str) {
         self.under = Some(path.trim_end_matches('/').into());
     }
 
-    /// The one F2FS that is mounted, and where.
+    /// Sets the one mounted F2FS, and its mount point.
     pub fn f2fs(&mut self, dev: Dev, mounted: &str) {
         self.f2fs = Some((dev, mounted.trim_end_matches('/').into()));
     }
 
-    /// A thread that was there before.
+    /// Adds a thread from before the trace.
     pub fn found_task(&mut self, tid: u32, pid: u32, name: &str) {
         self.tasks.found(tid, pid, name);
     }
 
-    /// A thread that was there before, whose name nobody knows.
+    /// Adds a thread from before the trace whose name is unknown.
     pub fn found_thread(&mut self, tid: u32, pid: u32) {
         self.tasks.found_thread(tid, pid);
     }
 
-    /// A descriptor that was there before, and where it stands.
+    /// Adds a descriptor from before the trace, with its file position.
     pub fn found_descriptor(&mut self, pid: u32, fd: i32, offset: u64) {
         self.descriptors.found(pid, fd, offset);
     }
 
-    /// When the trace began, by the points' clock: time 0 of the events.
+    /// Sets the start of the trace by the points' clock: time 0 of the events.
     pub fn start_ns(&self) -> Option<u64> {
         self.start_ns
     }
 
-    /// What was left out or guessed so far, by reason; counted by points.
+    /// Notes what was left out or guessed so far, by reason, with numbers of points.
     pub fn skipped(&self) -> &Skipped {
         &self.skipped
     }
 
-    /// Whether one of the threads asked for, or of their descendants, is still there.
+    /// Whether one of the chosen threads, or of their descendants, is still alive.
     pub fn is_anybody_there(&self) -> bool {
         self.tasks.chosen().is_none_or(|chosen| !chosen.is_empty())
     }
 
-    /// The events so far; they are handed over.
+    /// Takes the events so far.
     pub fn drain(&mut self) -> std::vec::Drain<'_, Event<'static>> {
         self.out.drain(..)
     }
 
-    /// Takes in one point. Times must not go back by more than they are apart.
+    /// Takes one point. Points come in the order of their times.
     pub fn point(&mut self, point: &Point, host: &mut dyn Host) {
         self.now_ns = point.at_ns;
         self.start_ns.get_or_insert(point.at_ns);
@@ -218,13 +221,14 @@ impl Machine {
         }
     }
 
-    /// No point is older than this any more: names are told though nothing follows them.
+    /// Declares that no older point will follow, so that names up to this time are emitted without
+    /// one.
     pub fn passed(&mut self, until_ns: u64) {
         self.now_ns = self.now_ns.max(until_ns);
         self.names_until(until_ns);
     }
 
-    /// The end of the trace: what was still held back.
+    /// Ends the trace and emits the held-back events.
     pub fn finish(&mut self) {
         let tids: Vec<_> = self.threads.keys().copied().collect();
         tids.into_iter().for_each(|tid| self.flush(tid));
@@ -286,7 +290,7 @@ impl Machine {
                     if write {
                         self.files[file].reaches(end);
                     }
-                    // In another thread the call that asked for it is over, or not recorded.
+                    // In another thread, the call that began the access is over or not recorded.
                     let open = if by == tid { self.open_of(tid, file, write) } else { None };
                     self.access(by, file, open, (end.saturating_sub(len), len), write, true);
                 }
@@ -360,13 +364,13 @@ impl Machine {
         }
     }
 
-    // What all of them need.
+    // The methods below are shared by all parts.
 
     fn thread(&mut self, tid: u32) -> &mut Thread {
         self.threads.entry(tid).or_default()
     }
 
-    /// Whatever has this number now.
+    /// Returns the file that has this inode number now, of any type.
     fn file(&mut self, inode: Inode) -> u32 {
         match self.files.current(inode) {
             Some(file) => file,
@@ -374,7 +378,7 @@ impl Machine {
         }
     }
 
-    /// A file of F2FS, whose device is filled in.
+    /// Fills in the device of an F2FS file.
     fn f2fs_file(&mut self, mut inode: Inode) -> Option<(Inode, u32)> {
         if inode.dev == Dev::default() {
             inode.dev = self.f2fs.as_ref()?.0;
@@ -383,7 +387,7 @@ impl Machine {
         Some((inode, self.file(inode)))
     }
 
-    /// The block size of a device that is listened to, in bytes.
+    /// Returns the block size of a recorded device in bytes.
     fn block_bytes(&self, dev: Dev) -> Option<u64> {
         match &self.devs {
             None => Some(PAGE_BYTES),
@@ -395,7 +399,7 @@ impl Machine {
         self.tasks.is_recorded(tid) && (self.under.is_none() || self.files[file].inside == Some(true))
     }
 
-    /// The number under which the file is told; at its first time, with its names.
+    /// Returns the number of the file in the trace; the first call emits the file with its names.
     fn id(&mut self, tid: u32, file: u32) -> FileId {
         if let Some(id) = self.files[file].id {
             return id;
@@ -413,8 +417,8 @@ impl Machine {
         id
     }
 
-    /// Tells that the file came into being: it is told for the first time. Its mode has to be looked
-    /// up: ext4's tracepoint tells the one asked for, of which the umask may still take its part.
+    /// Emits the creation of a file, its first event. The mode has to be looked up: ext4's
+    /// tracepoint gives the requested mode, before the umask.
     fn tell_created(&mut self, tid: u32, file: u32, host: &mut dyn Host) {
         let f = &mut self.files[file];
         let id = *f.id.get_or_insert_with(|| {
@@ -424,7 +428,7 @@ impl Machine {
         let (owner, mode) = f.handle.and_then(|handle| host.owner_and_mode(handle)).unzip();
         let mut names: Vec<_> = f.names.iter().map(|(_, path)| path.clone()).collect();
         let name = if names.is_empty() { Box::default() } else { names.remove(0) };
-        // Whether it was opened with O_SYNC shows in its writes.
+        // Later writes show whether it was opened with O_SYNC.
         let create = Create { file: id, name: name.into(), owner, mode, sync: false };
         self.tell(tid, Action::Create(MaybeOwned::owned(create)));
         for name in names {
@@ -432,8 +436,9 @@ impl Machine {
         }
     }
 
-    /// The open that the call of this thread reads or writes the file through. It is told when it is
-    /// first used: a call's path is not recorded, so only then its file shows.
+    /// Returns the open through which the call of this thread reads or writes the file. The open is
+    /// emitted at its first use: the path of a call is not recorded, so the file is known only
+    /// then.
     fn open_of(&mut self, tid: u32, file: u32, write: bool) -> Option<OpenId> {
         let fd = match (self.thread(tid).call?, write) {
             (Call::Read { fd, .. }, false) | (Call::Write { fd, .. }, true) => fd,
@@ -444,7 +449,7 @@ impl Machine {
         self.opened(tid, fd, file)
     }
 
-    /// The open behind a descriptor of this thread's process, which leads to the file.
+    /// Returns the open behind a descriptor of this thread's process that refers to the file.
     fn opened(&mut self, tid: u32, fd: i32, file: u32) -> Option<OpenId> {
         if !self.is_told(tid, file) {
             return None;
@@ -458,7 +463,7 @@ impl Machine {
         open
     }
 
-    /// Tells which opens have ended. Those of a file that is gone ended with it.
+    /// Emits the ends of opens. The opens of a deleted file ended with it.
     fn tell_closed(&mut self, tid: u32) {
         for (open, file, id) in self.descriptors.take_closed() {
             if self.files.lives(file, id) {

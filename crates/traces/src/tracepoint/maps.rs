@@ -1,4 +1,4 @@
-//! What processes have mapped: from the address of a page fault to a page of a file.
+//! Memory mappings of processes: translate the address of a page fault to a page of a file.
 
 use super::Inode;
 use std::{
@@ -6,35 +6,35 @@ use std::{
     sync::Arc,
 };
 
-/// A range of addresses of a process.
+/// An address range of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// The address behind it.
+    /// First address after the range.
     pub end: u64,
-    /// The file, if it is one's.
+    /// The mapped file, if the range maps one.
     pub inode: Option<Inode>,
-    /// The file's byte at the first address.
+    /// File offset in bytes of the first address.
     pub offset: u64,
-    /// Stores reach the file.
+    /// The mapping is shared: stores reach the file.
     pub shared: bool,
 }
 
-/// All that is mapped, by process.
+/// All mapped ranges, by process.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
     of: HashMap<u32, Arc<BTreeMap<u64, Mapping>>>,
 }
 
-/// Where a page fault happened.
+/// Location of a page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In a page of a file; whether a store would be the file's.
+    /// In a page of a file, and whether a store would change the file.
     File(Inode, u64, bool),
-    /// In memory without a file.
+    /// In anonymous memory.
     Anonymous,
-    /// Nobody knows.
+    /// In no known range.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl Maps {
             return;
         }
         let map = Arc::make_mut(self.of.entry(pid).or_default());
-        // Whatever lay there is gone, or what sticks out of it stays.
+        // The new range replaces what it overlaps; parts of old ranges outside it stay.
         let before = map.range(..mapping.start).next_back().map(|(_, m)| m.clone());
         for old in before
             .into_iter()
@@ -83,7 +83,7 @@ impl Maps {
         }
     }
 
-    /// Another program runs, or none.
+    /// Removes all mappings of a process, because it runs another program or ended.
     pub(super) fn cleared(&mut self, pid: u32) {
         self.of.remove(&pid);
     }

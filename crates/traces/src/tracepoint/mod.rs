@@ -1,19 +1,23 @@
-//! What a kernel's tracepoints tell, so that they become events.
+//! Converts kernel tracepoints to events.
 //!
-//! A machine without I/O. [`Point`]s go in, in the order of their times, whether they come from a ring buffer, from ftrace's
-//! text or from Perfetto; what fanotify and the file system say of names goes in beside them ([`Machine::name`]); events
-//! come out. [`ALL`] is the one list of the tracepoints that it understands.
+//! The conversion is a state machine without I/O. Its input is [`Point`]s in the order of their
+//! times, from a ring buffer, the text of ftrace, or Perfetto. File names from fanotify and the
+//! file system enter through [`Machine::name`]. Its output is events. [`ALL`] is the one list of
+//! the tracepoints that it understands.
 //!
-//! What it concludes, and from what (checked on Linux 6.18 and 6.1, ext4 and F2FS):
+//! Each kind of event is derived as follows (checked on Linux 6.18 and 6.1, ext4 and F2FS):
 //!
-//! - **Reads**: `mm_filemap_get_pages`, hits and misses alike. A long or cold read shows several, each beginning later and
-//!   all ending at the same page: they are one access (`reads`). The kernel rounds to whole pages and does not stop at the
-//!   end of the file, so the machine keeps each file's size.
-//! - **Writes**: `write_end` says what was copied; `write_begin` how much of the call was left, so that the pieces of one
-//!   call become one access.
-//! - **Mappings**: a page fault with its address, and the map of the process, give the page and whether a store is meant
-//!   for the file (`maps`). Pages that the kernel maps beside the one asked for (fault-around) are then read unseen.
-//! - **Files**: an identity begins with `allocate_inode` and ends with `evict_inode` of a file without links (`inodes`).
+//! - **Reads** come from `mm_filemap_get_pages`, hits and misses alike. A long or cold read shows
+//!   several of them, each with a later first page and all with the same last page: they form one
+//!   access (`reads`). The kernel rounds to whole pages and does not stop at the end of the file,
+//!   so the machine tracks the size of each file.
+//! - **Writes**: `write_end` gives the bytes copied and `write_begin` the bytes left in the call,
+//!   which joins the pieces of one call to one access.
+//! - **Mappings**: the address of a page fault and the memory map of the process give the page, and
+//!   whether a store reaches the file (`maps`). Later reads of pages that the kernel maps by
+//!   fault-around stay invisible.
+//! - **Files**: a file begins with `allocate_inode` and ends with `evict_inode` at a link count of
+//!   0 (`inodes`).
 //! - **System calls**, where they are recorded too, give the exact bytes of a read (`calls`).
 
 mod calls;

@@ -1,67 +1,68 @@
-//! Which name belongs to which identity.
+//! Matches file names with file identities.
 //!
-//! Tracepoints give an inode's number, fanotify gives a handle (number and generation) with a name, and neither gives the
-//! other's. ext4 uses a number again at once, so that the number alone proves nothing. Both tell the *creations* of a
-//! number in order, though: the n-th allocation of a number and the n-th handle that fanotify sees created with it are the
-//! same file. What is made without a name (`O_TMPFILE`) shows as an allocation that no creation follows; it is told apart
-//! by its directory, or by the name `#number` that the kernel gives it.
+//! Tracepoints give an inode number. fanotify gives a name with a file handle (inode number and
+//! generation). Neither gives the other's key, and ext4 reuses an inode number at once, so the
+//! number alone proves nothing. Both report the *creations* of a number in order, though: the n-th
+//! allocation of a number and the n-th created handle with that number are the same file. A file
+//! made without a name (`O_TMPFILE`) shows as an allocation without a creation; it is recognised by
+//! its directory, or by the name `#number` that the kernel gives it.
 
 use super::Inode;
 use std::collections::{HashMap, VecDeque};
 
-/// One identity: generations tell files apart that had the same number.
+/// One file identity: the generation distinguishes files that had the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// Where.
+    /// Device and inode number.
     pub inode: Inode,
-    /// Which of the files with this number.
+    /// Generation of the inode number.
     pub generation: u32,
 }
 
-/// Something about a name.
+/// A report about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// When it was known, in nanoseconds of the tracepoints' clock; it happened before.
+    /// Time of the report in nanoseconds of the tracepoints' clock; the change happened before it.
     pub at_ns: u64,
-    /// The thread that did it, 0 if nobody knows.
+    /// The thread that made the change, 0 if unknown.
     pub tid: u32,
-    /// Whose.
+    /// Handle of the file.
     pub handle: Handle,
-    /// Inode number of the directory it stands in.
+    /// Inode number of the directory that holds the name.
     pub dir: u64,
     /// Absolute path.
     pub path: Box<str>,
-    /// It is a directory's.
+    /// The name is a directory's.
     pub directory: bool,
-    /// What happened to it.
+    /// The change to the name.
     pub kind: NameKind,
 }
 
-/// What happened to a name.
+/// A change to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameKind {
-    /// It was there, and its file so big, in bytes.
+    /// The name existed, for a file of this size.
     Found {
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// The file was opened by it.
+    /// The file was opened by this name.
     Opened,
-    /// It was made, with its file or as a further link.
+    /// The name was created, with its file or as a further link.
     Created,
-    /// It is gone.
+    /// The name was removed.
     Deleted,
-    /// It was another before.
+    /// The name was moved here.
     Moved {
-        /// Inode number of the directory it stood in.
+        /// Inode number of the old directory.
         from_dir: u64,
-        /// Absolute path before.
+        /// Old absolute path.
         from: Box<str>,
     },
 }
 
 impl Name {
-    /// The kernel's name for a file that is made without one.
+    /// Whether this is the kernel's name for a file that was made without one.
     pub(super) fn is_nameless(&self, ino: u64) -> bool {
         self.path
             .rsplit('/')
@@ -71,36 +72,37 @@ impl Name {
     }
 }
 
-/// What a new name says about identities.
+/// Result of matching a new name with the identities.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// This file, by its index.
+    /// A known file, by its index.
     Known(u32),
-    /// A file that is no more.
+    /// A file that no longer exists.
     Gone,
-    /// A file that was there before the trace and that no tracepoint has shown yet.
+    /// A file from before the trace that no tracepoint has shown yet.
     Older,
-    /// A file whose allocation is still to come: kept until then.
+    /// A file whose allocation is still to come: the name is kept until then.
     ToCome,
 }
 
 const GONE: u32 = u32::MAX;
 
-/// What ties handles to files, by their indices.
+/// Associations between handles and files, by their indices.
 #[derive(Debug, Default)]
 pub(super) struct Binding {
     bound: HashMap<Handle, u32>,
-    /// Allocations of a number that no handle has been found for, in order; and their directories.
+    /// Allocations of a number without a handle yet, in order, with their directories.
     unbound: HashMap<Inode, VecDeque<(u32, Option<u64>)>>,
-    /// Handles whose allocation has not been seen yet, in order; and what was told of each.
+    /// Handles whose allocation has not been seen yet, in order, with the reports about each.
     waiting: HashMap<Inode, VecDeque<Handle>>,
     told: HashMap<Handle, Vec<Name>>,
-    /// Handles of files that are gone, and since when.
+    /// Handles of ended files, and the times at which they ended.
     gone: VecDeque<(u64, Handle)>,
 }
 
 impl Binding {
-    /// Whose name this is. `current`: the file that has the number now and no handle, if it is from before the trace.
+    /// Finds the file of a handle. `current` is the file that has the inode number now, if that
+    /// file has no handle and is from before the trace.
     pub(super) fn whose(&mut self, name: &Name, current: Option<u32>) -> Whose {
         let Handle { inode, .. } = name.handle;
         match self.bound.get(&name.handle) {
@@ -108,7 +110,7 @@ impl Binding {
             Some(&file) => return Whose::Known(file),
             None => {}
         }
-        // A handle that waits already waits on.
+        // A handle that is already waiting keeps waiting.
         if self.told.contains_key(&name.handle) {
             return Whose::ToCome;
         }
@@ -132,7 +134,7 @@ impl Binding {
         }
     }
 
-    /// This file's handle is known.
+    /// Associates this file with its handle.
     pub(super) fn bind(&mut self, handle: Handle, file: u32) {
         self.bound.insert(handle, file);
     }
@@ -146,7 +148,7 @@ impl Binding {
         told.push(name);
     }
 
-    /// A file was allocated in `dir`: the names that waited for it.
+    /// A file was allocated in `dir`: takes the names that waited for it.
     pub(super) fn allocated(&mut self, inode: Inode, file: u32, dir: Option<u64>) -> Vec<Name> {
         if let Some(waiting) = self.waiting.get_mut(&inode)
             && let Some(n) = waiting.iter().position(|handle| fits(&self.told[handle][0], dir))
@@ -162,7 +164,8 @@ impl Binding {
         Vec::new()
     }
 
-    /// Names that waited until `at_ns` and whose allocation never came: their files are older than the trace.
+    /// Takes the names that waited until `at_ns` without an allocation: their files are older than
+    /// the trace.
     pub(super) fn given_up(&mut self, at_ns: u64) -> Vec<Name> {
         let mut given_up = Vec::new();
         self.waiting.retain(|_, waiting| {
@@ -174,21 +177,21 @@ impl Binding {
         given_up
     }
 
-    /// The file with this handle is gone. The handle stays known for a while, lest what is told late of it be taken for the
-    /// next file's that has the number.
+    /// Marks the file with this handle as ended. The handle stays known for a while, so that late
+    /// reports about it are not applied to the next file with that number.
     pub(super) fn gone(&mut self, handle: Handle, at_ns: u64) {
         self.bound.insert(handle, GONE);
         self.gone.push_back((at_ns, handle));
     }
 
-    /// Nothing more is told of what was gone before.
+    /// Forgets handles that ended before this time: no further reports about them can arrive.
     pub(super) fn forget_gone(&mut self, before_ns: u64) {
         while let Some((_, handle)) = self.gone.pop_front_if(|(at_ns, _)| *at_ns < before_ns) {
             self.bound.remove(&handle);
         }
     }
 
-    /// No handle will be found for this file.
+    /// Stops waiting for a handle of this file.
     pub(super) fn nameless(&mut self, inode: Inode, file: u32) {
         if let Some(unbound) = self.unbound.get_mut(&inode) {
             unbound.retain(|(other, _)| *other != file);
@@ -196,7 +199,7 @@ impl Binding {
     }
 }
 
-/// Can this name be the one of a file allocated in `dir`?
+/// Whether this name can belong to a file allocated in `dir`.
 fn fits(name: &Name, dir: Option<u64>) -> bool {
     match name.kind {
         NameKind::Created => dir.is_none_or(|dir| dir == name.dir),
@@ -215,9 +218,10 @@ mod tests {
         Name { at_ns, tid: 7, handle, dir, path, directory: false, kind: NameKind::Created }
     }
 
-    /// An allocation that was lost leaves its names waiting; those of the next file with that number are not given up with them.
+    /// The names of a lost allocation are given up, and those of the next file with the same inode
+    /// number are kept.
     #[test]
-    fn who_waits_longest_is_given_up_alone() {
+    fn only_the_names_that_waited_longest_are_given_up() {
         let mut binding = Binding::default();
         let deleted = Name { kind: NameKind::Deleted, ..created(11, 1, 2) };
         let names = [created(10, 1, 2), created(20, 2, 3), created(30, 3, 2), deleted.clone()];
@@ -226,7 +230,7 @@ mod tests {
             binding.wait(name.clone());
         }
         assert_eq!(binding.given_up(15), [names[0].clone(), deleted]);
-        // In order, and in its directory.
+        // Names match in order, and only in their directory.
         let inode = names[0].handle.inode;
         assert_eq!(binding.allocated(inode, 5, Some(2)), [names[2].clone()]);
         assert_eq!(binding.allocated(inode, 6, Some(3)), [names[1].clone()]);

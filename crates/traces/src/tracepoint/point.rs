@@ -1,16 +1,16 @@
-//! One tracepoint, whatever it was read from.
+//! One tracepoint hit, independent of the format that it was read from.
 
 /// A device number as the kernel keeps it: major << 20 | minor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dev(pub u32);
 
 impl Dev {
-    /// From its two halves.
+    /// Combines the major and minor numbers.
     pub fn new(major: u32, minor: u32) -> Self {
         Self(major << 20 | minor & 0xf_ffff)
     }
 
-    /// From `7:0`, as the kernel names a disk's backing device.
+    /// Parses `7:0`, the form in which the kernel names a disk's backing device.
     pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.split_once(':')?;
         Some(Self::new(major.parse().ok()?, minor.parse().ok()?))
@@ -23,30 +23,31 @@ impl std::fmt::Display for Dev {
     }
 }
 
-/// An inode, as tracepoints name it: which file that is at a time, the machine knows.
+/// An inode as tracepoints identify it. The machine resolves it to a file at a given time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Inode {
     /// The file system's device.
     pub dev: Dev,
-    /// The inode's number.
+    /// Inode number.
     pub ino: u64,
 }
 
-/// One tracepoint that was hit.
+/// One tracepoint hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When, in nanoseconds of one clock for all processors.
+    /// Time in nanoseconds, by one clock for all processors.
     pub at_ns: u64,
     /// The thread that hit it.
     pub tid: u32,
-    /// What it says.
+    /// The content of the hit.
     pub what: What,
 }
 
-/// What tracepoints say, in the words of this machine; offsets, lengths and sizes in bytes, pages of 4096.
+/// The content of a tracepoint. Offsets, lengths and sizes are in bytes; pages are 4096 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A buffered read found or fetched pages of these: the rest of its request, rounded to pages.
+    /// A buffered read found or fetched some of these pages: the rest of its request, rounded to
+    /// pages.
     Pages {
         /// File.
         inode: Inode,
@@ -59,17 +60,17 @@ pub enum What {
     ReadAhead {
         /// File.
         inode: Inode,
-        /// What is left of the request, first and last page, if its first page was missing.
+        /// First and last page of the rest of the request, if its first page was missing.
         missing: Option<(u64, u64)>,
     },
     /// A page fault was served from this page of a file.
     Fault {
         /// File.
         inode: Inode,
-        /// Page.
+        /// Page that was served.
         page: u64,
     },
-    /// A page fault was served by mapping all of these that were cached.
+    /// A page fault was served by mapping all cached pages of this range.
     FaultAround {
         /// File.
         inode: Inode,
@@ -82,10 +83,11 @@ pub enum What {
     UserFault {
         /// Address.
         address: u64,
-        /// A store.
+        /// The access is a store.
         write: bool,
     },
-    /// A piece of a buffered write begins; this much of the call is left (or as much as a folio can hold).
+    /// A piece of a buffered write begins, with this much of the call left (or as much as a folio
+    /// holds).
     WriteBegin {
         /// File.
         inode: Inode,
@@ -100,28 +102,28 @@ pub enum What {
         inode: Inode,
         /// First byte.
         offset: u64,
-        /// Bytes that really were written.
+        /// Bytes that were copied.
         copied: u64,
     },
-    /// A read or write call begins, of which the file system tells more (F2FS).
+    /// A read or write call begins, which the file system reports in detail (F2FS).
     CallBegin {
         /// File; the device may be missing (0).
         inode: Inode,
         /// Its path from the root of the file system.
         path: Box<str>,
-        /// Its size.
+        /// File size in bytes.
         size: u64,
         /// First byte; for a write with `O_APPEND` the end of the file.
         offset: u64,
-        /// A write.
+        /// The call is a write.
         write: bool,
     },
-    /// The call turns out to go past the page cache.
+    /// The call bypasses the page cache.
     CallDirect {
         /// File.
         inode: Inode,
     },
-    /// The call ended, with so many bytes moved or an error.
+    /// The call ended with a number of bytes moved, or an error.
     CallEnd {
         /// File; the device may be missing (0).
         inode: Inode,
@@ -129,10 +131,10 @@ pub enum What {
         offset: u64,
         /// Bytes moved; negative is an error.
         moved: i64,
-        /// A write.
+        /// The call was a write.
         write: bool,
     },
-    /// One step of an access past the page cache goes this way.
+    /// One step of an access that bypasses the page cache.
     DirectStep {
         /// File.
         inode: Inode,
@@ -140,77 +142,77 @@ pub enum What {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// A write.
+        /// The step is a write.
         write: bool,
     },
-    /// An access past the page cache ended.
+    /// An access that bypasses the page cache ended.
     DirectEnd {
         /// File.
         inode: Inode,
-        /// The byte behind it.
+        /// First byte after the access.
         end: u64,
         /// Bytes moved; negative is an error.
         moved: i64,
     },
-    /// Pages became dirty, from this one on.
+    /// The pages of a folio became dirty.
     Dirtied {
         /// File.
         inode: Inode,
         /// The folio's first page.
         page: u64,
     },
-    /// The file is made durable: `fsync`, `fdatasync`, `msync`, or a write with `O_SYNC`.
+    /// The file is synced: `fsync`, `fdatasync`, `msync`, or a write with `O_SYNC`.
     Sync {
         /// File or directory.
         inode: Inode,
     },
-    /// The whole file system is made durable.
+    /// The whole file system is synced.
     SyncFs {
         /// Its device.
         dev: Dev,
-        /// It waits.
+        /// The call waits for the writes to finish.
         wait: bool,
     },
-    /// A new inode.
+    /// An inode was allocated.
     Allocated {
-        /// It.
+        /// The new inode.
         inode: Inode,
-        /// Inode number of the directory it is made in, where the tracepoint tells.
+        /// Inode number of the parent directory, where the tracepoint gives it.
         dir: Option<u64>,
-        /// File type and permissions, where the tracepoint tells.
+        /// File type and permissions, where the tracepoint gives them.
         mode: Option<u16>,
     },
-    /// The inode leaves memory; without links, its file is gone.
+    /// The inode leaves memory; with a link count of 0, its file is deleted.
     Evicted {
-        /// It.
+        /// The inode.
         inode: Inode,
-        /// Names left.
+        /// Link count.
         links: u32,
     },
-    /// A name is about to go.
+    /// A name is about to be removed.
     Unlink {
         /// File.
         inode: Inode,
-        /// Inode number of its directory, where the tracepoint tells.
+        /// Inode number of its directory, where the tracepoint gives it.
         dir: Option<u64>,
     },
-    /// The file is cut, to what [`What::Cut`] says.
+    /// The file is truncated, to the size that [`What::Cut`] gives.
     TruncateBegin {
         /// File.
         inode: Inode,
-        /// The new size, where the tracepoint tells it.
+        /// The new size in bytes, where the tracepoint gives it.
         size: Option<u64>,
     },
-    /// Extents of the file from this block on are let go.
+    /// Extents of the file from this block on are freed.
     Cut {
         /// File.
         inode: Inode,
-        /// First block of the file system's size.
+        /// First block, in units of the file system's block size.
         block: u64,
-        /// Blocks.
+        /// Number of blocks.
         blocks: u64,
     },
-    /// The cutting is over.
+    /// The truncation ended.
     TruncateEnd {
         /// File.
         inode: Inode,
@@ -230,14 +232,14 @@ pub enum What {
         len: u64,
         /// `FALLOC_FL_…`
         mode: u32,
-        /// It is done already: no end will be told.
+        /// The call is already complete: no end follows.
         done: bool,
     },
     /// `fallocate` ended.
     AllocateEnd {
         /// File.
         inode: Inode,
-        /// It succeeded.
+        /// The call succeeded.
         done: bool,
     },
     /// A hole is punched.
@@ -249,22 +251,22 @@ pub enum What {
         /// Bytes.
         len: u64,
     },
-    /// The thread made another.
+    /// The thread created another thread.
     NewTask {
-        /// The new one.
+        /// The new thread.
         tid: u32,
         /// `CLONE_…`
         flags: u64,
-        /// Its name.
+        /// Name of the new thread.
         name: Box<str>,
     },
-    /// The process lets go of its memory, to run another program.
+    /// The process releases its memory in order to run another program.
     ExecBegin,
-    /// The process runs another program, which is mapped already.
+    /// The process runs another program, which is already mapped.
     Exec {
         /// The program's file.
         program: Box<str>,
-        /// The thread that called it, which is now the process's first.
+        /// The thread that called `execve`, which becomes the main thread of the process.
         old_tid: u32,
     },
     /// The thread ends.
@@ -273,19 +275,19 @@ pub enum What {
     Enter(super::Call),
     /// The thread's system call ended with this result.
     Leave {
-        /// As the kernel returns it: negative is an error.
+        /// Result as the kernel returns it: a negative value is an error.
         result: i64,
     },
-    /// Tasks are stalled for lack of memory, so much of the time.
+    /// The share of time in which tasks are stalled for lack of memory.
     MemoryPressure {
         /// Parts per million.
         stalled_ppm: u32,
     },
-    /// The process mapped something.
+    /// The process created a mapping.
     Map {
         /// Process.
         pid: u32,
-        /// What, and where.
+        /// The mapped range and its file.
         mapping: super::Mapping,
     },
 }

@@ -1,14 +1,15 @@
-//! What cannot have happened: numbers in a damaged trace.
+//! Rejects impossible numbers, which occur in damaged traces.
 
 use super::What;
 use flashsift_core::page::PAGE_BYTES;
 
-/// No file reaches further.
+/// Largest file offset in bytes.
 const END: u64 = i64::MAX.cast_unsigned();
 const PAGES: u64 = END / PAGE_BYTES;
 
 impl What {
-    /// Whether its offsets, lengths and pages can be a file's. The machine is given nothing else.
+    /// Whether its offsets, lengths and pages are possible in a file. The machine takes no other
+    /// points.
     pub fn is_possible(&self) -> bool {
         let span = |offset: u64, len: u64| offset.checked_add(len).is_some_and(|end| end <= END);
         match *self {

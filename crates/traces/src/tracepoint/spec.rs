@@ -1,34 +1,35 @@
-//! The tracepoints that the machine understands: one line each.
+//! The tracepoints that the machine understands, one entry each.
 
 use super::{Dev, Inode, What};
 use std::borrow::Cow;
 
 /// The fields of one hit, in the order in which its [`Spec`] names them.
 pub trait Values {
-    /// A number, sign-extended where the kernel's is signed.
+    /// A number, sign-extended where the kernel's type is signed.
     fn number(&self, field: usize) -> u64;
-    /// A text, up to its first zero byte.
+    /// A string, up to its first NUL byte.
     fn text(&self, field: usize) -> Cow<'_, str>;
 }
 
-/// What a tracepoint is good for: who records it, and what is missing where the kernel lacks it.
+/// Purpose of a tracepoint: it decides when the tracepoint is recorded, and which events are
+/// missing on a kernel without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Buffered reads.
     Reads,
-    /// Where one read ends and the next begins.
+    /// Boundaries between reads.
     Batches,
     /// Buffered writes.
     Writes,
-    /// Accesses past the page cache.
+    /// Accesses that bypass the page cache.
     Direct,
     /// Reads and stores through mappings.
     Mapped,
-    /// The addresses of page faults: which page of a mapping.
+    /// Addresses of page faults, which identify the page of a mapping.
     Addresses,
-    /// Durability.
+    /// Syncs.
     Syncs,
-    /// Creation and deletion, truncation, holes.
+    /// Creation, deletion, truncation, and holes.
     Life,
     /// Processes and threads.
     Tasks,
@@ -38,17 +39,17 @@ pub enum Need {
 
 /// One tracepoint.
 pub struct Spec {
-    /// Its group: the folder below `events`.
+    /// Its group: the directory below `events`.
     pub system: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What for.
+    /// Its purpose.
     pub need: Need,
-    /// The fields it is read from. A kernel that lacks one lacks the tracepoint.
+    /// The fields that are read. A kernel without one of them counts as lacking the tracepoint.
     pub fields: &'static [&'static str],
-    /// A filter for the kernel, where most hits say nothing.
+    /// A filter that the kernel applies, for tracepoints most of whose hits carry no information.
     pub filter: Option<&'static str>,
-    /// What it says; `None` if it says nothing to us.
+    /// Converts the fields; `None` if the hit is of no interest.
     pub read: fn(&dyn Values) -> Option<What>,
 }
 
@@ -74,7 +75,7 @@ pub const ALL: &[Spec] = &[
     spec("exceptions", "page_fault_user", Need::Addresses, &["address", "error_code"], user_fault),
     spec("exceptions", "page_fault_kernel", Need::Addresses, &["address", "error_code"], user_fault),
     spec("writeback", "writeback_dirty_folio", Need::Mapped, &["name", "ino", "index"], dirtied),
-    // Its name before folios (Linux 5.17).
+    // Name of the tracepoint before folios (Linux 5.17).
     spec("writeback", "writeback_dirty_page", Need::Mapped, &["name", "ino", "index"], dirtied),
     spec("iomap", "iomap_dio_complete", Need::Direct, &["dev", "ino", "pos", "ret"], |v| {
         Some(What::DirectEnd { inode: inode(v), end: v.number(2), moved: v.number(3).cast_signed() })
@@ -108,7 +109,7 @@ pub const ALL: &[Spec] = &[
     ext4("ext4_truncate_enter", Need::Life, &["dev", "ino"], |v| {
         Some(What::TruncateBegin { inode: inode(v), size: None })
     }),
-    // The new size to the byte, in the mode data=ordered.
+    // The exact new size in bytes, in the mode data=ordered.
     ext4("ext4_begin_ordered_truncate", Need::Life, &["dev", "ino", "new_size"], |v| {
         Some(What::TruncateBegin { inode: inode(v), size: Some(v.number(2)) })
     }),
@@ -117,7 +118,8 @@ pub const ALL: &[Spec] = &[
     }),
     ext4("ext4_truncate_exit", Need::Life, &["dev", "ino"], |v| Some(What::TruncateEnd { inode: inode(v) })),
     Spec {
-        // ext4_setattr with a new size; other inode changes ask for two blocks.
+        // ext4_setattr reserves more credits for a new size; other inode changes ask for two
+        // blocks.
         filter: Some("type == 1 && blocks == 3"),
         ..ext4("ext4_journal_start_inode", Need::Life, &["dev", "ino", "type", "blocks"], |v| {
             (v.number(2) == 1 && v.number(3) == 3).then(|| What::Resize { inode: inode(v) })
@@ -176,7 +178,7 @@ pub const ALL: &[Spec] = &[
             name: v.text(2).into_owned().into(),
         })
     }),
-    // Linux 6.9. Without it, what a program had mapped counts until something else is mapped there.
+    // Linux 6.9. Without it, the mappings of a program count until another mapping replaces them.
     spec("sched", "sched_prepare_exec", Need::Tasks, &[], |_| Some(What::ExecBegin)),
     spec("sched", "sched_process_exec", Need::Tasks, &["old_pid", "filename"], |v| {
         Some(What::Exec { old_tid: v.number(0) as u32, program: v.text(1).into_owned().into() })
@@ -232,7 +234,7 @@ fn inode(v: &dyn Values) -> Inode {
 
 fn user_fault(v: &dyn Values) -> Option<What> {
     let address = v.number(0);
-    // The upper half of the address space is the kernel's own.
+    // The upper half of the address space belongs to the kernel.
     (address >> 63 == 0).then(|| What::UserFault { address, write: v.number(1) & 2 != 0 })
 }
 
@@ -249,7 +251,7 @@ fn write_end(v: &dyn Values) -> Option<What> {
     Some(What::WriteEnd { inode: inode(v), offset: v.number(2), copied: v.number(3) })
 }
 
-/// F2FS names the file by its path, and forgets the device.
+/// F2FS gives the path of the file and omits the device.
 fn call_begin(v: &dyn Values, write: bool) -> Option<What> {
     let inode = Inode { dev: Dev::default(), ino: v.number(1) };
     let (size, offset) = (v.number(2), v.number(3));

@@ -1,42 +1,43 @@
-//! Threads, the processes they belong to, and which of them are recorded.
+//! Threads, their processes, and the choice of the recorded ones.
 
 use super::{Inode, calls::Call};
 use std::collections::{HashMap, HashSet};
 
-/// What a thread is in the middle of.
+/// Operations in progress in a thread.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
-    /// The read that its last pages belong to.
+    /// The read to which its last pages belong.
     pub(super) read: Option<Reading>,
-    /// The kernel read ahead for it since then: the pages found end there, and more may follow.
+    /// The kernel read ahead since then: the pages found end there, and more may follow.
     pub(super) ahead: bool,
-    /// The pages, first and last, of a request whose first page was missing. The kernel may tell it from a later page on.
+    /// First and last page of a request whose first page was missing. The kernel may report the
+    /// request from a later page on.
     pub(super) missed: Option<(Inode, u64, u64)>,
-    /// The write whose pieces are being put together.
+    /// The write whose pieces are being joined.
     pub(super) write: Option<Writing>,
-    /// It just wrote to this file: pages that become dirty are that write's.
+    /// The thread just wrote to this file: pages that become dirty belong to that write.
     pub(super) wrote: Option<Inode>,
-    /// It is in a call whose end will be told.
+    /// The thread is in a call whose end will be reported.
     pub(super) in_call: bool,
     /// Its last page fault.
     pub(super) fault: Option<Faulting>,
-    /// A store to a page that may be private: it shows if the page becomes dirty.
+    /// A store to a page that may be private. The store reached the file if the page becomes dirty.
     pub(super) stored: Option<(Inode, u64)>,
-    /// The direction of its access past the page cache.
+    /// The direction of its access that bypasses the page cache.
     pub(super) direct_write: bool,
-    /// Where its write call begins.
+    /// Offset at which its write call begins.
     pub(super) writes_at: Option<u64>,
-    /// Its call goes past the page cache.
+    /// Its call bypasses the page cache.
     pub(super) direct_call: bool,
-    /// It cuts this file, and has not yet said where.
+    /// The file that it truncates, while the new size is unknown.
     pub(super) cutting: Option<Inode>,
-    /// It cuts this file, and said where.
+    /// The file that it truncates, once the new size is known.
     pub(super) cut: Option<Inode>,
-    /// Its call changes this file's size.
+    /// The file whose size its call changes.
     pub(super) resized: Option<Inode>,
-    /// `fallocate` under way: file and the size it may grow to.
+    /// `fallocate` in progress: the file, and the size to which it may grow.
     pub(super) allocating: Option<(Inode, u64)>,
-    /// The system call that it is in.
+    /// The system call in progress.
     pub(super) call: Option<Call>,
     /// The first pages that the call read.
     pub(super) call_read: Option<(Inode, u64)>,
@@ -64,7 +65,7 @@ pub(super) struct Writing {
 #[derive(Debug)]
 pub(super) struct Faulting {
     pub(super) address: u64,
-    /// It has been told as an access to this file.
+    /// The fault has been emitted as an access to this file.
     pub(super) told: Option<Inode>,
 }
 
@@ -73,28 +74,28 @@ pub(super) struct Faulting {
 pub(super) struct Tasks {
     pids: HashMap<u32, u32>,
     names: HashMap<u32, Box<str>>,
-    /// The threads that are recorded, with their descendants; `None`: all.
+    /// The recorded threads, whose descendants are recorded too; `None` records all threads.
     chosen: Option<HashSet<u32>>,
     ignored: HashSet<u32>,
 }
 
 impl Tasks {
-    /// Of these threads and their descendants only.
+    /// Records only these threads and their descendants.
     pub(super) fn only(&mut self, tids: impl IntoIterator<Item = u32>) {
         self.chosen.get_or_insert_default().extend(tids);
     }
 
-    /// Never of these: the recorder itself.
+    /// Excludes these threads: those of the recorder itself.
     pub(super) fn never(&mut self, tids: impl IntoIterator<Item = u32>) {
         self.ignored.extend(tids);
     }
 
-    /// A thread from before the trace, nameless.
+    /// Adds a thread from before the trace, without a name.
     pub(super) fn found_thread(&mut self, tid: u32, pid: u32) {
         self.pids.insert(tid, pid);
     }
 
-    /// A thread from before the trace.
+    /// Adds a thread from before the trace.
     pub(super) fn found(&mut self, tid: u32, pid: u32, name: &str) {
         self.found_thread(tid, pid);
         self.names.entry(pid).or_insert_with(|| name.into());
@@ -107,12 +108,12 @@ impl Tasks {
         }
     }
 
-    /// The process of a thread.
+    /// Returns the process of a thread.
     pub(super) fn pid(&self, tid: u32) -> u32 {
         self.pids.get(&tid).copied().unwrap_or(tid)
     }
 
-    /// What a process is called.
+    /// Returns the name of a process.
     pub(super) fn name(&self, pid: u32) -> Option<&str> {
         self.names.get(&pid).map(AsRef::as_ref)
     }
@@ -136,7 +137,7 @@ impl Tasks {
         }
     }
 
-    /// A thread runs another program; it is now its process's first thread, `tid`.
+    /// A thread runs another program; it becomes the main thread of its process, `tid`.
     pub(super) fn exec(&mut self, tid: u32, old_tid: u32, program: &str) {
         if let Some(chosen) = &mut self.chosen
             && chosen.contains(&old_tid)
@@ -144,21 +145,22 @@ impl Tasks {
             chosen.insert(tid);
         }
         self.pids.insert(tid, tid);
-        // It goes on with the program that it ran before, as Chromium starts its processes.
+        // The thread runs its own program again, as Chromium does to start its processes.
         if program == "/proc/self/exe" && self.names.contains_key(&tid) {
             return;
         }
         self.names.insert(tid, program.rsplit('/').next().unwrap_or(program).into());
     }
 
-    /// The thread is no more. What it held open goes only now, so that its process stays known.
+    /// Removes the thread. Its open descriptors are released only now, so that its process stays
+    /// known.
     pub(super) fn exit(&mut self, tid: u32) {
         if let Some(chosen) = &mut self.chosen {
             chosen.remove(&tid);
         }
     }
 
-    /// Are there still some of the chosen?
+    /// Whether any of the chosen threads is still alive.
     pub(super) fn chosen(&self) -> Option<&HashSet<u32>> {
         self.chosen.as_ref()
     }

@@ -1,37 +1,37 @@
-//! One line of a text trace: who, when, which tracepoint, and its own words.
+//! One line of a text trace: thread, time, tracepoint, and the tracepoint's text.
 
-/// A tracepoint that was hit.
+/// One tracepoint hit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// The thread's name; empty if the kernel had forgotten it (`<...>`).
+    /// Name of the thread; empty if the kernel no longer had it (`<...>`).
     pub(super) comm: &'a [u8],
     pub(super) tid: u32,
-    /// Its process, where the line tells.
+    /// Process of the thread, where the line has it.
     pub(super) tgid: Option<u32>,
     pub(super) time: Time,
-    /// Empty for a line of the function tracer.
+    /// Name of the tracepoint; empty for a line of the function tracer.
     pub(super) name: &'a [u8],
-    /// What the tracepoint prints.
+    /// Text of the tracepoint.
     pub(super) text: &'a [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Clock(u64),
-    /// Of a clock that counts something else: there is an order, but no time.
+    /// A clock that counts other units: it gives an order and no time.
     Count,
 }
 
-/// Takes a line apart:
+/// Parses a line:
 ///
 /// ```text
 ///   comm-pid  (tgid) [cpu] flags seconds.micros: name: text
 /// ```
 ///
-/// The process, the flags, and the point in the time may be missing, and `trace-cmd` puts the name of a buffer before all.
-/// The name of a thread may hold anything, also what looks like the rest of the line; so the first bracket counts behind which
-/// all stands as it should.
+/// The process, the flags, and the decimal point of the time are optional, and `trace-cmd` puts the
+/// name of a buffer first. A thread's name may hold any text, also text that looks like the rest of
+/// the line; so the first bracket followed by a well-formed rest counts.
 pub(super) fn line(bytes: &[u8]) -> Option<Line<'_>> {
     memchr::memchr_iter(b'[', bytes).find_map(|bracket| {
         let (cpu, rest) = split(&bytes[bracket + 1..], b']')?;
@@ -54,7 +54,8 @@ fn is_function(rest: &[u8]) -> bool {
     memchr::memmem::find(rest, b" <-").is_some()
 }
 
-/// `comm-pid`, `comm-pid (tgid)`, `comm-pid (-----)`, with `buffer:` and two spaces before it.
+/// Parses `comm-pid`, `comm-pid (tgid)` or `comm-pid (-----)`, after an optional `buffer:` and two
+/// spaces.
 fn task(before: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
     let mut task = before.trim_ascii_end();
     let mut tgid = None;
@@ -79,7 +80,7 @@ fn task(before: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
     Some((if comm == b"<...>" { b"" } else { comm }, tid, tgid))
 }
 
-/// The time, behind up to three columns of flags.
+/// Parses the time, after up to three columns of flags.
 fn time(mut rest: &[u8]) -> Option<(Time, &[u8])> {
     for _ in 0..4 {
         rest = rest.trim_ascii_start();
@@ -108,7 +109,7 @@ fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..n], &bytes[n + 1..]))
 }
 
-/// A decimal number, and nothing else.
+/// Parses a decimal number that is the whole text.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     let add = |n: u64, &b: &u8| {
         let digit = b.wrapping_sub(b'0');
@@ -117,8 +118,8 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
-/// How many events were lost, where a line says that some were: `CPU:1 [LOST 35 EVENTS]`, of trace-cmd
-/// `CPU:1 [35 EVENTS DROPPED]`; 1 if it does not say how many.
+/// Number of lost events in a line that reports a loss: `CPU:1 [LOST 35 EVENTS]`, from trace-cmd
+/// `CPU:1 [35 EVENTS DROPPED]`; 1 if the line has no number.
 pub(super) fn lost(bytes: &[u8]) -> Option<u64> {
     let (cpu, rest) = split(bytes.strip_prefix(b"CPU:")?, b' ')?;
     number(cpu)?;
@@ -131,7 +132,7 @@ pub(super) fn lost(bytes: &[u8]) -> Option<u64> {
     number(count)
 }
 
-/// How many events a ring buffer's new ones overwrote before it was read, from its header:
+/// Number of events that a ring buffer overwrote before it was read, from its header:
 /// `# entries-in-buffer/entries-written: 54236/64215   #P:2`.
 pub(super) fn overwritten(bytes: &[u8]) -> Option<u64> {
     let rest = bytes.strip_prefix(b"# entries-in-buffer/entries-written: ")?;
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line() {
+    fn other_text_is_not_a_line() {
         for text in [
             "",
             "# tracer: nop",

@@ -1,24 +1,28 @@
-//! ftrace's text: what `trace` and `trace_pipe` in tracefs print, `trace-cmd report`, `atrace`, and systrace's HTML.
+//! ftrace's text: the output of `trace` and `trace_pipe` in tracefs, `trace-cmd report` and
+//! `atrace`, and the HTML of systrace.
 //!
 //! ```text
-//!          python3-490     (    490) [000] .....   102.566988: f2fs_dataread_end: ino 6, offset 163900, bytes 100
+//! python3-490 (490) [000] ..... 102.566988: f2fs_dataread_end: ino 6, offset 163900, bytes 100
 //! ```
 //!
-//! Thread, process (where `record-tgid` is on), processor, flags, seconds, tracepoint, and what it prints ([`text`] reads that
-//! back). Of the tracepoints those are used that a recording of our own uses, and what older and Android's kernels have instead
-//! ([`super::kernel`]); which of them tell the accesses is chosen from the first 65,536 that say something.
+//! A line holds the thread, the process (with `record-tgid`), the processor, flags, seconds, the
+//! tracepoint, and its text (parsed by [`text`]). The reader uses the tracepoints that a recording
+//! of our own uses and their counterparts in older and Android kernels ([`super::kernel`]). The
+//! first 65,536 usable tracepoints decide which of them supply the accesses.
 //!
-//! Two formats, because a trace may show both sides of the cache. `ftrace` reads what it tells of files, and a trace that tells
-//! nothing of files as one of the block layer; `ftrace-block` reads the requests of the block layer, whatever else there is.
+//! There are two formats, because a trace may show both sides of the cache. `ftrace` reads the
+//! tracepoints of files, or those of the block layer if the trace has none of files; `ftrace-block`
+//! always reads the requests of the block layer.
 //!
-//! **Processes** are those that the lines name, else what `task_newtask` tells, else the thread itself. A thread that the
-//! kernel had forgotten (`<...>`) keeps the name that it had.
+//! **Processes** come from the lines, else from `task_newtask`, else each thread counts as its own
+//! process. A thread whose name the kernel no longer had (`<...>`) keeps its earlier name.
 //!
-//! **HTML** is searched for `<script class="trace-data" type="application/text">`, before 2014 `var linuxPerfData`; of these
-//! the ones that begin like ftrace's text are read. systrace wrote it around what atrace gave.
+//! **HTML** is searched for `<script class="trace-data" type="application/text">`, or `var
+//! linuxPerfData` before 2014; the blocks that begin like ftrace's text are read. systrace wraps
+//! the output of atrace in them.
 //!
-//! **Losses.** Where the kernel says that it lost events, or overwrote the oldest before they were read, that is noted with
-//! their number; what they were nobody knows.
+//! **Losses.** Events that the kernel lost, or overwrote before they were read, are noted with
+//! their number.
 //!
 //! The function tracers, `trace-cmd report -l` and `-R`, and `atrace -z` are not read.
 
@@ -62,21 +66,40 @@ const SAMPLE: &str = "\
 #
 #           TASK-PID       TGID    CPU#  |||||  TIMESTAMP  FUNCTION
 #              | |           |       |   |||||     |         |
-         python3-490     (    490) [000] .....   102.566615: f2fs_new_inode: dev = (179,0), ino = 6, ret = 0
-         python3-490     (    490) [000] .....   102.566988: f2fs_datawrite_start: entry_name /data/a b, offset 0, bytes 9000, cmdline python3, pid 490, i_size 0, ino 6
-         python3-490     (    490) [000] .....   102.569511: f2fs_file_write_iter: dev = (179,0), ino = 6, offset = 0, length = 9000, written(err) = 9000
-         python3-490     (    490) [000] .....   102.571252: f2fs_sync_file_enter: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 9000, i_nlink = 1, i_blocks = 24, i_advise = 0x0
-         python3-490     (    490) [000] .....   102.580000: task_newtask: pid=491 comm=python3 clone_flags=3d0f00 oom_score_adj=0
-         python3-491     (    490) [001] .....   102.702605: f2fs_dataread_start: entry_name /data/a b, offset 8192, bytes 4096, cmdline python3, pid 491, i_size 9000, ino 6
-         python3-491     (    490) [001] .....   102.702631: f2fs_dataread_end: ino 6, offset 8192, bytes 808
-           <...>-17      (-----) [001] .N..2   102.710000: mm_filemap_get_pages: dev=8:1 ino=c ofs=0-131071
-            <idle>-0     (-----) [001] d..2.   102.710100: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=x next_pid=17 next_prio=120
+         python3-490     (    490) [000] .....   102.566615: f2fs_new_inode: dev = (179,0), ino = \
+                      6, ret = 0
+         python3-490     (    490) [000] .....   102.566988: f2fs_datawrite_start: entry_name \
+                      /data/a b, offset 0, bytes 9000, cmdline python3, pid 490, i_size 0, ino 6
+         python3-490     (    490) [000] .....   102.569511: f2fs_file_write_iter: dev = (179,0), \
+                      ino = 6, offset = 0, length = 9000, written(err) = 9000
+         python3-490     (    490) [000] .....   102.571252: f2fs_sync_file_enter: dev = (179,0), \
+                      ino = 6, pino = 5, i_mode = 0x81ed, i_size = 9000, i_nlink = 1, i_blocks = \
+                      24, i_advise = 0x0
+         python3-490     (    490) [000] .....   102.580000: task_newtask: pid=491 comm=python3 \
+                      clone_flags=3d0f00 oom_score_adj=0
+         python3-491     (    490) [001] .....   102.702605: f2fs_dataread_start: entry_name \
+                      /data/a b, offset 8192, bytes 4096, cmdline python3, pid 491, i_size 9000, \
+                      ino 6
+         python3-491     (    490) [001] .....   102.702631: f2fs_dataread_end: ino 6, offset \
+                      8192, bytes 808
+           <...>-17      (-----) [001] .N..2   102.710000: mm_filemap_get_pages: dev=8:1 ino=c \
+                      ofs=0-131071
+            <idle>-0     (-----) [001] d..2.   102.710100: sched_switch: prev_comm=swapper/1 \
+                      prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=x next_pid=17 \
+                      next_prio=120
 CPU:1 [LOST 3 EVENTS]
-    jbd2/sda1 - 8-88     (     88) [001] .....   102.720000: ext4_da_write_begin: dev 8,1 ino 12 pos 4096 len 5000
-    jbd2/sda1 - 8-88     (     88) [001] .....   102.720010: ext4_da_write_end: dev 8,1 ino 12 pos 4096 len 5000 copied 5000
-    jbd2/sda1 - 8-88     (     88) [001] d..1.   102.720020: block_bio_queue: 8,1 WS 2048 + 8 [jbd2/sda1 - 8]
-         python3-490     (    490) [000] .....   103.057997: f2fs_truncate: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 1, i_blocks = 16, i_advise = 0x0
-         python3-490     (    490) [000] .....   103.290513: f2fs_evict_inode: dev = (179,0), ino = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 0, i_blocks = 16, i_advise = 0x0
+    jbd2/sda1 - 8-88     (     88) [001] .....   102.720000: ext4_da_write_begin: dev 8,1 ino 12 \
+                      pos 4096 len 5000
+    jbd2/sda1 - 8-88     (     88) [001] .....   102.720010: ext4_da_write_end: dev 8,1 ino 12 \
+                      pos 4096 len 5000 copied 5000
+    jbd2/sda1 - 8-88     (     88) [001] d..1.   102.720020: block_bio_queue: 8,1 WS 2048 + 8 \
+                      [jbd2/sda1 - 8]
+         python3-490     (    490) [000] .....   103.057997: f2fs_truncate: dev = (179,0), ino = \
+                      6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 1, i_blocks = 16, \
+                      i_advise = 0x0
+         python3-490     (    490) [000] .....   103.290513: f2fs_evict_inode: dev = (179,0), ino \
+                      = 6, pino = 5, i_mode = 0x81ed, i_size = 4096, i_nlink = 0, i_blocks = 16, \
+                      i_advise = 0x0
 ";
 
 const BLOCK_SAMPLE: &str = "\
@@ -98,8 +121,8 @@ const FUNCTION: Skip = Skip::Benign("function of another tracer");
 const NO_DATA: &str = "an HTML page without a trace: systrace's has one in <script class=\"trace-data\">";
 const OTHER_DATA: Skip = Skip::Benign("line of systrace's other data");
 
-/// How the part of an HTML page begins that holds a trace; the other is systrace's of before 2014, where each line ends in
-/// [`OLD_END`].
+/// The start of the part of an HTML page that holds a trace. The second is that of systrace before
+/// 2014, where each line ends in [`OLD_END`].
 const TRACE_DATA: [&[u8]; 2] = [b"class=\"trace-data\"", b"var linuxPerfData = \""];
 const OLD_END: &[u8] = b"\\n\\";
 
@@ -131,7 +154,7 @@ fn is_html(head: &[u8]) -> bool {
         .any(|start| head.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start)))
 }
 
-/// What stands around events: headers, and what the tools say.
+/// Lines around the events: headers and messages of the tools.
 fn is_remark(line: &[u8]) -> bool {
     line.starts_with(b"#")
         || line::lost(line).is_some()
@@ -162,16 +185,16 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -
     reader.feed.finish(sound)
 }
 
-/// Where in an HTML page the reader is.
+/// Position of the reader in an HTML page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {
-    /// It is no page, or in ftrace's text.
+    /// In plain text, or within ftrace's text of a page.
     Trace,
-    /// At the beginning of data that may be ftrace's.
+    /// At the start of a data block that may hold ftrace's text.
     Data,
-    /// In other data.
+    /// In another data block.
     OtherData,
-    /// Around the data.
+    /// Between data blocks.
     Around,
 }
 
@@ -180,7 +203,7 @@ struct Reader<'e, 's> {
     feed: Feed<'e, 's>,
     /// `None` before the first line.
     page: Option<Page>,
-    /// A page had data.
+    /// The input was a page that had data.
     data: bool,
     damaged: u64,
 }

@@ -6,7 +6,8 @@ use crate::{events::Summary, format::testing};
 use flashsift_core::event::{Action, Event, Side};
 use proptest::prelude::*;
 
-/// How Linux 6.18 and 6.1 print the fields, from the `print fmt` of each tracepoint; `…` is what we do not read.
+/// The fields as Linux 6.18 and 6.1 print them, from the `print fmt` of each tracepoint; `…` stands
+/// for text that the reader ignores.
 const PRINTED: &[(&str, &str)] = &[
     ("mm_filemap_get_pages", "dev={s_dev:colon} ino={i_ino:x} ofs={index:page}-{last_index:last}"),
     ("mm_filemap_fault", "dev={s_dev:colon} ino={i_ino:x} ofs={index:page}"),
@@ -25,11 +26,13 @@ const PRINTED: &[(&str, &str)] = &[
     ("writeback_dirty_page", "bdi {name:s}: ino={ino:d} index={index:d}"),
     (
         "iomap_dio_complete",
-        "dev {dev:colon} ino {ino:0x} size 0x400 offset {pos:0x} flags DIRECT aio 0 error 0 ret {ret:d}",
+        "dev {dev:colon} ino {ino:0x} size 0x400 offset {pos:0x} flags DIRECT aio 0 error 0 ret \
+         {ret:d}",
     ),
     (
         "iomap_iter",
-        "dev {dev:colon} ino {ino:0x} pos {pos:0x} length {length:0x} status 0 flags WRITE|DIRECT ({flags:0x}) ops ext4_iomap_ops [ext4] caller __iomap_dio_rw+0x222/0x7e0",
+        "dev {dev:colon} ino {ino:0x} pos {pos:0x} length {length:0x} status 0 flags WRITE|DIRECT \
+         ({flags:0x}) ops ext4_iomap_ops [ext4] caller __iomap_dio_rw+0x222/0x7e0",
     ),
     ("ext4_da_write_begin", "dev {dev:comma} ino {ino:d} pos {pos:d} len {len:d}"),
     ("ext4_write_begin", "dev {dev:comma} ino {ino:d} pos {pos:d} len {len:d} flags 0"),
@@ -47,28 +50,33 @@ const PRINTED: &[(&str, &str)] = &[
     ("ext4_truncate_exit", "dev {dev:comma} ino {ino:d} blocks 516"),
     (
         "ext4_journal_start_inode",
-        "dev {dev:comma} blocks {blocks:d}, rsv_blocks 0, revoke_creds 8, type {type:d}, ino {ino:d}, caller ext4_dirty_inode+0x34/0x90",
+        "dev {dev:comma} blocks {blocks:d}, rsv_blocks 0, revoke_creds 8, type {type:d}, ino \
+         {ino:d}, caller ext4_dirty_inode+0x34/0x90",
     ),
     ("ext4_fallocate_enter", "dev {dev:comma} ino {ino:d} offset {offset:d} len {len:d} mode {mode:words}"),
     ("ext4_fallocate_exit", "dev {dev:comma} ino {ino:d} pos 0 blocks 128 ret {ret:d}"),
     ("ext4_punch_hole", "dev {dev:comma} ino {ino:d} offset {offset:d} len {len:d} mode "),
     (
         "f2fs_dataread_start",
-        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline x, y, pid 5, i_size {i_size:d}, ino {ino:d}",
+        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline x, y, pid 5, i_size \
+         {i_size:d}, ino {ino:d}",
     ),
     (
         "f2fs_datawrite_start",
-        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline ino 7, pid 5, i_size {i_size:d}, ino {ino:d}",
+        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline ino 7, pid 5, \
+         i_size {i_size:d}, ino {ino:d}",
     ),
     (
         "f2fs_direct_IO_enter",
-        "dev = {dev:paren}, ino = {ino:d} pos = 0 len = 16384 ki_flags = 20000 ki_ioprio = 4004 rw = 1",
+        "dev = {dev:paren}, ino = {ino:d} pos = 0 len = 16384 ki_flags = 20000 ki_ioprio = 4004 \
+         rw = 1",
     ),
     ("f2fs_dataread_end", "ino {ino:d}, offset {offset:d}, bytes {bytes:d}"),
     ("f2fs_datawrite_end", "ino {ino:d}, offset {offset:d}, bytes {bytes:d}"),
     (
         "f2fs_file_write_iter",
-        "dev = {dev:paren}, ino = {ino:d}, offset = {offset:d}, length = 100, written(err) = {ret:d}",
+        "dev = {dev:paren}, ino = {ino:d}, offset = {offset:d}, length = 100, written(err) = \
+         {ret:d}",
     ),
     ("f2fs_filemap_fault", "dev = {dev:paren}, ino = {ino:d}, index = {index:d}, ret = 404"),
     (
@@ -79,26 +87,31 @@ const PRINTED: &[(&str, &str)] = &[
     ("f2fs_new_inode", "dev = {dev:paren}, ino = {ino:d}, ret = {ret:d}"),
     (
         "f2fs_evict_inode",
-        "dev = {dev:paren}, ino = {ino:d}, pino = 4, i_mode = 0x81ed, i_size = 5, i_nlink = {nlink:d}, i_blocks = 16, i_advise = 0x2",
+        "dev = {dev:paren}, ino = {ino:d}, pino = 4, i_mode = 0x81ed, i_size = 5, i_nlink = \
+         {nlink:d}, i_blocks = 16, i_advise = 0x2",
     ),
     ("f2fs_unlink_exit", "dev = {dev:paren}, ino = {ino:d}, ret = {ret:d}"),
     (
         "f2fs_truncate",
-        "dev = {dev:paren}, ino = {ino:d}, pino = 5, i_mode = 0x81ed, i_size = {size:d}, i_nlink = 1",
+        "dev = {dev:paren}, ino = {ino:d}, pino = 5, i_mode = 0x81ed, i_size = {size:d}, i_nlink \
+         = 1",
     ),
     (
         "f2fs_fallocate",
-        "dev = {dev:paren}, ino = {ino:d}, mode = {mode:x}, offset = {offset:d}, len = {len:d},  i_size = 5, i_blocks = 512, ret = {ret:d}",
+        "dev = {dev:paren}, ino = {ino:d}, mode = {mode:x}, offset = {offset:d}, len = {len:d},  \
+         i_size = 5, i_blocks = 512, ret = {ret:d}",
     ),
     ("f2fs_write_begin", "dev = {dev:paren}, ino = {ino:d}, pos = {pos:d}, len = {len:d}"),
     ("f2fs_write_end", "dev = {dev:paren}, ino = {ino:d}, pos = {pos:d}, len = 4096, copied = {copied:d}"),
     (
         "android_fs_dataread_start",
-        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline x, pid 1, i_size {i_size:d}, ino {ino:d}",
+        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline x, pid 1, i_size \
+         {i_size:d}, ino {ino:d}",
     ),
     (
         "android_fs_datawrite_start",
-        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline x, pid 1, i_size {i_size:d}, ino {ino:d}",
+        "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline x, pid 1, i_size \
+         {i_size:d}, ino {ino:d}",
     ),
     ("task_newtask", "pid={pid:d} comm={comm:s} clone_flags={clone_flags:x} oom_score_adj=-1000"),
     ("sched_prepare_exec", "interp=/bin/sh filename=/a pid=1 comm=b"),
@@ -114,7 +127,7 @@ const PRINTED: &[(&str, &str)] = &[
 const WORDS: [(&str, u64); 4] =
     [("KEEP_SIZE", 1), ("PUNCH_HOLE", 2), ("COLLAPSE_RANGE", 8), ("0x4000", 0x4000)];
 
-/// One field's value, made of a random number, and its print.
+/// One field: a value made from a random number, and its printed form.
 fn printed(how: &str, random: u64, text: &str) -> (Value<'static>, String) {
     let number = |n: u64, text: String| (Value::Number(n), text);
     let (major, minor) = (random >> 20 & 0xfff, random & 0xf_ffff);
@@ -138,7 +151,7 @@ fn printed(how: &str, random: u64, text: &str) -> (Value<'static>, String) {
     }
 }
 
-/// A tracepoint's text, and the fields that it was made from.
+/// The text of a tracepoint, and the fields from which it was made.
 fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, Vec<Value<'static>>) {
     let mut values = vec![None; known.fields.len()];
     let mut out = String::new();
@@ -151,7 +164,7 @@ fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, V
         let n = known.fields.iter().position(|field| *field == name);
         let text = match known.system {
             "block" => "WFS",
-            // Behind a space, and a disk's name has none.
+            // A path follows a space, and the name of a disk has no spaces.
             "writeback" => text.trim_ascii_start(),
             _ => text,
         };
@@ -169,9 +182,9 @@ fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, V
 }
 
 proptest! {
-    /// Whatever the numbers, and whatever a name holds, also what looks like other fields.
+    /// Holds for any numbers and names, also for names that look like other fields.
     #[test]
-    fn what_the_kernel_prints_is_read_back(
+    fn the_kernels_text_is_parsed_back(
         random in proptest::collection::vec(any::<u64>(), FIELDS_MAX),
         text in "([a-z:]| |, offset 1| pid=2| ino 3|dev 4,4| clone_flags=5){0,6}[a-z]",
     ) {
@@ -217,7 +230,7 @@ fn told(spec: &Spec, text: &str) -> (Vec<String>, Summary) {
     (events.iter().map(line).collect(), summary)
 }
 
-/// The sample's lines that hold one of these words.
+/// Returns the lines of the sample that contain one of these words.
 fn only(words: &[&str]) -> String {
     let has = |line: &&str| words.iter().any(|word| line.contains(word));
     SAMPLE.lines().filter(has).flat_map(|line| [line, "\n"]).collect()
@@ -249,9 +262,10 @@ fn the_sample() {
     );
     assert_eq!(
         testing::skipped(&summary),
-        "3 event lost by the kernel: its buffer was full (first at 16); 1 other tracepoint (first at 15); 1 read from a \
-         file of unknown size: rounded to whole pages, perhaps past its end (first at 14); 1 request of the block layer, \
-         behind the page cache (a format ending in -block reads these) (first at 19)"
+        "3 event lost by the kernel: its buffer was full (first at 16); 1 other tracepoint (first \
+         at 15); 1 read from a file of unknown size: rounded to whole pages, perhaps past its end \
+         (first at 14); 1 request of the block layer, behind the page cache (a format ending in \
+         -block reads these) (first at 19)"
     );
 }
 
@@ -271,7 +285,8 @@ fn a_trace_of_requests_is_one_of_blocks() {
     assert_eq!(events, expected);
     assert_eq!(
         testing::skipped(&summary),
-        "1 other tracepoint (first at 5); 1 tracepoint that repeats what a better one tells (first at 3)"
+        "1 other tracepoint (first at 5); 1 tracepoint that repeats what a better one tells \
+         (first at 3)"
     );
     assert_eq!(told(&SPEC, BLOCK_SAMPLE).0, expected, "there is nothing else in it");
     let about = summary.about.expect("it says what it is");
@@ -303,19 +318,23 @@ fn both_sides_of_the_cache() {
 
 #[test]
 fn a_request_given_back_is_issued_once() {
-    let again = "a-1 [0] 1.0: block_rq_issue: 8,0 R 4096 () 8 + 8 [a]\na-1 [0] 1.1: block_rq_requeue: 8,0 R () 8 + 8 [0]\n\
-                 k-2 [0] 1.2: block_rq_issue: 8,0 R 4096 () 8 + 8 [k]\nk-2 [0] 1.3: block_rq_issue: 8,0 R 4096 () 8 + 8 [k]\n";
+    let again = "a-1 [0] 1.0: block_rq_issue: 8,0 R 4096 () 8 + 8 [a]\n\
+                 a-1 [0] 1.1: block_rq_requeue: 8,0 R () 8 + 8 [0]\n\
+                 k-2 [0] 1.2: block_rq_issue: 8,0 R 4096 () 8 + 8 [k]\n\
+                 k-2 [0] 1.3: block_rq_issue: 8,0 R 4096 () 8 + 8 [k]\n";
     let (events, summary) = told(&BLOCK, again);
     assert_eq!(events.iter().filter(|event| event.contains(" r ")).count(), 2, "{events:?}");
     assert!(testing::skipped(&summary).contains("1 request issued again"), "{:?}", summary.skipped);
 }
 
-/// An access is told once, by the best of what the trace has.
+/// An access becomes one event, from the most exact tracepoint in the trace.
 #[test]
 fn of_several_tracepoints_one_is_believed() {
     const START: &str = "a-5 [0] 1.0: f2fs_datawrite_start: entry_name /f, offset 0, bytes 9000, cmdline a, pid 5, i_size 0, ino 9\n";
-    const PIECES: &str = "a-5 [0] 1.1: f2fs_write_begin: dev = (8,3), ino = 9, pos = 0, len = 4096\n\
-                          a-5 [0] 1.2: f2fs_write_end: dev = (8,3), ino = 9, pos = 0, len = 4096, copied = 4096\n";
+    const PIECES: &str = "a-5 [0] 1.1: f2fs_write_begin: dev = (8,3), ino = 9, pos = 0, len = \
+                          4096\n\
+                          a-5 [0] 1.2: f2fs_write_end: dev = (8,3), ino = 9, pos = 0, len = 4096, \
+                          copied = 4096\n";
     const END: &str = "a-5 [0] 1.3: f2fs_datawrite_end: ino 9, offset 0, bytes 4096\n";
     const ITER: &str = "a-5 [0] 1.4: f2fs_file_write_iter: dev = (8,3), ino = 9, offset = 0, length = 9000, written(err) = 4096\n";
     const ANDROID: &str = "a-5 [0] 1.05: android_fs_datawrite_start: entry_name /g, offset 0, bytes 5, cmdline a, pid 5, i_size 0, ino 9\n";
@@ -350,13 +369,19 @@ fn of_several_tracepoints_one_is_believed() {
     );
 }
 
-/// Kernels up to 5.10 of Android: what missed, whole calls, and no file system.
+/// Android kernels up to 5.10 report the misses and whole calls, and not the file system.
 #[test]
 fn android() {
-    let text = "    app.main-21    (   20) [000] .... 50.000000: android_fs_dataread_start: entry_name /data/x, offset 4096, bytes 8192, cmdline app.main, pid 21, i_size 20000, ino 40\n\
-                    kworker-3     (    3) [000] .... 50.000100: android_fs_dataread_end: ino 40, offset 4096, bytes 8192\n\
-                app.main-21    (   20) [000] .... 50.000200: android_fs_datawrite_start: entry_name /data/x, offset 20000, bytes 96, cmdline app.main, pid 21, i_size 20000, ino 40\n\
-                app.main-20    (   20) [000] .... 50.000300: f2fs_sync_file_enter: dev = (259,9), ino = 40, pino = 5, i_mode = 0x81ed, i_size = 20096, i_nlink = 1\n";
+    let text = "    app.main-21    (   20) [000] .... 50.000000: android_fs_dataread_start: \
+                entry_name /data/x, offset 4096, bytes 8192, cmdline app.main, pid 21, i_size \
+                20000, ino 40\n\
+                    kworker-3     (    3) [000] .... 50.000100: android_fs_dataread_end: ino 40, \
+                offset 4096, bytes 8192\n\
+                app.main-21    (   20) [000] .... 50.000200: android_fs_datawrite_start: \
+                entry_name /data/x, offset 20000, bytes 96, cmdline app.main, pid 21, i_size \
+                20000, ino 40\n\
+                app.main-20    (   20) [000] .... 50.000300: f2fs_sync_file_enter: dev = (259,9), \
+                ino = 40, pino = 5, i_mode = 0x81ed, i_size = 20096, i_nlink = 1\n";
     let (events, summary) = told(&SPEC, text);
     assert_eq!(
         events,
@@ -371,9 +396,10 @@ fn android() {
     );
     assert_eq!(
         testing::skipped(&summary),
-        "2 access known by what was asked for: less may have been moved (first at 1); 2 access whose file system is not \
-         told: taken as of the one F2FS, else the one ext4 (first at 1); 1 other tracepoint (first at 2); 1 read that is \
-         known because it missed the page cache; those that hit are not (first at 1)"
+        "2 access known by what was asked for: less may have been moved (first at 1); 2 access \
+         whose file system is not told: taken as of the one F2FS, else the one ext4 (first at 1); \
+         1 other tracepoint (first at 2); 1 read that is known because it missed the page cache; \
+         those that hit are not (first at 1)"
     );
 }
 
@@ -381,9 +407,10 @@ fn android() {
 fn systrace_pages_hold_the_same() {
     let data = "USER PID\nroot 1\n";
     let page = format!(
-        "<!DOCTYPE html>\n<html>\n<title>Android System Trace</title>\n<script>{}</script>\n<!-- BEGIN TRACE -->\n  \
-         <script class=\"trace-data\" type=\"application/text\">\n{data}  </script>\n  <script class=\"trace-data\" \
-         type=\"application/text\">\n{SAMPLE}\n  </script>\n<!-- END TRACE -->\n</html>\n",
+        "<!DOCTYPE html>\n<html>\n<title>Android System Trace</title>\n<script>{}</script>\n\
+         <!-- BEGIN TRACE -->\n  <script class=\"trace-data\" type=\"application/text\">\n\
+         {data}  </script>\n  <script class=\"trace-data\" type=\"application/text\">\n\
+         {SAMPLE}\n  </script>\n<!-- END TRACE -->\n</html>\n",
         "x".repeat(2 << 20)
     );
     let (events, summary) = told(&SPEC, &page);
@@ -393,7 +420,8 @@ fn systrace_pages_hold_the_same() {
     assert_eq!(detect(page.as_bytes(), false), Confidence::Likely);
     let old: String = SAMPLE.lines().flat_map(|line| [line, "\\n\\\n"]).collect();
     let old = format!(
-        "<!DOCTYPE HTML>\n<html>\n<script>\n  var linuxPerfData = \"\\\n{old}\\n\";\n  </script>\n</html>\n"
+        "<!DOCTYPE HTML>\n<html>\n<script>\n  var linuxPerfData = \"\\\n{old}\\n\";\n  </script>\n\
+         </html>\n"
     );
     let (events, summary) = told(&SPEC, &old);
     assert_eq!((events, summary.skipped.damaged()), (told(&SPEC, SAMPLE).0, 0), "{:?}", summary.skipped);
@@ -427,7 +455,7 @@ fn a_process_that_is_renamed_runs_another_program() {
 }
 
 #[test]
-fn what_a_trace_without_accesses_lacks() {
+fn a_trace_without_accesses_names_the_missing_tracepoints() {
     let error = |spec: &Spec, text: &str| testing::read(spec, text.as_bytes()).unwrap_err().to_string();
     let sched = "a-1 [0] 1.0: sched_switch: x\na-1 [0] 1.1: sched_waking: x\na-1 [0] 1.1: sched_switch: x\n";
     let lacks = error(&SPEC, sched);
@@ -441,7 +469,8 @@ fn what_a_trace_without_accesses_lacks() {
 fn damage_is_counted() {
     let (_, summary) = told(
         &SPEC,
-        "a-5 [0] 1.0: f2fs_dataread_end: ino 9, offset 0, bytes 5\na-5 [0] 1.0: f2fs_dataread_end: ino 9, bytes 5\n\
+        "a-5 [0] 1.0: f2fs_dataread_end: ino 9, offset 0, bytes 5\n\
+         a-5 [0] 1.0: f2fs_dataread_end: ino 9, bytes 5\n\
          a-5 [0] 1.0: f2fs_dataread_end: ino 9, offset -1, bytes 5\na-5 [0] 1.0 f2fs_dataread_end\n\
          a-5 [0] 2.0: f2fs_dataread_end: ino 9, offset 9223372036854775807, bytes 5\n\
          a-5 [0] 2.0: f2fs_dataread_end: ino 9, offset 0, bytes 5\n\
@@ -450,8 +479,8 @@ fn damage_is_counted() {
     );
     assert_eq!(
         testing::skipped(&summary),
-        "1 line that ftrace does not print (first at 4); 1 tracepoint whose text lacks a field that is needed (first at 2); \
-         3 tracepoint with numbers that cannot be (first at 3)"
+        "1 line that ftrace does not print (first at 4); 1 tracepoint whose text lacks a field \
+         that is needed (first at 2); 3 tracepoint with numbers that cannot be (first at 3)"
     );
     assert_eq!((summary.accesses, summary.late), (3, 1), "no time goes back");
 }
@@ -465,7 +494,8 @@ fn a_clock_that_counts_tells_no_times() {
     assert_eq!((knows.times, knows.syncs, knows.removals), (false, false, false));
 }
 
-/// The source of a write was not in memory: the kernel copies what it can, refuses that, and begins again.
+/// The source of the write was not in memory: the kernel copies a part, refuses the rest, and
+/// begins again.
 #[test]
 fn a_piece_of_a_write_that_comes_again_is_one() {
     let pieces =
@@ -476,7 +506,8 @@ fn a_piece_of_a_write_that_comes_again_is_one() {
             [
                 format!("a-5 [0] 1.0: ext4_da_write_begin: dev 7,5 ino 13 pos {at} len {left}\n"),
                 format!(
-                    "a-5 [0] 1.0: ext4_da_write_end: dev 7,5 ino 13 pos {at} len {left} copied {copied}\n"
+                    "a-5 [0] 1.0: ext4_da_write_end: dev 7,5 ino 13 pos {at} len {left} copied \
+                     {copied}\n"
                 ),
             ]
         })

@@ -1,13 +1,14 @@
-//! What tracepoints print, read back into the kernel's fields.
+//! Parses the text that tracepoints print back into the kernel's fields.
 //!
-//! Most print a field as `name=value`, `name value` or `name = value`, whatever the tracepoint, so that one that is new in
-//! the list needs nothing here. Where the kernel prints a field under another name or in another unit, [`shown`] says so:
-//! it is the one table of exceptions.
+//! Most tracepoints print a field as `name=value`, `name value` or `name = value`. The parser
+//! handles these forms for every tracepoint, so a new tracepoint in the list needs no code here.
+//! [`shown`] is the one table of exceptions: fields that the kernel prints under another name or in
+//! another unit.
 
 use super::super::kernel::{ALL, FIELDS_MAX, Fields, Known, Value};
 use memchr::memmem::{self, Finder};
 
-/// How a field is printed.
+/// The printed form of a field.
 #[derive(Clone, Copy)]
 enum How {
     /// Decimal, or hexadecimal behind `0x`.
@@ -15,21 +16,21 @@ enum How {
     /// Hexadecimal with nothing before it.
     Hex,
     Octal,
-    /// `7:0`, `7,0`, `(7,0)`: major and minor number.
+    /// A device as `7:0`, `7,0` or `(7,0)`: major and minor number.
     Dev,
-    /// A page, as its first byte.
+    /// A page, printed as its first byte.
     Page,
-    /// A page, as its last byte, behind the first page's and a dash: `0-131071`.
+    /// A page, printed as its last byte, after the first byte and a dash: `0-131071`.
     LastPage,
-    /// The first of two: `[20/4294967275)`.
+    /// The first number of a pair: `[20/4294967275)`.
     First,
-    /// The second of these two.
+    /// The second number of such a pair.
     Second,
-    /// In words, and behind them in brackets the number: `WRITE|DIRECT (0x11)`.
+    /// Flag names followed by the number in parentheses: `WRITE|DIRECT (0x11)`.
     Bracketed,
-    /// In words alone, none for 0.
+    /// Flag names alone, none for 0.
     Words(&'static [(&'static str, u64)]),
-    /// Text, which ends where this begins for the last time.
+    /// Text that ends at the last occurrence of this string.
     Until(&'static str),
 }
 
@@ -44,7 +45,7 @@ const FALLOCATE: &[(&str, u64)] = &[
     ("WRITE_ZEROES", 0x80),
 ];
 
-/// Under which name, and how, a tracepoint prints a field.
+/// Returns the name and form in which a tracepoint prints a field.
 fn shown(known: &Known, field: &'static str) -> (&'static str, How) {
     match (known.system, known.name, field) {
         ("filemap", _, "index") => ("ofs", How::Page),
@@ -70,7 +71,7 @@ fn shown(known: &Known, field: &'static str) -> (&'static str, How) {
     }
 }
 
-/// How to read one tracepoint.
+/// The layout of one tracepoint's text.
 pub(super) enum Layout {
     Fields {
         free: Vec<Free>,
@@ -80,7 +81,7 @@ pub(super) enum Layout {
     Request,
 }
 
-/// A text that may hold anything: fields are looked for before and behind it.
+/// An arbitrary text: fields are searched for before and after it.
 pub(super) struct Free {
     key: Finder<'static>,
     until: &'static str,
@@ -91,7 +92,7 @@ pub(super) struct Field {
     how: How,
 }
 
-/// No tracepoint prints more texts.
+/// Largest number of texts that a tracepoint prints.
 const FREE_MAX: usize = 2;
 
 impl Layout {
@@ -109,7 +110,7 @@ impl Layout {
             })
             .collect();
         if known.fields.contains(&"pathbuf") {
-            // The thread's name stands behind the path.
+            // The thread's name follows the path.
             free.push(Free { key: Finder::new("cmdline"), until: ", pid " });
         }
         assert!(free.len() <= FREE_MAX, "{}: FREE_MAX is too low", known.name);
@@ -117,12 +118,12 @@ impl Layout {
         Self::Fields { free, fields: fields.into_iter().map(field).collect() }
     }
 
-    /// The layouts of [`ALL`].
+    /// Returns the layouts of [`ALL`].
     pub(super) fn all() -> Vec<Self> {
         ALL.iter().map(Self::new).collect()
     }
 
-    /// The fields; `None` if one is not there.
+    /// Parses the fields; `None` if one is missing.
     pub(super) fn read<'a>(&self, text: &'a [u8]) -> Option<Fields<'a>> {
         let mut values = [Value::Number(0); FIELDS_MAX];
         match self {
@@ -148,7 +149,7 @@ impl Layout {
                 }
                 for (value, field) in values.iter_mut().zip(fields) {
                     *value = match field.how {
-                        // The first is the one that is a field.
+                        // The first match is the field.
                         How::Until(_) => Value::Text(texts[0]),
                         how => Value::Number(parse(how, parts.iter().find_map(|part| field.find(part))?)?),
                     };
@@ -160,7 +161,7 @@ impl Layout {
 }
 
 impl Free {
-    /// What stands before it, itself, and what stands behind it.
+    /// Splits the text at it: the part before it, itself, and the part after it.
     fn cut<'a>(&self, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8], &'a [u8])> {
         let value = behind(&self.key, text)?;
         let start = text.len() - value.len();
@@ -175,7 +176,7 @@ impl Field {
     }
 }
 
-/// What stands behind a name: `name=`, `name = `, `name `.
+/// Finds a name (`name=`, `name = `, `name `) and returns the text after it.
 fn behind<'a>(key: &Finder<'_>, text: &'a [u8]) -> Option<&'a [u8]> {
     let len = key.needle().len();
     let mut from = 0;
@@ -188,7 +189,7 @@ fn behind<'a>(key: &Finder<'_>, text: &'a [u8]) -> Option<&'a [u8]> {
                 let value = text[end..].trim_ascii_start();
                 return Some(value.strip_prefix(b"= ").unwrap_or(value));
             }
-            // In words, and there are none.
+            // Flag names, of which there are none.
             None if alone => return Some(&[]),
             _ => from = end,
         }
@@ -214,7 +215,7 @@ fn parse(how: How, text: &[u8]) -> Option<u64> {
             }
             let bit = |word: &[u8]| match words.iter().find(|(name, _)| name.as_bytes() == word) {
                 Some((_, bit)) => Some(*bit),
-                // What the kernel has no word for.
+                // Bits for which the kernel has no name.
                 None => number(word),
             };
             text.split(|&b| b == b'|').try_fold(0, |bits, word| Some(bits | bit(word)?))
@@ -223,7 +224,8 @@ fn parse(how: How, text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A number at the beginning of the text, decimal with or without a sign, or hexadecimal behind `0x`.
+/// Parses a number at the start of the text: decimal with an optional sign, or hexadecimal after
+/// `0x`.
 fn number(text: &[u8]) -> Option<u64> {
     if let Some(hex) = text.strip_prefix(b"0x") {
         return radix(hex, 16);
@@ -234,7 +236,7 @@ fn number(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// The digits at the beginning of the text; at least one.
+/// Splits off the digits at the start of the text, at least one.
 fn radix(text: &[u8], radix: u32) -> Option<u64> {
     let mut n: u64 = 0;
     let mut digits = 0;
@@ -246,7 +248,7 @@ fn radix(text: &[u8], radix: u32) -> Option<u64> {
     (digits > 0).then_some(n)
 }
 
-/// As the kernel keeps it.
+/// Combines the numbers as the kernel does.
 fn dev(text: &[u8]) -> Option<u64> {
     let text = text.strip_prefix(b"(").unwrap_or(text);
     let separator = memchr::memchr2(b':', b',', text)?;

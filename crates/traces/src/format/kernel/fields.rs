@@ -1,4 +1,4 @@
-//! The fields of one hit, whatever they were decoded from.
+//! The fields of one hit, independent of the format from which they were decoded.
 
 use super::FIELDS_MAX;
 use crate::tracepoint::Values;
@@ -11,7 +11,7 @@ pub(in crate::format) enum Value<'a> {
     Text(&'a [u8]),
 }
 
-/// A tracepoint's fields, in the order of its list.
+/// Fields of a tracepoint, in the order of its list.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::format) struct Fields<'a>(pub(in crate::format) [Value<'a>; FIELDS_MAX]);
 

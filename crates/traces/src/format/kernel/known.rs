@@ -1,5 +1,5 @@
-//! The tracepoints that a trace of others may hold: those that a recording asks for, and those that older kernels,
-//! Android's and their tools tell instead.
+//! The tracepoints that a foreign trace may hold: those that a recording asks for, and their
+//! counterparts in older kernels, Android's kernels, and their tools.
 
 use super::requests::Request;
 use crate::{
@@ -14,13 +14,13 @@ pub(in crate::format) struct Known {
     /// Its group.
     pub(in crate::format) system: &'static str,
     pub(in crate::format) name: &'static str,
-    /// What it is read from, in the kernel's words.
+    /// The fields that are read, by the kernel's names.
     pub(in crate::format) fields: &'static [&'static str],
     pub(super) source: Source,
     read: Read,
 }
 
-/// No tracepoint is read from more.
+/// Largest number of fields that are read from a tracepoint.
 pub(in crate::format) const FIELDS_MAX: usize = 6;
 
 #[derive(Clone, Copy)]
@@ -30,7 +30,7 @@ enum Read {
     Request,
 }
 
-/// What a tracepoint says.
+/// The content of a tracepoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Point(What),
@@ -38,24 +38,24 @@ pub(super) enum Said {
     Request(Request),
 }
 
-/// A read or write as it begins.
+/// A read or write at its entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) ino: u64,
     pub(super) path: Box<str>,
     pub(super) size: u64,
     pub(super) offset: u64,
-    /// What is asked for; less may be moved.
+    /// Requested bytes; fewer may be moved.
     pub(super) len: u64,
     pub(super) write: bool,
 }
 
-/// Where accesses are known from: of several that tell the same, one is believed ([`super::plan`]).
+/// Source of accesses: of several sources for the same access, one is used ([`super::plan`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// It tells no access.
+    /// The tracepoint shows no access.
     None,
-    /// It tells accesses that nothing else does.
+    /// The tracepoint shows accesses that no other does.
     Alone,
     /// `mm_filemap_get_pages`.
     Pages,
@@ -72,12 +72,12 @@ pub(super) enum Source {
     Started,
     Issued,
     Inserted,
-    /// The driver gave it back: it will be issued again.
+    /// The driver returned the request: it will be issued again.
     Requeued,
 }
 
 impl Said {
-    /// What is said to the machine.
+    /// A point for the machine.
     pub(super) fn point(&self) -> Option<&What> {
         match self {
             Self::Point(what) => Some(what),
@@ -85,7 +85,7 @@ impl Said {
         }
     }
 
-    /// Whether its numbers can be true.
+    /// Whether its numbers are possible.
     pub(super) fn is_possible(&self) -> bool {
         match self {
             Self::Point(what) => what.is_possible(),
@@ -109,7 +109,7 @@ impl Call {
         }
     }
 
-    /// As if all that was asked for had been moved.
+    /// Assumes that all requested bytes were moved.
     pub(super) fn end(&self, dev: Dev) -> What {
         let inode = Inode { dev, ino: self.ino };
         What::CallEnd { inode, offset: self.offset, moved: self.len.cast_signed(), write: self.write }
@@ -117,7 +117,7 @@ impl Call {
 }
 
 impl Known {
-    /// What its fields say; `None` if that is nothing to us.
+    /// Converts the fields; `None` if the hit is of no interest.
     pub(super) fn said(&self, v: &dyn Values) -> Option<Said> {
         match self.read {
             Read::Point(read) => read(v).map(Said::Point),
@@ -138,21 +138,21 @@ impl Known {
         }
     }
 
-    /// Whether it tells of accesses to files.
+    /// Whether it shows accesses to files.
     pub(super) fn is_access(&self) -> bool {
         !self.is_request() && self.source != Source::None
     }
 
-    /// Whether it tells of the block layer.
+    /// Whether it belongs to the block layer.
     pub(in crate::format) fn is_request(&self) -> bool {
         matches!(self.read, Read::Request)
     }
 }
 
-/// All of them.
+/// Every known tracepoint.
 pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let replaced = |name: &str| OTHERS.iter().any(|known| known.name == name);
-    // System calls are not used: what their numbers mean is the architecture's affair, of which no trace tells.
+    // System calls are not used: their numbers depend on the architecture, which no trace records.
     let ours = tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls && !replaced(spec.name));
     let known = |spec: &'static tracepoint::Spec| Known {
         system: spec.system,
@@ -177,21 +177,21 @@ const CALL: &[&str] = &["pathbuf", "ino", "i_size", "offset", "bytes"];
 const REQUEST: &[&str] = &["dev", "rwbs", "sector", "nr_sector"];
 
 const OTHERS: &[Known] = &[
-    // With more fields than a recording needs, for traces in which the end of the call was not recorded.
+    // These have more fields than a recording needs, for traces without the ends of calls.
     call("f2fs", "f2fs_dataread_start", Source::F2fsReadStart, false),
     call("f2fs", "f2fs_datawrite_start", Source::F2fsWriteStart, true),
     point("f2fs", "f2fs_datawrite_end", Source::F2fsWriteEnd, &["ino", "offset", "bytes"], |v| {
         let inode = Inode { dev: Dev::default(), ino: v.number(0) };
         Some(What::CallEnd { inode, offset: v.number(1), moved: v.number(2).cast_signed(), write: true })
     }),
-    // One pair a page; what atrace's "disk" shows.
+    // One pair per page; atrace's category "disk" shows them.
     point("f2fs", "f2fs_write_begin", Source::F2fsWritePiece, &["dev", "ino", "pos", "len"], |v| {
         Some(What::WriteBegin { inode: inode(v), offset: v.number(2), len: v.number(3) })
     }),
     point("f2fs", "f2fs_write_end", Source::F2fsWritePiece, &["dev", "ino", "pos", "copied"], |v| {
         Some(What::WriteEnd { inode: inode(v), offset: v.number(2), copied: v.number(3) })
     }),
-    // Android's kernels up to 5.10, for ext4 and F2FS alike. Reads are those that missed the cache.
+    // Android kernels up to 5.10, for ext4 and F2FS alike. Reads are those that missed the cache.
     call("android_fs", "android_fs_dataread_start", Source::AndroidRead, false),
     call("android_fs", "android_fs_datawrite_start", Source::AndroidWrite, true),
     request("block_bio_queue", Source::Queued),

@@ -1,12 +1,15 @@
-//! What ftrace's text and Perfetto share: from the tracepoints of a running system, told by others, to events.
+//! The part that ftrace's text and Perfetto share: converts the tracepoints of a foreign recording
+//! to events.
 //!
-//! A feed decodes; this chooses. The first tracepoints of a trace are held until it is clear which of them tell the accesses
-//! ([`plan`]): a trace that tells anything of files is one of files, before the cache, and what it tells of the block layer
-//! is left out; a trace that has only requests is one of blocks, behind the cache. Then [`Machine`] concludes what happened,
-//! as it does for a recording of our own.
+//! A feed decodes the tracepoints, and this module chooses among them. It holds the first
+//! tracepoints of a trace until it knows which of them supply the accesses ([`plan`]). A trace with
+//! any tracepoints of files is a trace of files, before the cache, and its block-layer tracepoints
+//! are left out. A trace that has only requests is one of blocks, behind the cache. [`Machine`]
+//! then derives the events, as it does for a recording of our own.
 //!
-//! What such a trace lacks that a recording has: names (F2FS and Android tell paths, ext4 does not), the sizes of files
-//! (reads are whole pages until a write or a cut shows the end), and what processes have mapped.
+//! Such a trace lacks some data of a recording: names (F2FS and Android have paths, ext4 does not),
+//! the sizes of files (reads are whole pages until a write or a truncation shows the size), and the
+//! mappings of processes.
 
 mod fields;
 mod known;
@@ -29,13 +32,13 @@ use requests::{By, Requests};
 use std::collections::HashMap;
 use tasks::{News, Tasks};
 
-/// So many tracepoints are looked at before the first event is told.
+/// Number of tracepoints that are examined before the first event is emitted.
 const HELD_MAX: usize = 1 << 16;
-/// Tracepoints that come out of order are kept until so many more have come.
+/// Number of later tracepoints after which a tracepoint that came out of order is processed.
 pub(super) const WINDOW: usize = 1 << 18;
 const IMPOSSIBLE: Skip = Skip::Damage("tracepoint with numbers that cannot be");
 
-/// What is left out or assumed, told at the end: some of it is said of most lines.
+/// Omissions and assumptions, reported at the end: some of them affect most lines.
 #[derive(Clone, Copy)]
 enum Left {
     Silent,
@@ -61,7 +64,7 @@ const LEFT: [Skip; 9] = [
     Skip::Note("access known by what was asked for: less may have been moved"),
 ];
 
-/// How often each was left out, and where first.
+/// Number of occurrences of each, and the line of the first.
 #[derive(Default)]
 struct Tally([(u64, u64); LEFT.len()]);
 
@@ -75,7 +78,7 @@ impl Tally {
     }
 }
 
-/// Something that a trace tells.
+/// An item of a trace.
 struct Item {
     line: u64,
     at_ns: u64,
@@ -88,26 +91,26 @@ enum Heard {
     Task(News),
 }
 
-/// Takes tracepoints, in the order of their times, and tells events.
+/// Takes tracepoints in the order of their times and emits events.
 pub(super) struct Feed<'e, 's> {
     pub(super) events: &'e mut Events<'s>,
     wanted: Option<Space>,
-    /// Kept to be put in order; `None`: they are in order.
+    /// Tracepoints held to be put in order; `None` if they are in order.
     window: Option<Vec<Item>>,
     last_ns: u64,
-    /// Kept until there is a plan.
+    /// Items held until there is a plan.
     held: Vec<Item>,
     teller: Option<Teller>,
     tasks: Tasks,
     tally: Tally,
-    /// Tracepoints that are not understood, by name.
+    /// Names of unknown tracepoints.
     others: HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>,
-    /// The trace tells times.
+    /// The trace has times.
     pub(super) times: bool,
 }
 
 impl<'e, 's> Feed<'e, 's> {
-    /// `wanted`: what the trace is to be read as; `None`: as what suits it.
+    /// `wanted`: the kind of trace to read it as; `None` chooses the kind by the contents.
     pub(super) fn new(events: &'e mut Events<'s>, wanted: Option<Space>) -> Self {
         Self {
             events,
@@ -123,12 +126,12 @@ impl<'e, 's> Feed<'e, 's> {
         }
     }
 
-    /// The same, for tracepoints that are out of order, though by no more than [`WINDOW`].
+    /// The same for tracepoints that are out of order by no more than [`WINDOW`].
     pub(super) fn out_of_order(events: &'e mut Events<'s>, wanted: Option<Space>) -> Self {
         Self { window: Some(Vec::new()), ..Self::new(events, wanted) }
     }
 
-    /// Who is there, whatever the time is.
+    /// Adds a thread, independent of the time.
     pub(super) fn found(&mut self, line: u64, tid: u32, tgid: Option<u32>, name: &[u8]) -> Result<(), Error> {
         let at_ns = self.last_ns;
         match self.tasks.seen(tid, tgid, name) {
@@ -140,7 +143,8 @@ impl<'e, 's> Feed<'e, 's> {
         }
     }
 
-    /// Who hit what follows: the thread, its process where that is told, its name unless it is not known (empty).
+    /// The thread that hits the following tracepoints, its process if known, and its name (empty if
+    /// unknown).
     pub(super) fn thread(
         &mut self,
         line: u64,
@@ -155,7 +159,7 @@ impl<'e, 's> Feed<'e, 's> {
         }
     }
 
-    /// One of [`ALL`] was hit.
+    /// Takes a hit of one of [`ALL`].
     pub(super) fn hit(
         &mut self,
         line: u64,
@@ -178,7 +182,7 @@ impl<'e, 's> Feed<'e, 's> {
         self.take(Item { line, at_ns, tid, heard: Heard::Tracepoint(known, said) })
     }
 
-    /// Another tracepoint was hit.
+    /// Takes a hit of another tracepoint.
     pub(super) fn other(&mut self, line: u64, name: &[u8]) {
         const NAMES_MAX: usize = 1000;
         self.tally.add(Left::Other, line);
@@ -209,7 +213,7 @@ impl<'e, 's> Feed<'e, 's> {
         if self.held.len() == HELD_MAX { self.settle() } else { Ok(()) }
     }
 
-    /// What was held is told.
+    /// Processes the held items.
     fn settle(&mut self) -> Result<(), Error> {
         let mut survey = Survey::default();
         for item in &self.held {
@@ -220,13 +224,13 @@ impl<'e, 's> Feed<'e, 's> {
         let plan = survey.plan(self.wanted);
         let (side, syncs, removals) = match plan.space {
             Space::Files => (Side::Before, plan.syncs, plan.removals),
-            // A device without a cache of its own is never sent a flush.
+            // The kernel sends no flush to a device without a volatile cache.
             _ => (Side::After, false, false),
         };
         let knows = Knows { times: self.times, syncs, writes: true, removals, ..Knows::NOTHING };
         self.events.about(About { epoch_us: None, side, space: plan.space, knows })?;
         let mut teller = Teller::new(plan);
-        // A process is called as its first thread is.
+        // A process has the name of its main thread.
         for item in &self.held {
             if let Heard::Task(News::Found { tid, pid, name: Some(name) }) = &item.heard
                 && tid == pid
@@ -241,7 +245,7 @@ impl<'e, 's> Feed<'e, 's> {
         Ok(())
     }
 
-    /// The end of the trace. `sound`: most of it was understood.
+    /// Ends the trace. `sound`: most of it was understood.
     pub(super) fn finish(mut self, sound: bool) -> Result<(), Error> {
         if let Some(mut window) = self.window.take() {
             window.sort_by_key(|item| item.at_ns);
@@ -266,10 +270,10 @@ impl<'e, 's> Feed<'e, 's> {
         Ok(())
     }
 
-    /// What has to be recorded for a trace to tell accesses.
+    /// Names the tracepoints that a recording needs for accesses.
     fn lacking(&self) -> String {
         let mut others: Vec<_> = self.others.iter().map(|(name, count)| (&**name, *count)).collect();
-        // Of some only a number is known.
+        // Some of them are known by number only.
         others.retain(|(name, _)| name.iter().any(u8::is_ascii_alphabetic));
         others.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
         let most: Vec<_> = others.iter().take(3).map(|(name, _)| String::from_utf8_lossy(name)).collect();
@@ -279,25 +283,27 @@ impl<'e, 's> Feed<'e, 's> {
         };
         match self.wanted {
             Some(Space::Blocks) => format!(
-                "none of the trace's tracepoints{most} is a request of the block layer: record block_bio_queue or block_rq_issue, or read it \
-                 without -block in --format for what it tells of files"
+                "none of the trace's tracepoints{most} is a request of the block layer: record \
+                 block_bio_queue or block_rq_issue, or read it without -block in --format for \
+                 what it tells of files"
             ),
             _ => format!(
-                "none of the trace's tracepoints{most} tells of a read or write: on F2FS record f2fs_dataread_start, \
-                 f2fs_dataread_end, f2fs_datawrite_start and f2fs_file_write_iter, on Android with a kernel before 5.15 \
-                 android_fs_dataread_start and android_fs_datawrite_start, on ext4 mm_filemap_get_pages (Linux 6.12) and \
-                 ext4_da_write_begin and _end; for what reaches the device, block_bio_queue or block_rq_issue \
-                 (docs/android.md)"
+                "none of the trace's tracepoints{most} tells of a read or write: on F2FS record \
+                 f2fs_dataread_start, f2fs_dataread_end, f2fs_datawrite_start and \
+                 f2fs_file_write_iter, on Android with a kernel before 5.15 \
+                 android_fs_dataread_start and android_fs_datawrite_start, on ext4 \
+                 mm_filemap_get_pages (Linux 6.12) and ext4_da_write_begin and _end; for what \
+                 reaches the device, block_bio_queue or block_rq_issue (docs/android.md)"
             ),
         }
     }
 }
 
-/// Tells events, as planned.
+/// Emits events by the plan.
 struct Teller {
     plan: Plan,
     machine: Machine,
-    /// The reasons that the machine gave to leave something out, and the line of the first.
+    /// The machine's reasons for omissions, each with the line of the first.
     reasons: Vec<(Box<str>, u64)>,
     requests: Requests,
     names: HashMap<u32, Box<str>>,
@@ -333,7 +339,7 @@ impl Teller {
         }
     }
 
-    /// Processes that begin in the trace, for requests; whether that is what it tells.
+    /// Processes that begin in the trace, for requests; and whether the trace reports such starts.
     fn born(&mut self, by: u32, what: &What) -> bool {
         match what {
             What::NewTask { tid, flags, name } => {
@@ -407,7 +413,7 @@ impl Teller {
         }
     }
 
-    /// The access of a tracepoint that does not tell the file system.
+    /// Returns the access of a tracepoint that does not identify the file system.
     fn somewhere(&self, known: &Known, line: u64, tally: &mut Tally) {
         if known.system != "f2fs" {
             tally.add(Left::Somewhere, line);
@@ -464,7 +470,7 @@ impl Teller {
         Ok(())
     }
 
-    /// What the machine still held back; how many accesses there were.
+    /// Emits the machine's held events and returns the number of accesses.
     fn finish(&mut self, events: &mut Events<'_>) -> Result<u64, Error> {
         self.machine.finish();
         self.hand_on(events)?;

@@ -1,13 +1,14 @@
-//! Which tracepoints of a trace are believed. Kernels tell one access by several of them; each is told as an event once.
+//! Chooses the tracepoints of a trace that supply accesses. A kernel reports one access by several
+//! tracepoints; each access becomes one event.
 
 use super::known::{Known, Source};
 use crate::tracepoint::{Dev, Inode, What};
 use flashsift_core::event::Space;
 
-/// Of each of these the first that a trace has tells the accesses; the others repeat it.
+/// Of each group, the first source in the trace supplies the accesses; the others repeat them.
 const PREFERRED: [&[Source]; 3] = [
     &[Source::F2fsReadEnd, Source::F2fsReadStart, Source::AndroidRead],
-    // Android's stands behind ext4's own too.
+    // Android's tracepoint also duplicates that of ext4.
     &[
         Source::F2fsWriteIter,
         Source::F2fsWriteEnd,
@@ -16,11 +17,11 @@ const PREFERRED: [&[Source]; 3] = [
         Source::Ext4Write,
         Source::AndroidWrite,
     ],
-    // What is asked for, by whom, before it is merged and split: as blkparse's `Q`.
+    // The request and its process before merges and splits, as in blkparse's `Q`.
     &[Source::Queued, Source::Started, Source::Issued, Source::Inserted],
 ];
 
-/// What a trace shows in its first tracepoints.
+/// The contents of the first tracepoints of a trace.
 #[derive(Default)]
 pub(super) struct Survey {
     seen: u32,
@@ -61,7 +62,7 @@ impl Survey {
         let mut repeats = 0;
         for group in PREFERRED {
             for other in group.iter().skip_while(|source| !seen(source)).skip(1) {
-                // Of two file systems each tells its own.
+                // Each of two file systems reports its own accesses.
                 if *other != Source::Ext4Write {
                     repeats |= 1 << *other as u32;
                 }
@@ -85,25 +86,25 @@ impl Survey {
     }
 }
 
-/// How a trace is read.
+/// The plan for reading a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) space: Space,
     pub(super) syncs: bool,
     pub(super) removals: bool,
-    /// A bit each of [`Source`].
+    /// One bit per [`Source`].
     repeats: u32,
-    /// Where files are whose file system is not told.
+    /// Device of files whose file system is not identified.
     pub(super) nameless: Dev,
-    /// There are several F2FS.
+    /// The trace has several F2FS file systems.
     pub(super) several: bool,
-    /// The F2FS that tells its reads itself, so that the page cache's word repeats them.
+    /// The F2FS that reports its reads itself, so that the page cache's tracepoints repeat them.
     f2fs_reads: Option<Dev>,
     pub(super) direct_steps: bool,
 }
 
 impl Plan {
-    /// Whether another tracepoint tells the same.
+    /// Whether another tracepoint reports the same.
     pub(super) fn repeats(&self, source: Source, what: Option<&What>) -> bool {
         self.repeats & 1 << source as u32 != 0
             || source == Source::Pages
@@ -112,7 +113,7 @@ impl Plan {
     }
 }
 
-/// Whose it is, where that tells a file system.
+/// Returns the device, if the tracepoint identifies a file system.
 fn inode(what: &What) -> Option<Inode> {
     match *what {
         What::Pages { inode, .. }

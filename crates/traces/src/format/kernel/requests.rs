@@ -1,4 +1,4 @@
-//! What the block layer tells: a pseudo-file a device, as [`super::super::block`] has it.
+//! Requests of the block layer: one pseudo-file per device, as in [`super::super::block`].
 
 use crate::{
     Error,
@@ -16,13 +16,13 @@ use std::collections::HashSet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) dev: Dev,
-    /// `None`: no kernel writes such flags.
+    /// Flags; `None` if no kernel writes them.
     pub(super) flags: Option<Rwbs>,
     pub(super) sector: u64,
     pub(super) sectors: u64,
 }
 
-/// Who asks.
+/// The requesting process.
 pub(super) struct By<'a> {
     pub(super) tid: u32,
     pub(super) pid: u32,
@@ -31,12 +31,12 @@ pub(super) struct By<'a> {
 
 const AGAIN: Skip = Skip::Benign("request issued again after the driver had given it back");
 
-/// Turns requests into events.
+/// Converts requests to events.
 #[derive(Default)]
 pub(super) struct Requests {
     devices: Devices,
     processes: Processes,
-    /// Given back, to come again.
+    /// Requeued requests, which will be issued again.
     again: HashSet<(Dev, u64, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl Requests {
         self.again.insert((request.dev, request.sector, request.sectors));
     }
 
-    /// `issued`: it may be one that was given back.
+    /// `issued`: the request may be a requeued one.
     pub(super) fn request(
         &mut self,
         request: &Request,

@@ -1,18 +1,18 @@
-//! Threads, as far as lines or packets that name them tell: their processes and what they are called.
+//! Threads, their processes and their names, from lines or packets that name them.
 
 use crate::tracepoint::What;
 use std::collections::HashMap;
 
 pub(super) const CLONE_THREAD: u64 = 0x1_0000;
-/// What the kernel keeps of a name.
+/// Number of bytes of a name that the kernel keeps.
 const COMM_BYTES: usize = 15;
 
-/// What a trace says about a thread, where that is news.
+/// New information about a thread.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// A thread from before, its process, and its name if that is known.
+    /// A thread from before the trace, its process, and its name if known.
     Found { tid: u32, pid: u32, name: Option<Box<str>> },
-    /// A process is called otherwise from now on.
+    /// A process has a new name from now on.
     Renamed { pid: u32, name: Box<str> },
 }
 
@@ -25,7 +25,7 @@ struct Task {
 pub(super) struct Tasks(HashMap<u32, Task, foldhash::fast::FixedState>);
 
 impl Tasks {
-    /// A thread hit a tracepoint, under this name (empty: not known).
+    /// A thread hit a tracepoint under this name (empty if unknown).
     pub(super) fn seen(&mut self, tid: u32, tgid: Option<u32>, comm: &[u8]) -> Option<News> {
         let name = || (!comm.is_empty()).then(|| String::from_utf8_lossy(comm).into());
         match self.0.get_mut(&tid) {
@@ -37,7 +37,7 @@ impl Tasks {
                 match name() {
                     name if first => Some(News::Found { tid, pid, name }),
                     Some(name) if pid == tid => Some(News::Renamed { pid, name }),
-                    // A thread's name is not its process's.
+                    // The name of a thread other than the main one is not its process's name.
                     _ => None,
                 }
             }
@@ -49,7 +49,7 @@ impl Tasks {
         }
     }
 
-    /// What tracepoints say about threads themselves.
+    /// Applies the tracepoints about threads themselves.
     pub(super) fn learn(&mut self, by: u32, what: &What) {
         match *what {
             What::NewTask { tid, flags, ref name } => {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_born_in_the_trace_is_no_news() {
+    fn a_thread_created_in_the_trace_is_not_announced_again() {
         let mut tasks = Tasks::default();
         tasks.seen(4, None, b"sh");
         tasks.learn(4, &What::NewTask { tid: 6, flags: 0, name: "sh".into() });

@@ -1,18 +1,21 @@
-//! Perfetto's traces: a sequence of packets (protocol buffers), of which the `ftrace_events` hold the kernel's tracepoints.
+//! Perfetto's traces: a sequence of packets (protocol buffers), whose `ftrace_events` hold the
+//! kernel's tracepoints.
 //!
-//! Of the packets these are read: bundles of ftrace events (those that Perfetto knows, generic ones under the kernel's names,
-//! described ones), process trees for names, statistics for losses, and packets that hold compressed ones (deflate, zstd).
-//! All others are skipped and counted. Which tracepoints are used, and how one is chosen where several tell the same, is the
-//! same as for ftrace's text ([`super::kernel`]); as there, `perfetto` reads what is told of files, or of the block layer where
-//! nothing else is, and `perfetto-block` reads the block layer.
+//! The reader uses bundles of ftrace events (those that Perfetto knows, generic ones under the
+//! kernel's names, described ones), process trees for names, statistics for losses, and packets
+//! that hold compressed ones (deflate, zstd). All other packets are skipped and counted. The choice
+//! of tracepoints is that of ftrace's text ([`super::kernel`]): `perfetto` reads the tracepoints of
+//! files, or those of the block layer if there are none of files, and `perfetto-block` always reads
+//! the block layer.
 //!
-//! **Order.** A bundle holds the events of one processor. Bundles of different processors are written in turn, each time the
-//! kernel's buffers are emptied, so that their times overlap. Events are therefore put in order within a window of
-//! [`kernel::WINDOW`](super::kernel) that are of use. What comes later than that has its time lifted to its
-//! predecessor's and is counted, as in every format.
+//! **Order.** A bundle holds the events of one processor. Perfetto writes the bundles of the
+//! processors in turn, each time it empties the kernel's buffers, so their times overlap. The
+//! reader sorts the used events within a window of [`kernel::WINDOW`](super::kernel). A later event
+//! gets the time of its predecessor and is counted, as in every format.
 //!
-//! **Losses** are noted: what the kernel's buffers lost (statistics at the end less those at the beginning), bundles behind a
-//! gap, packets that Perfetto's own buffer overwrote, and a last packet that is cut short.
+//! **Losses** are noted: events that the kernel's buffers lost (statistics at the end less those at
+//! the start), bundles after a gap, packets that Perfetto's own buffer overwrote, and a truncated
+//! last packet.
 
 mod sample;
 mod table;
@@ -47,9 +50,9 @@ pub(super) const BLOCK: Spec = Spec {
     sample: sample::requests,
 };
 
-/// No packet is larger: Perfetto itself cuts what is.
+/// Largest packet in bytes: Perfetto itself splits larger ones.
 const PACKET_BYTES_MAX: u64 = 256 << 20;
-/// What one packet of compressed ones may hold.
+/// Largest total size in bytes of the packets in one compressed packet.
 const INFLATED_BYTES_MAX: u64 = 64 << 20;
 
 const NOT_A_PACKET: Skip = Skip::Damage("packet that makes no sense");
@@ -61,7 +64,7 @@ const LOST: Skip = Skip::Note("event lost by the kernel: its buffer was full");
 const GAP: Skip = Skip::Note("bundle of events before which some were lost");
 const DROPPED: Skip = Skip::Note("packet before which some were lost: Perfetto's buffer was full");
 
-/// Numbers in `TracePacket`.
+/// Field numbers of `TracePacket`.
 mod packet {
     pub(super) const FTRACE_EVENTS: u32 = 1;
     pub(super) const PROCESS_TREE: u32 = 2;
@@ -70,14 +73,14 @@ mod packet {
     pub(super) const COMPRESSED: u32 = 50;
     pub(super) const FIRST_ON_SEQUENCE: u32 = 87;
     pub(super) const ZSTD_COMPRESSED: u32 = 133;
-    /// None is higher, nor soon will be.
+    /// Highest number in use, with a margin for new fields.
     pub(super) const MAX: u32 = 2000;
 }
 
-/// How a packet begins in the file: field 1 of `Trace`, bytes.
+/// First byte of a packet in the file: field 1 of `Trace`, bytes.
 const PACKET: u8 = 0x0a;
 
-/// The packets of the head must be sound to the last byte, but for the last, which may be cut.
+/// All packets of the head must be valid to the last byte; only the last may be truncated.
 fn detect(head: &[u8], block: bool) -> Confidence {
     let mut rest = head;
     let (mut packets, mut files, mut requests) = (0, false, false);
@@ -114,7 +117,7 @@ fn detect(head: &[u8], block: bool) -> Confidence {
     if packets > 0 && block == (requests && !files) { Confidence::Likely } else { Confidence::No }
 }
 
-/// Which tracepoints a bundle has.
+/// Checks which tracepoints a bundle has.
 fn names(bundle: &[u8], layouts: &Layouts, see: &mut impl FnMut(Option<&Known>)) -> Result<(), NoMessage> {
     for field in fields(bundle) {
         let (2, Wire::Bytes(event)) = field? else { continue };
@@ -129,9 +132,9 @@ fn names(bundle: &[u8], layouts: &Layouts, see: &mut impl FnMut(Option<&Known>))
     Ok(())
 }
 
-/// Tracepoints that Perfetto does not know, in `FtraceEvent`.
+/// Fields of `FtraceEvent` for tracepoints that Perfetto does not know.
 const GENERIC: u32 = 327;
-/// Threads get names, in `FtraceEvent`.
+/// Fields of `FtraceEvent` that name threads.
 const TASK_RENAME: u32 = 236;
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -> Result<(), Error> {
@@ -150,9 +153,9 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -
             None => break,
             Some(PACKET) => {}
             Some(_) => {
-                let what =
-                    "no packet of a Perfetto trace begins here: the trace is damaged, or another format"
-                        .to_owned();
+                let what = "no packet of a Perfetto trace begins here: the trace is damaged, or another \
+                     format"
+                    .to_owned();
                 return Err(Error::Malformed { what, offset });
             }
         }
@@ -163,7 +166,8 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -
         };
         if len > PACKET_BYTES_MAX {
             let what = format!(
-                "a packet claims {len} bytes, more than any has: the trace is damaged, or another format"
+                "a packet claims {len} bytes, more than any has: the trace is damaged, or another \
+                 format"
             );
             return Err(Error::Malformed { what, offset });
         }
@@ -185,23 +189,23 @@ fn length(input: &mut Input<'_>) -> Result<Option<u64>, Error> {
             break;
         }
     }
-    // One that goes on is longer than any.
+    // The limit excludes a longer number.
     Ok(Some(varint(&mut &digits[..]).unwrap_or(u64::MAX)))
 }
 
 struct Reader<'e, 's> {
     feed: Feed<'e, 's>,
     layouts: Layouts,
-    /// Its number, for the counts.
+    /// Number of the packet, for the counts.
     packet: u64,
     damaged: u64,
-    /// What was lost before the trace began.
+    /// Losses before the trace began.
     lost_before: Option<u64>,
     lost: u64,
 }
 
 impl Reader<'_, '_> {
-    /// `unpacked`: it comes out of another.
+    /// `unpacked`: the packet comes from a compressed one.
     fn packet(&mut self, bytes: &[u8], unpacked: bool) -> Result<(), Error> {
         if let Err(skip) = self.parts(bytes, unpacked)? {
             match skip {
@@ -245,14 +249,14 @@ impl Reader<'_, '_> {
                 return Ok(done);
             }
         }
-        // The first packet of a writer says so too.
+        // The first packet of a writer has this mark too.
         if dropped && !first {
             self.feed.events.skipped(DROPPED, self.packet);
         }
         Ok(if used { Ok(()) } else { Err(OTHER_PACKET) })
     }
 
-    /// Packets in a packet.
+    /// Reads the packets in a compressed packet.
     fn packed(&mut self, mut packed: impl Read) -> Result<Result<(), Skip>, Error> {
         let mut inner = Vec::new();
         let all = packed.by_ref().take(INFLATED_BYTES_MAX + 1).read_to_end(&mut inner);
@@ -269,7 +273,7 @@ impl Reader<'_, '_> {
     }
 
     fn bundle(&mut self, bundle: &[u8]) -> Result<Result<(), Skip>, Error> {
-        // What describes the events may stand behind them.
+        // The descriptions of the events may follow the events.
         for field in fields(bundle) {
             let described = match field {
                 Ok((11, Wire::Bytes(descriptor))) => self.layouts.describe(descriptor),
@@ -356,7 +360,7 @@ impl Reader<'_, '_> {
         self.feed.hit(line, at_ns, tid, known, &values).map(Ok)
     }
 
-    /// `ProcessTree`: who was there when somebody looked.
+    /// Reads a `ProcessTree`: the processes alive at a scan.
     fn processes(&mut self, tree: &[u8]) -> Result<Result<(), Skip>, Error> {
         for field in fields(tree) {
             let task = match field {
@@ -371,7 +375,8 @@ impl Reader<'_, '_> {
         Ok(Ok(()))
     }
 
-    /// `FtraceStats`, taken at the beginning and with each flush: what the kernel's buffers lost.
+    /// Reads `FtraceStats`, taken at the start and with each flush: the losses of the kernel's
+    /// buffers.
     fn stats(&mut self, stats: &[u8]) -> Result<(), NoMessage> {
         const START: u64 = 1;
         let (mut phase, mut lost) = (0, 0_u64);
@@ -380,7 +385,7 @@ impl Reader<'_, '_> {
                 (1, Wire::Number(n)) => phase = n,
                 (2, Wire::Bytes(cpu)) => {
                     for field in fields(cpu) {
-                        // Overwritten by newer ones, or not taken in.
+                        // Events overwritten by newer ones, or dropped.
                         if let (3 | 8, Wire::Number(n)) = field? {
                             lost = lost.saturating_add(n);
                         }
@@ -421,7 +426,7 @@ struct Task<'a> {
     name: &'a [u8],
 }
 
-/// `ProcessTree.Process`: number, and the words of its command line.
+/// Reads a `ProcessTree.Process`: its number, and the words of its command line.
 fn process_of(message: &[u8]) -> Result<Task<'_>, NoMessage> {
     let mut task = Task { tid: 0, tgid: None, name: b"" };
     for field in fields(message) {
@@ -437,7 +442,7 @@ fn process_of(message: &[u8]) -> Result<Task<'_>, NoMessage> {
     Ok(task)
 }
 
-/// `ProcessTree.Thread`: number, name, process.
+/// Reads a `ProcessTree.Thread`: its number, name and process.
 fn thread_of(message: &[u8]) -> Result<Task<'_>, NoMessage> {
     let mut task = Task { tid: 0, tgid: None, name: b"" };
     for field in fields(message) {
@@ -451,7 +456,7 @@ fn thread_of(message: &[u8]) -> Result<Task<'_>, NoMessage> {
     Ok(task)
 }
 
-/// `TaskRenameFtraceEvent`: thread and new name.
+/// Reads a `TaskRenameFtraceEvent`: thread and new name.
 fn renamed(message: &[u8]) -> Result<(u32, &[u8]), NoMessage> {
     let (mut tid, mut name) = (0, &[][..]);
     for field in fields(message) {

@@ -1,11 +1,11 @@
-//! Small traces, put together as Perfetto does.
+//! Small traces in the form in which Perfetto writes them.
 
 use super::{GENERIC, packet};
 use flate2::{Compression, write::ZlibEncoder};
 use std::io::Write;
 
 pub(super) mod write {
-    //! Protocol buffers, written.
+    //! An encoder of protocol buffers.
 
     pub(in super::super) fn varint(out: &mut Vec<u8>, mut number: u64) {
         while number >= 0x80 {
@@ -15,13 +15,13 @@ pub(super) mod write {
         out.push(number as u8);
     }
 
-    /// A field that holds a number.
+    /// Encodes a field that holds a number.
     pub(in super::super) fn number(out: &mut Vec<u8>, field: u32, number: u64) {
         varint(out, u64::from(field) << 3);
         varint(out, number);
     }
 
-    /// A field that holds a text or a message.
+    /// Encodes a field that holds a string or a message.
     pub(in super::super) fn bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
         varint(out, u64::from(field) << 3 | 2);
         varint(out, bytes.len() as u64);
@@ -29,7 +29,7 @@ pub(super) mod write {
     }
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Is<'a> {
     Number(u64),
@@ -37,7 +37,7 @@ pub(super) enum Is<'a> {
     Message(&'a [u8]),
 }
 
-/// A message of these fields.
+/// Encodes a message of these fields.
 pub(super) fn message(fields: &[(u32, Is<'_>)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (field, is) in fields {
@@ -50,17 +50,17 @@ pub(super) fn message(fields: &[(u32, Is<'_>)]) -> Vec<u8> {
     out
 }
 
-/// A packet, as it stands in the file.
+/// Encodes a packet in the form of the file.
 pub(super) fn packet(fields: &[(u32, Is<'_>)]) -> Vec<u8> {
     message(&[(1, Is::Message(&message(fields)))])
 }
 
-/// An `FtraceEvent`.
+/// Encodes an `FtraceEvent` of a known tracepoint.
 pub(super) fn event(at_ns: u64, tid: u64, number: u32, fields: &[(u32, Is<'_>)]) -> Vec<u8> {
     message(&[(1, Is::Number(at_ns)), (2, Is::Number(tid)), (number, Is::Message(&message(fields)))])
 }
 
-/// The same for a tracepoint that Perfetto does not know.
+/// Encodes an `FtraceEvent` of a tracepoint that Perfetto does not know.
 pub(super) fn generic(at_ns: u64, tid: u64, name: &str, fields: &[(&str, Is<'_>)]) -> Vec<u8> {
     let fields: Vec<_> = fields
         .iter()
@@ -74,14 +74,14 @@ pub(super) fn generic(at_ns: u64, tid: u64, name: &str, fields: &[(&str, Is<'_>)
     event(at_ns, tid, GENERIC, &all)
 }
 
-/// A packet with a bundle of one processor's events.
+/// Encodes a packet with a bundle of one processor's events.
 pub(super) fn bundle(cpu: u64, events: &[Vec<u8>]) -> Vec<u8> {
     let events = events.iter().map(|event| (2, Is::Message(event)));
     let bundle = message(&[(1, Is::Number(cpu))].into_iter().chain(events).collect::<Vec<_>>());
     packet(&[(10, Is::Number(2)), (packet::FTRACE_EVENTS, Is::Message(&bundle))])
 }
 
-/// Two processors, each with what the other's events need; one bundle is packed.
+/// Returns a trace of two processors whose events depend on each other; one bundle is compressed.
 pub(super) fn files() -> Vec<u8> {
     let process = message(&[(1, Is::Number(20)), (3, Is::Text("/system/bin/app"))]);
     let thread = message(&[(1, Is::Number(21)), (2, Is::Text("io")), (3, Is::Number(20))]);
@@ -136,7 +136,7 @@ pub(super) fn files() -> Vec<u8> {
     .concat()
 }
 
-/// Requests only.
+/// Returns a trace that holds only requests.
 pub(super) fn requests() -> Vec<u8> {
     let request = |at_ns, tid, sector, flags| {
         let fields = [

@@ -1,9 +1,9 @@
-//! Which number Perfetto gives to what: `FtraceEvent` has a field for each tracepoint that it knows, and the message in it has
+//! Perfetto's field numbers: `FtraceEvent` has a field for each known tracepoint, whose message has
 //! the kernel's fields under numbers of its own.
 //!
-//! Facts taken from `protos/perfetto/trace/ftrace/*.proto` (Perfetto v53). A number is never given twice, so that they hold for
-//! older and newer traces too. A tracepoint that Perfetto does not know (all of `filemap`, most of F2FS's that are of use)
-//! comes with the kernel's own names.
+//! The numbers come from `protos/perfetto/trace/ftrace/*.proto` (Perfetto v53). A number is never
+//! reused, so the table holds for older and newer traces too. A tracepoint that Perfetto does not
+//! know (all of `filemap`, most of the useful ones of F2FS) comes with the kernel's own names.
 
 use super::{
     super::kernel::{ALL, FIELDS_MAX, Fields, Known, Value},
@@ -11,7 +11,7 @@ use super::{
 };
 use std::collections::HashMap;
 
-/// Tracepoint, its number in `FtraceEvent`, and its fields in the order of their numbers, from 1.
+/// A tracepoint, its number in `FtraceEvent`, and its fields in the order of their numbers, from 1.
 const TABLE: &[(&str, u32, &str)] = &[
     ("ext4_da_write_begin", 41, "dev ino pos len flags"),
     ("ext4_da_write_end", 42, "dev ino pos len copied"),
@@ -51,16 +51,17 @@ const TABLE: &[(&str, u32, &str)] = &[
     ("block_io_start", 546, "dev sector nr_sector bytes ioprio rwbs comm cmd"),
 ];
 
-/// How one tracepoint's message is read.
+/// Layout of one tracepoint's message.
 #[derive(Clone)]
 pub(super) struct Layout {
     pub(super) known: &'static Known,
-    /// The number of each of its fields, in its order.
+    /// Number of each of the tracepoint's fields, in its order.
     numbers: [u32; FIELDS_MAX],
 }
 
 impl Layout {
-    /// `number`: what a field has; `None` if the message lacks one that is needed.
+    /// `number`: returns the number of a field; the result is `None` if the message lacks a needed
+    /// field.
     fn new(known: &'static Known, number: impl Fn(&str) -> Option<u32>) -> Option<Self> {
         let mut numbers = [0; FIELDS_MAX];
         for (slot, field) in numbers.iter_mut().zip(known.fields) {
@@ -89,7 +90,7 @@ fn value<'a>(field: &str, wire: Wire<'a>) -> Value<'a> {
     }
 }
 
-/// Perfetto writes devices as `stat` shows them; the kernel keeps major << 20 | minor.
+/// Converts a device from the encoding of `stat` to the kernel's major << 20 | minor.
 fn kernel_dev(dev: u64) -> u64 {
     let major = dev >> 32 & 0xffff_f000 | dev >> 8 & 0xfff;
     let minor = dev >> 12 & 0xffff_ff00 | dev & 0xff;
@@ -102,9 +103,9 @@ pub(super) struct Layouts {
     by_number: HashMap<u32, Layout, foldhash::fast::FixedState>,
 }
 
-/// From this number on a trace says itself what its tracepoints are.
+/// First field number for which a trace describes its tracepoints itself.
 const DESCRIBED: u32 = 65_536;
-/// More tracepoints than any kernel has.
+/// An upper bound for the number of a kernel's tracepoints.
 const DESCRIBED_MAX: usize = 10_000;
 
 impl Layouts {
@@ -119,12 +120,13 @@ impl Layouts {
         Self { by_name, by_number }
     }
 
-    /// The layout of the field with this number.
+    /// Returns the layout of the field with this number.
     pub(super) fn of(&self, number: u32) -> Option<&Layout> {
         self.by_number.get(&number)
     }
 
-    /// A bundle describes a tracepoint (`GenericEventDescriptor`: number, `DescriptorProto`).
+    /// Adds a tracepoint that a bundle describes (`GenericEventDescriptor`: number,
+    /// `DescriptorProto`).
     pub(super) fn describe(&mut self, descriptor: &[u8]) -> Result<(), NoMessage> {
         let (mut number, mut name, mut names) = (0, None, Vec::new());
         for field in fields(descriptor) {
@@ -154,7 +156,8 @@ impl Layouts {
         Ok(())
     }
 
-    /// A tracepoint that comes with the kernel's names (`GenericFtraceEvent`): its own, then each field's with its value.
+    /// Reads a tracepoint under the kernel's names (`GenericFtraceEvent`): its own, then each
+    /// field's with its value.
     pub(super) fn generic<'a>(&self, message: &'a [u8]) -> Result<Generic<'a>, NoMessage> {
         let mut name: &[u8] = b"";
         let mut known = None;
@@ -187,15 +190,15 @@ impl Layouts {
     }
 }
 
-/// What came with the kernel's names.
+/// A tracepoint under the kernel's names.
 pub(super) enum Generic<'a> {
     Known(&'static Known, Fields<'a>),
-    /// It has not all fields that are needed.
+    /// It lacks a needed field.
     Lacking,
     Other(&'a [u8]),
 }
 
-/// A field of a `GenericFtraceEvent`: name, and text or number.
+/// Reads a field of a `GenericFtraceEvent`: its name, and a string or number.
 fn named(message: &[u8]) -> Result<(&[u8], Option<Wire<'_>>), NoMessage> {
     let (mut name, mut value) = (&[][..], None);
     for field in fields(message) {
@@ -208,7 +211,7 @@ fn named(message: &[u8]) -> Result<(&[u8], Option<Wire<'_>>), NoMessage> {
     Ok((name, value))
 }
 
-/// A `FieldDescriptorProto`: name and number.
+/// Reads a `FieldDescriptorProto`: name and number.
 fn described(message: &[u8]) -> Result<Option<(&str, u32)>, NoMessage> {
     let (mut name, mut number) = (None, 0);
     for field in fields(message) {
@@ -225,8 +228,8 @@ fn described(message: &[u8]) -> Result<Option<(&str, u32)>, NoMessage> {
 mod tests {
     use super::*;
 
-    /// What Perfetto has a message for is in it with all that is read: a field that the list of tracepoints gains is not
-    /// forgotten here.
+    /// A tracepoint that Perfetto has a message for has all fields that the reader uses. The check
+    /// covers fields that the list of tracepoints gains later.
     #[test]
     fn every_field_has_a_number() {
         for (name, _, names) in TABLE {

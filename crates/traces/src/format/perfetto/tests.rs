@@ -40,9 +40,9 @@ fn the_sample() {
     );
     assert_eq!(
         skipped,
-        "3 event lost by the kernel: its buffer was full (first at 5); 1 other tracepoint (first at 3); 1 packet of \
-         another kind than ftrace's (first at 1); 1 request of the block layer, behind the page cache (a format ending in \
-         -block reads these) (first at 4)"
+        "3 event lost by the kernel: its buffer was full (first at 5); 1 other tracepoint (first \
+         at 3); 1 packet of another kind than ftrace's (first at 1); 1 request of the block \
+         layer, behind the page cache (a format ending in -block reads these) (first at 4)"
     );
 }
 
@@ -61,7 +61,8 @@ fn a_trace_of_requests_is_one_of_blocks() {
     assert_eq!(summary.late, 0);
 }
 
-/// Every tracepoint, by Perfetto's numbers where it has some, by the kernel's names, and described in the trace.
+/// Every tracepoint, by Perfetto's number where it has one, by the kernel's names, and described in
+/// the trace.
 #[test]
 fn every_tracepoint_arrives_whole() {
     let mut runner = proptest::test_runner::TestRunner::default();
@@ -106,7 +107,7 @@ fn every_tracepoint_arrives_whole() {
                     _ => panic!("{}", known.name),
                 }
 
-                // Numbers in another order than ours, as the kernel's.
+                // The numbers are in the kernel's order, which differs from ours.
                 let numbered: Vec<_> =
                     fields.iter().rev().zip(3..).map(|((name, is), n)| (*name, n, *is)).collect();
                 let described: Vec<_> = numbered
@@ -133,7 +134,7 @@ fn write(at_ns: u64, tid: u64, pos: u64) -> Vec<u8> {
     event(at_ns, tid, 42, &fields)
 }
 
-/// Whatever bundles the events of each processor come in, they are told in the order of their times.
+/// Events come out in the order of their times, independent of the bundles of the processors.
 #[test]
 fn bundles_of_several_processors_are_put_in_order() {
     let mut runner = proptest::test_runner::TestRunner::default();
@@ -178,7 +179,7 @@ fn bundles_of_several_processors_are_put_in_order() {
 }
 
 #[test]
-fn what_was_lost_is_noted() {
+fn losses_are_noted() {
     let stats = |phase, overrun, dropped| {
         let cpu = message(&[(1, Is::Number(0)), (3, Is::Number(overrun)), (8, Is::Number(dropped))]);
         let stats = message(&[(1, Is::Number(phase)), (2, Is::Message(&cpu)), (2, Is::Message(&cpu))]);
@@ -202,9 +203,10 @@ fn what_was_lost_is_noted() {
     .concat();
     assert_eq!(
         told(&SPEC, &trace).1,
-        "1 bundle of events before which some were lost (first at 2); 14 event lost by the kernel: its buffer was full (first \
-         at 6); 1 packet before which some were lost: Perfetto's buffer was full (first at 2); 1 packet of another kind than \
-         ftrace's (first at 3); 1 packet that is cut short at the end of the trace (first at 6)"
+        "1 bundle of events before which some were lost (first at 2); 14 event lost by the \
+         kernel: its buffer was full (first at 6); 1 packet before which some were lost: \
+         Perfetto's buffer was full (first at 2); 1 packet of another kind than ftrace's (first \
+         at 3); 1 packet that is cut short at the end of the trace (first at 6)"
     );
 }
 
@@ -247,7 +249,7 @@ fn names_of_processes() {
 }
 
 #[test]
-fn what_cannot_be_read_says_so() {
+fn unreadable_traces_name_the_reason() {
     let error = |bytes: &[u8]| testing::read(&SPEC, bytes).unwrap_err().to_string();
     let good = bundle(0, &[write(5, 1, 0)]);
     assert!(error(&[&good[..], b"x"].concat()).ends_with(&format!("at byte {}", good.len())));

@@ -1,18 +1,18 @@
-//! Protocol buffers on the wire, as far as they are needed: numbered fields that hold a number or bytes.
+//! A minimal decoder of protocol buffers: numbered fields that hold a number or bytes.
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire<'a> {
     Number(u64),
-    /// A text, or a message of its own.
+    /// A string, or a nested message.
     Bytes(&'a [u8]),
 }
 
-/// The bytes are no message.
+/// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoMessage;
 
-/// The fields of a message, each with its number; after an error there is nothing more.
+/// The fields of a message, each with its number; iteration ends after an error.
 pub(super) struct Fields<'a>(&'a [u8]);
 
 pub(super) fn fields(message: &[u8]) -> Fields<'_> {
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
                 Wire::Bytes(bytes)
             }
             5 => Wire::Number(u32::from_le_bytes(*self.take()?).into()),
-            // Groups, which nobody writes any more.
+            // Groups are obsolete.
             _ => return None,
         };
         Some((number, value))
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A number in groups of seven bits, the lowest first.
+/// Decodes a number in groups of seven bits, the lowest first.
 pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message() {
+    fn invalid_bytes_are_not_a_message() {
         for bytes in [
             &[0x80][..],
             &[0x08],

@@ -1,4 +1,4 @@
-//! Which system call is what to the [`Machine`].
+//! Translates system calls for the [`Machine`].
 
 use super::{
     line::{Args, Descriptor, Lead, Outcome, descriptor, number},
@@ -17,24 +17,24 @@ pub(super) const STAT: Done = Err(Skip::Benign("stat, access"));
 const ADVICE: Done = Err(Skip::Benign("advice to the kernel (fadvise, readahead, madvise)"));
 const RING: Done = Err(Skip::Benign("io_uring or libaio (their accesses are invisible to strace)"));
 
-/// What a call that was entered needs until it returns.
+/// State of a call between its entry and its exit.
 #[derive(Debug, Default)]
 pub(super) struct Entered {
     pub(super) pin: Option<Pin>,
     pub(super) seen: Option<Seen>,
-    /// It took effect when it was entered.
+    /// It took effect on entry.
     done: bool,
     renaming: bool,
     pub(super) birth: bool,
 }
 
-/// One thread's call at one time.
+/// One call of a thread, with its time.
 pub(super) struct Caller<'a> {
     pub(super) machine: &'a mut Machine,
     pub(super) out: &'a mut Out,
     pub(super) at_us: u64,
     pub(super) tid: u32,
-    /// From [`Caller::enter`], for a call that came in two halves.
+    /// State from [`Caller::enter`], for a call that is split over two lines.
     pub(super) entered: Entered,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn has(text: &[u8], word: &str) -> bool {
     memchr::memmem::find(text, word.as_bytes()).is_some()
 }
 
-/// `-1` where a system call takes it for "from the current offset", and `NULL`.
+/// Parses `-1`, where a system call takes it for "from the current offset", and `NULL`.
 fn place(arg: &[u8]) -> Result<Option<u64>, Skip> {
     match arg {
         b"-1" | b"NULL" => Ok(None),
@@ -98,7 +98,8 @@ impl Caller<'_> {
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
 
-    /// A call whose end comes later: what must be known from its beginning. `text` is all behind the `(`.
+    /// Enters a call whose exit comes on a later line, and keeps the state that has to be taken on
+    /// entry. `text` is all after the `(`.
     pub(super) fn enter(&mut self, name: &[u8], text: &[u8]) -> Entered {
         let mut entered = Entered::default();
         match name {
@@ -111,7 +112,8 @@ impl Caller<'_> {
                 entered.renaming = true;
             }
             b"close" => {
-                // The number is free as soon as the kernel has begun: another thread may get it before this returns.
+                // The kernel frees the number on entry: another thread may get it before this call
+                // returns.
                 entered.done = self.number_closed(text).is_ok();
             }
             b"unlink" | b"unlinkat" => {
@@ -138,14 +140,14 @@ impl Caller<'_> {
         self.call(Call::Close { fd })
     }
 
-    /// The call is over, whatever it did: names that the trace shows can be believed again.
+    /// Ends the call, whatever its effect: names in the trace are reliable again.
     pub(super) fn settle(&mut self) {
         if std::mem::take(&mut self.entered.renaming) {
             self.machine.renaming(false);
         }
     }
 
-    /// What held its descriptor is to hold it no longer.
+    /// Releases the descriptor that the call held.
     pub(super) fn leave(&mut self) {
         self.settle();
         if let Some(pin) = self.entered.pin.take() {
@@ -153,7 +155,8 @@ impl Caller<'_> {
         }
     }
 
-    /// A whole call. `text`: all of its arguments, for what is looked for rather than parsed.
+    /// Handles a whole call. `text`: all of its arguments, for details that are searched for and
+    /// not parsed.
     pub(super) fn complete(
         &mut self,
         name: &[u8],
@@ -186,7 +189,7 @@ impl Caller<'_> {
         self.rest(name, args, result, shown, text)
     }
 
-    /// The descriptor in argument `n`, held since the call began if it is the first.
+    /// Returns the descriptor in argument `n`; the first is held since the entry of the call.
     fn with_fd(
         &mut self,
         args: &Args<'_>,
@@ -339,7 +342,7 @@ impl Caller<'_> {
         }
     }
 
-    /// `order`: the arguments that are source, its offset, destination, its offset.
+    /// `order`: positions of the arguments source, source offset, destination, destination offset.
     fn copy(&mut self, args: &Args<'_>, order: [usize; 4], len: u64) -> Done {
         let [from, from_at, to, to_at] = order.map(|n| args.get(n));
         let (from, to) = (own(from)?, own(to)?);
@@ -349,10 +352,11 @@ impl Caller<'_> {
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
 
-    /// Descriptors of no storage, or (shown) of what they lead to: `[3<pipe:[7]>, 4<pipe:[7]>]`.
+    /// New descriptors that refer to no storage, or to the shown targets: `[3<pipe:[7]>,
+    /// 4<pipe:[7]>]`.
     fn made(&mut self, list: &[u8], cloexec: bool) -> Done {
         if list == b"[...]" {
-            // `-s 0` leaves the numbers out.
+            // `-s 0` omits the numbers.
             return OTHER;
         }
         let list = list.strip_prefix(b"[").ok_or(UNREADABLE)?;
@@ -365,7 +369,7 @@ impl Caller<'_> {
         OTHER
     }
 
-    /// Descriptors that came through a socket. Where it is not shown what they lead to, nothing is known of them.
+    /// Descriptors that came through a socket. Without a shown target, they are unknown.
     fn received(&mut self, text: &[u8]) -> Done {
         let mut rest = text;
         while let Some(at) = memchr::memmem::find(rest, b"SCM_RIGHTS, cmsg_data=[") {
@@ -393,7 +397,7 @@ impl Caller<'_> {
             && let Some(at) = memchr::memmem::find(buffer, b"_size=")
             && let Some(size) = number(&buffer[at + b"_size=".len()..])
         {
-            // What a stat teaches is welcome; where it teaches nothing, nothing is lost.
+            // A failed parse loses nothing: a stat only adds information.
             let _ = then(self, size);
         }
         STAT
@@ -455,13 +459,13 @@ fn small(result: u64) -> Result<i32, Skip> {
     i32::try_from(result).map_err(|_| UNREADABLE)
 }
 
-/// `= 7<anon_inode:[eventpoll]>`: whatever the call is, its result is a descriptor.
+/// Handles `= 7<anon_inode:[eventpoll]>`: the result of any such call is a descriptor.
 fn shown_descriptor(shown: &[u8]) -> bool {
     let end = shown.iter().position(|b| !b.is_ascii_digit()).unwrap_or(shown.len());
     end > 0 && shown.get(end) == Some(&b'<')
 }
 
-/// Calls whose result is a descriptor of no storage, for traces that do not show what it leads to.
+/// Calls that return a descriptor of no storage, for traces that do not show its target.
 fn makes_a_descriptor(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 27] = [
         b"socket",

@@ -1,16 +1,17 @@
-//! The shape of a line of strace's output: who, when, and a call's arguments and result.
+//! The syntax of a line of strace's output: thread, time, and a call's arguments and result.
 //!
-//! After strace 6.1's manual and sources (`tprint*.c`, `print_quoted_string`, `printfd`): strings are C strings in double
-//! quotes with octal or hexadecimal escapes, cut ones end in `"...`; a descriptor can be followed by `<what it leads
-//! to>`, in which `<`, `>` and control characters are escaped (a `->` of a socket is not), then by `(deleted)`.
+//! It follows the manual and sources of strace 6.1 (`tprint*.c`, `print_quoted_string`, `printfd`).
+//! Strings are C strings in double quotes with octal or hexadecimal escapes; truncated ones end in
+//! `"...`. A descriptor can be followed by `<TARGET>`, in which `<`, `>` and control characters are
+//! escaped (the `->` of a socket is not), and then by `(deleted)`.
 
 use std::borrow::Cow;
 
-/// What stands before the call.
+/// The columns before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     pub(super) tid: Option<u32>,
-    /// The number stood without `[pid ]`, as in files that strace writes: then every line has one.
+    /// The number has no `[pid ]` around it, as in output files of strace: then every line has one.
     pub(super) bare: bool,
     pub(super) time: Option<Time>,
     pub(super) body: &'a [u8],
@@ -18,9 +19,9 @@ pub(super) struct Head<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
-    /// `-ttt` or `-r`.
+    /// An absolute or relative number of seconds: `-ttt` or `-r`.
     Seconds { us: u64 },
-    /// `-t`, `-tt`.
+    /// A time of day: `-t`, `-tt`.
     OfDay { us: u64 },
 }
 
@@ -81,7 +82,7 @@ pub(super) fn head(line: &[u8]) -> Head<'_> {
     Head { tid, bare, time, body }
 }
 
-/// The program's name that `--decode-pids=comm` puts after a number.
+/// Splits off the program's name that `--decode-pids=comm` puts after a number.
 fn skip_name(text: &[u8]) -> &[u8] {
     match text.first() {
         Some(b'<') => text.iter().position(|&b| b == b'>').map_or(text, |end| &text[end + 1..]),
@@ -89,7 +90,7 @@ fn skip_name(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Leading decimal digits.
+/// Splits off leading decimal digits.
 fn digits(text: &[u8]) -> (Option<u64>, &[u8]) {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let mut number = (end > 0).then_some(0u64);
@@ -99,7 +100,7 @@ fn digits(text: &[u8]) -> (Option<u64>, &[u8]) {
     (number, &text[end..])
 }
 
-/// `.123456` or `.123456789`, in microseconds; nothing is none.
+/// Parses `.123456` or `.123456789` to microseconds; an empty text is 0.
 fn fraction(text: &[u8]) -> (u64, &[u8]) {
     let Some(rest) = text.strip_prefix(b".") else { return (0, text) };
     let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
@@ -107,16 +108,16 @@ fn fraction(text: &[u8]) -> (u64, &[u8]) {
     (us, &rest[end..])
 }
 
-/// A name and the rest behind its `(`.
+/// Splits a name from the text after its `(`.
 pub(super) fn call(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = body.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))?;
     (end > 0 && body[end] == b'(').then(|| (&body[..end], &body[end + 1..]))
 }
 
-/// No call has more.
+/// Largest number of arguments of a call.
 const ARGS_MAX: usize = 8;
 
-/// A call's arguments, trimmed, and what follows its `)`.
+/// Arguments of a call, trimmed, and the text after its `)`.
 #[derive(Debug)]
 pub(super) struct Args<'a> {
     args: [&'a [u8]; ARGS_MAX],
@@ -126,17 +127,17 @@ pub(super) struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The `n`th argument; empty where there is none.
+    /// Returns the `n`th argument, or an empty text.
     pub(super) fn get(&self, n: usize) -> &'a [u8] {
         self.args[..self.count].get(n).copied().unwrap_or_default()
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Splits what stands behind a `[`, up to its `]`.
+    /// Splits the text after a `[`, up to its `]`.
     pub(super) fn parse_list(text: &'a [u8]) -> Option<Self> {
         let (mut end, mut args) = (0, None);
         while args.is_none() {
@@ -146,7 +147,7 @@ impl<'a> Args<'a> {
         args
     }
 
-    /// Splits what stands behind the `(`; `None` where quotes or brackets do not match.
+    /// Splits the text after the `(`; `None` if quotes or brackets do not match.
     pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
         let mut args = Args { args: [&[]; ARGS_MAX], count: 0, result: None };
         let (mut start, mut at, mut depth) = (0, 0, 0u32);
@@ -184,7 +185,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// The closing quote of the string that opens at `at`.
+/// Finds the closing quote of the string that opens at `at`.
 fn string_end(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -196,7 +197,7 @@ fn string_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The closing `>` of what opens at `at`. Socket addresses hold `->`.
+/// Finds the closing `>` of the bracket that opens at `at`. Socket addresses contain `->`.
 fn shown_end(text: &[u8], at: usize) -> Option<usize> {
     let (mut at, mut depth) = (at, 0u32);
     loop {
@@ -211,17 +212,17 @@ fn shown_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// What came of a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome<'a> {
-    /// The number, and everything behind the `=`.
+    /// The number, and the text after the `=`.
     Done(u64, &'a [u8]),
     Failed,
-    /// `= ?`: it did not return (exit), or will be restarted.
+    /// `= ?`: the call did not return (exit), or will be restarted.
     Open,
 }
 
-/// Reads ` = 3</x>`, ` = -1 ENOENT (…)`, ` = 0x7f…`, ` = ?`.
+/// Parses ` = 3</x>`, ` = -1 ENOENT (…)`, ` = 0x7f…`, ` = ?`.
 pub(super) fn outcome(text: &[u8]) -> Option<Outcome<'_>> {
     let text = text.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
     match text.first()? {
@@ -231,7 +232,7 @@ pub(super) fn outcome(text: &[u8]) -> Option<Outcome<'_>> {
     }
 }
 
-/// A leading number, decimal or `0x…`; `None` also where it is negative.
+/// Parses a leading number, decimal or `0x…`; `None` also for negative numbers.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     match text.strip_prefix(b"0x") {
         Some(hex) => {
@@ -242,13 +243,14 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A C string's bytes; `None` where it is not one, or was cut.
+/// Returns the bytes of a C string; `None` if it is not one, or was truncated.
 pub(super) fn string(arg: &[u8]) -> Option<Cow<'_, [u8]>> {
     let end = string_end(arg, 0).filter(|_| arg.first() == Some(&b'"'))?;
     (arg.len() == end + 1).then(|| unescaped(&arg[1..end]))
 }
 
-/// Takes back `\n`, `\"`, `\303`, `\xc3`.
+/// Decodes `
+/// `, `\"`, `\303`, `\xc3`.
 pub(super) fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr::memchr(b'\\', text) else { return Cow::Borrowed(text) };
     let mut bytes = text[..first].to_vec();
@@ -291,12 +293,12 @@ pub(super) fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
 /// A descriptor argument or result: `3`, `3</x>`, `3</x>(deleted)`, `AT_FDCWD</x>`.
 #[derive(Debug)]
 pub(super) struct Descriptor<'a> {
-    /// `None`: `AT_FDCWD`.
+    /// Descriptor number; `None` for `AT_FDCWD`.
     pub(super) number: Option<i32>,
     pub(super) shown: Option<Lead<'a>>,
 }
 
-/// What stands between `<` and `>`.
+/// The text between `<` and `>`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lead<'a> {
     Path(Cow<'a, [u8]>, bool),
@@ -322,11 +324,11 @@ pub(super) fn descriptor(arg: &[u8]) -> Option<Descriptor<'_>> {
     Some(Descriptor { number, shown })
 }
 
-/// Files that exist in memory only and show as deleted ones in the root directory.
+/// Files that exist only in memory and appear as deleted files of the root directory.
 const IN_MEMORY: [&[u8]; 6] = [b"/memfd:", b"/SYSV", b"/dmabuf:", b"/anon_hugepage", b"/[", b"/dev/zero"];
 
 fn lead(text: &[u8], deleted: bool) -> Lead<'_> {
-    // `-yy` adds what kind of device it is, in brackets that no name has unescaped.
+    // `-yy` adds the type of a device, in brackets that are always escaped in names.
     if text.ends_with(b">") {
         return Lead::Other;
     }

@@ -1,12 +1,15 @@
-//! What `strace -f -ttt [-y|-yy] [-o FILE]` prints, with other or no times, of one process or many.
+//! The output of `strace -f -ttt [-y|-yy] [-o FILE]`, also with other or no times, of one process
+//! or many.
 //!
-//! After strace(1), versions 4 to 6. A call takes effect, and its event the time, where its result stands: on the line
-//! that resumes it if another thread's came between. Three things do at their beginning instead: a `close` (its number is
-//! free at once), the birth of a child (it may be heard of before its parent is), and the binding of a descriptor to
-//! what it leads to (another thread may close it meanwhile).
+//! The format follows strace(1), versions 4 to 6. A call takes effect, and its event gets its time,
+//! at the line with its result: the line that resumes it if another thread's line came between.
+//! Three effects occur on entry instead: a `close` (its number is free at once), the creation of a
+//! child (its lines may precede its parent's result), and the resolution of a descriptor to its
+//! file (another thread may close it meanwhile).
 //!
-//! Everything that a trace can leave open is settled in [`crate::process`]; `-y` leaves least open. Page accesses through
-//! mappings, io_uring and libaio are not in a trace of system calls: the mappings and submissions are counted.
+//! [`crate::process`] resolves all ambiguity in a trace; `-y` leaves the least. A trace of system
+//! calls does not contain page accesses through mappings, io_uring or libaio: the mappings and
+//! submissions are counted.
 
 mod calls;
 mod line;
@@ -61,7 +64,7 @@ const CUT: Skip = Skip::Benign("call that the trace does not finish");
 const SIGNAL: Skip = Skip::Benign("signal, or end of a thread");
 const REMARK: Skip = Skip::Benign("remark of strace");
 
-/// Text of one line that strace's own remark or another thread interrupted, in bytes.
+/// Largest text in bytes of a line that a message of strace or another thread interrupted.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
 fn detect(head: &[u8]) -> Confidence {
@@ -91,7 +94,7 @@ fn is_mark(body: &[u8]) -> bool {
 
 fn is_remark(body: &[u8]) -> bool {
     [&b"strace: "[..], b"Process ", b"[ Process "].iter().any(|start| body.starts_with(start))
-        // -k prints the stack below each call.
+        // -k prints the stack after each call.
         || body.starts_with(b"> ") && body.ends_with(b"]")
 }
 
@@ -100,7 +103,7 @@ fn unfinished(text: &[u8]) -> Option<&[u8]> {
     Some(text.strip_suffix(b" ").unwrap_or(text))
 }
 
-/// A call whose first half was read: all from its name on.
+/// A call whose first half was read: the text from its name on.
 #[derive(Default)]
 struct Half {
     line: u64,
@@ -108,18 +111,18 @@ struct Half {
     entered: Entered,
 }
 
-/// How the trace tells the time, in microseconds.
+/// The form of the times in the trace, in microseconds.
 #[derive(Clone, Copy)]
 enum Clock {
-    /// The first line's.
+    /// Time of the first line.
     Absolute(u64),
-    /// Each line's from the one before (`-r`): their sum.
+    /// Time since the previous line (`-r`): the sum counts.
     Relative(u64),
-    /// The first line's, and that of the line before, a day added at each midnight.
+    /// Time of the first and of the previous line; each midnight adds a day.
     OfDay(u64, u64),
 }
 
-/// No clock that counts from 1970 stood so low when strace first ran; no two lines are further apart.
+/// No clock since 1970 was this low when strace first appeared, and no two lines are further apart.
 const ABSOLUTE_US: u64 = 10_000_000 * 1_000_000;
 const DAY_US: u64 = 24 * 3600 * 1_000_000;
 
@@ -131,13 +134,13 @@ struct Reader<'e, 's> {
     halves: HashMap<u32, Half>,
     clock: Option<Clock>,
     now_us: u64,
-    /// The start of a line that a remark of strace's own interrupted, and its thread.
+    /// The start of a line that a message of strace interrupted, and its thread.
     cut: Option<(u32, Vec<u8>)>,
     crowd: Crowd,
 }
 
-/// Whose a line is that shows no number: while strace follows one thread only, it prints none. The first such thread is
-/// 0 throughout, as its number is not known from the beginning.
+/// Assigns threads to lines without a number: strace prints none while it follows one thread. The
+/// first such thread is 0 throughout, because its number is not known from the start.
 #[derive(Default)]
 struct Crowd {
     /// Every line has a number.
@@ -145,13 +148,13 @@ struct Crowd {
     unnamed: bool,
     /// The number that turned out to be the first thread's.
     first: Option<u32>,
-    /// Numbers that strace said it attached to, or a clone returned.
+    /// Numbers of threads that strace attached to, or that a clone returned.
     attached: HashSet<u32>,
     alive: BTreeSet<u32>,
 }
 
 impl Crowd {
-    /// `bearing`: thread 0 is in a clone that has not returned.
+    /// Returns the thread of a line. `bearing`: thread 0 is in a clone that has not returned.
     fn who(&mut self, shown: Option<u32>, body: &[u8], bearing: bool) -> u32 {
         let Some(tid) = shown else {
             if !self.unnamed {
@@ -274,7 +277,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Microseconds since the first line.
+    /// Returns microseconds since the first line.
     fn time(&mut self, time: Time) -> u64 {
         let clock = self.clock.get_or_insert(match time {
             Time::Seconds { us } if us >= ABSOLUTE_US => Clock::Absolute(us),
@@ -327,7 +330,7 @@ impl Reader<'_, '_> {
         Caller { machine: &mut self.machine, out: &mut self.out, at_us: self.now_us, tid, entered }
     }
 
-    /// A thread goes on to something else before its call has returned.
+    /// A thread continues with another call before its call has returned.
     fn drop_half(&mut self, tid: u32, line: u64) -> Result<(), Error> {
         if let Some(half) = self.halves.remove(&tid) {
             self.caller(tid, half.entered).leave();
@@ -336,7 +339,8 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7 +++`.
+    /// `+++ exited with 0 +++`, `+++ killed by SIGKILL +++`, `+++ superseded by execve in pid 7
+    /// +++`.
     fn end(&mut self, tid: u32, body: &[u8], line: u64) -> Result<(), Error> {
         self.drop_half(tid, line)?;
         let superseded = body.strip_prefix(b"+++ superseded by execve in pid ").and_then(number);
@@ -357,7 +361,7 @@ impl Reader<'_, '_> {
         self.out.hand_on(done, self.events, line)
     }
 
-    /// `<... read resumed>"…", 10) = 3`, of which the `<... ` is off.
+    /// Handles `<... read resumed>"…", 10) = 3`, from which `<... ` is removed.
     fn resumed(&mut self, tid: u32, rest: &[u8], line: u64) -> Result<(), Error> {
         let parts = memchr::memmem::find(rest, b" resumed>").map(|at| (&rest[..at], &rest[at + 9..]));
         let half = self.halves.remove(&tid);
@@ -373,7 +377,7 @@ impl Reader<'_, '_> {
         }
         text.extend_from_slice(rest);
         match unfinished(&text).map(<[u8]>::len) {
-            // It was interrupted once more.
+            // The call was interrupted again.
             Some(len) => {
                 text.truncate(len);
                 self.halves.insert(tid, Half { line, text, entered });
@@ -402,7 +406,8 @@ impl Reader<'_, '_> {
         let mut caller = self.caller(tid, entered);
         let done = match (&args, outcome) {
             (Some(args), Some(outcome)) => {
-                // It is over, whatever it did: the names that it shows can be believed again.
+                // The call has ended, whatever its effect: the names that it shows are reliable
+                // again.
                 caller.settle();
                 caller.complete(name, args, outcome, text)
             }

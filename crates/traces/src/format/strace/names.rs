@@ -1,4 +1,4 @@
-//! Calls on names, and those that make and end processes.
+//! Calls on names, and calls that create and end processes.
 
 use super::{
     calls::{Caller, STAT, UNREADABLE, fd, has, int, is_birth, own, shares},
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// A mode or mask as strace prints it: `0644`.
+/// Parses a mode or mask in strace's form: `0644`.
 fn octal(text: &[u8]) -> Option<u32> {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     u32::from_str_radix(std::str::from_utf8(&text[..end]).ok()?, 8).ok()
@@ -35,7 +35,7 @@ impl At<'_> {
         Path { dir, path: &self.path }
     }
 
-    /// With an empty path (`AT_EMPTY_PATH`) the directory argument itself is meant.
+    /// An empty path (`AT_EMPTY_PATH`) denotes the directory argument itself.
     fn target(&self) -> Target<'_> {
         match self.path() {
             Path { dir: Dir::Fd(fd), path: b"" } => Target::Fd(fd),
@@ -86,7 +86,7 @@ impl Caller<'_> {
             b"mknod" | b"mknodat" => (|| {
                 let at = if name == b"mknod" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
                 let words = args.get(if name == b"mknod" { 1 } else { 2 });
-                // `S_IFREG|0600`; other kinds are no storage.
+                // A mode as in `S_IFREG|0600`; other types are no storage.
                 let mode = octal(words.strip_prefix(b"S_IFREG|").unwrap_or(words)).ok_or(NOT_STORAGE)?;
                 self.call(Call::MakeFile { path: at.path(), mode: Some(mode) })
             })(),

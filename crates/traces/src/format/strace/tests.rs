@@ -119,7 +119,7 @@ fn a_number_closed_and_used_again_while_calls_are_under_way() {
 }
 
 #[test]
-fn a_child_may_speak_before_its_parent_is_told_of_it() {
+fn a_childs_lines_may_precede_its_parents_result() {
     let text = r#"7 openat(AT_FDCWD, "/f", O_RDONLY) = 3
 7 vfork( <unfinished ...>
 8 read(3, "", 10) = 10
@@ -136,7 +136,7 @@ fn a_child_may_speak_before_its_parent_is_told_of_it() {
 }
 
 #[test]
-fn an_unlink_whose_end_comes_after_the_name_was_made_again() {
+fn an_unlink_may_end_after_its_name_was_created_again() {
     let text = r#"1 openat(AT_FDCWD, "/f", O_WRONLY|O_CREAT, 0600) = 3
 1 close(3) = 0
 1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
@@ -169,7 +169,7 @@ fn an_exec_in_a_thread_goes_on_under_the_leader() {
 }
 
 #[test]
-fn what_is_shown_beside_a_descriptor_explains_what_the_trace_does_not() {
+fn the_target_shown_beside_a_descriptor_identifies_its_file() {
     let text = r#"1 read(5</d/old>, "", 10) = 10
 1 lseek(5</d/old>, 0, SEEK_SET) = 0
 1 read(5</d/old>, "", 10) = 10
@@ -209,13 +209,16 @@ fn odd_beginnings_are_recognised() {
     let beginnings = [
         "execve(\"/bin/true\", [\"true\"], 0x7ffc /* 9 vars */) = 0\n",
         "42 <... read resumed>\"\", 10) = 10\n42 close(3) = 0\n",
-        "42 1795169623.673253 --- SIGCHLD {si_signo=SIGCHLD} ---\n42 1795169623.673254 close(3) = 0\n",
+        "42 1795169623.673253 --- SIGCHLD {si_signo=SIGCHLD} ---\n\
+         42 1795169623.673254 close(3) = 0\n",
         "strace: Process 42 attached\n[pid 42] close(3) = 0\n",
-        "strace: Process 42 attached with 3 threads\n[pid 42] restart_syscall(<... resuming interrupted read ...>) = 0\n",
+        "strace: Process 42 attached with 3 threads\n[pid 42] restart_syscall(<... resuming \
+         interrupted read ...>) = 0\n",
         "[ Process PID=42 runs in 32 bit mode. ]\nbrk(NULL) = 0x5640db1a3000\n",
         "10:30:27 exit_group(0) = ?\n",
         "read(0,  <unfinished ...>\n",
-        "Process 42 attached\n[pid 42] 10:30:27.123456 futex(0x55, FUTEX_WAIT) = -1 EAGAIN (Resource)\n",
+        "Process 42 attached\n[pid 42] 10:30:27.123456 futex(0x55, FUTEX_WAIT) = -1 EAGAIN \
+         (Resource)\n",
     ];
     for text in beginnings {
         assert_eq!(detect(text.as_bytes()), Confidence::Likely, "{text}");
@@ -264,7 +267,8 @@ fn a_trace_with_dates_tells_when_it_began() {
     }
 }
 
-/// What the sample makes: a file whose mode the umask cuts, a link, and a directory that moves.
+/// The calls of the sample: a file whose mode the umask restricts, a link, and a directory that
+/// moves.
 #[test]
 fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
     let said: Vec<_> = read_text(SAMPLE)
@@ -295,7 +299,7 @@ proptest! {
         testing::read(&SPEC, &bytes).expect("damage is no error");
     }
 
-    /// Lines made of the pieces that real ones are made of, in any order.
+    /// Lines made from pieces of real lines, in any order.
     #[test]
     fn any_pieces_in_any_order(pieces in proptest::collection::vec(0..PIECES.len(), 0..120)) {
         let text: String = pieces.into_iter().map(|n| PIECES[n]).collect();
@@ -303,7 +307,7 @@ proptest! {
         testing::read(&SPEC, text.as_bytes()).expect("damage is no error");
     }
 
-    /// The sample with some bytes changed, lost or doubled.
+    /// The sample with some bytes changed, lost or duplicated.
     #[test]
     fn a_damaged_sample(changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>(), 0..3), 1..20)) {
         let mut bytes = SAMPLE.as_bytes().to_vec();

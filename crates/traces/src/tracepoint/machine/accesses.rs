@@ -1,4 +1,4 @@
-//! Reads and writes: their pieces put together, and what system calls say of them.
+//! Reads and writes: joins their pieces, and refines them by system calls.
 
 use super::{
     super::{
@@ -13,7 +13,7 @@ use flashsift_core::{
     page::PAGE_BYTES,
 };
 
-/// A batch of pages that the kernel finds at once in a read: fewer only where the batch ends early.
+/// Number of pages that the kernel finds at once in a read. A smaller batch ended early.
 const BATCH_PAGES: u64 = 15;
 const SIZE_UNKNOWN: Skip =
     Skip::Note("read from a file of unknown size: rounded to whole pages, perhaps past its end");
@@ -55,18 +55,18 @@ impl Machine {
         self.access(tid, file, None, (offset, len), false, false);
     }
 
-    /// The bytes of these pages that the file has.
+    /// Returns the bytes of these pages that lie within the file.
     fn cut(&mut self, file: u32, first: u64, last: u64, host: &mut dyn Host) -> (u64, u64) {
         let f = &mut self.files[file];
         let (start, end) =
             (first.saturating_mul(PAGE_BYTES), last.saturating_add(1).saturating_mul(PAGE_BYTES));
         if f.size.is_some_and(|size| size <= start) {
-            // The kernel found that page: the file has grown in a way that is not told.
+            // The kernel found that page, so the file has grown without a report.
             f.may_have_grown = true;
         }
         let unsure = f.size.is_none() || f.may_have_grown;
         if unsure && f.size.is_none_or(|size| size < end) {
-            // Smaller than it was, it has been cut since; that is still to come here.
+            // The file was truncated since; the new size has not arrived here yet.
             let at_least = f.size.unwrap_or(0).max(start + 1);
             match f.handle.and_then(|handle| host.size(handle)).filter(|now| *now >= at_least) {
                 Some(now) => {
@@ -88,7 +88,7 @@ impl Machine {
         let in_call = thread.call.is_some();
         if let Some(write) = thread.write.as_mut().filter(|write| write.inode == inode) {
             if write.left > 0 && offset.checked_add(len) == Some(write.end) && offset >= write.start {
-                // The last piece could not be copied whole, was refused, and comes again.
+                // The last piece was not copied whole, was refused, and comes again.
                 (write.end, write.left) = (offset, write.left.saturating_add(len));
                 return;
             }
@@ -113,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// Tells what the thread was in the middle of.
+    /// Emits the accesses in progress of the thread.
     pub(super) fn flush(&mut self, tid: u32) {
         let thread = self.threads.entry(tid).or_default();
         if let Some((inode, page)) = thread.stored.take()
@@ -225,7 +225,7 @@ impl Machine {
         self.access(tid, file, open, (start, len), false, false);
     }
 
-    /// A descriptor moved on, to `end` if that is known.
+    /// Moves the file position of a descriptor to `end`, or to unknown.
     fn call_moved(&mut self, pid: u32, (fd, at): (i32, Pointer), end: Option<u64>, by: u64) {
         match end {
             Some(_) => self.descriptors.moved(pid, fd, at, end),

@@ -1,4 +1,4 @@
-//! The life of files: made, cut, synced, gone.
+//! The life of files: creation, truncation, sync, deletion.
 
 use super::{
     super::{Call, Inode, Name, NameKind, What, inodes::Kind},
@@ -23,7 +23,7 @@ impl Machine {
             return self.skip(DIRECTORY_SYNC);
         }
         let file = self.id(tid, file);
-        // The write that it belongs to (O_SYNC) was told just before.
+        // The write to which the sync belongs (O_SYNC) was emitted just before.
         if matches!(self.thread(tid).call, Some(Call::Write { .. } | Call::Copy { .. }))
             && let Some(Event { action: Action::Write { file: of, sync, .. }, tid: by, .. }) =
                 self.out.last_mut()
@@ -47,13 +47,13 @@ impl Machine {
             return;
         }
         let file = match self.files.current(inode) {
-            // It was found in a look around that came after this.
+            // A scan of the directory after this point had already found it.
             Some(file) if self.files[file].older && self.files[file].found_ns > self.now_ns => {
                 self.files[file].older = false;
                 file
             }
             Some(_) => {
-                // Its end was lost.
+                // The end of the previous file was lost.
                 self.gone(tid, inode);
                 self.files.begin(inode, false)
             }
@@ -76,7 +76,7 @@ impl Machine {
         if let Some(first) = names.next() {
             self.files[file].handle = Some(first.handle);
             self.named(file, &first);
-            // What became of that name comes later, in the order in which it was told.
+            // The report about that name comes later, in the order of the reports.
             for name in names {
                 let queue = match name.kind {
                     NameKind::Deleted => &mut self.deleted,
@@ -93,7 +93,7 @@ impl Machine {
 
     pub(super) fn gone(&mut self, tid: u32, inode: Inode) {
         if let Some(file) = self.files.current(inode) {
-            // Renamed over, perhaps.
+            // The name was perhaps replaced by a rename.
             while let Some((_, path)) = self.files[file].names.first().cloned() {
                 let over = |name: &Name| matches!(name.kind, NameKind::Moved { .. }) && name.path == path;
                 if !self.catch_up(over) {
@@ -139,12 +139,13 @@ impl Machine {
                 self.catch_up(|came| came.path == name.path || along(came));
             }
             if self.files[file].names.len() == 1 {
-                // Only what has a name can get another: a link of it that is still to be told came before.
+                // Only a file with a name can get another: a link that is still to be reported came
+                // before.
                 self.catch_up(|came| Some(came.handle) == handle && came.kind == NameKind::Created);
             }
             return self.went(&name);
         }
-        // Not told by name yet: if there is one only, it is that.
+        // The name is not reported yet. A single known name must be the removed one.
         let mut names =
             self.files[file].names.iter().filter(|(d, _)| dir.is_none_or(|dir| *d == dir || *d == 0));
         if let (Some((_, path)), None) = (names.next(), names.next()) {
@@ -178,7 +179,7 @@ impl Machine {
                 }
             }
             What::Cut { inode, block, blocks } => {
-                // A punched hole lets go of some blocks, a cut of all the rest.
+                // A punched hole frees some blocks, a truncation all blocks to the end.
                 if blocks < u64::from(u32::MAX >> 1)
                     || self.thread(tid).cutting.take_if(|of| *of == inode).is_none()
                 {
@@ -243,7 +244,7 @@ impl Machine {
             }
             return;
         }
-        // Zeroing a range makes its pages anew, without a write.
+        // Zeroing a range recreates its pages without a write.
         if mode & (PUNCH | ZERO) != 0 {
             self.life(tid, inode, |file| Action::Punch { file, offset, len });
         }
@@ -255,7 +256,7 @@ impl Machine {
         }
     }
 
-    /// Tells something of a file that is in the trace or that a recorded thread acts upon.
+    /// Emits an event of a file that is in the trace or that a recorded thread acts upon.
     pub(super) fn life(&mut self, tid: u32, inode: Inode, action: impl FnOnce(FileId) -> Action<'static>) {
         if let Some(file) = self.life_of(tid, inode) {
             let id = self.id(tid, file);

@@ -17,7 +17,7 @@ impl Machine {
         }
         let thread = self.threads.entry(tid).or_default();
         if thread.write.is_none() {
-            // Else: a write whose source is mapped.
+            // Otherwise, it is a write whose source is mapped.
             self.flush(tid);
             let thread = self.thread(tid);
             thread.wrote.take_if(|_| !thread.in_call);
@@ -42,7 +42,7 @@ impl Machine {
         }
         if thread.stored != Some((inode, page)) {
             self.flush(tid);
-            // Whether it is a store shows if the page becomes dirty.
+            // A page that becomes dirty shows that the fault was a store.
             self.thread(tid).stored = Some((inode, page));
         }
     }
@@ -74,7 +74,8 @@ impl Machine {
             return;
         }
         let stored = thread.stored.take_if(|(of, _)| *of == inode);
-        // The first numbers are the file system's own; the device's number stands for the block device itself.
+        // The first inode numbers belong to the file system; the device number denotes the block
+        // device.
         let f2fs = self.f2fs.as_ref().is_some_and(|(dev, _)| *dev == inode.dev);
         if inode.ino < if f2fs { 4 } else { 11 }
             || inode.ino == u64::from(inode.dev.0)

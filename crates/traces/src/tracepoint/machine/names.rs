@@ -1,4 +1,4 @@
-//! Names: what fanotify tells of them, in the order in which it happened.
+//! Names: applies the reports of fanotify in the order of their changes.
 
 use super::{
     super::{Name, NameKind, inodes::Kind, names::Whose},
@@ -7,25 +7,26 @@ use super::{
 use flashsift_core::event::{Action, MaybeOwned, Renamed};
 
 impl Machine {
-    /// Something about a name, before the points of that time: creations, links and renames in their order, deletions in
-    /// theirs. (fanotify merges what happens to one name while nobody reads, so that the order between the two is lost.)
+    /// Takes a report about a name before the points of its time. Creations, links and renames come
+    /// in their order, deletions in theirs. (fanotify merges the changes to a name while its queue
+    /// is unread, which loses the order between the two.)
     pub fn name(&mut self, name: Name) {
-        // Whose it is shows now: the order of names among themselves is what counts.
+        // Its file is found now: only the order of names among themselves counts.
         let Some(file) = self.whose(&name) else { return };
         match name.kind {
             NameKind::Found { .. } => self.named(file, &name),
-            // It is needed with the file's first access.
+            // The name is needed with the file's first access.
             NameKind::Opened | NameKind::Created if self.files[file].names.is_empty() => {
                 self.named(file, &name)
             }
             NameKind::Opened => {}
-            // The points have not come as far yet.
+            // The points have not reached this time yet.
             NameKind::Deleted => self.deleted.push_back(name),
             _ => self.later.push_back(name),
         }
     }
 
-    /// What was told of names until then comes to pass.
+    /// Applies the reports about names up to that time.
     pub(super) fn names_until(&mut self, at_ns: u64) {
         while let Some(name) = self.later.pop_front_if(|name| name.at_ns <= at_ns) {
             self.went(&name);
@@ -35,7 +36,7 @@ impl Machine {
         }
     }
 
-    /// The file of a name, if it is known already.
+    /// Returns the file of a name, if it is already known.
     fn whose(&mut self, name: &Name) -> Option<u32> {
         let current = self.files.current(name.handle.inode).filter(|&file| {
             let file = &self.files[file];
@@ -56,7 +57,7 @@ impl Machine {
         };
         self.files[file].handle.get_or_insert(name.handle);
         if let Some(at_ns) = self.files[file].gone_ns {
-            // It came too late: the file was told without it.
+            // The name is too late: the file was emitted without it.
             self.binding.gone(name.handle, at_ns);
             self.files.forget(file);
             return None;
@@ -64,7 +65,8 @@ impl Machine {
         Some(file)
     }
 
-    /// What was told of names comes to pass now, up to the first that is `this`; nothing, and false, if none is.
+    /// Applies the reports up to the first one that matches `this`. Without a match, applies none
+    /// and returns false.
     pub(super) fn catch_up(&mut self, this: impl Fn(&Name) -> bool) -> bool {
         let Some(n) = self.later.iter().position(this) else { return false };
         for _ in 0..=n {
@@ -94,7 +96,7 @@ impl Machine {
         for name in self.binding.given_up(before_ns) {
             let file = match self.files.current(name.handle.inode) {
                 Some(file) if self.files[file].handle.is_none_or(|handle| handle == name.handle) => file,
-                // Its number is another file's by now.
+                // Its inode number now belongs to another file.
                 Some(_) => continue,
                 None => self.files.begin(name.handle.inode, true),
             };
@@ -107,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// The file has this name.
+    /// Gives the file this name.
     pub(super) fn named(&mut self, file: u32, name: &Name) {
         if name.directory {
             self.files[file].kind = Kind::Directory;
@@ -125,7 +127,7 @@ impl Machine {
         }
     }
 
-    /// `further`: a link was made, to a file that had a name before, whether the trace knows it or not.
+    /// Adds a link. `further`: the file had a name before, known to the trace or not.
     pub(super) fn add_name(&mut self, file: u32, dir: u64, path: Box<str>, tid: u32, further: bool) {
         self.placed(file, &path);
         self.files[file].was_named = true;
@@ -147,7 +149,8 @@ impl Machine {
         }
     }
 
-    /// From now on the path is this file's. What had it was replaced, or lost it in a way that was not told.
+    /// Assigns the path to this file. A previous file at the path was replaced, or lost the path
+    /// without a report.
     fn takes_path(&mut self, file: u32, path: &str, tid: u32) {
         if self.files[file].kind == Kind::Directory {
             return;
@@ -162,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// A path tells whether its file is where the recording listens.
+    /// Derives from the path whether its file is below the recorded directory.
     fn placed(&mut self, file: u32, path: &str) {
         let Some(under) = &self.under else { return };
         let inside = path.strip_prefix(&**under).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -176,7 +179,7 @@ impl Machine {
         }
     }
 
-    /// A name is gone or has moved.
+    /// Removes or moves a name.
     pub(super) fn went(&mut self, name: &Name) {
         let Some(file) = self.whose(name) else { return };
         match &name.kind {
@@ -213,7 +216,7 @@ impl Machine {
         }
         self.takes_path(file, &name.path, name.tid);
         if (told || self.is_told(name.tid, file)) && self.files[file].id.is_none() && !name.directory {
-            // It was not seen before, under its old name.
+            // The file was not seen under its old name.
             let id = self.id(name.tid, file);
             self.tell(name.tid, Action::Bind { file: id, name: MaybeOwned::owned_str(from) });
         }
@@ -224,7 +227,7 @@ impl Machine {
         }
     }
 
-    /// Everything below a directory moved with it: one event tells it.
+    /// Moves all paths below a directory with it: one event reports the move.
     fn moved_along(&mut self, directory: u32, from: &str, to: &str, tid: u32) {
         let below = |path: &str| {
             path.strip_prefix(from)

@@ -1,4 +1,5 @@
-//! What a recording of hours has to keep to: nothing grows with what is gone, nothing waits for what may never come.
+//! Promises for recordings of hours: the state does not grow with deleted files, and no event waits
+//! forever.
 
 use super::{
     super::{Call, Dev, Handle, Inode, Name, NameKind, Point, Pointer, What},
@@ -21,7 +22,8 @@ fn tell(machine: &mut Machine, at_ns: u64, what: What) {
     machine.point(&Point { at_ns, tid: 7, what }, &mut NoHost);
 }
 
-/// A millisecond of a file: made, written, and gone, with a name or without one.
+/// One millisecond in the life of a file: created, written, and deleted, with a name or without
+/// one.
 fn life(machine: &mut Machine, n: u64, named: bool) {
     let (ino, start_ns) = (100 + n % 10, n * 1_000_000);
     let (path, generation) = (format!("/tmp/{n}"), n as u32);
@@ -39,10 +41,10 @@ fn life(machine: &mut Machine, n: u64, named: bool) {
 }
 
 #[test]
-fn nothing_is_kept_of_what_is_gone() {
+fn the_state_does_not_grow_with_deleted_files() {
     for named in [true, false] {
         let mut machine = Machine::new(false);
-        // All of the state, as it prints itself.
+        // The Debug output covers all of the state.
         let state = |machine: &Machine| format!("{machine:?}").len();
         let mut after = |lives: std::ops::Range<u64>| {
             for n in lives {
@@ -51,7 +53,7 @@ fn nothing_is_kept_of_what_is_gone() {
             }
             state(&machine)
         };
-        // What is gone stays known for two seconds, 2000 lives, and a few thousand points.
+        // Ended files stay known for two seconds: 2000 lives, and a few thousand points.
         let once = after(0..65_536);
         let twice = after(65_536..131_072);
         assert!(twice < once * 5 / 4, "{once} and then {twice}, named: {named}");
@@ -104,7 +106,7 @@ fn a_program_that_runs_itself_keeps_its_name() {
     assert_eq!(names.collect::<Vec<_>>(), [(8, "browser".into())]);
 }
 
-/// The events so far, in words.
+/// Renders the events so far as text.
 fn told(machine: &mut Machine) -> Vec<String> {
     let open = |open: Option<flashsift_core::event::OpenId>| open.map_or(0, |open| open.0.get());
     let say = |event: Event| {
@@ -156,7 +158,7 @@ fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
     let at = |at_ns, what| Point { at_ns, tid: 7, what };
     machine.name(name(5, 100, 3, "/tmp/a", NameKind::Created));
     machine.point(&at(10, born(100)), &mut Owned);
-    // A link of a file from before the trace, whose other names nobody knows.
+    // A link of a file from before the trace, whose other names are unknown.
     machine.name(name(20, 200, 1, "/tmp/old", NameKind::Found { size: 5000 }));
     machine.name(name(30, 200, 1, "/tmp/link", NameKind::Created));
     machine.name(name(30, 100, 3, "/tmp/b", NameKind::Created));
@@ -180,7 +182,7 @@ fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
     );
 }
 
-/// What a write adds to a file from before the trace is not the size that it had.
+/// A write to a file from before the trace does not count towards its initial size.
 #[test]
 fn a_size_is_from_before_the_first_access() {
     let mut machine = Machine::new(false);
@@ -203,21 +205,21 @@ fn a_directory_moves_with_one_event() {
     machine.name(Name { directory: true, ..name(20, 50, 1, "/tmp/new", moved) });
     machine.passed(30);
     assert_eq!(told(&mut machine), ["rename /tmp/d /tmp/new"]);
-    // The machine knows where they are now.
+    // The machine knows their new paths.
     machine.name(name(40, 101, 1, "/tmp/new/e/b", NameKind::Deleted));
     machine.passed(50);
     assert_eq!(told(&mut machine), ["unbind 1 /tmp/new/e/b"]);
 }
 
 #[test]
-fn pressure_is_told() {
+fn memory_pressure_is_an_event() {
     let mut machine = Machine::new(false);
     machine.only_tasks([7]);
     machine.point(&Point { at_ns: 1, tid: 0, what: What::MemoryPressure { stalled_ppm: 9 } }, &mut NoHost);
     assert_eq!(told(&mut machine), ["pressure 9"]);
 }
 
-/// One thread's call: its beginning, what the page cache tells, its end.
+/// One call of a thread: its entry, the page cache's points, its exit.
 fn call(machine: &mut Machine, tid: u32, call: Call, what: Option<What>, result: i64) {
     let at_ns = machine.now_ns + 1000;
     let mut point = |what| machine.point(&Point { at_ns, tid, what }, &mut NoHost);
@@ -227,7 +229,7 @@ fn call(machine: &mut Machine, tid: u32, call: Call, what: Option<What>, result:
 }
 
 #[test]
-fn system_calls_tell_which_open_is_used_from_its_first_use_to_its_last_close() {
+fn system_calls_identify_an_open_from_its_first_use_to_its_last_close() {
     let mut machine = Machine::new(false);
     let file = inode(100);
     machine.name(name(0, 100, 1, "/tmp/a", NameKind::Found { size: 1 << 20 }));
@@ -239,7 +241,7 @@ fn system_calls_tell_which_open_is_used_from_its_first_use_to_its_last_close() {
     call(&mut machine, 7, read(3), pages(0, 0), 4096);
     call(&mut machine, 7, read(4), pages(0, 0), 4096);
     call(&mut machine, 7, read(5), pages(1, 1), 4096);
-    // A child shares them.
+    // A child shares the opens.
     tell(&mut machine, 20_000, What::NewTask { tid: 8, flags: 0, name: "child".into() });
     call(&mut machine, 7, Call::Close { fd: 3 }, None, 0);
     call(&mut machine, 7, Call::Close { fd: 4 }, None, 0);
@@ -259,7 +261,7 @@ fn system_calls_tell_which_open_is_used_from_its_first_use_to_its_last_close() {
             "read 0 2 0 4096",
             "read 0 1 4096 4096",
             "read 0 1 8192 4096",
-            // Outside of any call nothing says through which.
+            // Outside a call, the open is unknown.
             "write 0 0 0 9",
             "close 0 2",
             "close 0 1",
@@ -268,9 +270,10 @@ fn system_calls_tell_which_open_is_used_from_its_first_use_to_its_last_close() {
     );
 }
 
-/// The last close of a file without names ends it before the call is over: nothing follows its end.
+/// The last close of a file without names ends the file before the call is over: no event of the
+/// file follows its end.
 #[test]
-fn a_close_is_told_before_the_end_of_its_file() {
+fn a_close_precedes_the_end_of_its_file() {
     let mut machine = Machine::new(false);
     let file = inode(100);
     tell(&mut machine, 0, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
@@ -278,7 +281,7 @@ fn a_close_is_told_before_the_end_of_its_file() {
     let write = Call::Write { fd: 3, at: Pointer::Here };
     call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
     call(&mut machine, 7, Call::Close { fd: 3 }, Some(What::Evicted { inode: file, links: 0 }), 0);
-    // One that is never closed ends with its file.
+    // An open that is never closed ends with its file.
     tell(&mut machine, 9000, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
     call(&mut machine, 7, Call::Open, None, 3);
     call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
@@ -298,10 +301,10 @@ fn a_close_is_told_before_the_end_of_its_file() {
     assert_eq!(told(&mut machine), wanted);
 }
 
-/// A descriptor that came over a socket, or whose number a call that is not recorded gave to another
-/// file: the file that a read reaches is right.
+/// A descriptor came over a socket, or a call that is not recorded reassigned its number: the file
+/// that the read reaches counts.
 #[test]
-fn a_descriptor_that_leads_elsewhere_is_another_open() {
+fn a_descriptor_that_reaches_another_file_is_another_open() {
     let mut machine = Machine::new(false);
     for ino in [100, 101] {
         let path = format!("/tmp/{ino}");
