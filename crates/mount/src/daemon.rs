@@ -181,7 +181,7 @@ pub fn free_dead(mountpoint: &Path) -> Result<bool, Error> {
 }
 
 /// Takes the place. If another daemon has unmounted BACKING and still writes files back, waits for
-/// its end. `None`: this daemon was told to end before.
+/// its end. `None`: a signal ended this daemon during the wait.
 fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Error> {
     let wanted = place::Wanted {
         backing: &options.backing,
@@ -321,7 +321,7 @@ fn warn_unless_signed(written: io::Result<()>) {
     }
 }
 
-/// What a person sees when the mount is ready.
+/// Message for the user when the mount is ready.
 fn report(place: &Place, options: &Options) -> String {
     let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
     let after = show::duration(micros(options.settle_after));

@@ -41,10 +41,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
 
-/// New files live in RAM until they settle in BACKING.
+/// A file system whose new files live in RAM until they are written back to BACKING.
 ///
-/// Every method may be called at any time by any thread. BACKING must be changed by nobody else meanwhile; whatever is, is answered with
-/// an error where a file is no longer what it was (`ESTALE`), never with another's content.
+/// Every method may be called at any time by any thread. No other program may change BACKING
+/// meanwhile. If one does, an operation on a file that was replaced fails with `ESTALE`; it never
+/// returns another file's content.
 #[derive(Debug)]
 pub struct Fs {
     pub(crate) backing: Backing,
@@ -54,7 +55,7 @@ pub struct Fs {
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
     pub(crate) counters: Mutex<Status>,
-    /// Held by the thread that makes room in RAM.
+    /// Held by the thread that frees space in RAM.
     pub(crate) making_room: Mutex<()>,
     pub(crate) events: Events,
     /// Locked after the table.
@@ -97,7 +98,7 @@ impl Fs {
         self.table.lock()
     }
 
-    /// What has this name. Each time it is found, it has to be [forgotten](Fs::forget) once.
+    /// Looks up a name. Each successful lookup has to be [forgotten](Fs::forget) once.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr> {
         let mut table = self.table();
         let ino = self.find(&mut table, parent, name)?;
@@ -113,7 +114,7 @@ impl Fs {
         table.drop_unused(ino);
     }
 
-    /// Somebody may still ask for it.
+    /// Whether the kernel may still ask for this file.
     pub(crate) fn knows(&self, ino: Ino) -> bool {
         self.table().node(ino).is_some()
     }
@@ -197,12 +198,12 @@ impl Fs {
         status
     }
 
-    /// Whether the kernel reads and writes settled files itself.
+    /// Sets whether the kernel reads and writes files on flash itself.
     pub(crate) fn set_passthrough(&self, passthrough: bool) {
         self.counters.lock().passthrough = passthrough;
     }
 
-    /// Every name that a file got when it settled would outlive a power cut.
+    /// Whether every name that a file got by its write-back would outlive a power cut.
     pub(crate) fn names_are_durable(&self) -> bool {
         self.unsynced.load(Ordering::SeqCst) == 0
     }
@@ -235,7 +236,7 @@ impl Fs {
         Ok(ino)
     }
 
-    /// What has this name in BACKING, whether it is hidden or not.
+    /// Opens the object with this name in BACKING, whether it is hidden or not.
     pub(crate) fn in_backing(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Option<Stat>> {
         if parent == ROOT && name == HIDDEN {
             return Ok(None);
@@ -300,7 +301,7 @@ impl Fs {
         })
     }
 
-    /// What `look` finds under one of its names, where it says that this is the one.
+    /// The result of `look` for the first of the file's names that it accepts.
     fn by_name<T>(
         &self,
         table: &mut Table,
@@ -343,7 +344,8 @@ impl Fs {
         Ok(dir)
     }
 
-    /// A settled file, directory, link … by which its attributes can be changed.
+    /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
+    /// attributes.
     pub(crate) fn path_of(&self, table: &mut Table, ino: Ino) -> Result<OwnedFd> {
         let backing_ino = match table.node(ino).map(|node| &node.is) {
             Some(Is::Settled(backing_ino)) => *backing_ino,
@@ -359,7 +361,7 @@ impl Fs {
         })
     }
 
-    /// A settled file, for reading and writing.
+    /// Opens a file on flash for reading and writing.
     pub(crate) fn open_settled(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<File> {
         self.by_name(table, ino, |fs, dir, name| {
             let file = fs.backing.open_file(dir, name)?;
@@ -368,14 +370,15 @@ impl Fs {
         })
     }
 
-    /// What its readers and writers share, made where nobody has it open.
+    /// State that the file's readers and writers share; it is created if no process has the file
+    /// open.
     pub(crate) fn content(&self, table: &mut Table, ino: Ino) -> Result<Arc<Content>> {
         let node = table.node_mut(ino).ok_or(Errno::STALE)?;
         let settled = !matches!(node.is, Is::Ram);
         Ok(node.content.get_or_insert_with(|| Arc::new(Content::new(Place { file: None, settled }))).clone())
     }
 
-    /// Gone again, where nobody else has it.
+    /// Releases the shared state, which is dropped with its last user.
     pub(crate) fn let_go(&self, table: &mut Table, ino: Ino, content: Arc<Content>) {
         drop(content);
         if let Some(node) = table.node_mut(ino)
@@ -392,7 +395,7 @@ impl Fs {
         table.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
     }
 
-    /// Leaves BACKING as an ordinary directory. What is in RAM has to have settled.
+    /// Leaves BACKING as an ordinary directory. All files in RAM must have been written back.
     pub fn tidy(&self) -> Result<()> {
         self.backing.tidy()
     }
@@ -400,7 +403,8 @@ impl Fs {
 
 /// With setuid and setgid taken away, where they have to go.
 fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
-    // Setgid that nobody may execute by goes too, where the kernel would leave it to who is of that group: we do not know who is.
+    // Setgid without group execution is cleared too. The kernel would keep it for members of the
+    // group, but we do not know the caller's groups.
     let bits = Mode::SUID | Mode::SGID;
     match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
         true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },

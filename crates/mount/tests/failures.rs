@@ -1,4 +1,4 @@
-//! What goes wrong half way, and what happens at the same moment.
+//! Failures half way through an operation, and operations at the same moment.
 
 use flashsift_mount::{Access, Caller, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError};
 use std::ffi::OsStr;
@@ -48,7 +48,8 @@ impl Bed {
     }
 }
 
-/// Nothing can be made or renamed in it, or (`a`) nothing removed, whoever asks; whether that can be had here.
+/// Sets a flag with which nothing can be created or renamed in the directory, or (`a`) nothing
+/// removed, even by root. Returns whether the file system supports it.
 fn forbid(dir: &Path, flag: &str) -> bool {
     let done = Command::new("chattr").arg(flag).arg(dir).output();
     let done = done.is_ok_and(|output| output.status.success());
@@ -58,8 +59,8 @@ fn forbid(dir: &Path, flag: &str) -> bool {
     done
 }
 
-/// A file with names in three directories, of which the last takes none: what BACKING has of it by then stays hidden, and
-/// what was begun for it is cleared away.
+/// A file has names in three directories, and the last directory takes none. The names that BACKING
+/// has by then stay hidden, and the partial copy is removed.
 #[test]
 fn a_name_that_settled_without_the_others_does_not_come_back() {
     let bed = bed();
@@ -118,7 +119,8 @@ fn every_failure_is_reported_with_its_path_and_step() {
     assert_eq!((bed.fs.status().failing_files, bed.fs.status().failing), (0, String::new()));
 }
 
-/// A directory whose times are not ours to set, as that of another user who shares it: files settle in it all the same.
+/// Files are written back to a directory whose times we may not set, such as a shared directory of
+/// another user.
 #[test]
 fn a_directory_may_be_anothers() {
     let bed = bed();
@@ -134,7 +136,7 @@ fn a_directory_may_be_anothers() {
     assert_eq!(bed.fs.status().files_in_ram, 0);
 }
 
-/// While files are born, those that were there before settle, and that comes to an end.
+/// While files are created, writing back those that were there before comes to an end.
 #[test]
 fn settling_all_ends_while_files_are_born() {
     let bed = bed();
@@ -142,7 +144,8 @@ fn settling_all_ends_while_files_are_born() {
     let (done, born) = (AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // As many as nobody who settles what was there before has to wait for.
+            // So many files that a write-back of the earlier ones would visibly not end if it
+            // waited for them.
             while !done.load(Relaxed) && born.fetch_add(1, Relaxed) < 20_000 {
                 bed.file(ROOT, &born.load(Relaxed).to_string(), b"content");
             }
@@ -153,7 +156,8 @@ fn settling_all_ends_while_files_are_born() {
     assert!(born.load(Relaxed) < 20_000, "it waited for files that were born later");
 }
 
-/// One file that cannot settle is no reason to refuse a write that RAM has room for, once others have left it.
+/// A file that cannot be written back is no reason to refuse a write for which other files have
+/// left enough space in RAM.
 #[test]
 fn ram_full_is_no_error_where_one_file_cannot_settle() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,8 +185,9 @@ fn ram_full_is_no_error_where_one_file_cannot_settle() {
     bed.fs.check();
 }
 
-/// A file that is open and has no name any more was to settle before it got an attribute that RAM does not take; but what has no name was
-/// left alone where files settle on demand, and it was tried for ever: four such requests, and nobody answered the kernel.
+/// A file without a name that was open had to move to flash before it got an attribute that RAM
+/// does not support. Write-back on demand skipped files without names, and the move was tried for
+/// ever: after four such requests the kernel got no answers any more.
 #[test]
 fn a_file_without_a_name_takes_large_attributes_too() {
     let bed = bed();

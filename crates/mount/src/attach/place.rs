@@ -1,4 +1,4 @@
-//! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
+//! Checks before a mount: whether BACKING and MOUNTPOINT are suitable, unused and locked for us.
 
 use super::undo;
 use crate::fs::backing;
@@ -39,7 +39,7 @@ pub enum Refused {
     /// The places do not fit, or are not fit.
     #[error("{0}")]
     Unfit(String),
-    /// Somebody would lose sight of files, or change them behind our back.
+    /// A process would lose sight of files, or change them without our knowledge.
     #[error(
         "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files open there keeps them, past \
          flashsift, and what changes through them is not seen",
@@ -57,14 +57,14 @@ pub enum Refused {
     System {
         /// Where.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         why: io::Error,
     },
 }
 
-/// A flashsift that is mounted no longer, and still has files that settle.
+/// A flashsift that has been unmounted and still writes files back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "flashsift{} has unmounted {}, and its last files settle there{}",
@@ -73,7 +73,7 @@ pub enum Refused {
     if .stuck.is_empty() { String::new() } else { format!("; they cannot: {}", .stuck) }
 )]
 pub struct Ending {
-    /// Where they settle.
+    /// The directory to which it writes them back.
     pub backing: PathBuf,
     /// Which process, if that is known.
     pub pid: Option<u32>,
@@ -87,7 +87,7 @@ impl Refused {
     }
 }
 
-/// Who uses a directory, one a line.
+/// Lists the processes and mounts that use a directory, one a line.
 pub fn listed(found: &Found) -> String {
     let mut text = String::new();
     for user in found.users.iter().take(NAMED) {
@@ -99,14 +99,14 @@ pub fn listed(found: &Found) -> String {
     text
 }
 
-/// What somebody wants, and what he insists on.
+/// A request to mount, with the checks that the user waives.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Where files settle.
+    /// The directory to which files are written back.
     pub backing: &'a Path,
     /// Where they are seen; the same is in place.
     pub mountpoint: &'a Path,
-    /// Also where somebody has files open.
+    /// Mount even if processes have files open there.
     pub even_if_used: bool,
     /// File systems on which BACKING may lie all the same.
     pub even_on: &'a [String],
@@ -121,7 +121,7 @@ pub struct Place {
     pub backing: PathBuf,
     /// Free of links and dots.
     pub mountpoint: PathBuf,
-    /// Nobody else mounts it.
+    /// The lock that keeps other daemons from mounting it.
     pub lock: Lock,
 }
 
@@ -172,13 +172,15 @@ impl Place {
             }
         }
         let lock = Lock::take(&root, &backing)?;
-        // By this, who waits for our end knows that nothing of ours is open any more. Who else locks a directory is no hindrance.
+        // A daemon that waits for our end gets this lock once all our descriptors are closed. A
+        // lock that another program holds on the directory is no hindrance.
         let _ = flock(&root, FlockOperation::NonBlockingLockShared);
         Ok(Self { root, backing, mountpoint, lock })
     }
 }
 
-/// Who uses it, seen twice: a process that was forked and is about to run another program has its parent's descriptors for a moment.
+/// Processes that use a directory in two consecutive looks: a process that was forked and is about
+/// to run another program has its parent's descriptors for a moment.
 fn used(place: &Path) -> io::Result<Found> {
     let mut found = users::of(place)?;
     if !found.users.is_empty() {
@@ -188,7 +190,8 @@ fn used(place: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Whether only those use it who may have unlocked it and have it open for a moment more: the last to go is a lock on the directory.
+/// Whether the only users are daemons of ours that have already released the lock file and are
+/// about to exit: they close the locked directory last.
 fn are_ours(found: &Found) -> bool {
     let our_name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     !found.users.is_empty() && found.users.iter().all(|user| user.program == our_name.trim_end())
@@ -263,8 +266,8 @@ pub struct Lock {
     file: Arc<File>,
 }
 
-/// What those read in the lock who want the same BACKING: `PID`, and in the next line how far its holder is. Always as long, so that
-/// there is room for it on a file system that is full.
+/// Content of the lock for daemons that want the same BACKING: `PID`, and in the next line the
+/// state of its holder. The length is constant, so that the content fits on a full file system too.
 #[derive(Clone, Debug)]
 pub struct Sign(Arc<File>);
 
@@ -297,7 +300,7 @@ impl Lock {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let at = |why: Errno| Refused::at(&backing.join(HIDDEN).join(LOCK), "locking", why);
             let file = match rustix::fs::openat(&hidden, LOCK, flags, Mode::RUSR | Mode::WUSR) {
-                // Who had it took the directory away just now.
+                // The previous holder removed the directory just now.
                 Err(Errno::NOENT) => continue,
                 file => File::from(file.map_err(at)?),
             };
@@ -306,7 +309,7 @@ impl Lock {
                 Err(Errno::WOULDBLOCK) => return Err(held(backing.to_owned(), &file)),
                 Err(why) => return Err(at(why)),
             }
-            // Who had it may have taken it away between our opening and our locking.
+            // The previous holder may have removed it between our open and our lock.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink == 0 {
                 continue;
             }
@@ -317,7 +320,7 @@ impl Lock {
         }
     }
 
-    /// By which others can be told.
+    /// The sign in which the daemon writes its state for others.
     pub fn sign(&self) -> Sign {
         Sign(self.file.clone())
     }
@@ -328,7 +331,7 @@ impl Lock {
         Ok(rustix::fs::openat(&self.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// A clean end: BACKING is an ordinary directory again. What is not ours stays.
+    /// Ends cleanly: BACKING is an ordinary directory again. Files of other programs stay.
     pub fn remove(self, root: OwnedFd) -> io::Result<()> {
         for name in [LOG, LOCK] {
             match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
@@ -344,7 +347,8 @@ impl Lock {
     }
 }
 
-/// What we do in a directory for ourselves is no change that anybody asked for.
+/// Makes an internal change in a directory and restores its `mtime`, since applications have
+/// changed nothing.
 fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let before = rustix::fs::fstat(dir)?;
     change()?;
@@ -366,7 +370,8 @@ fn folded(backing: &Path) -> String {
     )
 }
 
-/// Our directory in BACKING, made if there is none. Nobody but us may have put anything into it.
+/// Opens our directory in BACKING, and creates it if there is none. No other user may have been
+/// able to write to it.
 fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     let path = backing.join(HIDDEN);
     match keeping_its_time(root, || rustix::fs::mkdirat(root, HIDDEN, Mode::RWXU)) {
@@ -401,7 +406,7 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     Ok(hidden)
 }
 
-/// The lock, if somebody has made one.
+/// The lock file, if there is one.
 fn existing(root: BorrowedFd<'_>) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(open_hidden(root).ok()?, LOCK, flags, Mode::empty());
@@ -436,16 +441,16 @@ fn open_hidden(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(root, HIDDEN, flags, Mode::empty())
 }
 
-/// What is left of who had this BACKING.
+/// State in which the previous holder left this BACKING.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// It ended cleanly: everything has settled.
+    /// It ended cleanly: everything is written back.
     Nothing,
-    /// It ended without saying so: killed, or with files that could not settle.
+    /// It was killed, or ended with files that could not be written back.
     Remains,
 }
 
-/// Waits until nobody has this BACKING any more.
+/// Waits until no daemon holds this BACKING.
 pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let root = rustix::fs::open(backing, flags, Mode::empty())?;

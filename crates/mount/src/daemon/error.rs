@@ -13,7 +13,7 @@ pub enum Error {
     /// The system refused a step.
     #[error("{what}")]
     Step {
-        /// What was tried, or with what.
+        /// The operation that failed, or its object.
         what: String,
         /// The answer.
         #[source]

@@ -88,7 +88,7 @@ pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Run
             fuser::Session::new(adapter, &options.mountpoint, &config)?
         }
     };
-    // Nobody else sets it.
+    // No other thread sets it.
     let _ = notifier.set(session.notifier());
     let session = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
     Ok(Running { session, mountpoint: options.mountpoint.clone() })

@@ -1,4 +1,5 @@
-//! BACKING: an ordinary directory, reached only by descriptors of its directories and single names in them.
+//! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
+//! names in them.
 
 use super::types::Time;
 use rustix::fs::{
@@ -41,7 +42,8 @@ pub(crate) struct OpenDir {
     pub(crate) gid: Option<u32>,
     /// Files in it get an access control list.
     pub(crate) default_acl: bool,
-    /// It takes no file from elsewhere by a rename: it is encrypted, or of a project whose quota counts what is in it.
+    /// Whether a rename from another directory into this one fails: this directory is encrypted, or
+    /// belongs to a project whose quota counts its files.
     pub(crate) apart: bool,
 }
 
@@ -121,7 +123,8 @@ impl Backing {
         Ok(backing)
     }
 
-    /// What a crash left half copied has no name yet: nobody misses it.
+    /// A partial copy left by a crash has no name that an application could use, so it can be
+    /// deleted.
     fn clear(&self) -> Result<()> {
         let listing = rustix::fs::openat(
             &self.temps,
@@ -185,16 +188,18 @@ impl Backing {
         Ok((OpenDir { fd, gid, default_acl, apart }, stat))
     }
 
-    /// What has this name, by which its attributes can be had and changed.
+    /// Opens a name with `O_PATH`, through which the attributes of its file can be read and
+    /// changed.
     pub(crate) fn open_path(&self, dir: impl AsFd, name: &OsStr) -> Result<OwnedFd> {
         open_beneath(dir, name, OFlags::PATH)
     }
 
-    /// A regular file, for reading and writing where that can be had; for appending, where nothing else may be done.
+    /// Opens a regular file for reading and writing if its permissions allow it, or for appending
+    /// if it is append-only.
     pub(crate) fn open_file(&self, dir: impl AsFd, name: &OsStr) -> Result<File> {
         let quiet = self.without_atime();
         let open = |access| match open_beneath(&dir, name, access | OFlags::NONBLOCK | quiet) {
-            // It is somebody else's.
+            // `O_NOATIME` is refused because the file belongs to another user.
             Err(Errno::PERM) if self.noatime => open_beneath(&dir, name, access | OFlags::NONBLOCK),
             opened => opened,
         };
@@ -216,7 +221,8 @@ impl Backing {
         if stat.st_dev != self.device { Err(Errno::XDEV) } else { Ok(stat) }
     }
 
-    /// What a file of our own is opened with besides, where `noatime` is up to us.
+    /// Additional flags for opening our own files: `O_NOATIME`, unless the mount keeps access
+    /// times.
     pub(crate) fn without_atime(&self) -> OFlags {
         if self.noatime { OFlags::NOATIME } else { OFlags::empty() }
     }
@@ -249,11 +255,11 @@ impl Backing {
     }
 }
 
-/// What `chattr` calls E and F; rustix has no names for them.
+/// The flags that `chattr` calls E and F; rustix has no names for them.
 const ENCRYPTED: u32 = 0x800;
 const CASE_FOLDED: u32 = 0x4000_0000;
 
-/// What `lsattr` shows of a directory, on file systems that have such.
+/// Flags of a directory as `lsattr` shows them; empty on file systems without flags.
 pub(crate) fn flags(dir: impl AsFd) -> IFlags {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(dir, ".", flags, Mode::empty())
@@ -261,7 +267,8 @@ pub(crate) fn flags(dir: impl AsFd) -> IFlags {
         .unwrap_or(IFlags::empty())
 }
 
-/// Nothing that anybody asked for has changed there since. Where the directory is another's, it shows that something did.
+/// Restores the `mtime` of a directory in which only internal files have changed. In a directory of
+/// another user this fails, and the change stays visible.
 pub(crate) fn keep_time(dir: impl AsFd, modified: Time) {
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
@@ -270,7 +277,8 @@ pub(crate) fn keep_time(dir: impl AsFd, modified: Time) {
     let _ = rustix::fs::utimensat(dir, c"", &times, AtFlags::EMPTY_PATH);
 }
 
-/// Names that are one there would be two here: of files in RAM, one would settle over the other.
+/// Whether the directory ignores case. Two files in RAM whose names differ only in case would be
+/// written back over each other there.
 pub(crate) fn folds_case(flags: IFlags) -> bool {
     flags.contains(IFlags::from_bits_retain(CASE_FOLDED))
 }

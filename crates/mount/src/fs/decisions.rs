@@ -1,9 +1,10 @@
 //! Performing the decisions of the sifter.
 //!
-//! The sifter stands behind the stream of events: it gets each of them, in order. Whoever makes an
-//! application wait for its decisions (a sync, space) performs them; the others wait for the daemon.
-//! What only the mount can know (a directory that takes no renamed file, an attribute that RAM does
-//! not take) moves a file without a decision, and the sifter is told.
+//! The sifter receives every event of the stream in order. A thread that makes an application wait
+//! for a decision (a sync, a lack of space) performs it; the daemon performs the others. Some files
+//! must move for reasons that only the mount knows (a directory that takes no renamed file, an
+//! attribute that RAM does not support). Such a file moves without a decision, and the mount
+//! reports it to the sifter.
 
 use super::Fs;
 use super::failures::{Step, WriteBackFailures};
@@ -21,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 type Sink = Box<dyn FnMut(SiftNotice) + Send>;
 
-/// What passes between the sifter and the mount.
+/// A message between the sifter and the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiftNotice {
     /// The sifter decided.
@@ -40,7 +41,7 @@ pub(crate) struct Decisions {
     ended: bool,
 }
 
-/// What threads wait for: a decision to be performed, or a decision at all.
+/// The condition that a thread waits for: a decision is performed, or a new decision arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     performed: Condvar,
@@ -85,7 +86,7 @@ impl Decisions {
         })
     }
 
-    /// For tests.
+    /// Checks the invariants of the pending decisions; for tests.
     pub(crate) fn check(&self) {
         self.sift.check();
     }
@@ -97,7 +98,11 @@ impl Fs {
         self.events.with_stream(|decisions, _| decisions.sink = Some(Box::new(sink)));
     }
 
-    /// Performs what is pending. What failed, of that.
+    /// Performs the pending decisions.
+    ///
+    /// # Errors
+    ///
+    /// The files among them that could not be written back.
     pub(crate) fn perform(&self) -> Result<(), WriteBackFailures> {
         let mut failed = Vec::new();
         loop {
@@ -271,7 +276,7 @@ impl Waits {
     }
 }
 
-/// What the sifter hears of an error.
+/// The reason that the sifter is given for an error.
 fn blocked(step: Step, errno: Errno) -> Blocked {
     match (step, errno) {
         (Step::CopyUnchanged, _) => Blocked::Changing,

@@ -1,13 +1,13 @@
-//! Events: everything that is asked of the file system, in order.
+//! Events: every request to the file system, in order.
 //!
-//! Events with a name are delivered under the table lock, which orders them. All others pass through
-//! a bounded queue that takes no lock and allocates nothing; an operation queues its event before
-//! it returns, and whoever delivers empties the queue first. So the events of one file, and of one
-//! name, are in the order in which they took effect. Operations that change a file's bytes hold the
-//! file's own lock ([`Content::order`](super::content::Content)) until their event is queued; reads
-//! of a file in RAM share it.
+//! Events with a name are delivered under the table lock, which orders them. All others pass
+//! through a bounded queue that takes no lock and allocates nothing. An operation queues its event
+//! before it returns, and each delivery empties the queue first. So the events of one file, and of
+//! one name, are in the order in which they took effect. Operations that change a file's bytes hold
+//! the file's own lock ([`Content::order`](super::content::Content)) until their event is queued;
+//! reads of a file in RAM share it.
 //!
-//! Of files that the kernel reads and writes itself (passthrough) only opens and closes are seen.
+//! For files that the kernel reads and writes itself (passthrough), only opens and closes are seen.
 
 use super::Fs;
 use super::decisions::{Decisions, Waits};
@@ -351,8 +351,8 @@ mod tests {
         Caller { uid, gid, tid: 0, umask: 0 }
     }
 
-    /// Each read took a global lock twice to be recorded, and another to find its file: readers of
-    /// different files waited for one another, and for whoever listed a directory.
+    /// Recording a read took a global lock twice, and finding its file took another: readers of
+    /// different files waited for one another, and for every process that listed a directory.
     #[test]
     fn a_read_waits_for_no_global_lock() {
         let folder = tempfile::tempdir().unwrap();

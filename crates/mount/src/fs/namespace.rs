@@ -1,7 +1,8 @@
-//! Names: what is made, linked, renamed, removed and listed.
+//! Operations on names: create, link, rename, remove and list.
 //!
-//! A file in RAM is renamed and removed in the table alone, and may hide what BACKING has under its name. Everything else is done by BACKING,
-//! at once. Where both would have to change together, the file settles first.
+//! A file in RAM is renamed and removed in the table alone, and may hide a file of BACKING under
+//! its name. All other operations are performed in BACKING at once. If an operation would have to
+//! change both together, the file is written back first.
 
 use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
@@ -53,7 +54,8 @@ fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
 }
 
 impl Fs {
-    /// Makes a regular file, or opens the one that is there, unless `O_EXCL` forbids it. Found once, opened once.
+    /// Creates and opens a regular file, or opens an existing one unless `O_EXCL` forbids it. The
+    /// name is looked up only once, so the file that is found is the one that is opened.
     pub fn create(
         &self,
         caller: &Caller,
@@ -189,7 +191,7 @@ impl Fs {
         self.looked_up(&mut table, ino)
     }
 
-    /// A directory.
+    /// Creates a directory, in BACKING at once.
     pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
         self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
     }
@@ -199,7 +201,7 @@ impl Fs {
         self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
     }
 
-    /// Whatever is BACKING's from the start.
+    /// Creates an object that lives in BACKING from the start.
     fn make(
         &self,
         caller: &Caller,
@@ -272,7 +274,8 @@ impl Fs {
         }
     }
 
-    /// Its `ctime` is now. A copy that is being made need not know: names are looked up when it is placed.
+    /// Sets `ctime` to now. A copy in progress need not know: names are looked up when it is
+    /// placed.
     fn renamed_in_ram(&self, ino: Ino) -> Result<()> {
         self.store.touch(ino)
     }
@@ -310,7 +313,7 @@ impl Fs {
         }
     }
 
-    /// One name less. With the last one, and nobody who has it open, the file is no more.
+    /// Removes one name of a file in RAM. Without names and opens, the file is deleted.
     fn remove_name_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
         let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
         let ino = removed.ino;
@@ -334,7 +337,7 @@ impl Fs {
             table.is_gone(ino, attr);
         }
         self.counters.lock().never_written += 1;
-        // It stays until the next start then, and takes room: nothing else depends on it.
+        // If this fails, the file takes space until the next start; nothing else depends on it.
         let _ = self.store.remove(ino);
         self.saw_end(table, at, ino);
     }
@@ -409,7 +412,8 @@ impl Fs {
                 // Whether it may go there at all BACKING has to say.
                 first.push(ino);
             } else if let Some(InRam { ino, hides: Some(_) }) = source {
-                // What it hides must neither come back nor be gone before this one is in BACKING.
+                // The file that it hides must neither reappear nor be deleted before this one is in
+                // BACKING.
                 first.push(ino);
             }
             if first.is_empty() {
@@ -448,7 +452,7 @@ impl Fs {
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 return Err(Errno::ISDIR);
             }
-            // It stays in BACKING, but nobody sees it any more.
+            // The file stays in BACKING, but it is hidden from now on.
             self.lost_name(table, at, to.0, to.1, stat);
         }
         self.saw_rename(table, at, table.file(source.ino), from, to);
@@ -527,7 +531,8 @@ impl Fs {
         Ok(())
     }
 
-    /// What BACKING has moved: a file that the event stream has met, or a directory.
+    /// Reports a rename that BACKING has performed, of a directory or of a file that the event
+    /// stream knows.
     fn saw_moved(&self, table: &Table, at: At, was: &Stat, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
         let file = table.file(table.known_as(was.st_ino));
         if file.is_some() || FileType::from_raw_mode(was.st_mode) == FileType::Directory {
@@ -569,7 +574,8 @@ impl Fs {
         Ok((parent, entries))
     }
 
-    /// The names in this directory are durable, and the files that live in RAM under them with their content.
+    /// Makes the names in this directory durable, and the files in RAM under them with their
+    /// content.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.arrived(tid);
         let (dir, in_ram) = {

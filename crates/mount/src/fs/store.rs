@@ -1,7 +1,8 @@
-//! Where files live before they settle: one tmpfs that no path leads to.
+//! The store of files in RAM: one tmpfs that no path leads to.
 //!
-//! A file's name there is our number. The tmpfs file carries owner, mode, times and extended attributes, so there is one truth
-//! about each, and the kernel enforces the budget.
+//! The name of a file there is its inode number in the mount. The tmpfs file carries owner, mode,
+//! times and extended attributes, so that none of them is stored twice, and the kernel enforces the
+//! budget.
 
 use super::types::Ino;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
@@ -30,8 +31,13 @@ impl Store {
         Store::new_tmpfs(budget_bytes, false).map(Store::on)
     }
 
-    /// A tmpfs of so many bytes, without a place. Needs the right to mount, if only in a namespace; it lives as long as it is open.
-    /// With `noatime`, reading from it leaves no time.
+    /// Creates a tmpfs of this size that is mounted nowhere; it lives as long as it is open. With
+    /// `noatime`, reads do not update access times.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system call, such as `EPERM` without the right to mount in the current user
+    /// namespace.
     pub fn new_tmpfs(budget_bytes: u64, noatime: bool) -> Result<OwnedFd> {
         let tmpfs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&tmpfs, "size", budget_bytes.to_string())?;
@@ -79,7 +85,7 @@ impl Store {
         Ok(File::from(file))
     }
 
-    /// For reading and writing, whatever its permissions say: who may is decided above.
+    /// Opens a file for reading and writing regardless of its mode; permissions are checked above.
     pub(crate) fn open(&self, ino: Ino) -> Result<File> {
         self.open_with(ino, OFlags::RDWR)
     }

@@ -1,13 +1,16 @@
-//! What is called what: the one table of names, which overlays BACKING.
+//! The table of names, which overlays BACKING.
 //!
-//! It knows every file that lives in RAM, with all its names, and of BACKING whatever the kernel above has looked up. Three invariants:
+//! It contains every file that lives in RAM, with all its names, and those files of BACKING that
+//! the kernel has looked up. Three invariants hold:
 //!
-//! - A name in RAM *hides* the one in BACKING that was there before it was renamed over it. That one stays there until the file settles, by a
-//!   rename: a crash before that leaves the old file, never none.
-//! - A number stands for one file as long as the mount lives. For what was in BACKING before it is BACKING's own; a file that was born here keeps the
-//!   number it was born with, also when BACKING has given it another.
-//! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM, while nodes in it are here, or while BACKING does
-//!   not know its time.
+//! - A name in RAM *hides* the name in BACKING that it replaced. The hidden file stays there until
+//! the file in RAM is written back by a rename: a crash before that leaves the old file, never
+//! none.
+//! - A number stands for one file as long as the mount lives. A file that was in BACKING before has
+//! BACKING's number. A file that was created in this mount keeps its first number, also when
+//! BACKING gives it another.
+//! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM,
+//! while nodes in it are here, or while its time is not yet written to BACKING.
 
 use super::backing::OpenDir;
 use super::content::Content;
@@ -73,7 +76,7 @@ pub(crate) enum Is {
     Ram,
     /// In BACKING, with this number.
     Settled(u64),
-    /// Its last name is gone. What was known then.
+    /// The last name is gone. Holds the attributes from then.
     Gone(Box<Attr>),
 }
 
@@ -88,7 +91,8 @@ pub(crate) struct InRam {
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     ino: Ino,
-    /// What `ctime` it had when it settled, and what BACKING made of it, ns: settling changes nothing that anybody asked for.
+    /// The `ctime` of the file before write-back, and the one that BACKING gave it, ns.
+    /// Applications see the first: a write-back changes nothing for them.
     before_ns: i64,
     settled_ns: i64,
 }
@@ -150,8 +154,8 @@ impl Table {
         self.next
     }
 
-    /// A file's identity in the event stream, once the stream has met it. A file that was created in
-    /// RAM is met from the start; its number is never another file's.
+    /// A file's identity in the event stream, once an event has named it. A file that was created
+    /// in RAM is known from its creation; its number is never reused.
     pub(crate) fn file(&self, ino: Ino) -> Option<FileId> {
         match (FIRST_NUMBER..FIRST_REPLACEMENT).contains(&ino) {
             true => Some(file_id(ino)),
@@ -196,7 +200,7 @@ impl Table {
             None => !self.shown.contains_key(&backing_ino) && (ino == ROOT || ino >= FIRST_NUMBER),
         };
         if taken {
-            // Somebody may still ask for a file that is gone and had this number.
+            // The kernel may still ask for a deleted file that had this number.
             self.next_replacement += 1;
             ino = self.next_replacement;
             self.shown.insert(backing_ino, Shown { ino, before_ns: 0, settled_ns: 0 });
@@ -246,7 +250,7 @@ impl Table {
         self.hidden.get(&backing_ino).copied().unwrap_or(0)
     }
 
-    /// What lives in RAM under this name.
+    /// The file in RAM under this name.
     pub(crate) fn in_ram(&self, dir: Ino, name: &OsStr) -> Option<InRam> {
         self.in_ram.get(&dir)?.get(name).copied()
     }
@@ -330,7 +334,7 @@ impl Table {
         self.shown.remove(&backing_ino);
     }
 
-    /// Nobody asks for it any more, maybe.
+    /// Removes the node if neither the kernel nor the table needs it.
     pub(crate) fn drop_unused(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
         let used = node.lookups > 0 || node.opens > 0 || node.holds > 0 || matches!(node.is, Is::Ram);

@@ -1,4 +1,4 @@
-//! What goes in and out of the file system.
+//! Arguments and results of the file system's operations.
 
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
@@ -14,11 +14,12 @@ pub const ROOT: Ino = 1;
 /// How files are held.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// A file settles so long after its birth, µs.
+    /// Age at which a file is written back, µs.
     pub settle_after_us: u64,
-    /// Files with these names are born settled; `*` stands for anything.
+    /// Patterns of names whose files are write-through; `*` matches any text.
     pub settled: Vec<String>,
-    /// Reading a settled file leaves no time, where that can be had by opening it so: of files of our own.
+    /// Whether reads of files on flash leave `atime` unchanged. This works for our own user's files
+    /// only.
     pub noatime: bool,
     /// The clock of events and decisions.
     pub clock: Clock,
@@ -40,7 +41,7 @@ impl Default for Config {
     }
 }
 
-/// Who asks.
+/// The process behind a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// User of the thread, as file systems see it.
@@ -62,7 +63,7 @@ pub struct Time {
     pub ns: u32,
 }
 
-/// What is known of a file besides its content.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// Ours.
@@ -87,7 +88,7 @@ pub struct Attr {
     pub gid: u32,
     /// Of a device, its number, as the kernel packs it in 32 bits.
     pub rdev: u32,
-    /// What is best read at once.
+    /// Preferred size of a read, bytes.
     pub blksize: u32,
 }
 
@@ -121,7 +122,7 @@ impl Attr {
     }
 }
 
-/// What `chmod`, `chown`, `truncate` and `utimensat` ask for.
+/// Changes that `chmod`, `chown`, `truncate` and `utimensat` request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changes {
     /// New permissions.
@@ -136,7 +137,8 @@ pub struct Changes {
     pub atime: Option<Option<Time>>,
     /// New time of the last write; `None` in it is now.
     pub mtime: Option<Option<Time>>,
-    /// Setuid and setgid go, since somebody without the right to keep them changes the content.
+    /// Remove setuid and setgid, since a process without the right to keep them changes the
+    /// content.
     pub strip: bool,
 }
 
@@ -170,9 +172,9 @@ pub enum Opened {
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose it is.
+    /// Inode number of the entry.
     pub ino: Ino,
-    /// What that is.
+    /// Type of the entry's file.
     pub kind: FileType,
     /// The name.
     pub name: std::ffi::OsString,
@@ -198,13 +200,13 @@ pub struct Status {
     pub schema: u32,
     /// Files that live in RAM.
     pub files_in_ram: u64,
-    /// What they take, bytes.
+    /// Size of the files in RAM, bytes.
     pub ram_bytes: u64,
-    /// What they may take, bytes.
+    /// Limit of `ram_bytes`.
     pub budget_bytes: u64,
     /// Files that were born in RAM.
     pub born: u64,
-    /// Files that were born settled.
+    /// Number of files that were created write-through.
     pub born_settled: u64,
     /// Of those in RAM, moved to flash since.
     pub settled: u64,

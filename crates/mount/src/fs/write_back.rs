@@ -1,8 +1,9 @@
 //! Moving files from RAM to flash while they are used.
 //!
-//! A file is copied beside the names that applications see, made durable there, and then takes its name by a rename: BACKING has the whole file or what was
-//! there before, never a part. A batch shares one `syncfs`. Who writes meanwhile is not held up; the copy is made anew then, and
-//! when that has failed [`TRIES`] times the file's writers wait for the last.
+//! A file is copied to a name that applications do not see, made durable there, and then renamed to
+//! its own name: BACKING has the whole file or its predecessor, never a part. A batch shares one
+//! `syncfs`. Writers are not blocked during the copy; if the file changes meanwhile, the copy is
+//! repeated. After [`TRIES`] failed attempts the file's writers wait for the last one.
 
 use super::Fs;
 use super::backing::{OpenDir, keep_time, proc_path};
@@ -63,7 +64,7 @@ enum Outcome {
     Settled,
     /// It was written to since.
     Changed,
-    /// It is gone, or somebody else was faster.
+    /// The file is gone, or another thread has moved it.
     Nothing,
 }
 
@@ -72,12 +73,14 @@ impl Fs {
     pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let before = self.counters.lock().settled;
         let done = self.decide_by_time(now_us);
-        // Those that the kernel still knows can wait: files come and go there, and each time would be a write.
+        // The times of directories that the kernel still knows can wait: files come and go there,
+        // and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
         (self.counters.lock().settled - before, done)
     }
 
-    /// Writes back every file in RAM that has a name, durably; not those that are created meanwhile.
+    /// Writes back every file in RAM that has a name, durably, without those that are created
+    /// meanwhile.
     pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
         let all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
         self.saw(self.arrived(0), Action::SyncAll);
@@ -86,7 +89,8 @@ impl Fs {
         done?;
         let left = self.named_of(&all);
         if !left.is_empty() {
-            // Another thread has failed, or the sifter has not decided: the promise holds all the same.
+            // Another thread has failed, or the sifter has not decided; the files must be written
+            // back in either case.
             self.settle(&left)?;
         }
         self.keep_times(|_, _| true);
@@ -115,8 +119,8 @@ impl Fs {
         }
     }
 
-    /// These are on flash, under durable names, when it returns: by decision, where one follows from
-    /// what was asked, else because no application could go on otherwise.
+    /// Writes these files back, with durable names, before it returns: by a decision if the request
+    /// leads to one, otherwise because the application could not continue.
     pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<(), Errno> {
         let dirs = self.dirs_of(files)?;
         if dirs.is_empty() {
@@ -155,7 +159,7 @@ impl Fs {
         }
         let before = self.counters.lock().settled;
         let done = self.decide_for_space(bytes);
-        // One that cannot be written back does not keep the others from making room.
+        // A file that cannot be written back does not keep the others from freeing space.
         match self.counters.lock().settled > before {
             true => Ok(()),
             false => Err(done.err().map_or(Errno::NOSPC, Into::into)),
@@ -209,7 +213,8 @@ impl Fs {
                     Err(error) => failed.push((ino, error)),
                 }
             }
-            // What is written to these files from now on and synced with `fdatasync` must not be lost with their names.
+            // Bytes that are written to these files from now on and synced with `fdatasync` must
+            // not be lost with their names.
             let mut durable = true;
             for (ino, dir) in &dirs {
                 tried.push(*ino);
@@ -225,7 +230,7 @@ impl Fs {
         self.tried(&tried, &failed)
     }
 
-    /// While whoever writes to it waits.
+    /// Writes back one file while its writers wait.
     fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome, Failed> {
         let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(Outcome::Nothing) };
         let _closed = content.gate.write();
@@ -348,7 +353,7 @@ impl Fs {
         place.file = open.then(|| copy.file.clone());
         place.settled = true;
         self.left_ram(ino);
-        // What stays there is out of reach, and gone with the mount.
+        // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
         Ok(Outcome::Settled)
     }
@@ -382,7 +387,8 @@ impl Fs {
             if let Err(error) = done {
                 // Where there is none, the link was not made.
                 let _ = self.backing.remove_temp(&spare);
-                // It stays in RAM. What has its names is no newer than what these hide.
+                // The file stays in RAM. The files in BACKING under its names are no newer than
+                // those that these names hide.
                 for (dir, name) in &names[..placed] {
                     table.remove_in_ram(*dir, name);
                     table.insert_in_ram(*dir, name, InRam { ino, hides: NonZero::new(backing_ino) });
@@ -457,8 +463,9 @@ mod tests {
     use crate::{Caller, Config, Fs, ROOT, Store};
     use std::ffi::OsStr;
 
-    /// A file that the kernel has forgotten while it lived in RAM is known by nobody once it has settled: its node goes. It stayed, so that
-    /// a mount in which files are born all day grew without end.
+    /// A file that the kernel forgot while it lived in RAM is unknown to every process after its
+    /// write-back, so its node must go. It stayed, and a mount in which files were created all day
+    /// grew without end.
     #[test]
     fn what_nobody_asks_for_is_forgotten_when_it_has_settled() {
         let folder = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ pub(crate) fn value(path: &Path, name: impl rustix::path::Arg) -> Result<Vec<u8>
     Ok(value)
 }
 
-/// What attributes may take of a file in RAM, bytes, each with so many more for what is kept of it. ext4 has no more room for them than a
-/// block and what is left of the inode, of which the smallest are 1 KiB.
+/// Limit of the attributes of a file in RAM, bytes, of which each also counts a fixed overhead.
+/// ext4 limits them to a block and the rest of the inode; its smallest blocks are 1 KiB.
 const BYTES_IN_RAM: usize = 800;
 const BYTES_EACH: usize = 24;
 
@@ -80,7 +80,7 @@ impl Fs {
         })
     }
 
-    /// It may settle, and be gone from where it was, between finding and looking.
+    /// The file may be written back, and leave RAM, between the lookup and the access.
     fn look<T>(&self, ino: Ino, look: impl Fn(&Path) -> Result<T>) -> Result<T> {
         loop {
             let at = self.attributes(ino)?;
@@ -91,8 +91,8 @@ impl Fs {
         }
     }
 
-    /// Gives it one. With an access list, setgid goes, where who gives it could not have set it; the kernel above serialises this with
-    /// other changes of the mode.
+    /// Sets an extended attribute. An access list clears setgid unless the caller could have set
+    /// that bit; the kernel serialises this with other changes of the mode.
     pub fn set_xattr(&self, caller: &Caller, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
         self.set_any_xattr(ino, name, value, flags)?;
         if name == "system.posix_acl_access" {
@@ -123,13 +123,13 @@ impl Fs {
             let at = self.attributes(ino)?;
             let place = content.place.read();
             if at.in_ram == place.settled && at.in_ram {
-                // It settled just now.
+                // The file was written back just now.
                 continue;
             }
             if at.in_ram && adds > 0 && bytes_in_use(&at.path)? + adds > BYTES_IN_RAM {
                 drop(place);
                 drop(gate);
-                // How much there is room for, BACKING itself has to say; also of a file without a name.
+                // Only BACKING knows its limit for attributes, also for a file without a name.
                 self.settle(&[ino])?;
                 continue;
             }
@@ -137,7 +137,7 @@ impl Fs {
             content.changed();
             drop(place);
             drop(gate);
-            // Not every tmpfs knows every attribute, and it has less room for them.
+            // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle(&[ino])?,
                 done => break done,

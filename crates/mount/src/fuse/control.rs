@@ -1,4 +1,4 @@
-//! What a mount says of itself and does on request, through extended attributes of its directory.
+//! The status and the control requests of a mount, as extended attributes of its directory.
 
 use crate::fs::types::Status;
 use rustix::io::Errno;
