@@ -77,8 +77,8 @@ pub struct Options {
 /// Any error of a recording.
 pub type RecordingError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs since
-/// 1970).
+/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs
+/// since 1970).
 pub type StartRecording = Box<dyn FnOnce(&Path, u64) -> Result<Box<dyn Recording>, RecordingError>>;
 
 /// A recording of all events of a mount.
@@ -257,13 +257,15 @@ fn start(
     };
     if !root {
         info!(
-            "not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
+            "not root: no passthrough, so that reads and writes take more CPU time; and whether \
+             programs of other \
              users have files open here is not known"
         );
     }
     if partly {
         warn!(
-            "the kernel lets us have no mount without access times: noatime holds for settled files that are your \
+            "the kernel lets us have no mount without access times: noatime holds for settled \
+             files that are your \
              own, not for others' and directories"
         );
     }
@@ -331,7 +333,8 @@ fn report(place: &Place, options: &Options) -> String {
         false => format!("then settle in {backing}"),
     };
     format!(
-        "mounted {mountpoint}: new files live in RAM for {after}, in at most {budget}, {settles}\n  \
+        "mounted {mountpoint}: new files live in RAM for {after}, in at most {budget}, \
+         {settles}\n  \
          see   flashsift status {mountpoint}\n  \
          undo  flashsift unmount {mountpoint}\n"
     )

@@ -41,7 +41,8 @@ pub enum Refused {
     Unfit(String),
     /// A process would lose sight of files, or change them without our knowledge.
     #[error(
-        "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files open there keeps them, past \
+        "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files \
+         open there keeps them, past \
          flashsift, and what changes through them is not seen",
         .0.display(), listed(.1)
     )]
@@ -243,7 +244,8 @@ fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Ref
     let kind = mount.kind.as_str();
     if major(mount.dev) == 0 && !WITHOUT_DEVICE.contains(&kind) && !even_on.iter().any(|even| even == kind) {
         return unfit(format!(
-            "{} lies on {kind}, which is not on storage of this machine, or may lose what settles there; --even-on {kind} \
+            "{} lies on {kind}, which is not on storage of this machine, or may lose what settles \
+             there; --even-on {kind} \
              if you want it all the same",
             backing.display()
         ));
@@ -364,7 +366,8 @@ fn folds_our_name(root: &OwnedFd, ours: &Stat) -> bool {
 
 fn folded(backing: &Path) -> String {
     format!(
-        "{} folds case, and flashsift does not: two names here would be one file there. Give a directory that does not (where lsattr shows \
+        "{} folds case, and flashsift does not: two names here would be one file there. Give a \
+         directory that does not (where lsattr shows \
          F, it does)",
         backing.display()
     )
@@ -397,7 +400,8 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     let mode = stat.st_mode & 0o777;
     if (stat.st_uid, mode) != (us, 0o700) {
         return unfit(format!(
-            "{} belongs to user {} with mode {mode:o}, and must be user {us}'s with mode 700: somebody else could change what \
+            "{} belongs to user {} with mode {mode:o}, and must be user {us}'s with mode 700: \
+             somebody else could change what \
              has not settled yet. If nothing in it is yours, remove it",
             path.display(),
             stat.st_uid

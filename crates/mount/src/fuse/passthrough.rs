@@ -80,7 +80,8 @@ impl Passthrough {
             Err(error) => {
                 // Not for us, or not for this file system: then nothing is handed over.
                 tracing::warn!(
-                    "no passthrough: {error}; settled files are read and written through this process"
+                    "no passthrough: {error}; settled files are read and written through this \
+                     process"
                 );
                 self.allowed.store(false, Ordering::Relaxed);
                 fs.set_passthrough(false);
