@@ -1,4 +1,4 @@
-//! `flashsift mount`: new files live in RAM before they settle to flash.
+//! `flashsift mount`: new files live in RAM before they are written back to flash.
 
 use std::{
     ffi::OsString,
@@ -19,9 +19,9 @@ use flashsift_mount::{
 
 /// Hold new files in RAM before they settle in a directory
 ///
-/// What programs write to MOUNTPOINT lives in RAM for a while, and then settles in BACKING, an ordinary directory that is readable
-/// without flashsift. A file that is deleted before then never reaches flash. What a program syncs settles at once and is as
-/// durable as without.
+/// What programs write to MOUNTPOINT lives in RAM for a while, and then settles in BACKING, an
+/// ordinary directory that is readable without flashsift. A file that is deleted before then never
+/// reaches flash. What a program syncs settles at once and is as durable as without.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     let in_file = args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
     let mut wanted = args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
-    // What the kernel reads and writes itself nobody sees.
+    // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
         eprint!("{}", background::start(words)?);

@@ -1,4 +1,4 @@
-//! Living with `flashsift mount`: how it begins, what it refuses, what it says of itself, and how it ends.
+//! The life of a mount on the command line: its start, its refusals, its reports and its end.
 
 mod places;
 
@@ -81,7 +81,7 @@ impl Bed {
         (out, says)
     }
 
-    /// What it says with exit code 1.
+    /// Message of a command that fails with exit code 1.
     fn fails(&self, words: &[&str], places: &[&Path]) -> String {
         let output = self.run(words, places);
         let says = text(output.stderr);
@@ -282,7 +282,7 @@ fn a_mount_in_use_stays_and_its_users_are_named() {
     bed.succeeds(&["unmount", "--lazy"], &[&seen]);
     assert!(!is_mounted(&seen));
     drop(user);
-    // Its end is not waited for; whoever mounts next is told if it is not yet over.
+    // The test does not wait for the daemon's end; the next mount reports it if it is not yet over.
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn a_signal_ends_it_also_where_it_is_used_and_says_by_whom() {
     assert!(says.contains("is in use") && says.contains(&user.in_words(&seen)), "{says}");
     assert!(!is_mounted(&seen));
     assert!(fs::metadata(seen.join("open")).is_err());
-    // Nobody is promised anything any more.
+    // No later write may succeed.
     assert!(std::io::Write::write_all(&mut open, b"later").is_err());
     assert_eq!(bed.names(&backing), ["open"]);
     assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "until then");
@@ -375,7 +375,7 @@ fn what_cannot_settle_is_kept_until_it_can() {
     }
 }
 
-/// Who unmounted and mounted again was refused: the one before still let its files settle behind a plain `umount`.
+/// A mount right after an `umount` was refused: the earlier daemon still wrote its files back.
 #[test]
 fn who_mounts_again_waits_for_the_one_before() {
     let Some(bed) = Bed::new("who_mounts_again_waits_for_the_one_before") else { return };
@@ -632,7 +632,7 @@ fn remounted_it_refuses_writes_and_settles_all_the_same() {
     bed.succeeds(&["unmount"], &[&seen]);
     assert_eq!(bed.names(&backing), ["a", "b", "open"]);
 
-    // What was in RAM settles at its time.
+    // Files in RAM are written back on schedule.
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
     let moves = inotify::init(CreateFlags::CLOEXEC).unwrap();
     inotify::add_watch(&moves, &backing, WatchFlags::MOVED_TO).unwrap();

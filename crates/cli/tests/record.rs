@@ -12,7 +12,8 @@ use std::{
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 
-/// A file system that can be recorded, and where tracefs is; `None`, with a word, where that is not.
+/// A file system that can be recorded, and the path of tracefs; `None`, with a message, if there is
+/// none.
 fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let skip = |why: &str| {
         println!("SKIPPED {test}: {why}");
@@ -75,7 +76,8 @@ fn whatever_ends_it_the_trace_is_whole_and_nothing_is_left() {
         assert!(told.contains("/seen") && told.contains("97.7 KiB"), "{told}");
         // Neither the recorder's own writing nor its trace.
         assert!(!told.contains("/t.parquet") && !said.contains("LOST"), "{told}{said}");
-        // The trace begins with the recording: maps from before it once stood at the machine's start, hours ago.
+        // The trace begins with the recording: mappings from before it once appeared at the
+        // machine's start, hours earlier.
         assert!(told.lines().take(5).any(|line| line.contains(" s.") || line.contains(" ms.")), "{told}");
     }
 }
@@ -164,7 +166,7 @@ fn a_program_that_starts_itself_again_keeps_its_name() {
 #[test]
 fn a_plain_user_is_told_what_to_do() {
     let Some((folder, _)) = root("a_plain_user_is_told_what_to_do") else { return };
-    // Where nobody may read it.
+    // A directory that other users may not read.
     let program = folder.path().join("flashsift");
     std::fs::copy(FLASHSIFT, &program).unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();

@@ -12,7 +12,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What tells the second that it is one.
+/// The argument by which the second process knows its role.
 pub(super) const FLAG: &str = "--in-background";
 
 /// The second has failed and has said why.
@@ -29,14 +29,16 @@ impl fmt::Display for Failed {
 
 impl Error for Failed {}
 
-/// What is as large is the kernel's again as soon as it is not needed, bytes. It is glibc's own number, which it raises by itself unless it is said.
+/// Allocations from this size on return to the kernel as soon as they are freed, bytes. It is
+/// glibc's own default; setting it keeps glibc from raising it.
 const MMAP_BYTES: &str = "131072";
 
-/// Starts the second with the words of our own command line, of which the first is `mount`. What it says when it is mounted.
+/// Starts the second process with our own arguments, of which the first is `mount`. Returns its
+/// message when it is mounted.
 pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
     let (verb, others) = words.split_first().expect("the command line named the command");
     let folder = std::env::current_dir()?;
-    // We may have been called from the very directory that is to be mounted over, and do not use it.
+    // Our working directory may be the one that is to be mounted over, and must not be in use.
     std::env::set_current_dir("/")?;
     let mut second = Command::new(std::env::current_exe()?)
         .arg0("flashsift")
@@ -44,10 +46,11 @@ pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
         .arg(FLAG)
         .args(others)
         .current_dir(folder)
-        // The service manager waits for who was started by it.
+        // The service manager waits for a message from the process that it started itself.
         .env_remove("NOTIFY_SOCKET")
         .env_remove("WATCHDOG_USEC")
-        // glibc keeps what a table has outgrown once it has seen one of that size, which is a hundred bytes a file. Others do not know this name.
+        // After one free of a large table, glibc keeps tables of that size, which is a hundred
+        // bytes a file. Other libraries ignore this variable.
         .env("MALLOC_MMAP_THRESHOLD_", MMAP_BYTES)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,4 +1,5 @@
-//! `status`, `settle` and `unmount`: asked of a mount through the mount itself, as extended attributes of its directory.
+//! `status`, `settle` and `unmount`: requests to a mount through extended attributes of its
+//! directory.
 
 use crate::size;
 use anyhow::{Context, bail};
@@ -22,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// Nobody wonders yet.
+/// A wait up to this long needs no message.
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// How mounts of flashsift fare
@@ -50,15 +51,16 @@ pub(crate) struct SettleArgs {
 
 /// Take a mount of flashsift away, leaving everything in BACKING
 ///
-/// Everything settles, it is unmounted, and this returns when flashsift is done. Where somebody uses it, it stays, and
-/// they are named.
+/// Everything settles, it is unmounted, and this returns when flashsift is done. Where somebody
+/// uses it, it stays, and they are named.
 #[derive(clap::Args)]
 pub(crate) struct UnmountArgs {
     /// Where it is mounted
     #[arg(required = true)]
     mountpoint: Vec<PathBuf>,
 
-    /// Also where somebody uses it: from its place at once, wholly when they are done, and not waited for
+    /// Also where somebody uses it: from its place at once, wholly when they are done, and not
+    /// waited for
     #[arg(long)]
     lazy: bool,
 }
@@ -175,7 +177,8 @@ fn in_words(mount: &Mount, status: &Status) -> String {
 
 pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     let mut failed = Ok(());
-    // One that fails does not keep the others from settling; a dead one has nothing to settle.
+    // A mount that fails does not keep the others from writing back; a dead one has nothing to
+    // write back.
     let all = args.mountpoint.is_empty();
     for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
         let done =
@@ -199,7 +202,8 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     match control::settle(point) {
-        // Not even root may ask another user's mount for anything. Taken away, it settles behind us.
+        // Not even root may send requests to another user's mount. After the unmount its daemon
+        // writes back on its own.
         Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => {}
         settled => settled.with_context(|| {
             let backing = backing(&mount).display();

@@ -1,5 +1,5 @@
-//! As `mount -t fuse.flashsift` and /etc/fstab call us: `mount.fuse.flashsift BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]`, put into
-//! the words of our own command line.
+//! The interface for `mount -t fuse.flashsift` and /etc/fstab: translates `mount.fuse.flashsift
+//! BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]` into our own command line.
 
 use flashsift_mount::attach::undo::Allows;
 use std::{
@@ -57,7 +57,7 @@ pub(crate) fn is_called(argv0: &OsStr) -> bool {
     NAMES.iter().any(|helper| name == Some(OsStr::new(helper)))
 }
 
-/// What is asked of us.
+/// A request of mount(8).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// In our words, without our own name.
@@ -66,9 +66,9 @@ pub(crate) enum Call {
     Remount {
         /// Where.
         mountpoint: PathBuf,
-        /// What from now on.
+        /// Permissions of the mount from now on.
         allows: Allows,
-        /// What was asked for and cannot be changed.
+        /// Requested options that cannot be changed while it is mounted.
         stays: Vec<String>,
     },
     /// `-f`: everything is done but the mounting, which is nothing.
@@ -137,7 +137,8 @@ fn named(option: &[u8]) -> (Cow<'_, str>, Option<&[u8]>) {
     (String::from_utf8_lossy(name), value)
 }
 
-/// What the kernel sees to can be changed while it is mounted, the last word counting, and nothing of ours.
+/// Splits the options of a remount: flags of the kernel can change, and the last one counts; our
+/// own options cannot.
 fn remounted(options: &[Vec<u8>]) -> (Allows, Vec<String>) {
     let (mut allows, mut stays) = (Allows::default(), Vec::new());
     for option in options {
@@ -263,7 +264,8 @@ mod tests {
         );
     }
 
-    /// mount(8) puts what the kernel and fstab say before what it was asked for, and calls us with all of it.
+    /// mount(8) puts the kernel's options and those of fstab before the requested ones, and calls
+    /// us with all of them.
     #[test]
     fn a_remount_changes_what_the_kernel_sees_to() {
         let remount = |options: &str| match call(&["/srv/a", "/mnt/b", "-o", options]) {

@@ -20,7 +20,7 @@ use std::{
 /// So many events may wait to be written; then those who make them wait. A few megabytes.
 const WAITING_MAX: usize = 1 << 16;
 
-/// What a recording knows but for when it began.
+/// Description of a recording's trace, except for its start time.
 const ABOUT: About = About {
     epoch_us: None,
     side: Side::Before,
@@ -41,7 +41,7 @@ const ABOUT: About = About {
 /// A trace that is being written.
 pub(super) struct Recording {
     path: PathBuf,
-    /// What names begin with: the mount tells them from itself on.
+    /// Prefix of all names: the mount reports them relative to itself.
     mountpoint: Arc<str>,
     /// `None` ends it.
     events: SyncSender<Option<Event<'static>>>,
@@ -67,7 +67,7 @@ impl Recording {
         Ok(Self { path, mountpoint, events, thread })
     }
 
-    /// The trace gets its name. What it holds, in words.
+    /// Gives the finished trace its name. Returns a description of its content.
     fn end(self) -> anyhow::Result<String> {
         let _ = self.events.send(None);
         let done = self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;

@@ -7,9 +7,9 @@ use std::{num::NonZero, path::Path, thread, time::Duration};
 
 const SETTLE_AFTER: &str = "60s";
 const BUDGET: &str = "256MiB";
-/// At least and at most, unless told: more do not answer faster.
+/// Smallest and largest default number of threads: more do not answer faster.
 const THREADS: [usize; 2] = [4, 8];
-/// What the kernel knows of a FUSE mount; each takes back another.
+/// Options of a FUSE mount that the kernel knows; each cancels another.
 const OPTIONS: [(&str, &str); 6] = [
     ("rw", "ro"),
     ("suid", "nosuid"),
@@ -19,7 +19,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("allow_other", "allow_only_me"),
 ];
 
-/// What the command line and a file may say, under the same names.
+/// Settings that the command line and a configuration file share, under the same names.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Settings {
@@ -51,7 +51,7 @@ pub(super) struct Settings {
     options: Vec<String>,
 }
 
-/// What is done in the end.
+/// The settings that take effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) settle_after: Duration,
@@ -64,14 +64,15 @@ pub(super) struct Wanted {
 }
 
 impl Settings {
-    /// What a file says.
+    /// Reads the settings of a configuration file.
     pub(super) fn from_file(path: &Path) -> anyhow::Result<Self> {
         let at = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(at)?;
         toml::from_str(&text).with_context(at)
     }
 
-    /// What is said here goes before what is said there; patterns and options add up.
+    /// Merges two sources: these settings take precedence over `other`; patterns and options add
+    /// up.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             settle_after: self.settle_after.or(other.settle_after),
@@ -83,8 +84,8 @@ impl Settings {
         }
     }
 
-    /// With what nobody said. A plain user gets less: the kernel hands files over to root only, and shows them to others only for
-    /// root.
+    /// Fills in the defaults. A plain user's differ: the kernel allows passthrough and access by
+    /// other users to root's mounts only.
     pub(super) fn wanted(self, root: bool) -> Result<Wanted, Usage> {
         let default = "defaults are well-formed";
         let mut options: Vec<String> = ["nosuid", "nodev"].map(str::to_owned).to_vec();

@@ -1,5 +1,6 @@
-//! Several applications at once, files that settle while they work, and a daemon that is killed at any moment, with or without
-//! power. `FLASHSIFT_CRASHES` says how often; a failure names its seed, and `FLASHSIFT_SEED` begins with it.
+//! Several applications work at once, files are written back meanwhile, and the daemon is killed at
+//! any moment, with or without a power cut. `FLASHSIFT_CRASHES` sets the number of crashes; a
+//! failure prints its seed, and `FLASHSIFT_SEED` begins with that seed.
 
 use super::{
     Mounted, Random,
