@@ -733,7 +733,8 @@ fn a_plain_user_mounts_without_passthrough() {
         || !may("test", &["-w", "/dev/fuse"])
     {
         println!(
-            "SKIPPED {test}: setpriv, a user namespace for nobody, fusermount3 or /dev/fuse cannot be had"
+            "SKIPPED {test}: setpriv, a user namespace for nobody, fusermount3 or /dev/fuse \
+             cannot be had"
         );
         return;
     }

@@ -228,7 +228,8 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     match until_free(backing(&mount)) {
         Ok(Left::Nothing) => Ok(()),
         Ok(Left::Remains) => bail!(
-            "{} is unmounted, but flashsift did not end as it should; the journal, or {}, may say why",
+            "{} is unmounted, but flashsift did not end as it should; the journal, or {}, may say \
+             why",
             point.display(),
             backing(&mount).join(place::HIDDEN).join("log").display()
         ),

@@ -154,7 +154,8 @@ mod tests {
             ..Settings::default()
         };
         let in_file = file(
-            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\nno-passthrough = true\noptions = [\"noatime\"]",
+            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\nno-passthrough = \
+             true\noptions = [\"noatime\"]",
         );
         let wanted = said.or(in_file.unwrap()).wanted(true).unwrap();
         assert_eq!(wanted.settle_after, Duration::from_secs(300));
