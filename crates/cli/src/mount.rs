@@ -125,7 +125,7 @@ pub(crate) struct TmpfsArgs {
     noatime: bool,
 }
 
-/// See [`user_tmpfs`].
+/// Creates a tmpfs and sends it to the caller over a socket, as [`user_tmpfs`] describes.
 pub(crate) fn send_tmpfs(args: &TmpfsArgs) -> anyhow::Result<()> {
     user_tmpfs::send(args.bytes, args.noatime).context("a tmpfs")
 }

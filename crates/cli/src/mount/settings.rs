@@ -45,7 +45,8 @@ pub(super) struct Settings {
         help = "Threads that answer the kernel [default: one a processor, 4 to 8]")]
     threads: Option<u16>,
 
-    /// Of the mount: ro, suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid, nodev; for root allow_other]
+    /// Of the mount: ro, suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid,
+    /// nodev; for root allow_other]
     #[arg(short = 'o', long = "option", value_name = "OPTION", value_delimiter = ',')]
     #[serde(rename = "options")]
     options: Vec<String>,
@@ -154,8 +155,8 @@ mod tests {
             ..Settings::default()
         };
         let in_file = file(
-            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\nno-passthrough = \
-             true\noptions = [\"noatime\"]",
+            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\n\
+             no-passthrough = true\noptions = [\"noatime\"]",
         );
         let wanted = said.or(in_file.unwrap()).wanted(true).unwrap();
         assert_eq!(wanted.settle_after, Duration::from_secs(300));

@@ -375,7 +375,8 @@ fn nothing_escapes_backing() {
     let script = "
         mount -t tmpfs none \"$0\"
         cd \"$1\"
-        echo new > folder/new; echo new > folder/settled; mv folder/waits folder/renamed; echo over >> secret; chmod 600 secret
+        echo new > folder/new; echo new > folder/settled
+        mv folder/waits folder/renamed; echo over >> secret; chmod 600 secret
         ls folder/; cat secret folder/secret; true";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).args([&outside, &mounted.ext4.mountpoint()]);
