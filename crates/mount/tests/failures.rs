@@ -62,7 +62,7 @@ fn forbid(dir: &Path, flag: &str) -> bool {
 /// A file has names in three directories, and the last directory takes none. The names that BACKING
 /// has by then stay hidden, and the partial copy is removed.
 #[test]
-fn a_name_that_settled_without_the_others_does_not_come_back() {
+fn a_name_of_a_partial_write_back_does_not_reappear() {
     let bed = bed();
     let [one, two] = ["one", "two"].map(|name| bed.dir(name));
     let ino = bed.file(ROOT, "a", b"content");
@@ -122,7 +122,7 @@ fn every_failure_is_reported_with_its_path_and_step() {
 /// Files are written back to a directory whose times we may not set, such as a shared directory of
 /// another user.
 #[test]
-fn a_directory_may_be_anothers() {
+fn files_are_written_back_to_a_directory_of_another_user() {
     let bed = bed();
     let dir = bed.dir("shared");
     bed.file(dir, "a", b"content");
@@ -138,7 +138,7 @@ fn a_directory_may_be_anothers() {
 
 /// While files are created, writing back those that were there before comes to an end.
 #[test]
-fn settling_all_ends_while_files_are_born() {
+fn writing_back_everything_ends_while_files_are_created() {
     let bed = bed();
     bed.file(ROOT, "first", b"content");
     let (done, born) = (AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
@@ -159,7 +159,7 @@ fn settling_all_ends_while_files_are_born() {
 /// A file that cannot be written back is no reason to refuse a write for which other files have
 /// left enough space in RAM.
 #[test]
-fn ram_full_is_no_error_where_one_file_cannot_settle() {
+fn ram_full_is_no_error_while_one_file_cannot_be_written_back() {
     let folder = tempfile::tempdir().unwrap();
     let backing = std::fs::File::open(folder.path()).unwrap();
     let Ok(store) = Store::detached_tmpfs(1 << 20) else {

@@ -62,7 +62,7 @@ fn mode(path: &Path) -> u32 {
 /// the bit. The kernel requested that by a `setattr` without changes, which did nothing: through
 /// passthrough, root's rights kept the bit.
 #[test]
-fn what_another_writes_is_not_setuid() {
+fn a_write_by_another_user_clears_setuid() {
     for passthrough in [true, false] {
         let Some(mounted) = Mounted::new(passthrough) else { return };
         for settled in [false, true] {
@@ -94,7 +94,7 @@ fn what_another_writes_is_not_setuid() {
 /// A file that is append-only in BACKING cannot be overwritten through the mount. It was opened for
 /// reading then, and passed through to the kernel, which opened it again for writing.
 #[test]
-fn what_may_only_grow_is_not_overwritten() {
+fn an_append_only_file_is_not_overwritten() {
     for passthrough in [true, false] {
         let Some(mounted) = Mounted::new(passthrough) else { return };
         let (path, below) = (mounted.path("log"), mounted.folder.path().join("backing/log"));

@@ -267,7 +267,7 @@ mod tests {
     /// mount(8) puts the kernel's options and those of fstab before the requested ones, and calls
     /// us with all of them.
     #[test]
-    fn a_remount_changes_what_the_kernel_sees_to() {
+    fn a_remount_changes_the_options_of_the_kernel() {
         let remount = |options: &str| match call(&["/srv/a", "/mnt/b", "-o", options]) {
             Ok(Call::Remount { mountpoint, allows, stays }) => {
                 assert_eq!(mountpoint, Path::new("/mnt/b"));

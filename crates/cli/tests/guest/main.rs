@@ -259,8 +259,8 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
 /// Files of applications on a mount over F2FS are in BACKING as on the mount, without us, after a
 /// kill and after a power cut.
 #[test]
-fn f2fs_below_a_mount_has_what_settled() {
-    const TEST: &str = "f2fs_below_a_mount_has_what_settled";
+fn f2fs_below_a_mount_has_the_written_back_files() {
+    const TEST: &str = "f2fs_below_a_mount_has_the_written_back_files";
     let Some(guest) = guest(TEST, MOUNT) else { return };
     let out = tempfile::tempdir().unwrap();
     let script = format!("python3 -BIS {} {FLASHSIFT} /out/found", here("mounting").display());
@@ -286,8 +286,8 @@ fn files_in_ram_live_through_suspend() {
 /// systemd switches a machine off while files live in RAM and programs use them: BACKING then has
 /// all of them and none of our internal files, and its file system was unmounted last.
 #[test]
-fn a_machine_that_is_switched_off_has_everything_settled() {
-    const TEST: &str = "a_machine_that_is_switched_off_has_everything_settled";
+fn a_shutdown_of_the_machine_writes_everything_back() {
+    const TEST: &str = "a_shutdown_of_the_machine_writes_everything_back";
     let Some(guest) = guest(TEST, MOUNT) else { return };
     for needed in ["/lib/systemd/systemd", "/usr/sbin/debugfs"] {
         if !Path::new(needed).exists() {

@@ -351,18 +351,18 @@ pub(super) fn empty(folder: &Path) {
 }
 
 #[test]
-fn killed_at_any_step_it_keeps_its_promises() {
-    every_fault("killed_at_any_step_it_keeps_its_promises", false);
+fn promises_hold_after_a_kill_at_any_step() {
+    every_fault("promises_hold_after_a_kill_at_any_step", false);
 }
 
 #[test]
-fn power_lost_at_any_step_it_keeps_its_promises() {
-    every_fault("power_lost_at_any_step_it_keeps_its_promises", true);
+fn promises_hold_after_a_power_cut_at_any_step() {
+    every_fault("promises_hold_after_a_power_cut_at_any_step", true);
 }
 
 #[test]
-fn a_kill_loses_what_did_not_settle_and_nothing_else() {
-    let Some(mut mounted) = Mounted::new("a_kill_loses_what_did_not_settle_and_nothing_else", &LATE) else {
+fn a_kill_loses_only_files_that_were_not_written_back() {
+    let Some(mut mounted) = Mounted::new("a_kill_loses_only_files_that_were_not_written_back", &LATE) else {
         return;
     };
     create(&mounted.at("settled"), &bytes(1, 5000));
@@ -383,8 +383,8 @@ fn a_kill_loses_what_did_not_settle_and_nothing_else() {
 }
 
 #[test]
-fn what_was_written_synchronously_lasts() {
-    let Some(mut mounted) = Mounted::new("what_was_written_synchronously_lasts", &LATE) else { return };
+fn synchronous_writes_are_durable() {
+    let Some(mut mounted) = Mounted::new("synchronous_writes_are_durable", &LATE) else { return };
     use rustix::fs::{Mode, OFlags};
     let top = directory(&mounted.ext4.mountpoint());
     for (name, flag) in [("O_SYNC", OFlags::SYNC), ("O_DSYNC", OFlags::DSYNC)] {
@@ -407,8 +407,8 @@ fn what_was_written_synchronously_lasts() {
 /// fdatasync of a written-back file makes its name durable too: on ext4 itself the first fdatasync
 /// of the new file would have done that.
 #[test]
-fn what_is_synced_after_it_settled_lasts_with_its_name() {
-    let test = "what_is_synced_after_it_settled_lasts_with_its_name";
+fn a_sync_after_the_write_back_makes_the_name_durable() {
+    let test = "a_sync_after_the_write_back_makes_the_name_durable";
     let Some(mut mounted) = Mounted::new(test, &["--settle-after", "0.1s"]) else { return };
     use rustix::fs::{Mode, OFlags};
     type Sync = fn(&File, &Path);
@@ -470,8 +470,8 @@ fn fsync_of_a_directory_makes_its_names_last() {
 /// Power is lost right after files were written back in one batch: each is whole or absent, without
 /// any fsync.
 #[test]
-fn a_settled_batch_is_whole_or_absent_after_power_is_lost() {
-    let test = "a_settled_batch_is_whole_or_absent_after_power_is_lost";
+fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
+    let test = "a_written_back_batch_is_whole_or_absent_after_a_power_cut";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     for name in 0..200 {
         create(&mounted.at(&name.to_string()), &bytes(name, 1000 * (name as usize % 60)));
@@ -540,8 +540,8 @@ fn ended_in_any_order_everything_is_in_backing() {
 }
 
 #[test]
-fn somebody_else_unmounts_it() {
-    let Some(mut mounted) = Mounted::new("somebody_else_unmounts_it", &LATE) else { return };
+fn another_program_unmounts_it() {
+    let Some(mut mounted) = Mounted::new("another_program_unmounts_it", &LATE) else { return };
     create(&mounted.at("file"), &bytes(1, 300_000));
     run("umount", &[&mounted.ext4.mountpoint()]);
     let status = mounted.daemon.take().unwrap().process.wait().unwrap();

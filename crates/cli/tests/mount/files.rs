@@ -42,8 +42,8 @@ fn did(mounted: &Mounted, who: (u32, u32), script: &str) -> String {
 }
 
 #[test]
-fn files_are_made_as_whoever_made_them() {
-    let Some(mut mounted) = Mounted::new("files_are_made_as_whoever_made_them", &LATE) else { return };
+fn files_belong_to_the_user_that_created_them() {
+    let Some(mut mounted) = Mounted::new("files_belong_to_the_user_that_created_them", &LATE) else { return };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
     did(&mounted, (ANN, ANN), "umask 027; echo hello > file; mkdir folder; mkfifo pipe; ln -s file link");
     fs::create_dir(mounted.at("team")).unwrap();
@@ -137,8 +137,8 @@ fn default_access_lists_are_inherited() {
 }
 
 #[test]
-fn nobody_reads_anothers_file() {
-    let Some(mounted) = Mounted::new("nobody_reads_anothers_file", &LATE) else { return };
+fn a_user_cannot_read_another_users_file() {
+    let Some(mounted) = Mounted::new("a_user_cannot_read_another_users_file", &LATE) else { return };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
     for settles in [false, true] {
         let name = if settles { "settled" } else { "in-ram" };
@@ -204,8 +204,8 @@ const OTHERS: [&[&str]; 5] = [
 /// kernel decides by the capabilities of the process that holds the file, and our daemon held it as
 /// root.
 #[test]
-fn setgid_goes_with_an_access_list_of_who_is_not_of_the_group() {
-    let test = "setgid_goes_with_an_access_list_of_who_is_not_of_the_group";
+fn an_access_list_set_from_outside_the_group_clears_setgid() {
+    let test = "an_access_list_set_from_outside_the_group_clears_setgid";
     if Command::new("setfacl").arg("--version").output().is_err() {
         println!("SKIPPED {test}: setfacl is not installed");
         return;
@@ -553,8 +553,8 @@ fn appended_lines_do_not_overwrite_each_other() {
 }
 
 #[test]
-fn holes_and_room_are_as_asked_for() {
-    let Some(mounted) = Mounted::new("holes_and_room_are_as_asked_for", &LATE) else { return };
+fn holes_and_preallocated_space_are_as_requested() {
+    let Some(mounted) = Mounted::new("holes_and_preallocated_space_are_as_requested", &LATE) else { return };
     for settles in [false, true] {
         let file = create(&mounted.at(if settles { "settled" } else { "in RAM" }), &vec![1; 64 * KIB]);
         if settles {
@@ -583,8 +583,8 @@ fn holes_and_room_are_as_asked_for() {
 }
 
 #[test]
-fn locks_hold_across_the_settle() {
-    let Some(mounted) = Mounted::new("locks_hold_across_the_settle", &LATE) else { return };
+fn locks_hold_across_the_write_back() {
+    let Some(mounted) = Mounted::new("locks_hold_across_the_write_back", &LATE) else { return };
     let file = create(&mounted.at("file"), b"x");
     rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
     for settles in [false, true] {
@@ -604,8 +604,8 @@ fn locks_hold_across_the_settle() {
 
 /// A program is built, runs, and runs on during its write-back.
 #[test]
-fn programs_run_from_it() {
-    let Some(mounted) = Mounted::new("programs_run_from_it", &LATE) else { return };
+fn programs_run_from_the_mount() {
+    let Some(mounted) = Mounted::new("programs_run_from_the_mount", &LATE) else { return };
     let program = mounted.at("cat");
     fs::copy("/bin/cat", &program).unwrap();
     let mut running = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -637,8 +637,8 @@ fn told(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn inotify_tells_what_applications_do_and_nothing_of_settling() {
-    let test = "inotify_tells_what_applications_do_and_nothing_of_settling";
+fn inotify_reports_operations_of_applications_and_no_write_back() {
+    let test = "inotify_reports_operations_of_applications_and_no_write_back";
     let Some(mounted) = Mounted::new(test, &LATE) else { return };
     let native = tempfile::tempdir().unwrap();
     let script = "echo x > a; echo y >> a; cat a > /dev/null; chmod 600 a; mv a b; ln b c; rm b; mkdir d; rmdir d; : > c";
@@ -661,8 +661,8 @@ fn inotify_tells_what_applications_do_and_nothing_of_settling() {
 /// The free space that statfs reports is BACKING's, minus the space that files in RAM will need
 /// there.
 #[test]
-fn statfs_is_honest() {
-    let Some(mounted) = Mounted::new("statfs_is_honest", &LATE) else { return };
+fn statfs_subtracts_the_files_in_ram() {
+    let Some(mounted) = Mounted::new("statfs_subtracts_the_files_in_ram", &LATE) else { return };
     let of = |path: PathBuf| rustix::fs::statvfs(path).unwrap();
     let backing = of(mounted.ext4.backing());
     create(&mounted.at("file"), &bytes(1, 8 * MIB));
@@ -683,8 +683,8 @@ fn statfs_is_honest() {
 /// `sync` reaches only the kernel's own data; files that wait in RAM are written back by fsync,
 /// `flashsift settle` and the end of the mount.
 #[test]
-fn sync_does_not_reach_what_waits_in_ram() {
-    let Some(mounted) = Mounted::new("sync_does_not_reach_what_waits_in_ram", &LATE) else { return };
+fn sync_does_not_reach_files_in_ram() {
+    let Some(mounted) = Mounted::new("sync_does_not_reach_files_in_ram", &LATE) else { return };
     create(&mounted.at("file"), b"x");
     rustix::fs::syncfs(directory(&mounted.ext4.mountpoint())).unwrap();
     run("sync", &[]);
@@ -744,8 +744,8 @@ fn a_file_keeps_its_number() {
 }
 
 #[test]
-fn status_tells_what_waits() {
-    let Some(mounted) = Mounted::new("status_tells_what_waits", &LATE) else { return };
+fn status_reports_the_files_in_ram() {
+    let Some(mounted) = Mounted::new("status_reports_the_files_in_ram", &LATE) else { return };
     create(&mounted.at("file"), &bytes(1, 100 * KIB));
     let told = Command::new(super::FLASHSIFT)
         .arg("status")
@@ -789,8 +789,8 @@ fn in_place_the_directory_is_its_own_backing() {
 
 /// Without root there is no passthrough, which is said; all else holds.
 #[test]
-fn a_plain_user_has_it_too() {
-    let test = "a_plain_user_has_it_too";
+fn a_mount_works_for_a_plain_user() {
+    let test = "a_mount_works_for_a_plain_user";
     let Some(ext4) = super::Ext4::new(test) else { return };
     let device = fs::metadata("/dev/fuse").map_or(0, |about| about.mode());
     if Command::new("fusermount3").arg("--version").output().is_err() || device & 0o006 != 0o006 {

@@ -100,11 +100,11 @@ fn step<'a>(random: &mut Random, model: &Model, folder: &'a str, names: &'a [Str
 }
 
 #[test]
-fn killed_at_any_moment_it_keeps_its_promises() {
-    crashes("killed_at_any_moment_it_keeps_its_promises", false);
+fn promises_hold_after_a_kill_at_any_moment() {
+    crashes("promises_hold_after_a_kill_at_any_moment", false);
 }
 
 #[test]
-fn power_lost_at_any_moment_it_keeps_its_promises() {
-    crashes("power_lost_at_any_moment_it_keeps_its_promises", true);
+fn promises_hold_after_a_power_cut_at_any_moment() {
+    crashes("promises_hold_after_a_power_cut_at_any_moment", true);
 }

@@ -52,9 +52,9 @@ fn until_it_waits(mounted: &Mounted) {
 /// A write that waits for the device, through us, must not delay other opens of its file or of
 /// other files. An open waited for the write, and every other operation waited for that open.
 #[test]
-fn a_slow_write_holds_nobody_else_up() {
+fn a_slow_write_delays_no_other_process() {
     let options = ["--settle-after", "1h", "--no-passthrough", "--settled", "*"];
-    let Some(mounted) = Mounted::new("a_slow_write_holds_nobody_else_up", &options) else { return };
+    let Some(mounted) = Mounted::new("a_slow_write_delays_no_other_process", &options) else { return };
     let slow = create(&mounted.at("slow"), b"before");
     create(&mounted.at("other"), b"other");
     let frozen = Frozen::new(&mounted);
@@ -73,8 +73,8 @@ fn a_slow_write_holds_nobody_else_up() {
 /// older files wait for their write-back. Names at the top waited for the process that had
 /// requested it: the kernel blocks changes in a directory while an attribute of it is being set.
 #[test]
-fn who_lives_in_ram_does_not_wait_for_flash() {
-    let Some(mounted) = Mounted::new("who_lives_in_ram_does_not_wait_for_flash", &LATE) else { return };
+fn files_in_ram_do_not_wait_for_flash() {
+    let Some(mounted) = Mounted::new("files_in_ram_do_not_wait_for_flash", &LATE) else { return };
     fs::create_dir(mounted.at("dir")).unwrap();
     create(&mounted.at("first"), b"first");
     let frozen = Frozen::new(&mounted);

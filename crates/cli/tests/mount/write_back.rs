@@ -57,8 +57,8 @@ impl Drop for Mapping {
 /// An application stores through a mapping, without a pause, while its file is written back again
 /// and again.
 #[test]
-fn stores_through_a_mapping_are_kept_while_their_file_settles() {
-    let test = "stores_through_a_mapping_are_kept_while_their_file_settles";
+fn stores_through_a_mapping_survive_the_write_back() {
+    let test = "stores_through_a_mapping_survive_the_write_back";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     const LEN: usize = MIB;
     for round in 0..8 {
@@ -149,8 +149,8 @@ fn a_store_through_a_mapping_changes_the_times() {
 
 /// After random changes of files during their write-back, BACKING equals a plain model.
 #[test]
-fn files_are_cut_renamed_and_unlinked_while_they_settle() {
-    let test = "files_are_cut_renamed_and_unlinked_while_they_settle";
+fn files_are_truncated_renamed_and_unlinked_during_write_back() {
+    let test = "files_are_truncated_renamed_and_unlinked_during_write_back";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     let done = AtomicBool::new(false);
     let apps = 3;
@@ -253,8 +253,8 @@ fn busy(mounted: &Mounted, app: u64) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn who_reads_backing_never_sees_a_part() {
-    let Some(mounted) = Mounted::new("who_reads_backing_never_sees_a_part", &LATE) else { return };
+fn readers_of_backing_never_see_a_partial_file() {
+    let Some(mounted) = Mounted::new("readers_of_backing_never_see_a_partial_file", &LATE) else { return };
     let done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -333,8 +333,8 @@ fn ram_full_is_no_error() {
 /// A full BACKING fails the write itself, as on ext4, never a later write-back; also when RAM could
 /// hold more.
 #[test]
-fn what_backing_cannot_hold_is_refused_at_the_write() {
-    let test = "what_backing_cannot_hold_is_refused_at_the_write";
+fn a_full_backing_fails_the_write() {
+    let test = "a_full_backing_fails_the_write";
     for budget in ["4MiB", "1GiB"] {
         let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", budget]].concat()) else {
             return;
@@ -369,8 +369,8 @@ fn what_backing_cannot_hold_is_refused_at_the_write() {
 /// An attribute that RAM supports and ext4 does not is refused at once, or kept; a file that waits
 /// can always be written back.
 #[test]
-fn what_backing_does_not_know_is_refused_when_it_is_asked_for() {
-    let test = "what_backing_does_not_know_is_refused_when_it_is_asked_for";
+fn an_attribute_that_backing_does_not_support_is_refused_at_once() {
+    let test = "an_attribute_that_backing_does_not_support_is_refused_at_once";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     let file = create(&mounted.at("attribute"), b"x");
     let value = vec![7; 60_000];
@@ -444,8 +444,8 @@ fn directories_keep_the_time_at_which_files_left_them() {
 
 /// A written-back file keeps its owner, mode, times, attributes, holes and all its names.
 #[test]
-fn what_settles_is_the_same_file() {
-    let Some(mounted) = Mounted::new("what_settles_is_the_same_file", &LATE) else { return };
+fn a_written_back_file_is_the_same_file() {
+    let Some(mounted) = Mounted::new("a_written_back_file_is_the_same_file", &LATE) else { return };
     let path = mounted.at("file");
     let file = create(&path, b"begin");
     file.write_all_at(b"end", 10 * MIB as u64).unwrap();
@@ -499,9 +499,9 @@ fn what_settles_is_the_same_file() {
 
 /// Names that are configured, and those of databases, are born in BACKING.
 #[test]
-fn names_born_settled_never_wait() {
+fn write_through_names_never_wait_in_ram() {
     let Some(mounted) =
-        Mounted::new("names_born_settled_never_wait", &[&LATE[..], &["--settled", "*.log"]].concat())
+        Mounted::new("write_through_names_never_wait_in_ram", &[&LATE[..], &["--settled", "*.log"]].concat())
     else {
         return;
     };
@@ -516,8 +516,8 @@ fn names_born_settled_never_wait() {
 /// A file is written back on schedule, without a request. The test waits for the file, not for a
 /// time.
 #[test]
-fn files_settle_when_their_time_has_come() {
-    let Some(mounted) = Mounted::new("files_settle_when_their_time_has_come", &["--settle-after", "0.1s"])
+fn files_are_written_back_on_schedule() {
+    let Some(mounted) = Mounted::new("files_are_written_back_on_schedule", &["--settle-after", "0.1s"])
     else {
         return;
     };
@@ -534,8 +534,8 @@ fn files_settle_when_their_time_has_come() {
 /// Files were created in RAM for which BACKING had no inode left: they could never be written back,
 /// and the mount could never end.
 #[test]
-fn no_file_is_born_that_has_no_inode_to_settle_into() {
-    let Some(mut mounted) = Mounted::new("no_file_is_born_that_has_no_inode_to_settle_into", &LATE[..])
+fn a_file_without_a_free_inode_on_flash_is_not_created() {
+    let Some(mut mounted) = Mounted::new("a_file_without_a_free_inode_on_flash_is_not_created", &LATE[..])
     else {
         return;
     };
@@ -563,8 +563,8 @@ fn no_file_is_born_that_has_no_inode_to_settle_into() {
 /// A byte takes a block, in RAM as on flash, and was counted as a byte. With more small files in
 /// RAM than flash had space for, the mount could never end.
 #[test]
-fn what_small_files_take_is_refused_at_the_write() {
-    let test = "what_small_files_take_is_refused_at_the_write";
+fn small_files_count_as_whole_blocks() {
+    let test = "small_files_count_as_whole_blocks";
     let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", "1GiB"]].concat()) else { return };
     let mut born = 0;
     let error = loop {

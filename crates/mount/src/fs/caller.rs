@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_keeps_setgid_is_told_by_groups_and_capabilities() {
+    fn groups_and_capabilities_decide_which_caller_keeps_setgid() {
         let status = |groups: &str, capabilities: &str| {
             format!("Name:\tsh\nGroups:\t{groups} \nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n")
         };

@@ -467,7 +467,7 @@ mod tests {
     /// write-back, so its node must go. It stayed, and a mount in which files were created all day
     /// grew without end.
     #[test]
-    fn what_nobody_asks_for_is_forgotten_when_it_has_settled() {
+    fn a_forgotten_file_leaves_the_table_after_its_write_back() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["backing", "store"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();

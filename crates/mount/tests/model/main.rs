@@ -755,7 +755,7 @@ fn a_lost_event_is_noticed() {
 
 proptest! {
     #[test]
-    fn it_does_what_a_tree_in_memory_does(steps in prop::collection::vec(step(), 1..150)) {
+    fn a_mount_behaves_like_a_tree_in_memory(steps in prop::collection::vec(step(), 1..150)) {
         let mut both = Both::new();
         for (at, step) in steps.iter().enumerate() {
             both.step(step).and_then(|()| both.compare()).unwrap_or_else(|error| panic!("step {at}, {step:?}: {error}"));
