@@ -51,7 +51,7 @@ pub struct Fs {
     pub(crate) backing: Backing,
     pub(crate) store: Store,
     table: Mutex<Table>,
-    /// Reads and writes find here what they need, without the table.
+    /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
     pub(crate) counters: Mutex<Status>,
@@ -60,12 +60,13 @@ pub struct Fs {
     pub(crate) events: Events,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
-    /// Batches of which the names are not yet durable.
+    /// Number of batches whose names are not yet durable.
     pub(crate) unsynced: AtomicU32,
 }
 
 impl Fs {
-    /// Over this directory. The umask of the process is emptied: modes come as they are to be.
+    /// Creates the file system over this directory. Empties the umask of the process: requests
+    /// carry their final modes.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
         let keep = KeepConfig {
@@ -89,7 +90,7 @@ impl Fs {
         })
     }
 
-    /// Since this began, by a clock that runs on through suspend, µs.
+    /// Time since this file system began, µs, by a clock that runs on through suspend.
     pub fn now_us(&self) -> u64 {
         self.events.now()
     }
@@ -105,7 +106,7 @@ impl Fs {
         self.looked_up(&mut table, ino)
     }
 
-    /// The kernel has taken back so many lookups.
+    /// Subtracts this many lookups, which the kernel has taken back.
     pub fn forget(&self, ino: Ino, lookups: u64) {
         let mut table = self.table();
         if let Some(node) = table.node_mut(ino) {
@@ -119,13 +120,13 @@ impl Fs {
         self.table().node(ino).is_some()
     }
 
-    /// Size, owner, times …
+    /// Attributes of a file: size, owner, times …
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         let mut table = self.table();
         self.attr_of(&mut table, ino)
     }
 
-    /// `chmod`, `chown`, `truncate`, `utimensat`.
+    /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
         let content = self.content(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
@@ -165,7 +166,7 @@ impl Fs {
         attr
     }
 
-    /// Of BACKING's file system; what is in RAM is taken as written.
+    /// The statistics of BACKING's file system, in which files in RAM count as written.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().named_in_ram.len() as u64;
@@ -178,7 +179,7 @@ impl Fs {
         Ok(all)
     }
 
-    /// How it fares.
+    /// The state of the mount.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
         let table = self.table();
@@ -208,18 +209,18 @@ impl Fs {
         self.unsynced.load(Ordering::SeqCst) == 0
     }
 
-    /// A request failed inside.
+    /// Counts a request that failed because of a bug.
     pub(crate) fn count_fault(&self) {
         self.counters.lock().faults += 1;
     }
 
-    /// Re-derives what follows from something else; for tests.
+    /// Recomputes the redundant state and compares it; for tests.
     pub fn check(&self) {
         self.table().check();
         self.events.with_stream(|decisions, _| decisions.check());
     }
 
-    /// The number of what has this name, its node made.
+    /// The inode number of a name; creates its node if there is none.
     pub(crate) fn find(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Ino> {
         if let Some(in_ram) = table.in_ram(parent, name) {
             return Ok(in_ram.ino);
@@ -249,7 +250,7 @@ impl Fs {
         }
     }
 
-    /// Counted as found.
+    /// Counts a lookup by the kernel, and returns the attributes.
     pub(crate) fn looked_up(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
         let attr = self.attr_of(table, ino);
         match (&attr, table.node_mut(ino)) {
@@ -277,7 +278,7 @@ impl Fs {
                 let mut attr = Attr::new(ino, &stat);
                 attr.nlink -= table.hidden_names(backing_ino).min(attr.nlink);
                 if ino == ROOT && attr.nlink > 2 {
-                    // Ours is not shown.
+                    // The name in our own directory is not shown.
                     attr.nlink -= 1;
                 }
                 attr.ctime = table.ctime(backing_ino, attr.ctime);
@@ -290,7 +291,7 @@ impl Fs {
         }
     }
 
-    /// By any of its names that still leads to it.
+    /// The `stat` of a file by the first of its names that still leads to it.
     fn stat_by_name(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<Stat> {
         if ino == ROOT {
             return rustix::fs::fstat(&self.backing.root);
@@ -320,7 +321,7 @@ impl Fs {
         Err(Errno::STALE)
     }
 
-    /// A directory of BACKING, open.
+    /// Opens a directory of BACKING.
     pub(crate) fn dir(&self, table: &mut Table, ino: Ino) -> Result<Arc<OpenDir>> {
         if let Some(dir) = table.open_dir(ino) {
             return Ok(dir);
@@ -389,7 +390,7 @@ impl Fs {
         }
     }
 
-    /// Files in RAM came to this directory, or left it.
+    /// Records that files in RAM came to this directory or left it.
     pub(crate) fn dir_changed(&self, table: &mut Table, dir: Ino) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         table.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
@@ -401,7 +402,7 @@ impl Fs {
     }
 }
 
-/// With setuid and setgid taken away, where they have to go.
+/// Clears setuid and setgid if the change requires it.
 fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
     // Setgid without group execution is cleared too. The kernel would keep it for members of the
     // group, but we do not know the caller's groups.
@@ -412,7 +413,7 @@ fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
     }
 }
 
-/// Owner, permissions and times, in the order in which one does not undo another.
+/// Sets owner, permissions and times, in an order in which no call undoes another.
 fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
     let here = Path::new("");
     if changes.uid.is_some() || changes.gid.is_some() {

@@ -22,19 +22,20 @@ pub(crate) struct Backing {
     pub(crate) root_ino: u64,
     device: u64,
     hidden: OwnedFd,
-    /// Where files are copied to before they get their names.
+    /// The directory for copies that have no final name yet.
     temps: OwnedFd,
-    /// Opened for reading, to be synced.
+    /// A descriptor of the file system for `syncfs`.
     to_sync: File,
     next_temp: AtomicU64,
-    /// Copies are made where all else is apart, too.
+    /// Whether renames out of the directory for copies fail everywhere: it is encrypted or has a
+    /// project of its own.
     temps_apart: bool,
-    /// The most bytes that a file may have: RAM takes more.
+    /// Largest size of a file on flash, bytes; tmpfs allows more.
     pub(crate) largest_file: u64,
     noatime: bool,
 }
 
-/// A directory that is open, and what matters for those that are made in it.
+/// An open directory, and its properties that new files inherit.
 #[derive(Debug)]
 pub(crate) struct OpenDir {
     pub(crate) fd: OwnedFd,
@@ -56,7 +57,7 @@ impl AsFd for OpenDir {
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// One name, no link followed, no other file system entered.
+/// Opens one name, without following a link or entering another file system.
 fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     loop {
@@ -67,9 +68,9 @@ fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> 
             Mode::empty(),
             resolve,
         ) {
-            // Something was renamed meanwhile.
+            // A rename interfered; try again.
             Err(Errno::AGAIN | Errno::INTR) => (),
-            // Links are opened to be looked at, not to be followed.
+            // A link is opened itself, not followed.
             Err(Errno::LOOP) if flags.contains(OFlags::PATH) => {
                 return rustix::fs::openat(
                     &dir,
@@ -141,7 +142,8 @@ impl Backing {
         Ok(())
     }
 
-    /// No system call tells; a file of that size, all hole, can be had or not.
+    /// No system call returns the limit, so this tries to create files of that size that are all
+    /// hole.
     fn find_largest_file(&self) -> Result<u64> {
         let (temp, file) = self.create_temp()?;
         let (mut fits, mut too_large) = (0, 1 << 63);
@@ -156,13 +158,13 @@ impl Backing {
         Ok(fits)
     }
 
-    /// Leaves nothing of ours but the lock, which is its holder's.
+    /// Removes all internal files except the lock, which belongs to its holder.
     pub(crate) fn tidy(&self) -> Result<()> {
         self.clear()?;
         rustix::fs::unlinkat(&self.hidden, "tmp", AtFlags::REMOVEDIR)
     }
 
-    /// The directory of this name.
+    /// Opens a directory by name.
     pub(crate) fn open_dir(&self, parent: impl AsFd, name: &OsStr) -> Result<(OpenDir, Stat)> {
         self.opened(open_beneath(parent, name, DIRECTORY)?)
     }
@@ -214,10 +216,10 @@ impl Backing {
         opened.map(File::from)
     }
 
-    /// Of whatever has this name, a link itself.
+    /// The `stat` of a name; does not follow a link.
     pub(crate) fn stat(&self, dir: impl AsFd, name: &OsStr) -> Result<Stat> {
         let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        // Another file system is mounted there: numbers would mean something else.
+        // Another file system is mounted there, with inode numbers of its own.
         if stat.st_dev != self.device { Err(Errno::XDEV) } else { Ok(stat) }
     }
 
@@ -227,7 +229,7 @@ impl Backing {
         if self.noatime { OFlags::NOATIME } else { OFlags::empty() }
     }
 
-    /// A file without a name that applications see.
+    /// Creates a file whose name applications do not see.
     pub(crate) fn create_temp(&self) -> Result<(String, File)> {
         let name = format!("{:x}", self.next_temp.fetch_add(1, Ordering::Relaxed));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
@@ -239,17 +241,17 @@ impl Backing {
         rustix::fs::unlinkat(&self.temps, temp, AtFlags::empty())
     }
 
-    /// The file gets its name; what had it before is gone.
+    /// Renames the copy to the file's name, and replaces the file that had it.
     pub(crate) fn place_temp(&self, temp: &str, dir: impl AsFd, name: &OsStr) -> Result<()> {
         rustix::fs::renameat(&self.temps, temp, dir, name)
     }
 
-    /// A further name for a file that has one; not yet one that applications see.
+    /// Creates a further name for a file; applications do not see it yet.
     pub(crate) fn link_to_temp(&self, dir: impl AsFd, name: &OsStr, temp: &str) -> Result<()> {
         rustix::fs::linkat(dir, name, &self.temps, temp, AtFlags::empty())
     }
 
-    /// Everything that was written to this file system is durable.
+    /// Makes all writes to this file system durable.
     pub(crate) fn sync_all(&self) -> Result<()> {
         rustix::fs::syncfs(&self.to_sync)
     }
@@ -283,12 +285,13 @@ pub(crate) fn folds_case(flags: IFlags) -> bool {
     flags.contains(IFlags::from_bits_retain(CASE_FOLDED))
 }
 
-/// Does a directory keep its files from others (ext4 and F2FS: encryption, projects)?
+/// Whether renames between this directory and others may fail (ext4 and F2FS: encryption,
+/// projects).
 fn is_apart(flags: IFlags) -> bool {
     flags.intersects(IFlags::PROJECT_INHERIT | IFlags::from_bits_retain(ENCRYPTED))
 }
 
-/// Names in it, with numbers and kinds as BACKING has them.
+/// Names in a directory, with BACKING's inode numbers and types.
 pub(crate) fn list(dir: impl AsFd) -> Result<Vec<(u64, FileType, Box<OsStr>)>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listing = rustix::fs::openat(dir, ".", flags, Mode::empty())?;
@@ -303,7 +306,7 @@ pub(crate) fn list(dir: impl AsFd) -> Result<Vec<(u64, FileType, Box<OsStr>)>> {
     Ok(all)
 }
 
-/// By which system calls that take only a path reach what is open.
+/// The path in /proc by which system calls that take only a path reach an open file.
 pub(crate) fn proc_path(fd: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }

@@ -47,7 +47,7 @@ fn may_keep_setgid(status: &str, group: u32, capable_here: bool) -> bool {
         || groups.any(|one| one.parse() == Ok(group))
 }
 
-/// Root again, however `make` ends.
+/// Restores root when dropped, also if `make` panics.
 struct Back;
 
 impl Drop for Back {

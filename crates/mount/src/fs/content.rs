@@ -1,4 +1,4 @@
-//! Where a file's bytes are, and how they move while it is used.
+//! The location of a file's bytes, and how it changes while the file is in use.
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustix::io::{Errno, Result};
@@ -20,12 +20,12 @@ pub(crate) struct Content {
     changes: AtomicU64,
 }
 
-/// Where it is open.
+/// The location of an open file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     /// `None` while no process has the file open.
     pub(crate) file: Option<Arc<File>>,
-    /// On flash, for good.
+    /// On flash, where the file stays.
     pub(crate) settled: bool,
 }
 
@@ -49,7 +49,7 @@ impl Content {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// How often it was changed.
+    /// Number of changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

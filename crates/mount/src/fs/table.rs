@@ -38,18 +38,18 @@ const OPEN_DIRS: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Table {
     nodes: HashMap<Ino, Node>,
-    /// Of each directory, names of files in RAM.
+    /// For each directory, the names of files in RAM.
     in_ram: HashMap<Ino, BTreeMap<Name, InRam>>,
-    /// By BACKING's number, those that are known by another.
+    /// By BACKING's number, files that have another number in the mount.
     shown: HashMap<u64, Shown>,
-    /// By BACKING's number, how many of a file's names there are hidden.
+    /// By BACKING's number, how many names of a file are hidden.
     hidden: HashMap<u64, u32>,
-    /// When files in RAM last came to or left a directory, while BACKING does not know.
+    /// When files in RAM last came to or left a directory, until BACKING has that time.
     pub(crate) dir_times: HashMap<Ino, Time>,
     /// Files in RAM that have a name, in order of creation.
     pub(crate) named_in_ram: BTreeSet<Ino>,
     dirs: HashMap<Ino, Arc<OpenDir>>,
-    /// Files that existed before, as far as the event stream has met them.
+    /// Identities of files that existed before the mount and were named by an event.
     met: HashMap<Ino, FileId>,
     next: Ino,
     next_replacement: Ino,
@@ -58,15 +58,15 @@ pub(crate) struct Table {
 
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// As far as they are known; of a file in RAM, all.
+    /// The known names; for a file in RAM, all of them.
     pub(crate) names: Names,
-    /// Which the kernel has not yet taken back.
+    /// Lookups that the kernel has not yet taken back.
     pub(crate) lookups: u64,
     pub(crate) opens: u32,
-    /// Names of other nodes in it.
+    /// Number of names in this directory that other nodes have.
     holds: u32,
     pub(crate) is: Is,
-    /// While it is open, or being moved.
+    /// Present while the file is open or being moved.
     pub(crate) content: Option<Arc<Content>>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum Is {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InRam {
     pub(crate) ino: Ino,
-    /// BACKING's number of what has the name there.
+    /// BACKING's number of the file that this name hides.
     pub(crate) hides: Option<NonZero<u64>>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn file_id(number: Ino) -> FileId {
     FileId(number - FIRST_NUMBER - 1)
 }
 
-/// In half the space, as far as it reaches: to the year 2262.
+/// Nanoseconds, in half the space of a `Time`; covers the years to 2262.
 fn ns(time: Time) -> Option<i64> {
     time.s.checked_mul(1_000_000_000)?.checked_add(i64::from(time.ns))
 }
@@ -163,26 +163,26 @@ impl Table {
         }
     }
 
-    /// The event stream meets a file that existed before.
+    /// Gives a file that existed before the mount an identity in the event stream.
     pub(crate) fn meet(&mut self, ino: Ino) -> FileId {
         let number = self.next_number();
         self.meet_as(ino, number)
     }
 
-    /// The same, with a number that was taken for it.
+    /// The same with a number that was reserved for it.
     pub(crate) fn meet_as(&mut self, ino: Ino, number: Ino) -> FileId {
         self.met.insert(ino, file_id(number));
         file_id(number)
     }
 
-    /// The file is no more: BACKING may give its number to another.
+    /// Ends the identity of a deleted file: BACKING may reuse its number.
     pub(crate) fn end_file(&mut self, ino: Ino) -> Option<FileId> {
         let file = self.file(ino);
         self.met.remove(&ino);
         file
     }
 
-    /// By what number this file of BACKING is known, if it has been given another.
+    /// The number in the mount of this file of BACKING.
     pub(crate) fn known_as(&self, backing_ino: u64) -> Ino {
         match self.shown.get(&backing_ino) {
             Some(shown) => shown.ino,
@@ -191,7 +191,7 @@ impl Table {
         }
     }
 
-    /// The node of this file of BACKING, made where there is none.
+    /// The node of this file of BACKING; it is created if there is none.
     pub(crate) fn settled(&mut self, backing_ino: u64) -> Ino {
         let mut ino = self.known_as(backing_ino);
         let ours = |node: &Node| matches!(node.is, Is::Settled(known) if known == backing_ino);
@@ -216,14 +216,14 @@ impl Table {
         ino
     }
 
-    /// A file is born in RAM.
+    /// Adds a file that was created in RAM.
     pub(crate) fn born(&mut self, ino: Ino) {
         let node = Node { names: Names::new(), lookups: 0, opens: 0, holds: 0, is: Is::Ram, content: None };
         self.nodes.insert(ino, node);
         self.named_in_ram.insert(ino);
     }
 
-    /// It lives in BACKING from now on, in each of its names.
+    /// Records that a file lives in BACKING from now on, with each of its names.
     pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, before: Time, settled: Time) {
         self.named_in_ram.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -236,7 +236,7 @@ impl Table {
         self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
     }
 
-    /// The `ctime` to show for BACKING's.
+    /// The `ctime` to show instead of BACKING's.
     pub(crate) fn ctime(&self, backing_ino: u64, ctime: Time) -> Time {
         match self.shown.get(&backing_ino) {
             Some(shown) if shown.before_ns != shown.settled_ns && ns(ctime) == Some(shown.settled_ns) => {
@@ -255,7 +255,7 @@ impl Table {
         self.in_ram.get(&dir)?.get(name).copied()
     }
 
-    /// All that live in RAM in this directory.
+    /// All names of files in RAM in this directory.
     pub(crate) fn all_in_ram(&self, dir: Ino) -> impl Iterator<Item = (&Name, &InRam)> {
         self.in_ram.get(&dir).into_iter().flatten()
     }
@@ -268,7 +268,7 @@ impl Table {
         self.name(in_ram.ino, dir, name);
     }
 
-    /// The name is BACKING's again, if it has it. The node keeps it.
+    /// Removes a name in RAM, so that BACKING's is visible again. The node keeps it.
     pub(crate) fn remove_in_ram(&mut self, dir: Ino, name: &OsStr) -> Option<InRam> {
         let names = self.in_ram.get_mut(&dir)?;
         let removed = names.remove(name)?;
@@ -286,7 +286,7 @@ impl Table {
         Some(removed)
     }
 
-    /// The node is known to have this name. Whether that is new.
+    /// Adds a name to a node. Returns whether it is new.
     pub(crate) fn name(&mut self, ino: Ino, dir: Ino, name: &Name) -> bool {
         let Some(node) = self.nodes.get_mut(&ino) else { return false };
         if node.names.iter().any(|(other, known)| *other == dir && known == name) {
@@ -299,7 +299,7 @@ impl Table {
         true
     }
 
-    /// And no longer.
+    /// Removes a name from a node.
     pub(crate) fn unname(&mut self, ino: Ino, dir: Ino, name: &OsStr) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         let before = node.names.len();
@@ -316,7 +316,7 @@ impl Table {
         }
     }
 
-    /// The last name is gone. BACKING may give its number to another file.
+    /// Records that the last name is gone. BACKING may give its number to another file.
     pub(crate) fn is_gone(&mut self, ino: Ino, attr: Attr) {
         self.named_in_ram.remove(&ino);
         self.dirs.remove(&ino);
@@ -329,7 +329,7 @@ impl Table {
         self.drop_unused(ino);
     }
 
-    /// The number of a file that is gone, or was never looked up, is BACKING's to give again.
+    /// Releases the number of a file that is gone or was never looked up: BACKING may reuse it.
     pub(crate) fn forget_number(&mut self, backing_ino: u64) {
         self.shown.remove(&backing_ino);
     }
@@ -360,12 +360,12 @@ impl Table {
         self.dirs.insert(ino, dir.clone());
     }
 
-    /// Its attributes have changed, or it is gone.
+    /// Closes the cached descriptor of a directory that was changed or removed.
     pub(crate) fn close_dir(&mut self, ino: Ino) {
         self.dirs.remove(&ino);
     }
 
-    /// Re-derives what follows from something else.
+    /// Recomputes the redundant state and compares it; for tests.
     pub(crate) fn check(&self) {
         let mut holds: HashMap<Ino, u32> = HashMap::new();
         for (ino, node) in &self.nodes {

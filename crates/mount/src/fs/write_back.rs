@@ -23,11 +23,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Copies that are made of a file that is written to, before its writers have to wait.
+/// Copies of a changing file that are tried before its writers have to wait.
 const TRIES: u32 = 3;
-/// Files of a batch: each is open meanwhile.
+/// Files of a batch, all of which are open meanwhile.
 const BATCH: usize = 256;
-/// Copied at once, bytes.
+/// Size of one copy step, bytes.
 const CHUNK: usize = 256 << 10;
 
 /// A copy that has no name yet.
@@ -36,15 +36,15 @@ struct Staged {
     content: Arc<Content>,
     temp: String,
     file: Arc<File>,
-    /// As the file was when it was copied.
+    /// The file's change count when it was copied.
     changes: u64,
     bytes: u64,
 }
 
-/// Directories in which files have got names.
+/// Directories in which files were placed.
 type Dirs = HashMap<Ino, Arc<OpenDir>>;
 
-/// While it is there, files have names that a power cut may take.
+/// Exists while files have names that a power cut may remove.
 struct Unsynced<'a>(&'a Fs);
 
 impl Unsynced<'_> {
@@ -53,7 +53,7 @@ impl Unsynced<'_> {
         Unsynced(fs)
     }
 
-    /// Not called where the sync failed: then it stays so.
+    /// Not called after a failed sync: the names stay counted as not durable.
     fn end(self) {
         self.0.unsynced.fetch_sub(1, Ordering::SeqCst);
     }
@@ -62,14 +62,14 @@ impl Unsynced<'_> {
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Settled,
-    /// It was written to since.
+    /// The file was written to since.
     Changed,
     /// The file is gone, or another thread has moved it.
     Nothing,
 }
 
 impl Fs {
-    /// Performs what is due by now. How many files reached flash, and what failed.
+    /// Performs the decisions that are due. Returns how many files reached flash, and the failures.
     pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let before = self.counters.lock().settled;
         let done = self.decide_by_time(now_us);
@@ -98,13 +98,13 @@ impl Fs {
         self.backing.sync_all().map_err(|errno| failed(errno).into())
     }
 
-    /// Those of these files that are in RAM under a name.
+    /// The files among these that are in RAM and have a name.
     fn named_of(&self, files: &[Ino]) -> Vec<Ino> {
         let table = self.table();
         files.iter().copied().filter(|ino| table.named_in_ram.contains(ino)).collect()
     }
 
-    /// Directories that files in RAM came to, or left, keep the time of that, if they are wanted.
+    /// Sets the times of wanted directories to the last change by a file in RAM.
     pub(crate) fn keep_times(&self, wanted: impl Fn(&Table, Ino) -> bool) {
         let table = self.table();
         let dirs: Vec<Ino> = table.dir_times.keys().copied().filter(|dir| wanted(&table, *dir)).collect();
@@ -127,14 +127,14 @@ impl Fs {
             return Ok(());
         }
         self.settle(files)?;
-        // Another thread may have been faster, and not be there yet.
+        // Another thread may have written the file back without having synced the directory yet.
         dirs.values().try_for_each(sync_dir)
     }
 
-    /// The same after a sync: it is in the stream, and decisions follow from it.
+    /// The same after a sync, which is in the event stream, so that decisions follow from it.
     pub(crate) fn settle_synced(&self, files: &[Ino]) -> Result<(), Errno> {
         let dirs = self.dirs_of(files)?;
-        // A failure of another file is not this application's.
+        // A failure of another file does not concern this application.
         let _ = self.perform();
         if dirs.is_empty() {
             return Ok(());
@@ -149,7 +149,7 @@ impl Fs {
         dirs.values().try_for_each(sync_dir)
     }
 
-    /// RAM is full: files leave it.
+    /// Writes files back because RAM is full.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), Errno> {
         let (used_before, budget) = self.store.usage()?;
         let _alone = self.making_room.lock();
@@ -166,7 +166,7 @@ impl Fs {
         }
     }
 
-    /// They leave RAM, those without a name too.
+    /// Writes these files back, also those without a name.
     pub(crate) fn settle(&self, files: &[Ino]) -> Result<(), WriteBackFailures> {
         let (mut tried, mut failed) = (files.to_vec(), Vec::new());
         for batch in files.chunks(BATCH) {
@@ -269,13 +269,14 @@ impl Fs {
 
     fn discard(&self, staged: Vec<Staged>) {
         for copy in staged {
-            // Where it stays, the next start removes it.
+            // If this fails, the next start removes it.
             let _ = self.backing.remove_temp(&copy.temp);
             self.let_go(&mut self.table(), copy.ino, copy.content);
         }
     }
 
-    /// A copy as the file is now, but for its names and times; none where it does not live in RAM.
+    /// Copies the file's content and attributes, but not its names and times; `None` if it is not
+    /// in RAM.
     fn stage(&self, ino: Ino) -> Result<Option<Staged>, Failed> {
         if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
             return Ok(None);
@@ -297,7 +298,7 @@ impl Fs {
         }
     }
 
-    /// The copy takes the file's names, if it is still as the file is.
+    /// Renames the copy to the file's names, if the file has not changed since.
     fn place(&self, copy: Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
         let mut table = self.table();
         let outcome = self.place_in(&mut table, &copy, dirs);
@@ -339,7 +340,7 @@ impl Fs {
         };
         rustix::fs::futimens(&copy.file, &times).step(Step::Copy)?;
         if names.is_empty() {
-            // Only those who have it open know of it.
+            // Only processes that have the file open know of it.
             self.backing.remove_temp(&copy.temp).step(Step::Rename)?;
             let attr = Attr::new(ino, &rustix::fs::fstat(&copy.file).step(Step::Rename)?);
             table.is_gone(ino, attr);
@@ -358,7 +359,7 @@ impl Fs {
         Ok(Outcome::Settled)
     }
 
-    /// First the one name, then the further ones, as they came to be.
+    /// Places the first name, then the further ones, in order of creation.
     fn take_names(
         &self,
         table: &mut Table,
@@ -405,7 +406,7 @@ impl Fs {
     }
 }
 
-/// Content, owner, mode and attributes. How many bytes.
+/// Copies content, owner, mode and attributes. Returns the number of bytes.
 fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     let stat = rustix::fs::fstat(source)?;
     let size = stat.st_size as u64;
@@ -424,7 +425,7 @@ fn copy(source: &File, target: &File) -> Result<u64, Errno> {
             let len = bytes.len().min((end - at) as usize);
             let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
             if read == 0 {
-                // It was cut meanwhile: this copy will not do.
+                // The file was truncated meanwhile: this copy is invalid.
                 return Ok(copied);
             }
             target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
@@ -435,7 +436,7 @@ fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     rustix::fs::ftruncate(target, size)?;
     rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
     rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
-    // By the descriptor: its name may go meanwhile.
+    // Accessed by descriptor, since the name may disappear meanwhile.
     let path = proc_path(source);
     for name in super::xattrs::names(&path)? {
         let value = super::xattrs::value(&path, &name)?;
@@ -444,7 +445,7 @@ fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     Ok(copied)
 }
 
-/// The names in it are durable.
+/// Makes the names in a directory durable.
 fn sync_dir(dir: &Arc<OpenDir>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)

@@ -12,7 +12,7 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// As many bytes as a value, or all names together, may have.
+/// Limit of a value, and of all names together, bytes.
 const BYTES: usize = 64 << 10;
 
 pub(crate) fn names(path: &Path) -> Result<Vec<CString>> {
@@ -39,7 +39,7 @@ fn bytes_in_use(path: &Path) -> Result<usize> {
         .try_fold(0, |sum, name| Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len()))
 }
 
-/// Where a file's attributes are; what has to be open meanwhile.
+/// The path of a file's attributes, and the descriptors that must stay open meanwhile.
 struct Where {
     path: PathBuf,
     _open: Option<OwnedFd>,
@@ -65,12 +65,12 @@ impl Fs {
         Ok(Where { path: proc_path(&path), _open: Some(path), in_ram: false })
     }
 
-    /// The value of one.
+    /// The value of an attribute.
     pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
         self.look(ino, |path| value(path, name))
     }
 
-    /// The names of all, each ended by a zero.
+    /// The names of all attributes, each with a terminating zero byte.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<u8>> {
         self.look(ino, |path| {
             let mut list = vec![0; BYTES];
@@ -111,7 +111,7 @@ impl Fs {
         self.change_xattr(ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
     }
 
-    /// Takes it away.
+    /// Removes an attribute.
     pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
         self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
     }
