@@ -44,7 +44,7 @@ const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// How often a daemon that waits for the end of another checks again.
 const CHECK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A mount as it was asked for.
+/// The requested mount.
 pub struct Options {
     /// The directory in which files are written back.
     pub backing: PathBuf,
@@ -83,7 +83,7 @@ pub type StartRecording = Box<dyn FnOnce(&Path, u64) -> Result<Box<dyn Recording
 
 /// A recording of all events of a mount.
 pub trait Recording {
-    /// Where events go, one after the other.
+    /// A sink for the events, in order.
     fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send>;
 
     /// Completes the recording; returns a sentence about it.

@@ -107,7 +107,7 @@ impl Filesystem for Adapter {
         ] {
             let _ = config.add_capabilities(wanted & has);
         }
-        // Without these there would be leaks of rights, or lost mappings: better no mount.
+        // Without these, permissions would leak or mappings get lost, so the mount is refused.
         let needed = InitFlags::FUSE_POSIX_ACL
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
@@ -391,7 +391,7 @@ impl Filesystem for Adapter {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Nothing is held back here; said once, the kernel does not ask again.
+        // No writes are buffered here; after this answer the kernel does not ask again.
         reply.error(Errno::ENOSYS);
     }
 
@@ -436,7 +436,7 @@ impl Filesystem for Adapter {
             let done = self.listings.each_entry(&self.fs, ino.0, handle, offset, |entry, next| {
                 let dot = entry.name == "." || entry.name == "..";
                 let attr = if dot { self.fs.attr(entry.ino) } else { self.fs.lookup(ino.0, &entry.name) };
-                // It is gone since.
+                // The file has been deleted since.
                 let Ok(attr) = attr else { return false };
                 let full = reply.add(
                     INodeNo(attr.ino),
@@ -525,7 +525,7 @@ impl Filesystem for Adapter {
             if request.uid() != 0
                 && let Ok(list) = &mut list
             {
-                // As file systems do: these names are root's.
+                // As in other file systems, only root sees these names.
                 let shown =
                     list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
                 *list = shown.flatten().copied().collect();
@@ -590,12 +590,12 @@ fn opened(handle: FileHandle) -> Result<OpenId> {
     number.map(OpenId).ok_or(rustix::io::Errno::BADF)
 }
 
-/// Root, or whose mount it is.
+/// Whether the request comes from root or from the user of the mount.
 fn is_ours(request: &Request) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&request.uid())
 }
 
-/// Every access comes to us, and writers of one file need not wait for one another.
+/// Flags by which every access reaches us, and writers of one file do not wait for one another.
 fn direct() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
 }

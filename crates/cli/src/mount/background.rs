@@ -15,7 +15,7 @@ use std::{
 /// The argument by which the second process knows its role.
 pub(super) const FLAG: &str = "--in-background";
 
-/// The second has failed and has said why.
+/// The second process has failed and has reported the reason.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) code: u8,

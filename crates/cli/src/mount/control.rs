@@ -65,7 +65,7 @@ pub(crate) struct UnmountArgs {
     lazy: bool,
 }
 
-/// As mount(8) asks for it: `-o remount`.
+/// Performs `-o remount` for mount(8).
 pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow::Result<()> {
     let mount = ours(point)?;
     if let Err(why) = undo::remount(&mount.point, allows) {
@@ -75,7 +75,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
         };
         return Err(why).with_context(|| format!("remounting {}{open}", point.display()));
     }
-    // mount(8) repeats what fstab says: it may be so already.
+    // mount(8) repeats the options of fstab, which may be in effect already.
     if !stays.is_empty() {
         let stays = stays.join(", ");
         eprintln!("flashsift: not changed by a remount, only by mounting anew: {stays}");
@@ -83,7 +83,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
     Ok(())
 }
 
-/// These, or all of ours.
+/// The mounts on these directories, or all mounts of flashsift.
 fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
     if points.is_empty() {
         return Ok(mounts::all()?.into_iter().filter(|mount| mount.kind == KIND).collect());
@@ -237,7 +237,7 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     }
 }
 
-/// That takes a moment; where it takes longer, that is said.
+/// Waits until no daemon has this BACKING; prints a message if that takes long.
 fn until_free(backing: &Path) -> io::Result<Left> {
     let (tell, told) = mpsc::channel();
     let waited = backing.to_owned();

@@ -9,10 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Under these names we are a helper of mount(8).
+/// Names of this program as a helper of mount(8).
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
-/// Options with a value, as they stand in fstab, and in our words.
+/// Options with a value, as in fstab and as on our command line.
 const VALUES: [(&str, &str); 6] = [
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
@@ -21,12 +21,12 @@ const VALUES: [(&str, &str); 6] = [
     ("record", "--record"),
     ("even_on", "--even-on"),
 ];
-/// Options without.
+/// Options without a value.
 const FLAGS: [(&str, &str); 2] = [("no_passthrough", "--no-passthrough"), ("even_if_used", "--even-if-used")];
-/// Those that the kernel knows.
+/// Options that the kernel knows.
 const KERNEL: [&str; 11] =
     ["rw", "ro", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
-/// Those that are meant for mount(8) or systemd, or say what is so anyway.
+/// Options for mount(8) or systemd, and options that have no effect here.
 const OTHERS: [&str; 18] = [
     "defaults",
     "auto",
@@ -48,7 +48,7 @@ const OTHERS: [&str; 18] = [
     "diratime",
 ];
 
-/// Those that mount(8) has from the kernel, of what is mounted already.
+/// Options of an existing mount that mount(8) copies from the kernel.
 const OF_MOUNTED: [&str; 4] = ["user_id", "group_id", "default_permissions", "remount"];
 
 /// Whether mount(8) calls us.
@@ -60,18 +60,18 @@ pub(crate) fn is_called(argv0: &OsStr) -> bool {
 /// A request of mount(8).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// In our words, without our own name.
+    /// Arguments of our own command line, without the program's name.
     Mount(Vec<OsString>),
-    /// `-o remount`: what is mounted already is to allow something else.
+    /// `-o remount`: changes the permissions of an existing mount.
     Remount {
-        /// Where.
+        /// The mounted directory.
         mountpoint: PathBuf,
         /// Permissions of the mount from now on.
         allows: Allows,
         /// Requested options that cannot be changed while it is mounted.
         stays: Vec<String>,
     },
-    /// `-f`: everything is done but the mounting, which is nothing.
+    /// `-f`: a dry run, which does nothing here.
     Fake,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
                 let more = more.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty());
                 options.extend(more.map(<[u8]>::to_vec));
             }
-            // The type, which our name tells.
+            // The type, which follows from our name.
             b"-t" => drop(args.next()),
             b"-N" => {
                 return Err("mounting into another namespace is not for flashsift: enter it first".into());

@@ -1,4 +1,4 @@
-//! `--record`: what the mount sees, as a trace.
+//! `--record`: writes the requests to the mount as a trace.
 
 use crate::size;
 use anyhow::Context;
@@ -17,7 +17,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// So many events may wait to be written; then those who make them wait. A few megabytes.
+/// Queue capacity in events, a few megabytes; producers block when it is full.
 const WAITING_MAX: usize = 1 << 16;
 
 /// Description of a recording's trace, except for its start time.
@@ -83,7 +83,7 @@ impl Recording {
 }
 
 impl daemon::Recording for Recording {
-    /// Takes an event; waits if too many wait already.
+    /// A sink that queues events; it blocks while the queue is full.
     fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send> {
         let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
         Box::new(move |event| {
@@ -99,7 +99,7 @@ impl daemon::Recording for Recording {
     }
 }
 
-/// `/a` is `/mnt/cache/a`.
+/// Prefixes the names of an event with the mountpoint: `/a` becomes `/mnt/cache/a`.
 fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
     let absolute = |name: &str| MaybeOwned::from([mountpoint, name].concat());
     let moved = |names: &Renamed<'_>| Renamed { from: absolute(&names.from), to: absolute(&names.to) };

@@ -1,4 +1,4 @@
-//! How a mount is wanted: said on the command line, else in a file, else here.
+//! Settings of a mount: from the command line, else from a file, else the defaults here.
 
 use crate::{Usage, size};
 use anyhow::Context;
@@ -105,7 +105,7 @@ impl Settings {
                 continue;
             }
             options.retain(|other| other != yes && other != no);
-            // These are so unless the opposite is said.
+            // These are defaults of the kernel.
             if !["rw", "exec", "atime"].contains(&&*option) {
                 options.push(option);
             }

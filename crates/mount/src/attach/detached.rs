@@ -12,9 +12,9 @@ use rustix::mount::{
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// A mount without a place.
+/// A mount that is not attached to a directory yet.
 pub(crate) struct Detached {
-    /// Where the kernel asks.
+    /// The FUSE device, from which requests are read.
     pub(crate) device: OwnedFd,
     mount: OwnedFd,
 }
@@ -54,7 +54,7 @@ impl Detached {
         Ok(Some(Detached { device, mount }))
     }
 
-    /// From now on it is seen there. Where that is was opened before; no link is followed.
+    /// Attaches the mount to this directory. No link is followed.
     pub(crate) fn attach(mount: OwnedFd, point: &Path) -> Result<()> {
         move_mount(mount, "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
     }

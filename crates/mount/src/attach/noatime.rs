@@ -20,15 +20,15 @@ pub fn held(dir: impl AsFd) -> Result<Option<OwnedFd>> {
         copy => copy?,
     };
     match alone_without_atime(&copy) {
-        // In a user namespace the mounts of the one above keep what they are.
+        // A user namespace cannot change mounts of its parent.
         Err(Errno::PERM) => return Ok(None),
         done => done?,
     }
-    // The mount has no place, and lives as long as something in it is open.
+    // The mount is not attached, and lives as long as a file in it is open.
     rustix::fs::openat(&copy, ".", flags, Mode::empty()).map(Some)
 }
 
-/// And what is mounted on the original is not seen in the copy: in place, that is ourselves.
+/// Mounts on the original are not visible in the copy: in place, that is our own.
 #[expect(unsafe_code, reason = "the one call that rustix has no function for")]
 fn alone_without_atime(mount: &OwnedFd) -> Result<()> {
     /// The kernel's `mount_attr`.

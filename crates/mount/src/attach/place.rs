@@ -28,15 +28,15 @@ use std::{
 pub const KIND: &str = "fuse.flashsift";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
-/// Of the users of a directory so many are named.
+/// Number of users of a directory that a message names.
 const NAMED: usize = 10;
 /// File systems on storage of this machine that have no block device of their own.
 const WITHOUT_DEVICE: [&str; 4] = ["btrfs", "bcachefs", "zfs", "ubifs"];
 
-/// Why it is not mounted.
+/// The reason for a refused mount.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// The places do not fit, or are not fit.
+    /// The directories are unsuitable.
     #[error("{0}")]
     Unfit(String),
     /// A process would lose sight of files, or change them without our knowledge.
@@ -47,16 +47,16 @@ pub enum Refused {
         .0.display(), listed(.1)
     )]
     Used(PathBuf, Found),
-    /// Another flashsift has it.
+    /// Another flashsift has it mounted.
     #[error("{} is mounted by flashsift already{}", .0.display(), .1.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Locked(PathBuf, Option<u32>),
-    /// Another flashsift had it, and is about to end.
+    /// Another flashsift has unmounted it, and is about to end.
     #[error(transparent)]
     Ending(Ending),
-    /// The system said no.
+    /// A system call failed.
     #[error("{}: {what}: {why}", path.display())]
     System {
-        /// Where.
+        /// The path of the failure.
         path: PathBuf,
         /// The operation that failed.
         what: &'static str,
@@ -76,9 +76,9 @@ pub enum Refused {
 pub struct Ending {
     /// The directory to which it writes them back.
     pub backing: PathBuf,
-    /// Which process, if that is known.
+    /// Its process, if that is known.
     pub pid: Option<u32>,
-    /// Why they cannot; empty where nothing is wrong.
+    /// The reason why files cannot be written back; empty if there is none.
     pub stuck: String,
 }
 
@@ -105,29 +105,29 @@ pub fn listed(found: &Found) -> String {
 pub struct Wanted<'a> {
     /// The directory to which files are written back.
     pub backing: &'a Path,
-    /// Where they are seen; the same is in place.
+    /// The directory on which it is mounted; the same as `backing` for an in-place mount.
     pub mountpoint: &'a Path,
     /// Mount even if processes have files open there.
     pub even_if_used: bool,
-    /// File systems on which BACKING may lie all the same.
+    /// Types of file systems on which BACKING may lie although they are refused otherwise.
     pub even_on: &'a [String],
 }
 
-/// A BACKING that is ours alone, and a place where it can be seen.
+/// A locked BACKING, and a directory to mount on.
 #[derive(Debug)]
 pub struct Place {
     /// BACKING, opened before anything can be mounted over it.
     pub root: OwnedFd,
-    /// Free of links and dots.
+    /// An absolute path without links and dots.
     pub backing: PathBuf,
-    /// Free of links and dots.
+    /// An absolute path without links and dots.
     pub mountpoint: PathBuf,
     /// The lock that keeps other daemons from mounting it.
     pub lock: Lock,
 }
 
 impl Place {
-    /// Looks at everything, or says what is wrong.
+    /// Checks and locks the directories.
     pub fn take(wanted: &Wanted<'_>) -> Result<Self, Refused> {
         let backing = directory(wanted.backing)?;
         let mountpoint = directory(wanted.mountpoint)?;
@@ -143,7 +143,7 @@ impl Place {
         if backing::folds_case(backing::flags(&root)) {
             return unfit(folded(&backing));
         }
-        // It would be found to use it.
+        // An ending daemon would be found as a user of the directory.
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
             return Err(held(backing, &file));
         }
@@ -165,7 +165,7 @@ impl Place {
                     let pid = found.users.first().map(|user| user.pid);
                     return Err(Refused::Ending(Ending { backing, pid, stuck: String::new() }));
                 }
-                // It ended just now.
+                // The earlier daemon ended just now.
                 found = look()?;
             }
             if !wanted.even_if_used && !found.users.is_empty() {
@@ -239,7 +239,7 @@ fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
     }
 }
 
-/// BACKING lies on storage of this machine, and can be written.
+/// Checks that BACKING lies on storage of this machine, and can be written.
 fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Refused> {
     let kind = mount.kind.as_str();
     if major(mount.dev) == 0 && !WITHOUT_DEVICE.contains(&kind) && !even_on.iter().any(|even| even == kind) {
@@ -260,11 +260,11 @@ fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Ref
     Ok(())
 }
 
-/// Keeps others from mounting the same BACKING, for as long as this process lives.
+/// Keeps other daemons from mounting the same BACKING while this process lives.
 #[derive(Debug)]
 pub struct Lock {
     hidden: OwnedFd,
-    /// Locked for as long as it is open.
+    /// The lock file, locked as long as it is open.
     file: Arc<File>,
 }
 
@@ -278,12 +278,12 @@ const MOUNTED: &str = "mounted ";
 const ENDING: &str = "ending ";
 
 impl Sign {
-    /// From now on it is mounted, as the file system with this (minor) number of a device.
+    /// Records that it is mounted, as the file system with this minor device number.
     pub fn mounted(&self, number: u32) -> io::Result<()> {
         self.write(&format!("{MOUNTED}{number}"))
     }
 
-    /// It is mounted no longer, and ends; why it cannot, if so.
+    /// Records that it is unmounted and ends, and the reason if it cannot end.
     pub fn ending(&self, stuck: &str) -> io::Result<()> {
         self.write(&format!("{ENDING}{stuck}"))
     }
@@ -327,7 +327,7 @@ impl Lock {
         Sign(self.file.clone())
     }
 
-    /// Where words can be left where there is no journal. It is gone after a clean end.
+    /// The log file for a system without a journal. It is removed after a clean end.
     pub fn log(&self) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
@@ -343,7 +343,7 @@ impl Lock {
         }
         let removed = keeping_its_time(&root, || rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR));
         drop(self);
-        // The last that is open.
+        // Our last descriptor in BACKING.
         drop(root);
         Ok(removed?)
     }
@@ -358,7 +358,7 @@ fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -
     Ok(())
 }
 
-/// Whether `.FLASHSIFT` is ours too. Not every file system that folds case has a flag that says so.
+/// Whether `.FLASHSIFT` is our directory too. Not every file system that ignores case has a flag.
 fn folds_our_name(root: &OwnedFd, ours: &Stat) -> bool {
     rustix::fs::statat(root, HIDDEN.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|other| (other.st_dev, other.st_ino) == (ours.st_dev, ours.st_ino))
@@ -392,7 +392,7 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     };
     let stat = rustix::fs::fstat(&hidden).map_err(|why| Refused::at(&path, "looking at it", why))?;
     if folds_our_name(root, &stat) {
-        // Where it is not empty it was there before.
+        // If it is not empty, it existed before and stays.
         let _ = rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR);
         return unfit(folded(backing));
     }
@@ -421,7 +421,7 @@ fn is_held(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
-/// Why a BACKING is not to be had that another has.
+/// The refusal for a BACKING that another daemon has locked.
 fn held(backing: PathBuf, lock: &File) -> Refused {
     let mut sign = vec![0; SIGN_BYTES];
     let len = lock.read_at(&mut sign, 0).unwrap_or(0);
@@ -430,7 +430,7 @@ fn held(backing: PathBuf, lock: &File) -> Refused {
     let pid = lines.next().and_then(|pid| pid.parse().ok());
     let how_far = lines.next().unwrap_or_default();
     let stuck = match how_far.strip_prefix(MOUNTED).map(str::parse) {
-        // Not even where others are: it will notice in a moment.
+        // Unmounted in all namespaces: the daemon will notice in a moment.
         Some(Ok(number)) if !undo::is_mounted(number) => Some(""),
         _ => how_far.strip_prefix(ENDING),
     };

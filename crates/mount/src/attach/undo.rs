@@ -87,11 +87,11 @@ pub struct Allows {
     /// `rw` if true, `ro` if false: the kernel refuses every change, but files in RAM are still
     /// written back.
     pub writes: Option<bool>,
-    /// `suid`, not `nosuid`.
+    /// `suid` if true, `nosuid` if false.
     pub setuid: Option<bool>,
-    /// `dev`, not `nodev`.
+    /// `dev` if true, `nodev` if false.
     pub devices: Option<bool>,
-    /// `exec`, not `noexec`.
+    /// `exec` if true, `noexec` if false.
     pub programs: Option<bool>,
 }
 
@@ -111,7 +111,7 @@ pub fn remount(point: &Path, to: &Allows) -> io::Result<()> {
     ] {
         flags.set(flag, allowed.map_or(has.contains(off), |allowed| !allowed));
     }
-    // Where nothing is said of times of access, the kernel leaves them as they are.
+    // Without a flag for access times, the kernel keeps the present one.
     Ok(mount_remount(point, flags, c"")?)
 }
 

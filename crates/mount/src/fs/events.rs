@@ -198,7 +198,7 @@ impl Fs {
         self.events.deliver();
     }
 
-    /// An operation of this thread begins.
+    /// Notes the time and thread of an operation that begins.
     pub(crate) fn arrived(&self, tid: u32) -> At {
         At { us: self.events.now(), tid }
     }
@@ -213,12 +213,12 @@ impl Fs {
         at
     }
 
-    /// Something without a name happened.
+    /// Queues an event without a name.
     pub(crate) fn saw(&self, at: At, action: Action<'static>) {
         self.events.push(at.us, at.tid, action);
     }
 
-    /// Something happened to a name of a file.
+    /// Delivers an event about a name of a file.
     pub(crate) fn saw_name(
         &self,
         table: &Table,
@@ -233,7 +233,7 @@ impl Fs {
         );
     }
 
-    /// Where a file is to be created.
+    /// Decides where a file is created.
     pub(crate) fn birth(
         &self,
         table: &Table,
@@ -250,7 +250,7 @@ impl Fs {
         stream.decisions.call(|sift| sift.birth(now, &create))
     }
 
-    /// A file came into being.
+    /// Delivers the creation of a file.
     pub(crate) fn saw_create(
         &self,
         table: &Table,

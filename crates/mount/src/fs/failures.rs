@@ -53,7 +53,7 @@ pub struct WriteBackError {
     pub path: String,
     /// The step that failed.
     pub step: Step,
-    /// The answer.
+    /// The error number.
     pub errno: Errno,
 }
 
@@ -61,7 +61,7 @@ pub struct WriteBackError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackFailures(Vec<(Ino, WriteBackError)>);
 
-/// So many are named in a sentence.
+/// Number of failures that a message names.
 const NAMED: usize = 3;
 
 impl WriteBackFailures {

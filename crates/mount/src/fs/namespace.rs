@@ -24,7 +24,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-/// Longer ones no file system for flash has.
+/// Longest name, bytes: no file system for flash allows more.
 const NAME_BYTES: usize = 255;
 /// Further names of a file in RAM than this are BACKING's to count.
 const LINKS: usize = 1000;
@@ -44,7 +44,7 @@ impl Created<'_> {
     }
 }
 
-/// May a name like this be made?
+/// Checks that this name may be created.
 fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
     if name.len() > NAME_BYTES {
         return Err(Errno::NAMETOOLONG);
@@ -171,7 +171,7 @@ impl Fs {
         }
     }
 
-    /// A regular file, a FIFO, a socket or a device.
+    /// Creates a regular file, a FIFO, a socket or a device.
     pub fn mknod(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32, rdev: u32) -> Result<Attr> {
         let kind = FileType::from_raw_mode(mode);
         let device = rustix::fs::makedev(rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00);
@@ -196,7 +196,7 @@ impl Fs {
         self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
     }
 
-    /// A symbolic link.
+    /// Creates a symbolic link.
     pub fn symlink(&self, caller: &Caller, parent: Ino, name: &OsStr, target: &OsStr) -> Result<Attr> {
         self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
     }
@@ -224,14 +224,14 @@ impl Fs {
         self.looked_up(&mut table, ino)
     }
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub fn readlink(&self, ino: Ino) -> Result<OsString> {
         let mut table = self.table();
         let path = self.path_of(&mut table, ino)?;
         Ok(OsString::from_vec(rustix::fs::readlinkat(&path, "", Vec::new())?.into_bytes()))
     }
 
-    /// A further name.
+    /// Creates a further name for a file.
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
         let at = self.arrived(tid);
@@ -280,7 +280,7 @@ impl Fs {
         self.store.touch(ino)
     }
 
-    /// Removes a name that is no directory's.
+    /// Removes the name of a file that is no directory.
     pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
         let at = self.arrived(tid);
         let mut table = self.table();
@@ -296,7 +296,7 @@ impl Fs {
 
     pub(crate) fn unlink_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
         if table.in_ram(parent, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
-            // Or it would come back.
+            // Otherwise the hidden file would reappear.
             self.remove_hidden(table, parent, name)?;
         }
         self.remove_name_in_ram(table, at, parent, name)?;
@@ -304,7 +304,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The file that a name in RAM hides goes.
+    /// Removes the file in BACKING that a name in RAM hides.
     fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
         let dir = self.dir(table, parent)?;
         match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
@@ -331,7 +331,7 @@ impl Fs {
         Ok(())
     }
 
-    /// It was born and is gone without having reached flash.
+    /// Deletes a file that never reached flash.
     pub(crate) fn remove_from_ram(&self, table: &mut Table, at: At, ino: Ino) {
         if let Ok(attr) = self.attr_of(table, ino) {
             table.is_gone(ino, attr);
@@ -342,7 +342,7 @@ impl Fs {
         self.saw_end(table, at, ino);
     }
 
-    /// A name of BACKING's is gone, which led to this.
+    /// Records that BACKING has lost a name of this file.
     fn lost_name(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr, was: &Stat) {
         let ino = table.known_as(was.st_ino);
         let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
@@ -409,7 +409,7 @@ impl Fs {
             } else if let Some(InRam { ino, .. }) = source
                 && apart
             {
-                // Whether it may go there at all BACKING has to say.
+                // BACKING decides whether the file may be renamed to there.
                 first.push(ino);
             } else if let Some(InRam { ino, hides: Some(_) }) = source {
                 // The file that it hides must neither reappear nor be deleted before this one is in

@@ -29,7 +29,7 @@ impl Fs {
         }
     }
 
-    /// An open file description begins; to be called with the table locked.
+    /// Registers an open file description; the table must be locked.
     pub(crate) fn opened(
         &self,
         at: At,
@@ -78,7 +78,7 @@ impl Fs {
         Ok((content, opened))
     }
 
-    /// By how many it is open.
+    /// Number of opens of a file.
     pub(crate) fn count_opens(&self, ino: Ino) -> u32 {
         self.table().node(ino).map_or(0, |node| node.opens)
     }
@@ -91,14 +91,14 @@ impl Fs {
         if place.settled { place.file.clone() } else { None }
     }
 
-    /// The kernel reads and writes this open by itself.
+    /// Records that this open has passthrough.
     pub(crate) fn set_passed_through(&self, open: OpenId) {
         if let Some(open) = self.opens.get(open) {
             open.passthrough.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The open ends. Whether the kernel read and wrote it by itself.
+    /// Ends an open. Returns whether it had passthrough.
     pub fn release(&self, tid: u32, open: OpenId) -> bool {
         let at = self.arrived(tid);
         let mut table = self.table();
@@ -245,7 +245,7 @@ impl Fs {
         }
     }
 
-    /// The file ends at `size`.
+    /// Truncates or extends a file to `size`.
     pub(crate) fn resize(&self, at: At, ino: Ino, size: u64) -> Result<()> {
         // The process that has it open may be about to close it.
         let mut table = self.table();
@@ -282,7 +282,7 @@ impl Fs {
         }
     }
 
-    /// Reserves, frees or shifts a part of it.
+    /// Reserves, frees or shifts a part of a file.
     pub fn fallocate(&self, tid: u32, open: OpenId, offset: u64, len: u64, mode: u32) -> Result<()> {
         let at = self.arrived(tid);
         let it = self.at_open(open)?;
@@ -328,7 +328,7 @@ impl Fs {
         }
     }
 
-    /// Where the next data or the next hole begins.
+    /// Start of the next data or the next hole.
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
         let (file, _stays) = it.content.open()?;
@@ -336,7 +336,7 @@ impl Fs {
     }
 }
 
-/// The flags of `open` that ask for every write to be durable.
+/// Whether the flags of `open` require every write to be durable.
 pub(crate) fn asks_for_sync(flags: i32) -> bool {
     OFlags::from_bits_retain(flags as u32).intersects(OFlags::SYNC | OFlags::DSYNC)
 }

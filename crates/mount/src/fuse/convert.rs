@@ -61,7 +61,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// That there is nothing, which the kernel may remember too.
+/// The answer that a name does not exist, which the kernel may cache too.
 pub(super) fn nothing() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),

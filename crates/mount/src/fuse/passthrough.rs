@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Passthrough {
     allowed: AtomicBool,
-    /// And how often each is open.
+    /// Files with passthrough, and the number of opens of each.
     lent: Mutex<HashMap<Ino, (Arc<BackingId>, u32)>>,
     /// Files that a process may write to through passthrough, if only by a mapping that outlives
     /// the descriptor: the kernel may not cache their times.
@@ -25,7 +25,7 @@ pub(crate) struct Passthrough {
 }
 
 impl Passthrough {
-    /// The kernel can.
+    /// Enables passthrough; the kernel supports it.
     pub(super) fn allow(&self, fs: &Fs) {
         self.allowed.store(true, Ordering::Relaxed);
         fs.set_passthrough(true);
@@ -78,7 +78,7 @@ impl Passthrough {
                 Some(backing)
             }
             Err(error) => {
-                // Not for us, or not for this file system: then nothing is handed over.
+                // The kernel refuses us or this file system: passthrough is off from now on.
                 tracing::warn!(
                     "no passthrough: {error}; settled files are read and written through this \
                      process"
@@ -90,7 +90,7 @@ impl Passthrough {
         }
     }
 
-    /// One who had it so is done.
+    /// Ends one open with passthrough.
     pub(super) fn give_back(&self, ino: Ino) {
         let mut lent = self.lent.lock();
         if let Some((_, count)) = lent.get_mut(&ino) {
@@ -101,17 +101,17 @@ impl Passthrough {
         }
     }
 
-    /// How long the attributes of a file may be remembered.
+    /// How long the kernel may cache the attributes of a file.
     pub(super) fn remember(&self, ino: Ino) -> Duration {
         if self.written_past_us.lock().contains(&ino) { Duration::ZERO } else { REMEMBER }
     }
 
-    /// From now on it is written to without us.
+    /// Records that the file is written to through passthrough from now on.
     pub(super) fn writes_past_us(&self, ino: Ino) {
         if self.written_past_us.lock().insert(ino)
             && let Some(notifier) = self.notifier.get()
         {
-            // Only the attributes. Where that fails, the kernel knows none.
+            // Drops the cached attributes only. If that fails, the kernel has none.
             let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Two directories on what the temporary directory is on, whatever that is.
+/// Two directories on the file system of the temporary directory, regardless of its type.
 struct Two {
     folder: TempDir,
     even_on: Vec<String>,
