@@ -106,6 +106,10 @@ struct Daemon {
 }
 
 /// Mounts, and returns after the unmount, when every file is written back.
+///
+/// # Errors
+///
+/// The mount was refused, a step failed, or files were given up after a signal.
 pub fn run(mut options: Options) -> Result<(), Error> {
     if options.in_background {
         background::leave_terminal()?;

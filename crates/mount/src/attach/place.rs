@@ -128,6 +128,10 @@ pub struct Place {
 
 impl Place {
     /// Checks and locks the directories.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the mount is refused.
     pub fn take(wanted: &Wanted<'_>) -> Result<Self, Refused> {
         let backing = directory(wanted.backing)?;
         let mountpoint = directory(wanted.mountpoint)?;
