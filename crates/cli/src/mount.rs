@@ -1,4 +1,4 @@
-//! `flashsift mount`: new files live in RAM before they settle to flash.
+//! `flashsift mount`: new files live in RAM before they are written back to flash.
 
 use std::{
     ffi::OsString,
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     let in_file = args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
     let mut wanted = args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
-    // A recording would miss the reads and writes that the kernel performs itself.
+    // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
         eprint!("{}", background::start(words)?);
@@ -125,7 +125,7 @@ pub(crate) struct TmpfsArgs {
     noatime: bool,
 }
 
-/// Sends a tmpfs to the parent process; see [`user_tmpfs`].
+/// Creates a tmpfs and sends it to the caller over a socket, as [`user_tmpfs`] describes.
 pub(crate) fn send_tmpfs(args: &TmpfsArgs) -> anyhow::Result<()> {
     user_tmpfs::send(args.bytes, args.noatime).context("a tmpfs")
 }

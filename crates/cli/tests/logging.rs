@@ -93,7 +93,7 @@ fn a_remount_that_fails_is_reported() {
 }
 
 const JOURNAL: &str = "/run/systemd/journal/socket";
-/// What follows the last entry.
+/// Bytes that follow the last entry.
 const END: &[u8] = b"end";
 
 /// Runs `command` where the journal's socket is one of the test, and returns the entries that were

@@ -1,4 +1,4 @@
-//! Living with `flashsift mount`: how it begins, what it refuses, what it says of itself, and how it ends.
+//! The life of a mount on the command line: its start, its refusals, its reports and its end.
 
 mod places;
 
@@ -81,7 +81,7 @@ impl Bed {
         (out, says)
     }
 
-    /// What it says with exit code 1.
+    /// Message of a command that fails with exit code 1.
     fn fails(&self, words: &[&str], places: &[&Path]) -> String {
         let output = self.run(words, places);
         let says = text(output.stderr);
@@ -223,8 +223,8 @@ fn mounted_in_the_background_looked_at_settled_and_undone() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_said_and_nothing_is_changed() {
-    let Some(bed) = Bed::new("what_cannot_be_mounted_is_said_and_nothing_is_changed") else { return };
+fn an_impossible_mount_is_refused_and_changes_nothing() {
+    let Some(bed) = Bed::new("an_impossible_mount_is_refused_and_changes_nothing") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let user = User::of(&seen);
     let says = bed.fails(&["mount"], &[&backing, &seen]);
@@ -282,12 +282,12 @@ fn a_mount_in_use_stays_and_its_users_are_named() {
     bed.succeeds(&["unmount", "--lazy"], &[&seen]);
     assert!(!is_mounted(&seen));
     drop(user);
-    // Its end is not waited for; whoever mounts next is told if it is not yet over.
+    // The test does not wait for the daemon's end; the next mount reports it if it is not yet over.
 }
 
 #[test]
-fn signals_end_it_with_everything_settled() {
-    let Some(bed) = Bed::new("signals_end_it_with_everything_settled") else { return };
+fn signals_end_a_mount_with_everything_written_back() {
+    let Some(bed) = Bed::new("signals_end_a_mount_with_everything_written_back") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for signals in [&["TERM"][..], &["INT"], &["HUP"], &["INT", "INT", "TERM", "TERM"]] {
         let daemon = bed.foreground(&backing, &seen, &[]);
@@ -304,8 +304,8 @@ fn signals_end_it_with_everything_settled() {
 }
 
 #[test]
-fn a_signal_ends_it_also_where_it_is_used_and_says_by_whom() {
-    let Some(bed) = Bed::new("a_signal_ends_it_also_where_it_is_used_and_says_by_whom") else { return };
+fn a_signal_ends_a_mount_in_use_and_names_its_users() {
+    let Some(bed) = Bed::new("a_signal_ends_a_mount_in_use_and_names_its_users") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let daemon = bed.foreground(&backing, &seen, &[]);
     let mut open = File::create(seen.join("open")).unwrap();
@@ -317,15 +317,15 @@ fn a_signal_ends_it_also_where_it_is_used_and_says_by_whom() {
     assert!(says.contains("is in use") && says.contains(&user.in_words(&seen)), "{says}");
     assert!(!is_mounted(&seen));
     assert!(fs::metadata(seen.join("open")).is_err());
-    // Nobody is promised anything any more.
+    // No later write may succeed.
     assert!(std::io::Write::write_all(&mut open, b"later").is_err());
     assert_eq!(bed.names(&backing), ["open"]);
     assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "until then");
 }
 
 #[test]
-fn a_plain_umount_settles_everything() {
-    let Some(bed) = Bed::new("a_plain_umount_settles_everything") else { return };
+fn a_plain_umount_writes_everything_back() {
+    let Some(bed) = Bed::new("a_plain_umount_writes_everything_back") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let daemon = bed.foreground(&backing, &seen, &[]);
     fs::write(seen.join("a"), "kept").unwrap();
@@ -346,8 +346,8 @@ fn fill(path: &Path) {
 }
 
 #[test]
-fn what_cannot_settle_is_kept_until_it_can() {
-    let Some(bed) = Bed::small("what_cannot_settle_is_kept_until_it_can") else { return };
+fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
+    let Some(bed) = Bed::small("a_file_that_cannot_be_written_back_is_kept_until_it_can") else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let content = vec![7; 2 << 20];
     for by_signal in [true, false] {
@@ -375,10 +375,10 @@ fn what_cannot_settle_is_kept_until_it_can() {
     }
 }
 
-/// Who unmounted and mounted again was refused: the one before still let its files settle behind a plain `umount`.
+/// A mount right after an `umount` was refused: the earlier daemon still wrote its files back.
 #[test]
-fn who_mounts_again_waits_for_the_one_before() {
-    let Some(bed) = Bed::new("who_mounts_again_waits_for_the_one_before") else { return };
+fn a_second_mount_waits_for_the_end_of_the_first() {
+    let Some(bed) = Bed::new("a_second_mount_waits_for_the_end_of_the_first") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for round in 0..8 {
         for point in [&seen, &backing] {
@@ -441,8 +441,8 @@ fn who_waits_says_for_what_and_can_be_told_to_end() {
 
 /// A mount that another namespace has lives, and is not waited for.
 #[test]
-fn what_is_mounted_elsewhere_is_mounted() {
-    let Some(bed) = Bed::new("what_is_mounted_elsewhere_is_mounted") else { return };
+fn a_mount_in_another_namespace_counts_as_mounted() {
+    let Some(bed) = Bed::new("a_mount_in_another_namespace_counts_as_mounted") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let daemon = bed.foreground(&backing, &seen, &[]);
     let mut elsewhere = Command::new("unshare")
@@ -461,8 +461,8 @@ fn what_is_mounted_elsewhere_is_mounted() {
 }
 
 #[test]
-fn words_that_nobody_hears_do_not_end_it() {
-    let Some(bed) = Bed::small("words_that_nobody_hears_do_not_end_it") else { return };
+fn a_message_that_no_process_reads_does_not_end_the_mount() {
+    let Some(bed) = Bed::small("a_message_that_no_process_reads_does_not_end_the_mount") else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let manager = Manager::new(&bed);
     let mut child = manager.mount(&backing, &seen).stderr(Stdio::piped()).spawn().unwrap();
@@ -479,8 +479,8 @@ fn words_that_nobody_hears_do_not_end_it() {
 }
 
 #[test]
-fn only_who_was_told_can_give_files_up() {
-    let Some(bed) = Bed::small("only_who_was_told_can_give_files_up") else { return };
+fn files_are_given_up_only_after_a_reported_failure() {
+    let Some(bed) = Bed::small("files_are_given_up_only_after_a_reported_failure") else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let mut daemon = bed.foreground(&backing, &seen, &[]);
     fs::write(seen.join("lost"), vec![7; 2 << 20]).unwrap();
@@ -496,8 +496,8 @@ fn only_who_was_told_can_give_files_up() {
 }
 
 #[test]
-fn what_a_killed_one_left_is_taken_away() {
-    let Some(bed) = Bed::new("what_a_killed_one_left_is_taken_away") else { return };
+fn the_dead_mount_of_a_killed_daemon_is_removed() {
+    let Some(bed) = Bed::new("the_dead_mount_of_a_killed_daemon_is_removed") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for point in [&seen, &backing] {
         let daemon = bed.foreground(&backing, point, &[]);
@@ -583,8 +583,8 @@ fn is_read_only<T>(done: std::io::Result<T>) -> bool {
 
 /// `mount -o remount,ro`, as scripts that shut a machine down say it, was refused.
 #[test]
-fn remounted_it_refuses_writes_and_settles_all_the_same() {
-    let test = "remounted_it_refuses_writes_and_settles_all_the_same";
+fn a_read_only_remount_refuses_writes_and_still_writes_back() {
+    let test = "a_read_only_remount_refuses_writes_and_still_writes_back";
     let Some(bed) = Bed::new(test) else { return };
     let Some(_helper) = Helper::new(test) else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
@@ -632,7 +632,7 @@ fn remounted_it_refuses_writes_and_settles_all_the_same() {
     bed.succeeds(&["unmount"], &[&seen]);
     assert_eq!(bed.names(&backing), ["a", "b", "open"]);
 
-    // What was in RAM settles at its time.
+    // Files in RAM are written back on schedule.
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
     let moves = inotify::init(CreateFlags::CLOEXEC).unwrap();
     inotify::add_watch(&moves, &backing, WatchFlags::MOVED_TO).unwrap();
@@ -695,8 +695,8 @@ impl Manager {
 }
 
 #[test]
-fn a_service_manager_is_told_what_it_asks_for() {
-    let Some(bed) = Bed::new("a_service_manager_is_told_what_it_asks_for") else { return };
+fn a_service_manager_gets_its_notifications() {
+    let Some(bed) = Bed::new("a_service_manager_gets_its_notifications") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let manager = Manager::new(&bed);
     let said = File::create(bed.path("said")).unwrap();
@@ -733,7 +733,8 @@ fn a_plain_user_mounts_without_passthrough() {
         || !may("test", &["-w", "/dev/fuse"])
     {
         println!(
-            "SKIPPED {test}: setpriv, a user namespace for nobody, fusermount3 or /dev/fuse cannot be had"
+            "SKIPPED {test}: setpriv, a user namespace for nobody, fusermount3 or /dev/fuse \
+             cannot be had"
         );
         return;
     }
@@ -770,8 +771,8 @@ fn a_plain_user_mounts_without_passthrough() {
 }
 
 #[test]
-fn what_is_asked_of_it_becomes_a_trace() {
-    let Some(bed) = Bed::new("what_is_asked_of_it_becomes_a_trace") else { return };
+fn requests_to_the_mount_become_a_trace() {
+    let Some(bed) = Bed::new("requests_to_the_mount_become_a_trace") else { return };
     let (backing, seen, trace) = (bed.backing(), bed.seen(), bed.path("t.parquet"));
     let to = trace.to_str().unwrap();
     let says =

@@ -12,7 +12,8 @@ use std::{
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 
-/// A file system that can be recorded, and where tracefs is; `None`, with a word, where that is not.
+/// A file system that can be recorded, and the path of tracefs; `None`, with a message, if there is
+/// none.
 fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let skip = |why: &str| {
         println!("SKIPPED {test}: {why}");
@@ -75,14 +76,15 @@ fn whatever_ends_it_the_trace_is_whole_and_nothing_is_left() {
         assert!(told.contains("/seen") && told.contains("97.7 KiB"), "{told}");
         // Neither the recorder's own writing nor its trace.
         assert!(!told.contains("/t.parquet") && !said.contains("LOST"), "{told}{said}");
-        // The trace begins with the recording: maps from before it once stood at the machine's start, hours ago.
+        // The trace begins with the recording: mappings from before it once appeared at the
+        // machine's start, hours earlier.
         assert!(told.lines().take(5).any(|line| line.contains(" s.") || line.contains(" ms.")), "{told}");
     }
 }
 
 #[test]
-fn what_a_killed_recorder_leaves_the_next_removes() {
-    let Some((folder, all)) = root("what_a_killed_recorder_leaves_the_next_removes") else { return };
+fn the_next_recorder_removes_the_remains_of_a_killed_one() {
+    let Some((folder, all)) = root("the_next_recorder_removes_the_remains_of_a_killed_one") else { return };
     let (mut child, _stderr) = begun(folder.path(), &[]);
     signal(&child, "-KILL");
     child.wait().unwrap();
@@ -99,8 +101,8 @@ fn what_a_killed_recorder_leaves_the_next_removes() {
 }
 
 #[test]
-fn it_ends_when_it_was_told_to() {
-    let Some((folder, _)) = root("it_ends_when_it_was_told_to") else { return };
+fn a_recording_ends_after_its_time_or_size() {
+    let Some((folder, _)) = root("a_recording_ends_after_its_time_or_size") else { return };
     let (mut child, _stderr) = begun(folder.path(), &["--for", "0.3s"]);
     assert!(child.wait().unwrap().success());
     let (mut child, mut stderr) = begun(folder.path(), &["--max-size", "100KiB"]);
@@ -162,9 +164,9 @@ fn a_program_that_starts_itself_again_keeps_its_name() {
 }
 
 #[test]
-fn a_plain_user_is_told_what_to_do() {
-    let Some((folder, _)) = root("a_plain_user_is_told_what_to_do") else { return };
-    // Where nobody may read it.
+fn a_plain_user_gets_instructions_for_recording() {
+    let Some((folder, _)) = root("a_plain_user_gets_instructions_for_recording") else { return };
+    // A directory that other users may not read.
     let program = folder.path().join("flashsift");
     std::fs::copy(FLASHSIFT, &program).unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
@@ -181,7 +183,9 @@ fn a_plain_user_is_told_what_to_do() {
     // A program can still be recorded.
     let (code, said) = plain(&["--", "sh", "-c", "echo hello > written; cat written"]);
     if said.contains("strace is not installed") {
-        println!("SKIPPED a_plain_user_is_told_what_to_do, second part: strace is not installed");
+        println!(
+            "SKIPPED a_plain_user_gets_instructions_for_recording, second part: strace is not installed"
+        );
         return;
     }
     assert_eq!(code, Some(0), "{said}");

@@ -9,14 +9,14 @@ pub mod user_tmpfs;
 pub(crate) use detached::Detached;
 use std::path::PathBuf;
 
-/// How a mount looks to the kernel.
+/// Options of a mount in the kernel.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The directory on which it is mounted.
     pub mountpoint: PathBuf,
     /// The source that `mount` shows.
     pub name: String,
-    /// Other users may use it too. Takes root.
+    /// Other users may use it too; needs root.
     pub allow_other: bool,
     /// Options that the kernel knows: `ro`, `nodev`, `nosuid`, `noexec`, `noatime`.
     pub kernel: Vec<String>,

@@ -44,7 +44,7 @@ const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// How often a daemon that waits for the end of another checks again.
 const CHECK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A mount as it was asked for.
+/// The requested mount.
 pub struct Options {
     /// The directory in which files are written back.
     pub backing: PathBuf,
@@ -77,13 +77,13 @@ pub struct Options {
 /// Any error of a recording.
 pub type RecordingError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs since
-/// 1970).
+/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs
+/// since 1970).
 pub type StartRecording = Box<dyn FnOnce(&Path, u64) -> Result<Box<dyn Recording>, RecordingError>>;
 
 /// A recording of all events of a mount.
 pub trait Recording {
-    /// Where events go, one after the other.
+    /// A sink for the events, in order.
     fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send>;
 
     /// Completes the recording; returns a sentence about it.
@@ -106,6 +106,10 @@ struct Daemon {
 }
 
 /// Mounts, and returns after the unmount, when every file is written back.
+///
+/// # Errors
+///
+/// The mount was refused, a step failed, or files were given up after a signal.
 pub fn run(mut options: Options) -> Result<(), Error> {
     if options.in_background {
         background::leave_terminal()?;
@@ -181,7 +185,7 @@ pub fn free_dead(mountpoint: &Path) -> Result<bool, Error> {
 }
 
 /// Takes the place. If another daemon has unmounted BACKING and still writes files back, waits for
-/// its end. `None`: this daemon was told to end before.
+/// its end. `None`: a signal ended this daemon during the wait.
 fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Error> {
     let wanted = place::Wanted {
         backing: &options.backing,
@@ -257,13 +261,15 @@ fn start(
     };
     if !root {
         info!(
-            "not root: no passthrough, so that reads and writes take more CPU time; and whether programs of other \
+            "not root: no passthrough, so that reads and writes take more CPU time; and whether \
+             programs of other \
              users have files open here is not known"
         );
     }
     if partly {
         warn!(
-            "the kernel lets us have no mount without access times: noatime holds for settled files that are your \
+            "the kernel lets us have no mount without access times: noatime holds for settled \
+             files that are your \
              own, not for others' and directories"
         );
     }
@@ -321,7 +327,7 @@ fn warn_unless_signed(written: io::Result<()>) {
     }
 }
 
-/// What a person sees when the mount is ready.
+/// Message for the user when the mount is ready.
 fn report(place: &Place, options: &Options) -> String {
     let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
     let after = show::duration(micros(options.settle_after));
@@ -331,7 +337,8 @@ fn report(place: &Place, options: &Options) -> String {
         false => format!("then settle in {backing}"),
     };
     format!(
-        "mounted {mountpoint}: new files live in RAM for {after}, in at most {budget}, {settles}\n  \
+        "mounted {mountpoint}: new files live in RAM for {after}, in at most {budget}, \
+         {settles}\n  \
          see   flashsift status {mountpoint}\n  \
          undo  flashsift unmount {mountpoint}\n"
     )

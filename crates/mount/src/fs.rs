@@ -41,30 +41,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
 
-/// New files live in RAM until they settle in BACKING.
+/// A file system whose new files live in RAM until they are written back to BACKING.
 ///
-/// Every method may be called at any time by any thread. BACKING must be changed by nobody else meanwhile; whatever is, is answered with
-/// an error where a file is no longer what it was (`ESTALE`), never with another's content.
+/// Every method may be called at any time by any thread. No other program may change BACKING
+/// meanwhile. If one does, an operation on a file that was replaced fails with `ESTALE`; it never
+/// returns another file's content.
 #[derive(Debug)]
 pub struct Fs {
     pub(crate) backing: Backing,
     pub(crate) store: Store,
     table: Mutex<Table>,
-    /// Reads and writes find here what they need, without the table.
+    /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
     pub(crate) counters: Mutex<Status>,
-    /// Held by the thread that makes room in RAM.
+    /// Held by the thread that frees space in RAM.
     pub(crate) making_room: Mutex<()>,
     pub(crate) events: Events,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
-    /// Batches of which the names are not yet durable.
+    /// Number of batches whose names are not yet durable.
     pub(crate) unsynced: AtomicU32,
 }
 
 impl Fs {
-    /// Over this directory. The umask of the process is emptied: modes come as they are to be.
+    /// Creates the file system over this directory. Empties the umask of the process: requests
+    /// carry their final modes.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
         let keep = KeepConfig {
@@ -88,7 +90,7 @@ impl Fs {
         })
     }
 
-    /// Since this began, by a clock that runs on through suspend, µs.
+    /// Time since this file system began, µs, by a clock that runs on through suspend.
     pub fn now_us(&self) -> u64 {
         self.events.now()
     }
@@ -97,14 +99,14 @@ impl Fs {
         self.table.lock()
     }
 
-    /// What has this name. Each time it is found, it has to be [forgotten](Fs::forget) once.
+    /// Looks up a name. Each successful lookup has to be [forgotten](Fs::forget) once.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr> {
         let mut table = self.table();
         let ino = self.find(&mut table, parent, name)?;
         self.looked_up(&mut table, ino)
     }
 
-    /// The kernel has taken back so many lookups.
+    /// Subtracts this many lookups, which the kernel has taken back.
     pub fn forget(&self, ino: Ino, lookups: u64) {
         let mut table = self.table();
         if let Some(node) = table.node_mut(ino) {
@@ -113,18 +115,18 @@ impl Fs {
         table.drop_unused(ino);
     }
 
-    /// Somebody may still ask for it.
+    /// Whether the kernel may still ask for this file.
     pub(crate) fn knows(&self, ino: Ino) -> bool {
         self.table().node(ino).is_some()
     }
 
-    /// Size, owner, times …
+    /// Attributes of a file: size, owner, times …
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         let mut table = self.table();
         self.attr_of(&mut table, ino)
     }
 
-    /// `chmod`, `chown`, `truncate`, `utimensat`.
+    /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
         let content = self.content(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
@@ -164,7 +166,7 @@ impl Fs {
         attr
     }
 
-    /// Of BACKING's file system; what is in RAM is taken as written.
+    /// The statistics of BACKING's file system, in which files in RAM count as written.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().named_in_ram.len() as u64;
@@ -177,7 +179,7 @@ impl Fs {
         Ok(all)
     }
 
-    /// How it fares.
+    /// The state of the mount.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
         let table = self.table();
@@ -197,28 +199,28 @@ impl Fs {
         status
     }
 
-    /// Whether the kernel reads and writes settled files itself.
+    /// Sets whether the kernel reads and writes files on flash itself.
     pub(crate) fn set_passthrough(&self, passthrough: bool) {
         self.counters.lock().passthrough = passthrough;
     }
 
-    /// Every name that a file got when it settled would outlive a power cut.
+    /// Whether every name that a file got by its write-back would outlive a power cut.
     pub(crate) fn names_are_durable(&self) -> bool {
         self.unsynced.load(Ordering::SeqCst) == 0
     }
 
-    /// A request failed inside.
+    /// Counts a request that failed because of a bug.
     pub(crate) fn count_fault(&self) {
         self.counters.lock().faults += 1;
     }
 
-    /// Re-derives what follows from something else; for tests.
+    /// Recomputes the redundant state and compares it; for tests.
     pub fn check(&self) {
         self.table().check();
         self.events.with_stream(|decisions, _| decisions.check());
     }
 
-    /// The number of what has this name, its node made.
+    /// The inode number of a name; creates its node if there is none.
     pub(crate) fn find(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Ino> {
         if let Some(in_ram) = table.in_ram(parent, name) {
             return Ok(in_ram.ino);
@@ -235,7 +237,7 @@ impl Fs {
         Ok(ino)
     }
 
-    /// What has this name in BACKING, whether it is hidden or not.
+    /// Opens the object with this name in BACKING, whether it is hidden or not.
     pub(crate) fn in_backing(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Option<Stat>> {
         if parent == ROOT && name == HIDDEN {
             return Ok(None);
@@ -248,7 +250,7 @@ impl Fs {
         }
     }
 
-    /// Counted as found.
+    /// Counts a lookup by the kernel, and returns the attributes.
     pub(crate) fn looked_up(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
         let attr = self.attr_of(table, ino);
         match (&attr, table.node_mut(ino)) {
@@ -276,7 +278,7 @@ impl Fs {
                 let mut attr = Attr::new(ino, &stat);
                 attr.nlink -= table.hidden_names(backing_ino).min(attr.nlink);
                 if ino == ROOT && attr.nlink > 2 {
-                    // Ours is not shown.
+                    // The name in our own directory is not shown.
                     attr.nlink -= 1;
                 }
                 attr.ctime = table.ctime(backing_ino, attr.ctime);
@@ -289,7 +291,7 @@ impl Fs {
         }
     }
 
-    /// By any of its names that still leads to it.
+    /// The `stat` of a file by the first of its names that still leads to it.
     fn stat_by_name(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<Stat> {
         if ino == ROOT {
             return rustix::fs::fstat(&self.backing.root);
@@ -300,7 +302,7 @@ impl Fs {
         })
     }
 
-    /// What `look` finds under one of its names, where it says that this is the one.
+    /// The result of `look` for the first of the file's names that it accepts.
     fn by_name<T>(
         &self,
         table: &mut Table,
@@ -319,7 +321,7 @@ impl Fs {
         Err(Errno::STALE)
     }
 
-    /// A directory of BACKING, open.
+    /// Opens a directory of BACKING.
     pub(crate) fn dir(&self, table: &mut Table, ino: Ino) -> Result<Arc<OpenDir>> {
         if let Some(dir) = table.open_dir(ino) {
             return Ok(dir);
@@ -343,7 +345,8 @@ impl Fs {
         Ok(dir)
     }
 
-    /// A settled file, directory, link … by which its attributes can be changed.
+    /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
+    /// attributes.
     pub(crate) fn path_of(&self, table: &mut Table, ino: Ino) -> Result<OwnedFd> {
         let backing_ino = match table.node(ino).map(|node| &node.is) {
             Some(Is::Settled(backing_ino)) => *backing_ino,
@@ -359,7 +362,7 @@ impl Fs {
         })
     }
 
-    /// A settled file, for reading and writing.
+    /// Opens a file on flash for reading and writing.
     pub(crate) fn open_settled(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<File> {
         self.by_name(table, ino, |fs, dir, name| {
             let file = fs.backing.open_file(dir, name)?;
@@ -368,14 +371,15 @@ impl Fs {
         })
     }
 
-    /// What its readers and writers share, made where nobody has it open.
+    /// State that the file's readers and writers share; it is created if no process has the file
+    /// open.
     pub(crate) fn content(&self, table: &mut Table, ino: Ino) -> Result<Arc<Content>> {
         let node = table.node_mut(ino).ok_or(Errno::STALE)?;
         let settled = !matches!(node.is, Is::Ram);
         Ok(node.content.get_or_insert_with(|| Arc::new(Content::new(Place { file: None, settled }))).clone())
     }
 
-    /// Gone again, where nobody else has it.
+    /// Releases the shared state, which is dropped with its last user.
     pub(crate) fn let_go(&self, table: &mut Table, ino: Ino, content: Arc<Content>) {
         drop(content);
         if let Some(node) = table.node_mut(ino)
@@ -386,21 +390,22 @@ impl Fs {
         }
     }
 
-    /// Files in RAM came to this directory, or left it.
+    /// Records that files in RAM came to this directory or left it.
     pub(crate) fn dir_changed(&self, table: &mut Table, dir: Ino) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         table.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
     }
 
-    /// Leaves BACKING as an ordinary directory. What is in RAM has to have settled.
+    /// Leaves BACKING as an ordinary directory. All files in RAM must have been written back.
     pub fn tidy(&self) -> Result<()> {
         self.backing.tidy()
     }
 }
 
-/// With setuid and setgid taken away, where they have to go.
+/// Clears setuid and setgid if the change requires it.
 fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
-    // Setgid that nobody may execute by goes too, where the kernel would leave it to who is of that group: we do not know who is.
+    // Setgid without group execution is cleared too. The kernel would keep it for members of the
+    // group, but we do not know the caller's groups.
     let bits = Mode::SUID | Mode::SGID;
     match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
         true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },
@@ -408,7 +413,7 @@ fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
     }
 }
 
-/// Owner, permissions and times, in the order in which one does not undo another.
+/// Sets owner, permissions and times, in an order in which no call undoes another.
 fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
     let here = Path::new("");
     if changes.uid.is_some() || changes.gid.is_some() {

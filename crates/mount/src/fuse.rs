@@ -1,8 +1,10 @@
 //! The kernel's requests, passed on to [`Fs`].
 //!
-//! A file in RAM is opened for direct I/O, without passthrough, so that every access is seen, and so that the file may move below open descriptors and mappings: the kernel then
-//! keeps a file open for as long as it is mapped. A settled file that nothing else has open is handed to the kernel, which reads and writes it
-//! without us. Names and attributes may be remembered by the kernel for long: nothing changes but through it.
+//! A file in RAM is opened for direct I/O, without passthrough, so that every access is seen, and
+//! so that the file may move while descriptors and mappings are open: the kernel then keeps a file
+//! open for as long as it is mapped. The kernel reads and writes a file on flash itself
+//! (passthrough) unless the file has another kind of open. The kernel may cache names and
+//! attributes for long, since all changes pass through it.
 
 pub mod control;
 mod convert;
@@ -33,7 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long the kernel may remember what it was told.
+/// How long the kernel may cache names and attributes.
 const REMEMBER: Duration = Duration::from_secs(3600);
 /// The largest write, bytes.
 const WRITE_BYTES: u32 = 1 << 20;
@@ -47,7 +49,7 @@ pub(crate) struct Adapter {
 }
 
 thread_local! {
-    /// What is read goes through here.
+    /// Buffer for the bytes of a read.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -56,7 +58,8 @@ impl Adapter {
         Adapter { fs, passthrough_wanted, passthrough: Passthrough::default(), listings: Listings::default() }
     }
 
-    /// Answers a request. A panic in it is our mistake: this request fails (its reply, dropped, says `EIO`), no other does.
+    /// Answers a request. A panic is a bug of ours and fails this request only: its reply, when
+    /// dropped, returns `EIO`.
     fn answer(&self, what: &str, answer: impl FnOnce()) {
         if std::panic::catch_unwind(AssertUnwindSafe(answer)).is_err() {
             self.fs.count_fault();
@@ -104,7 +107,7 @@ impl Filesystem for Adapter {
         ] {
             let _ = config.add_capabilities(wanted & has);
         }
-        // Without these there would be leaks of rights, or lost mappings: better no mount.
+        // Without these, permissions would leak or mappings get lost, so the mount is refused.
         let needed = InitFlags::FUSE_POSIX_ACL
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
@@ -169,7 +172,8 @@ impl Filesystem for Adapter {
             })
         };
         self.answer("setattr", || {
-            // Where nothing is asked for, the kernel means that setuid and setgid have to go: somebody writes without us.
+            // A request without changes means that the kernel wants setuid and setgid cleared,
+            // because a process writes through passthrough.
             let asks = mode.or(uid).or(gid).is_some() || atime.or(mtime).is_some();
             let strip = match size {
                 Some(_) => request.uid() != 0,
@@ -377,8 +381,8 @@ impl Filesystem for Adapter {
     ) {
         self.answer("release", || {
             let passed_through = opened(handle).is_ok_and(|open| self.fs.release(request.pid(), open));
-            // Last: an open of the file in between gets passthrough too, instead of being refused it
-            // because it is not the first.
+            // Released last: an open of the file in between then gets passthrough too, instead of
+            // being refused it because it is not the first.
             if passed_through {
                 self.passthrough.give_back(ino.0);
             }
@@ -387,7 +391,7 @@ impl Filesystem for Adapter {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Nothing is held back here; said once, the kernel does not ask again.
+        // No writes are buffered here; after this answer the kernel does not ask again.
         reply.error(Errno::ENOSYS);
     }
 
@@ -432,7 +436,7 @@ impl Filesystem for Adapter {
             let done = self.listings.each_entry(&self.fs, ino.0, handle, offset, |entry, next| {
                 let dot = entry.name == "." || entry.name == "..";
                 let attr = if dot { self.fs.attr(entry.ino) } else { self.fs.lookup(ino.0, &entry.name) };
-                // It is gone since.
+                // The file has been deleted since.
                 let Ok(attr) = attr else { return false };
                 let full = reply.add(
                     INodeNo(attr.ino),
@@ -521,7 +525,7 @@ impl Filesystem for Adapter {
             if request.uid() != 0
                 && let Ok(list) = &mut list
             {
-                // As file systems do: these names are root's.
+                // As in other file systems, only root sees these names.
                 let shown =
                     list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
                 *list = shown.flatten().copied().collect();
@@ -560,7 +564,7 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        /// What `lseek` calls the search for a hole.
+        /// The `whence` with which `lseek` searches for a hole.
         const SEEK_HOLE: i32 = 4;
         self.answer("lseek", || {
             let found =
@@ -586,12 +590,12 @@ fn opened(handle: FileHandle) -> Result<OpenId> {
     number.map(OpenId).ok_or(rustix::io::Errno::BADF)
 }
 
-/// Root, or whose mount it is.
+/// Whether the request comes from root or from the user of the mount.
 fn is_ours(request: &Request) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&request.uid())
 }
 
-/// Every access comes to us, and writers of one file need not wait for one another.
+/// Flags by which every access reaches us, and writers of one file do not wait for one another.
 fn direct() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
 }

@@ -1,4 +1,4 @@
-//! What goes wrong half way, and what happens at the same moment.
+//! Failures half way through an operation, and operations at the same moment.
 
 use flashsift_mount::{Access, Caller, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError};
 use std::ffi::OsStr;
@@ -48,7 +48,8 @@ impl Bed {
     }
 }
 
-/// Nothing can be made or renamed in it, or (`a`) nothing removed, whoever asks; whether that can be had here.
+/// Sets a flag with which nothing can be created or renamed in the directory, or (`a`) nothing
+/// removed, even by root. Returns whether the file system supports it.
 fn forbid(dir: &Path, flag: &str) -> bool {
     let done = Command::new("chattr").arg(flag).arg(dir).output();
     let done = done.is_ok_and(|output| output.status.success());
@@ -58,10 +59,10 @@ fn forbid(dir: &Path, flag: &str) -> bool {
     done
 }
 
-/// A file with names in three directories, of which the last takes none: what BACKING has of it by then stays hidden, and
-/// what was begun for it is cleared away.
+/// A file has names in three directories, and the last directory takes none. The names that BACKING
+/// has by then stay hidden, and the partial copy is removed.
 #[test]
-fn a_name_that_settled_without_the_others_does_not_come_back() {
+fn a_name_of_a_partial_write_back_does_not_reappear() {
     let bed = bed();
     let [one, two] = ["one", "two"].map(|name| bed.dir(name));
     let ino = bed.file(ROOT, "a", b"content");
@@ -118,9 +119,10 @@ fn every_failure_is_reported_with_its_path_and_step() {
     assert_eq!((bed.fs.status().failing_files, bed.fs.status().failing), (0, String::new()));
 }
 
-/// A directory whose times are not ours to set, as that of another user who shares it: files settle in it all the same.
+/// Files are written back to a directory whose times we may not set, such as a shared directory of
+/// another user.
 #[test]
-fn a_directory_may_be_anothers() {
+fn files_are_written_back_to_a_directory_of_another_user() {
     let bed = bed();
     let dir = bed.dir("shared");
     bed.file(dir, "a", b"content");
@@ -134,15 +136,16 @@ fn a_directory_may_be_anothers() {
     assert_eq!(bed.fs.status().files_in_ram, 0);
 }
 
-/// While files are born, those that were there before settle, and that comes to an end.
+/// While files are created, writing back those that were there before comes to an end.
 #[test]
-fn settling_all_ends_while_files_are_born() {
+fn writing_back_everything_ends_while_files_are_created() {
     let bed = bed();
     bed.file(ROOT, "first", b"content");
     let (done, born) = (AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // As many as nobody who settles what was there before has to wait for.
+            // So many files that a write-back of the earlier ones would visibly not end if it
+            // waited for them.
             while !done.load(Relaxed) && born.fetch_add(1, Relaxed) < 20_000 {
                 bed.file(ROOT, &born.load(Relaxed).to_string(), b"content");
             }
@@ -153,9 +156,10 @@ fn settling_all_ends_while_files_are_born() {
     assert!(born.load(Relaxed) < 20_000, "it waited for files that were born later");
 }
 
-/// One file that cannot settle is no reason to refuse a write that RAM has room for, once others have left it.
+/// A file that cannot be written back is no reason to refuse a write for which other files have
+/// left enough space in RAM.
 #[test]
-fn ram_full_is_no_error_where_one_file_cannot_settle() {
+fn ram_full_is_no_error_while_one_file_cannot_be_written_back() {
     let folder = tempfile::tempdir().unwrap();
     let backing = std::fs::File::open(folder.path()).unwrap();
     let Ok(store) = Store::detached_tmpfs(1 << 20) else {
@@ -181,8 +185,9 @@ fn ram_full_is_no_error_where_one_file_cannot_settle() {
     bed.fs.check();
 }
 
-/// A file that is open and has no name any more was to settle before it got an attribute that RAM does not take; but what has no name was
-/// left alone where files settle on demand, and it was tried for ever: four such requests, and nobody answered the kernel.
+/// A file without a name that was open had to move to flash before it got an attribute that RAM
+/// does not support. Write-back on demand skipped files without names, and the move was tried for
+/// ever: after four such requests the kernel got no answers any more.
 #[test]
 fn a_file_without_a_name_takes_large_attributes_too() {
     let bed = bed();

@@ -58,10 +58,11 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// A file is open for writing by somebody else when it becomes setuid: with what that one writes it is so no longer. The kernel asked for
-/// it by a `setattr` that asks for nothing, and did not get it: through passthrough, root's rights kept the bit.
+/// Another process has a file open for writing when the file becomes setuid; its next write clears
+/// the bit. The kernel requested that by a `setattr` without changes, which did nothing: through
+/// passthrough, root's rights kept the bit.
 #[test]
-fn what_another_writes_is_not_setuid() {
+fn a_write_by_another_user_clears_setuid() {
     for passthrough in [true, false] {
         let Some(mounted) = Mounted::new(passthrough) else { return };
         for settled in [false, true] {
@@ -90,10 +91,10 @@ fn what_another_writes_is_not_setuid() {
     }
 }
 
-/// What BACKING lets be appended to only, nobody overwrites through us. It was opened for reading then, and handed to the kernel, which
-/// opened it anew, for writing.
+/// A file that is append-only in BACKING cannot be overwritten through the mount. It was opened for
+/// reading then, and passed through to the kernel, which opened it again for writing.
 #[test]
-fn what_may_only_grow_is_not_overwritten() {
+fn an_append_only_file_is_not_overwritten() {
     for passthrough in [true, false] {
         let Some(mounted) = Mounted::new(passthrough) else { return };
         let (path, below) = (mounted.path("log"), mounted.folder.path().join("backing/log"));

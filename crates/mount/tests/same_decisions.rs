@@ -253,8 +253,8 @@ impl Simulation {
     }
 }
 
-/// The simulator of the core has the same decisions, as long as the mount moves no file for a reason
-/// of its own. How many were compared.
+/// Compares with the decisions of the core's simulator, which are the same as long as the mount
+/// moves no file for a reason of its own. Returns how many were compared.
 fn compare_with_core(history: &History, decisions: &[Decision]) -> usize {
     let knows = Knows { times: true, writes: true, removals: true, creations: true, ..Knows::NOTHING };
     let mut core = Sifted::new(Keep::new(keep()), BUDGET_BYTES, knows).logged();

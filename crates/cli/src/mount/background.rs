@@ -12,10 +12,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Environment variable that marks the second process.
+/// The argument by which the second process knows its role.
 pub(super) const FLAG: &str = "--in-background";
 
-/// The second process has failed and has logged the reason.
+/// The second process has failed and has reported the reason.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) code: u8,
@@ -29,16 +29,16 @@ impl fmt::Display for Failed {
 
 impl Error for Failed {}
 
-/// Allocation size in bytes from which freed memory returns to the kernel at once. It is glibc's
-/// default, which glibc raises dynamically unless it is set.
+/// Allocations from this size on return to the kernel as soon as they are freed, bytes. It is
+/// glibc's own default; setting it keeps glibc from raising it.
 const MMAP_BYTES: &str = "131072";
 
 /// Starts the second process with our own arguments, of which the first is `mount`. Returns its
-/// report once it is mounted.
+/// message when it is mounted.
 pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
     let (verb, others) = words.split_first().expect("the command line named the command");
     let folder = std::env::current_dir()?;
-    // The current directory may be the one to be mounted over, and is not used.
+    // Our working directory may be the one that is to be mounted over, and must not be in use.
     std::env::set_current_dir("/")?;
     let mut second = Command::new(std::env::current_exe()?)
         .arg0("flashsift")
@@ -46,11 +46,11 @@ pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
         .arg(FLAG)
         .args(others)
         .current_dir(folder)
-        // The service manager waits for the process that it started.
+        // The service manager waits for a message from the process that it started itself.
         .env_remove("NOTIFY_SOCKET")
         .env_remove("WATCHDOG_USEC")
-        // A freed table of that size makes glibc raise its threshold and keep the memory, a hundred
-        // bytes a file. Other C libraries ignore this name.
+        // After one free of a large table, glibc keeps tables of that size, which is a hundred
+        // bytes a file. Other libraries ignore this variable.
         .env("MALLOC_MMAP_THRESHOLD_", MMAP_BYTES)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

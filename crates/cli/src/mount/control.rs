@@ -1,4 +1,4 @@
-//! `status`, `settle` and `unmount`: requests to a mount through extended attributes of its root
+//! `status`, `settle` and `unmount`: requests to a mount through extended attributes of its
 //! directory.
 
 use crate::size;
@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// Longest wait that is not reported to the user.
+/// A wait up to this long needs no message.
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// How mounts of flashsift fare
@@ -65,7 +65,7 @@ pub(crate) struct UnmountArgs {
     lazy: bool,
 }
 
-/// Applies `-o remount` for mount(8).
+/// Performs `-o remount` for mount(8).
 pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow::Result<()> {
     let mount = ours(point)?;
     if let Err(why) = undo::remount(&mount.point, allows) {
@@ -75,7 +75,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
         };
         return Err(why).with_context(|| format!("remounting {}{open}", point.display()));
     }
-    // mount(8) repeats the options of fstab: the mount may have them already.
+    // mount(8) repeats the options of fstab, which may be in effect already.
     if !stays.is_empty() {
         let stays = stays.join(", ");
         eprintln!("flashsift: not changed by a remount, only by mounting anew: {stays}");
@@ -83,7 +83,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
     Ok(())
 }
 
-/// The given mounts, or all mounts of flashsift.
+/// The mounts on these directories, or all mounts of flashsift.
 fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
     if points.is_empty() {
         return Ok(mounts::all()?.into_iter().filter(|mount| mount.kind == KIND).collect());
@@ -177,8 +177,8 @@ fn in_words(mount: &Mount, status: &Status) -> String {
 
 pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     let mut failed = Ok(());
-    // A failure does not stop the write-back of the other mounts; a mount whose daemon died has
-    // nothing to write back.
+    // A mount that fails does not keep the others from writing back; a dead one has nothing to
+    // write back.
     let all = args.mountpoint.is_empty();
     for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
         let done =
@@ -202,8 +202,8 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     match control::settle(point) {
-        // Even root may not send requests to another user's mount. After a lazy unmount, its daemon
-        // writes everything back by itself.
+        // Not even root may send requests to another user's mount. After the unmount its daemon
+        // writes back on its own.
         Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => {}
         settled => settled.with_context(|| {
             let backing = backing(&mount).display();
@@ -237,7 +237,7 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     }
 }
 
-/// The wait is usually short; a longer wait is reported.
+/// Waits until no daemon has this BACKING; prints a message if that takes long.
 fn until_free(backing: &Path) -> io::Result<Left> {
     let (tell, told) = mpsc::channel();
     let waited = backing.to_owned();

@@ -1,5 +1,5 @@
-//! The helper of mount(8) for `mount -t fuse.flashsift` and /etc/fstab: translates
-//! `mount.fuse.flashsift BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]` to our own command line.
+//! The interface for `mount -t fuse.flashsift` and /etc/fstab: translates `mount.fuse.flashsift
+//! BACKING MOUNTPOINT [-sfnv] [-o OPTIONS]` into our own command line.
 
 use flashsift_mount::attach::undo::Allows;
 use std::{
@@ -9,10 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Program names under which flashsift is a helper of mount(8).
+/// Names of this program as a helper of mount(8).
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
-/// Options with a value: the name in fstab, and our own name.
+/// Options with a value, as in fstab and as on our command line.
 const VALUES: [(&str, &str); 6] = [
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
@@ -23,10 +23,10 @@ const VALUES: [(&str, &str); 6] = [
 ];
 /// Options without a value.
 const FLAGS: [(&str, &str); 2] = [("no_passthrough", "--no-passthrough"), ("even_if_used", "--even-if-used")];
-/// Options of the kernel.
+/// Options that the kernel knows.
 const KERNEL: [&str; 11] =
     ["rw", "ro", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
-/// Options for mount(8) or systemd, and options that are always in effect.
+/// Options for mount(8) or systemd, and options that have no effect here.
 const OTHERS: [&str; 18] = [
     "defaults",
     "auto",
@@ -48,7 +48,7 @@ const OTHERS: [&str; 18] = [
     "diratime",
 ];
 
-/// Options that mount(8) reads back from the kernel for an existing mount.
+/// Options of an existing mount that mount(8) copies from the kernel.
 const OF_MOUNTED: [&str; 4] = ["user_id", "group_id", "default_permissions", "remount"];
 
 /// Whether mount(8) runs this process.
@@ -57,21 +57,21 @@ pub(crate) fn is_called(argv0: &OsStr) -> bool {
     NAMES.iter().any(|helper| name == Some(OsStr::new(helper)))
 }
 
-/// The request of mount(8).
+/// A request of mount(8).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// Our own command line, without the program's name.
+    /// Arguments of our own command line, without the program's name.
     Mount(Vec<OsString>),
-    /// `-o remount`: changes the options of an existing mount.
+    /// `-o remount`: changes the permissions of an existing mount.
     Remount {
-        /// The mount point.
+        /// The mounted directory.
         mountpoint: PathBuf,
-        /// The new options.
+        /// Permissions of the mount from now on.
         allows: Allows,
-        /// Requested options that cannot be changed.
+        /// Requested options that cannot be changed while it is mounted.
         stays: Vec<String>,
     },
-    /// `-f`: a dry run without the mount itself.
+    /// `-f`: a dry run, which does nothing here.
     Fake,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
                 let more = more.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty());
                 options.extend(more.map(<[u8]>::to_vec));
             }
-            // The type of file system, which the program's name implies.
+            // The type, which follows from our name.
             b"-t" => drop(args.next()),
             b"-N" => {
                 return Err("mounting into another namespace is not for flashsift: enter it first".into());
@@ -137,8 +137,8 @@ fn named(option: &[u8]) -> (Cow<'_, str>, Option<&[u8]>) {
     (String::from_utf8_lossy(name), value)
 }
 
-/// The options of the kernel can change on a remount, the last one of a kind counts, and our own
-/// options cannot change.
+/// Splits the options of a remount: flags of the kernel can change, and the last one counts; our
+/// own options cannot.
 fn remounted(options: &[Vec<u8>]) -> (Allows, Vec<String>) {
     let (mut allows, mut stays) = (Allows::default(), Vec::new());
     for option in options {
@@ -264,8 +264,8 @@ mod tests {
         );
     }
 
-    /// mount(8) puts the options of the kernel and of fstab before the requested ones, and passes
-    /// all of them.
+    /// mount(8) puts the kernel's options and those of fstab before the requested ones, and calls
+    /// us with all of them.
     #[test]
     fn a_remount_changes_the_options_of_the_kernel() {
         let remount = |options: &str| match call(&["/srv/a", "/mnt/b", "-o", options]) {

@@ -1,4 +1,4 @@
-//! `--record`: writes the operations on the mount as a trace.
+//! `--record`: writes the requests to the mount as a trace.
 
 use crate::size;
 use anyhow::Context;
@@ -20,7 +20,7 @@ use std::{
 /// Queue capacity in events, a few megabytes; producers block when it is full.
 const WAITING_MAX: usize = 1 << 16;
 
-/// The properties of a recording, except for its start time.
+/// Description of a recording's trace, except for its start time.
 const ABOUT: About = About {
     epoch_us: None,
     side: Side::Before,
@@ -41,7 +41,7 @@ const ABOUT: About = About {
 /// A trace that is being written.
 pub(super) struct Recording {
     path: PathBuf,
-    /// Prefix of names: the mount reports paths relative to its root.
+    /// Prefix of all names: the mount reports them relative to itself.
     mountpoint: Arc<str>,
     /// An event; `None` ends the trace.
     events: SyncSender<Option<Event<'static>>>,
@@ -68,7 +68,7 @@ impl Recording {
         Ok(Self { path, mountpoint, events, thread })
     }
 
-    /// Renames the trace to its final name and returns a summary.
+    /// Gives the finished trace its name. Returns a description of its content.
     fn end(self) -> anyhow::Result<String> {
         let _ = self.events.send(None);
         let done = self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;
@@ -84,7 +84,7 @@ impl Recording {
 }
 
 impl daemon::Recording for Recording {
-    /// Queues an event; blocks while the queue is full.
+    /// A sink that queues events; it blocks while the queue is full.
     fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send> {
         let (events, mountpoint) = (self.events.clone(), self.mountpoint.clone());
         Box::new(move |event| {
@@ -100,7 +100,7 @@ impl daemon::Recording for Recording {
     }
 }
 
-/// Prefixes a path of the mount: `/a` is `/mnt/cache/a`.
+/// Prefixes the names of an event with the mountpoint: `/a` becomes `/mnt/cache/a`.
 fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
     let absolute = |name: &str| MaybeOwned::from([mountpoint, name].concat());
     let moved = |names: &Renamed<'_>| Renamed { from: absolute(&names.from), to: absolute(&names.to) };

@@ -7,9 +7,9 @@ use std::{num::NonZero, path::Path, thread, time::Duration};
 
 const SETTLE_AFTER: &str = "60s";
 const BUDGET: &str = "256MiB";
-/// Default minimum and maximum number of threads: more do not reduce the response time.
+/// Smallest and largest default number of threads: more do not answer faster.
 const THREADS: [usize; 2] = [4, 8];
-/// Kernel options of a FUSE mount; each reverses another.
+/// Options of a FUSE mount that the kernel knows; each cancels another.
 const OPTIONS: [(&str, &str); 6] = [
     ("rw", "ro"),
     ("suid", "nosuid"),
@@ -19,7 +19,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("allow_other", "allow_only_me"),
 ];
 
-/// The settings of the command line and of a file, under the same names.
+/// Settings that the command line and a configuration file share, under the same names.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Settings {
@@ -52,7 +52,7 @@ pub(super) struct Settings {
     options: Vec<String>,
 }
 
-/// The settings in effect.
+/// The settings that take effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) settle_after: Duration,
@@ -65,14 +65,14 @@ pub(super) struct Wanted {
 }
 
 impl Settings {
-    /// Reads the settings of a file.
+    /// Reads the settings of a configuration file.
     pub(super) fn from_file(path: &Path) -> anyhow::Result<Self> {
         let at = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(at)?;
         toml::from_str(&text).with_context(at)
     }
 
-    /// Merges two sources: a value of `self` overrides one of the other; patterns and options add
+    /// Merges two sources: these settings take precedence over `other`; patterns and options add
     /// up.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
@@ -85,8 +85,8 @@ impl Settings {
         }
     }
 
-    /// Fills in the defaults. A mount of a plain user has fewer features: the kernel allows
-    /// passthrough to root only, and access by other users only for root.
+    /// Fills in the defaults. A plain user's differ: the kernel allows passthrough and access by
+    /// other users to root's mounts only.
     pub(super) fn wanted(self, root: bool) -> Result<Wanted, Usage> {
         let default = "defaults are well-formed";
         let mut options: Vec<String> = ["nosuid", "nodev"].map(str::to_owned).to_vec();
@@ -105,7 +105,7 @@ impl Settings {
                 continue;
             }
             options.retain(|other| other != yes && other != no);
-            // These are in effect unless the opposite is given.
+            // These are defaults of the kernel.
             if !["rw", "exec", "atime"].contains(&&*option) {
                 options.push(option);
             }

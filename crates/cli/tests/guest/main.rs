@@ -1,5 +1,6 @@
-//! flashsift under another kernel: Debian's, emulated, with F2FS on an SD card. `boot` says how the guest sees this machine. And what is
-//! done to no machine for a test: power is cut, it sleeps, it is switched off.
+//! flashsift under another kernel: Debian's, emulated, with F2FS on an SD card. `boot` describes
+//! how the guest sees this machine. Power cuts, sleep and shutdown are tested here too, as no test
+//! may do that to a real machine.
 
 use flashsift_core::event::{Action, FileId};
 use flashsift_traces::{
@@ -18,7 +19,8 @@ const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 const DEBIAN: &str = "";
 const MOUNT: &str = "mount";
 
-/// What a guest takes: the programs, and the kernel that `make test` unpacks. `None`, and said by name, where it is absent.
+/// Directory of the guest: the programs are installed, and `make test` has unpacked the kernel.
+/// `None`, with a message that names the test, if one of them is missing.
 fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
     let found = |program: &&str| {
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
@@ -43,8 +45,9 @@ fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest").join(name)
 }
 
-/// Runs the bash scripts in a guest whose card has that file system, each after a power cut; the directory is its /out. False if no guest
-/// stayed awake: qemu 7.2, emulating, now and then loses a wake-up, and the guest sleeps for good.
+/// Runs the bash scripts in a guest whose card has that file system, each after a power cut; the
+/// directory is its /out. False if no guest stayed awake: the emulation of qemu 7.2 sometimes loses
+/// a wake-up, and the guest sleeps for good.
 fn run(guest: &Path, file_system: &str, out: &Path, scripts: &[&str]) -> bool {
     let tries = (0..2).map(|_| {
         let _ = fs::remove_file(out.join("card"));
@@ -75,7 +78,8 @@ fn run_one(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
     true
 }
 
-/// Events of a trace that say what was asked for, in order; a file goes by the first name it was known by, below /flash.
+/// Events of a trace that stand for requests, in order; a file is named by its first known name,
+/// below /flash.
 fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
     let mut kept = Kept::default();
     let outcome = open::read(trace, None, &mut kept, &Limits::default()).unwrap();
@@ -127,7 +131,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
     (told, outcome)
 }
 
-/// What `accesses` does.
+/// Operations that `accesses` performs.
 const DONE: &[&str] = &[
     "bind a a",
     "write a 0 5000",
@@ -168,9 +172,10 @@ const DONE: &[&str] = &[
     "sync mapped",
 ];
 
-/// The two things whose order a recording keeps: what was done to contents, of all files together, and the names of each
-/// file. Between the two it may differ, because names come another way than accesses: after `mv x y`, y's old file may be
-/// gone before or after x is told to be y.
+/// The two sequences whose order a recording keeps: operations on contents, of all files together,
+/// and the names of each file. The order between the two may differ, because names are recorded in
+/// another way than accesses: after `mv x y`, y's old file may be gone before or after x gets the
+/// name y.
 fn contents_and_names(events: &[String]) -> (Vec<&str>, BTreeMap<&str, Vec<&str>>) {
     let (mut contents, mut names) = (Vec::new(), BTreeMap::<_, Vec<_>>::new());
     for event in events {
@@ -190,7 +195,8 @@ fn asleep<T>(test: &str) -> Option<T> {
     None
 }
 
-/// Records `accesses` in a guest: the events, what was left out or guessed, and what the recorder said.
+/// Records `accesses` in a guest. Returns the events, the counts of missing or guessed ones, and
+/// the recorder's messages.
 fn record(test: &str, guest: &Path, file_system: &str) -> Option<(Vec<String>, Vec<String>, String)> {
     let out = tempfile::tempdir().unwrap();
     let script = format!(
@@ -216,7 +222,8 @@ fn f2fs_is_recorded_exactly() {
     assert!(skipped.is_empty(), "{skipped:?}");
 }
 
-/// A write as ext4 tells it where the cache takes single pages: one after the other, the call's borders lost.
+/// A write as ext4 reports it if the cache takes single pages: one after the other, without the
+/// borders of the call.
 fn by_page(event: &str) -> Vec<String> {
     let ["write", name, offset, len] = event.split(' ').collect::<Vec<_>>()[..] else {
         return vec![event.to_owned()];
@@ -230,7 +237,8 @@ fn by_page(event: &str) -> Vec<String> {
         .collect()
 }
 
-/// Before Linux 6.12 nothing tells that a file of ext4 is read: that is said, and all else is recorded.
+/// Before Linux 6.12 no tracepoint reports reads of a file on ext4: the recording says so, and has
+/// all other events.
 #[test]
 fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
     const TEST: &str = "ext4_of_an_old_kernel_is_recorded_but_for_reads";
@@ -238,7 +246,8 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
     let Some((told, _, says)) = record(TEST, &guest, "ext4") else { return };
     if !says.contains("no tracepoint for buffered reads") {
         println!(
-            "SKIPPED guest::ext4_of_an_old_kernel_is_recorded_but_for_reads: Debian's kernel tells reads here"
+            "SKIPPED guest::ext4_of_an_old_kernel_is_recorded_but_for_reads: Debian's kernel \
+             tells reads here"
         );
         return;
     }
@@ -247,10 +256,11 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
     assert_eq!(contents_and_names(&told), contents_and_names(&visible));
 }
 
-/// What applications do on a mount over F2FS is there, the same as on the mount, without us, after a kill and after a power cut.
+/// Files of applications on a mount over F2FS are in BACKING as on the mount, without us, after a
+/// kill and after a power cut.
 #[test]
-fn f2fs_below_a_mount_has_what_settled() {
-    const TEST: &str = "f2fs_below_a_mount_has_what_settled";
+fn f2fs_below_a_mount_has_the_written_back_files() {
+    const TEST: &str = "f2fs_below_a_mount_has_the_written_back_files";
     let Some(guest) = guest(TEST, MOUNT) else { return };
     let out = tempfile::tempdir().unwrap();
     let script = format!("python3 -BIS {} {FLASHSIFT} /out/found", here("mounting").display());
@@ -259,8 +269,9 @@ fn f2fs_below_a_mount_has_what_settled() {
     }
 }
 
-/// Files in RAM are there when the machine wakes, and their mount answers. Who waits for an answer while all is frozen keeps it awake, and
-/// loses nothing; who is frozen before does not.
+/// Files in RAM are there when the machine wakes, and their mount answers. A process that waits for
+/// an answer while all others are frozen keeps the machine awake, and loses nothing; a process that
+/// was frozen earlier does not.
 #[test]
 fn files_in_ram_live_through_suspend() {
     const TEST: &str = "files_in_ram_live_through_suspend";
@@ -272,11 +283,11 @@ fn files_in_ram_live_through_suspend() {
     }
 }
 
-/// systemd switches a machine off while files live in RAM and programs use them: all of it is in BACKING, and nothing of ours, and BACKING's
-/// file system was unmounted after that.
+/// systemd switches a machine off while files live in RAM and programs use them: BACKING then has
+/// all of them and none of our internal files, and its file system was unmounted last.
 #[test]
-fn a_machine_that_is_switched_off_has_everything_settled() {
-    const TEST: &str = "a_machine_that_is_switched_off_has_everything_settled";
+fn a_shutdown_of_the_machine_writes_everything_back() {
+    const TEST: &str = "a_shutdown_of_the_machine_writes_everything_back";
     let Some(guest) = guest(TEST, MOUNT) else { return };
     for needed in ["/lib/systemd/systemd", "/usr/sbin/debugfs"] {
         if !Path::new(needed).exists() {
@@ -312,7 +323,7 @@ fn a_machine_that_is_switched_off_has_everything_settled() {
         let output = Command::new("/usr/sbin/debugfs").args(["-R", ask]).arg(&card).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    // ext4 is told so while it is mounted, and after a power cut.
+    // ext4 has this flag while it is mounted, and after a power cut.
     assert!(!debugfs("features").contains("needs_recovery"), "it was not unmounted");
     let mut found = BTreeMap::new();
     for line in debugfs("ls -p /app").lines() {

@@ -1,5 +1,6 @@
-//! The daemon is killed at every system call of a scenario, by strace; after each, BACKING is held against what was promised. So there is a
-//! fault point at every step of every move, and no fault code in the product. Then the same with power.
+//! strace kills the daemon at every system call of a scenario; after each kill, BACKING is compared
+//! with the promises made by then. So there is a fault point at every step of every move, and no
+//! fault code in the product. Then the same with power cuts.
 
 use super::{
     FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run, started::started, tree,
@@ -14,7 +15,8 @@ use std::{
     process::{Child, Command},
 };
 
-/// What an application does. Names are the test's own; each file's bytes tell its step.
+/// An operation of an application. Names are unique to the test; each file's bytes identify its
+/// step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step<'a> {
     Directory(&'a str),
@@ -46,7 +48,8 @@ const SCENARIO: &[Step<'static>] = &[
     Sync("alone"),
     Cut("alone", 50_000),
     Sync("alone"),
-    // As an editor saves: hides what settled until it settles over it; then with fsync.
+    // An editor saves: the new file hides the old one on flash until it is written back over it;
+    // then the same with fsync.
     Create("small~", 7000),
     Rename("small~", "small"),
     Settle,
@@ -54,11 +57,11 @@ const SCENARIO: &[Step<'static>] = &[
     Sync("small~"),
     Rename("small~", "small"),
     SyncDirectory(""),
-    // Hides, and vanishes before it settles.
+    // Hides a file, and is deleted before its write-back.
     Create("alone~", 100),
     Rename("alone~", "alone"),
     Unlink("alone"),
-    // Two names in RAM, one of them over a settled one.
+    // Two names in RAM, one of which hides a file on flash.
     Create("one", 20_000),
     Link("one", "two"),
     Rename("two", "small"),
@@ -91,7 +94,8 @@ const SCENARIO: &[Step<'static>] = &[
 ];
 
 impl Step<'_> {
-    /// What it makes of the model, then what it does. The error of a daemon that is gone ends the scenario.
+    /// Applies the step to the model, then to the mount. An error from a dead daemon ends the
+    /// scenario.
     pub(super) fn take(self, number: usize, top: &Path, model: &mut Model) -> io::Result<()> {
         let at = |name: &str| top.join(name);
         let written = |len: usize| bytes(number as u64 + 1, len);
@@ -167,7 +171,8 @@ fn write(file: &mut File, name: &str, bytes: &[u8], model: &mut Model) -> io::Re
     Ok(())
 }
 
-/// Plays the scenario; the model then says what may be found, and the number of the step that failed is told, if one did.
+/// Plays the scenario. Returns the model of the files that may be found, and the step that failed,
+/// if any.
 fn play(top: &Path, power: bool) -> (Model, Option<(usize, io::Error)>) {
     let mut model = Model::new(power, false);
     for (number, step) in SCENARIO.iter().enumerate() {
@@ -178,7 +183,8 @@ fn play(top: &Path, power: bool) -> (Model, Option<(usize, io::Error)>) {
     (model, None)
 }
 
-/// System calls that change nothing, neither in BACKING nor for whoever asked: the daemon's end before one of them is its end before the next one.
+/// System calls without an effect on BACKING or an application: a kill before one of them equals a
+/// kill before the next call.
 const CHANGE_NOTHING: &[&str] = &[
     "read",
     "readv",
@@ -266,7 +272,8 @@ fn fault_points(mounted: &mut Mounted) -> BTreeMap<String, usize> {
     most
 }
 
-/// Of calls that occur so often, every so manieth is enough in each run; `FLASHSIFT_EVERY_FAULT=1` takes all.
+/// Largest number of faults in each run for one system call, spread evenly;
+/// `FLASHSIFT_EVERY_FAULT=1` tests all.
 const OFTEN: usize = 24;
 
 fn every_fault(test: &str, power: bool) {
@@ -296,7 +303,8 @@ fn every_fault(test: &str, power: bool) {
                 survived += 1
             }
             if power {
-                // Nobody writes the journal for the dead: nothing more reaches the device than before the kill.
+                // A dead daemon's journal is not committed: nothing more reaches the device than
+                // before the kill.
                 kill_and_lose_power(&mut mounted);
             } else if failed.is_some() {
                 mounted.bury();
@@ -322,7 +330,8 @@ pub(super) fn kill_and_lose_power(mounted: &mut Mounted) {
     mounted.ext4.lose_power();
 }
 
-/// The next daemon finds what the last one left, removes what is half done and changes nothing else.
+/// The next daemon finds the files of the previous one, removes partial copies and changes nothing
+/// else.
 pub(super) fn restarts(mounted: &mut Mounted, found: &Tree, told: &str) {
     mounted.start();
     let left: Vec<_> =
@@ -342,18 +351,18 @@ pub(super) fn empty(folder: &Path) {
 }
 
 #[test]
-fn killed_at_any_step_it_keeps_its_promises() {
-    every_fault("killed_at_any_step_it_keeps_its_promises", false);
+fn promises_hold_after_a_kill_at_any_step() {
+    every_fault("promises_hold_after_a_kill_at_any_step", false);
 }
 
 #[test]
-fn power_lost_at_any_step_it_keeps_its_promises() {
-    every_fault("power_lost_at_any_step_it_keeps_its_promises", true);
+fn promises_hold_after_a_power_cut_at_any_step() {
+    every_fault("promises_hold_after_a_power_cut_at_any_step", true);
 }
 
 #[test]
-fn a_kill_loses_what_did_not_settle_and_nothing_else() {
-    let Some(mut mounted) = Mounted::new("a_kill_loses_what_did_not_settle_and_nothing_else", &LATE) else {
+fn a_kill_loses_only_files_that_were_not_written_back() {
+    let Some(mut mounted) = Mounted::new("a_kill_loses_only_files_that_were_not_written_back", &LATE) else {
         return;
     };
     create(&mounted.at("settled"), &bytes(1, 5000));
@@ -374,8 +383,8 @@ fn a_kill_loses_what_did_not_settle_and_nothing_else() {
 }
 
 #[test]
-fn what_was_written_synchronously_lasts() {
-    let Some(mut mounted) = Mounted::new("what_was_written_synchronously_lasts", &LATE) else { return };
+fn synchronous_writes_are_durable() {
+    let Some(mut mounted) = Mounted::new("synchronous_writes_are_durable", &LATE) else { return };
     use rustix::fs::{Mode, OFlags};
     let top = directory(&mounted.ext4.mountpoint());
     for (name, flag) in [("O_SYNC", OFlags::SYNC), ("O_DSYNC", OFlags::DSYNC)] {
@@ -395,10 +404,11 @@ fn what_was_written_synchronously_lasts() {
     }
 }
 
-/// fdatasync of a file that is in place makes its name last, too, however it came there: on ext4 itself its first one would have.
+/// fdatasync of a written-back file makes its name durable too: on ext4 itself the first fdatasync
+/// of the new file would have done that.
 #[test]
-fn what_is_synced_after_it_settled_lasts_with_its_name() {
-    let test = "what_is_synced_after_it_settled_lasts_with_its_name";
+fn a_sync_after_the_write_back_makes_the_name_durable() {
+    let test = "a_sync_after_the_write_back_makes_the_name_durable";
     let Some(mut mounted) = Mounted::new(test, &["--settle-after", "0.1s"]) else { return };
     use rustix::fs::{Mode, OFlags};
     type Sync = fn(&File, &Path);
@@ -457,10 +467,11 @@ fn fsync_of_a_directory_makes_its_names_last() {
     assert_eq!(fs::read(mounted.below("here/three")).unwrap(), bytes(2, 200));
 }
 
-/// Files that settled in one batch, and power lost right after: each is whole or absent, though nobody synced.
+/// Power is lost right after files were written back in one batch: each is whole or absent, without
+/// any fsync.
 #[test]
-fn a_settled_batch_is_whole_or_absent_after_power_is_lost() {
-    let test = "a_settled_batch_is_whole_or_absent_after_power_is_lost";
+fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
+    let test = "a_written_back_batch_is_whole_or_absent_after_a_power_cut";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     for name in 0..200 {
         create(&mounted.at(&name.to_string()), &bytes(name, 1000 * (name as usize % 60)));
@@ -475,7 +486,8 @@ fn a_settled_batch_is_whole_or_absent_after_power_is_lost() {
     }
 }
 
-/// `rename` over a settled file without fsync, as careless editors save: old or new, whatever happens.
+/// A careless editor saves by `rename` over a file on flash without fsync: after a crash the file
+/// is old or new.
 #[test]
 fn a_careless_rename_leaves_the_old_or_the_new() {
     let Some(mut mounted) = Mounted::new("a_careless_rename_leaves_the_old_or_the_new", &LATE) else {
@@ -528,8 +540,8 @@ fn ended_in_any_order_everything_is_in_backing() {
 }
 
 #[test]
-fn somebody_else_unmounts_it() {
-    let Some(mut mounted) = Mounted::new("somebody_else_unmounts_it", &LATE) else { return };
+fn another_program_unmounts_it() {
+    let Some(mut mounted) = Mounted::new("another_program_unmounts_it", &LATE) else { return };
     create(&mounted.at("file"), &bytes(1, 300_000));
     run("umount", &[&mounted.ext4.mountpoint()]);
     let status = mounted.daemon.take().unwrap().process.wait().unwrap();

@@ -21,7 +21,7 @@ const ANN: u32 = 12_001;
 const BOB: u32 = 12_002;
 const TEAM: u32 = 12_100;
 
-/// What a shell says as somebody, in the mount.
+/// Output of a shell that runs in the mount as this user and group.
 fn shell(mounted: &Mounted, (uid, gid): (u32, u32), script: &str) -> (bool, String) {
     let mut command = Command::new("sh");
     command
@@ -42,8 +42,8 @@ fn did(mounted: &Mounted, who: (u32, u32), script: &str) -> String {
 }
 
 #[test]
-fn files_are_made_as_whoever_made_them() {
-    let Some(mut mounted) = Mounted::new("files_are_made_as_whoever_made_them", &LATE) else { return };
+fn files_belong_to_the_user_that_created_them() {
+    let Some(mut mounted) = Mounted::new("files_belong_to_the_user_that_created_them", &LATE) else { return };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
     did(&mounted, (ANN, ANN), "umask 027; echo hello > file; mkdir folder; mkfifo pipe; ln -s file link");
     fs::create_dir(mounted.at("team")).unwrap();
@@ -99,7 +99,7 @@ const MASK: u16 = 16;
 const OTHER: u16 = 32;
 const NOBODY: u32 = u32::MAX;
 
-/// Of a directory with a default list, files get it, in RAM and settled.
+/// In a directory with a default access list, files inherit it, in RAM and on flash.
 #[test]
 fn default_access_lists_are_inherited() {
     let Some(mounted) = Mounted::new("default_access_lists_are_inherited", &LATE) else { return };
@@ -137,8 +137,8 @@ fn default_access_lists_are_inherited() {
 }
 
 #[test]
-fn nobody_reads_anothers_file() {
-    let Some(mounted) = Mounted::new("nobody_reads_anothers_file", &LATE) else { return };
+fn a_user_cannot_read_another_users_file() {
+    let Some(mounted) = Mounted::new("a_user_cannot_read_another_users_file", &LATE) else { return };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
     for settles in [false, true] {
         let name = if settles { "settled" } else { "in-ram" };
@@ -191,7 +191,7 @@ fn nobody_reads_anothers_file() {
     assert_eq!(fs::metadata(mounted.below(".flashsift")).unwrap().mode() & 0o777, 0o700);
 }
 
-/// What a program becomes before it does something.
+/// Commands that change a program's user, groups or capabilities before it acts.
 const OTHERS: [&[&str]; 5] = [
     &["setpriv", "--reuid=12001", "--regid=12001", "--clear-groups"],
     &["setpriv", "--reuid=12001", "--regid=12001", "--groups=7,12100"],
@@ -200,11 +200,12 @@ const OTHERS: [&[&str]; 5] = [
     &["setpriv", "--bounding-set=-fsetid", "--inh-caps=-fsetid"],
 ];
 
-/// An owner who is not of his file's group gave it an access list, and the file kept setgid: the kernel leaves that to whoever holds
-/// the file, and we held it as root.
+/// An owner who is not in his file's group gave it an access list, and the file kept setgid: the
+/// kernel decides by the capabilities of the process that holds the file, and our daemon held it as
+/// root.
 #[test]
-fn setgid_goes_with_an_access_list_of_who_is_not_of_the_group() {
-    let test = "setgid_goes_with_an_access_list_of_who_is_not_of_the_group";
+fn an_access_list_set_from_outside_the_group_clears_setgid() {
+    let test = "an_access_list_set_from_outside_the_group_clears_setgid";
     if Command::new("setfacl").arg("--version").output().is_err() {
         println!("SKIPPED {test}: setfacl is not installed");
         return;
@@ -257,7 +258,8 @@ fn setgid_goes_with_an_access_list_of_who_is_not_of_the_group() {
     assert_eq!(modes.len(), 2, "some keep it, some do not");
 }
 
-/// Who reads through the mount read BACKING by the mount that it is on: `noatime` said of ours kept no time from being written to flash.
+/// Reads through the mount reach BACKING through the mount that BACKING is on: `noatime` of our
+/// mount alone did not keep access times from being written to flash.
 #[test]
 fn noatime_holds_for_backing_too() {
     const LONG_AGO: std::time::Duration = std::time::Duration::from_secs(1_000_000_000);
@@ -288,7 +290,8 @@ fn noatime_holds_for_backing_too() {
     }
 }
 
-/// In place, the copy of BACKING's mount that `noatime` needs must not show what is mounted on the original: ourselves.
+/// In place, the copy of BACKING's mount that `noatime` needs must not show our own mount on the
+/// original.
 #[test]
 fn noatime_in_place_on_a_shared_mount() {
     let Some(ext4) = super::Ext4::new("noatime_in_place_on_a_shared_mount") else { return };
@@ -308,7 +311,7 @@ fn noatime_in_place_on_a_shared_mount() {
     run("umount", &[&ext4.backing()]);
 }
 
-/// Who changes another's program does not run it as the other.
+/// A user who changes another user's setuid program cannot run it with that user's rights.
 #[test]
 fn writing_takes_setuid_away() {
     let Some(mounted) = Mounted::new("writing_takes_setuid_away", &LATE) else { return };
@@ -357,7 +360,8 @@ fn nothing_escapes_backing() {
     // Applications' own links lead where they say, through the kernel, not through us.
     symlink(&outside, mounted.at("link")).unwrap();
     assert_eq!(fs::read_to_string(mounted.at("link/secret")).unwrap(), WORDS);
-    // Somebody puts links into BACKING itself, where a directory and files stood that we know.
+    // Another program puts links into BACKING itself, in place of a directory and files that we
+    // know.
     fs::create_dir(mounted.at("folder")).unwrap();
     create(&mounted.at("folder/settled"), b"ours").sync_all().unwrap();
     create(&mounted.at("secret"), b"ours").sync_all().unwrap();
@@ -366,11 +370,13 @@ fn nothing_escapes_backing() {
     symlink(&outside, mounted.below("folder")).unwrap();
     fs::remove_file(mounted.below("secret")).unwrap();
     symlink(outside.join("secret"), mounted.below("secret")).unwrap();
-    // For the application something else stands outside, so that what the kernel does for it is not what we did.
+    // In the application's namespace another file stands outside, so that accesses by the kernel
+    // and by our daemon are distinguished.
     let script = "
         mount -t tmpfs none \"$0\"
         cd \"$1\"
-        echo new > folder/new; echo new > folder/settled; mv folder/waits folder/renamed; echo over >> secret; chmod 600 secret
+        echo new > folder/new; echo new > folder/settled
+        mv folder/waits folder/renamed; echo over >> secret; chmod 600 secret
         ls folder/; cat secret folder/secret; true";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).args([&outside, &mounted.ext4.mountpoint()]);
@@ -380,14 +386,16 @@ fn nothing_escapes_backing() {
     drop(waits);
     let tried = format!("{tried:?}, settled: {:?}, {said}", mounted.try_settle());
     mounted.kill();
-    // Names may be told: where the kernel has forgotten what it knew, it finds the links, and follows them by itself.
+    // Names may be listed: when the kernel has forgotten its entries, it finds the links, and
+    // follows them by itself.
     assert!(!said.contains(WORDS), "{tried}");
     assert_eq!(tree(&outside).keys().collect::<Vec<_>>(), ["secret"], "{tried}");
     assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), WORDS, "{tried}");
     assert_eq!(fs::metadata(outside.join("secret")).unwrap().mode() & 0o777, 0o644, "{tried}");
 }
 
-/// Every name once, whatever is done to the directory meanwhile; and where a reader was, it can return to.
+/// A listing has every name once, regardless of changes to the directory meanwhile; and a reader
+/// can return to an earlier position.
 #[test]
 fn large_directories_are_listed_whole() {
     let Some(mut mounted) = Mounted::new("large_directories_are_listed_whole", &LATE) else { return };
@@ -439,7 +447,7 @@ fn large_directories_are_listed_whole() {
     }
 
     drop(stream);
-    // Read while names come, go and settle: all that stay are listed, each once.
+    // A listing during creations, deletions and write-back has all files that stay, each once.
     let mut stream = rustix::fs::Dir::new(directory(&mounted.at("many"))).unwrap();
     let mut seen = Vec::new();
     let mut step = 0;
@@ -503,7 +511,8 @@ fn an_unlinked_file_lives_while_it_is_open() {
     assert!(mounted.ended().is_empty());
 }
 
-/// Our library does not know FUSE's request for one; programs that ask for a file without a name know what to do then.
+/// fuser does not know the FUSE request for a file without a name; programs that want one get the
+/// error for which they have a fallback.
 #[test]
 fn a_file_without_a_name_is_not_supported_and_programs_know() {
     let test = "a_file_without_a_name_is_not_supported_and_programs_know";
@@ -521,7 +530,7 @@ fn a_file_without_a_name_is_not_supported_and_programs_know() {
     assert!(mounted.ended().is_empty());
 }
 
-/// Appending from several processes at once: every line is there, whole, also across the settle.
+/// Several processes append at once: every line is there, whole, also during the write-back.
 #[test]
 fn appended_lines_do_not_overwrite_each_other() {
     let Some(mut mounted) = Mounted::new("appended_lines_do_not_overwrite_each_other", &LATE) else { return };
@@ -544,8 +553,8 @@ fn appended_lines_do_not_overwrite_each_other() {
 }
 
 #[test]
-fn holes_and_room_are_as_asked_for() {
-    let Some(mounted) = Mounted::new("holes_and_room_are_as_asked_for", &LATE) else { return };
+fn holes_and_preallocated_space_are_as_requested() {
+    let Some(mounted) = Mounted::new("holes_and_preallocated_space_are_as_requested", &LATE) else { return };
     for settles in [false, true] {
         let file = create(&mounted.at(if settles { "settled" } else { "in RAM" }), &vec![1; 64 * KIB]);
         if settles {
@@ -574,8 +583,8 @@ fn holes_and_room_are_as_asked_for() {
 }
 
 #[test]
-fn locks_hold_across_the_settle() {
-    let Some(mounted) = Mounted::new("locks_hold_across_the_settle", &LATE) else { return };
+fn locks_hold_across_the_write_back() {
+    let Some(mounted) = Mounted::new("locks_hold_across_the_write_back", &LATE) else { return };
     let file = create(&mounted.at("file"), b"x");
     rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
     for settles in [false, true] {
@@ -593,10 +602,10 @@ fn locks_hold_across_the_settle() {
     rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
 }
 
-/// A program is built, run, and runs on while it settles.
+/// A program is built, runs, and runs on during its write-back.
 #[test]
-fn programs_run_from_it() {
-    let Some(mounted) = Mounted::new("programs_run_from_it", &LATE) else { return };
+fn programs_run_from_the_mount() {
+    let Some(mounted) = Mounted::new("programs_run_from_the_mount", &LATE) else { return };
     let program = mounted.at("cat");
     fs::copy("/bin/cat", &program).unwrap();
     let mut running = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -612,7 +621,7 @@ fn programs_run_from_it() {
     run(program.to_str().unwrap(), &[Path::new("/dev/null")]);
 }
 
-/// What inotify tells of the same doings in two directories, without cookies.
+/// Events that inotify reports for the same operations in two directories, without cookies.
 fn told(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
     let notify = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&notify, watch, inotify::WatchFlags::ALL_EVENTS).unwrap();
@@ -628,8 +637,8 @@ fn told(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn inotify_tells_what_applications_do_and_nothing_of_settling() {
-    let test = "inotify_tells_what_applications_do_and_nothing_of_settling";
+fn inotify_reports_operations_of_applications_and_no_write_back() {
+    let test = "inotify_reports_operations_of_applications_and_no_write_back";
     let Some(mounted) = Mounted::new(test, &LATE) else { return };
     let native = tempfile::tempdir().unwrap();
     let script = "echo x > a; echo y >> a; cat a > /dev/null; chmod 600 a; mv a b; ln b c; rm b; mkdir d; rmdir d; : > c";
@@ -649,10 +658,11 @@ fn inotify_tells_what_applications_do_and_nothing_of_settling() {
     assert!(mounted.below("c").exists());
 }
 
-/// The room that statfs tells is BACKING's, less what RAM holds and has yet to find place.
+/// The free space that statfs reports is BACKING's, minus the space that files in RAM will need
+/// there.
 #[test]
-fn statfs_is_honest() {
-    let Some(mounted) = Mounted::new("statfs_is_honest", &LATE) else { return };
+fn statfs_subtracts_the_files_in_ram() {
+    let Some(mounted) = Mounted::new("statfs_subtracts_the_files_in_ram", &LATE) else { return };
     let of = |path: PathBuf| rustix::fs::statvfs(path).unwrap();
     let backing = of(mounted.ext4.backing());
     create(&mounted.at("file"), &bytes(1, 8 * MIB));
@@ -670,10 +680,11 @@ fn statfs_is_honest() {
     assert_eq!(told.f_bavail * told.f_frsize, of(mounted.ext4.backing()).f_bavail * backing.f_frsize);
 }
 
-/// `sync` is for what the kernel has; what waits in RAM is reached by fsync, `flashsift settle` and the end.
+/// `sync` reaches only the kernel's own data; files that wait in RAM are written back by fsync,
+/// `flashsift settle` and the end of the mount.
 #[test]
-fn sync_does_not_reach_what_waits_in_ram() {
-    let Some(mounted) = Mounted::new("sync_does_not_reach_what_waits_in_ram", &LATE) else { return };
+fn sync_does_not_reach_files_in_ram() {
+    let Some(mounted) = Mounted::new("sync_does_not_reach_files_in_ram", &LATE) else { return };
     create(&mounted.at("file"), b"x");
     rustix::fs::syncfs(directory(&mounted.ext4.mountpoint())).unwrap();
     run("sync", &[]);
@@ -710,7 +721,8 @@ fn odd_names_are_kept() {
     assert_eq!(fs::read_dir(mounted.ext4.backing()).unwrap().count(), names.len());
 }
 
-/// Inode numbers are a file's own for as long as the mount lives: through settling, renaming and looking again.
+/// A file keeps its inode number as long as the mount lives: through write-back, renames and new
+/// lookups.
 #[test]
 fn a_file_keeps_its_number() {
     let Some(mounted) = Mounted::new("a_file_keeps_its_number", &LATE) else { return };
@@ -732,8 +744,8 @@ fn a_file_keeps_its_number() {
 }
 
 #[test]
-fn status_tells_what_waits() {
-    let Some(mounted) = Mounted::new("status_tells_what_waits", &LATE) else { return };
+fn status_reports_the_files_in_ram() {
+    let Some(mounted) = Mounted::new("status_reports_the_files_in_ram", &LATE) else { return };
     create(&mounted.at("file"), &bytes(1, 100 * KIB));
     let told = Command::new(super::FLASHSIFT)
         .arg("status")
@@ -751,7 +763,8 @@ fn status_tells_what_waits() {
     assert_eq!(fs::read(mounted.below("file")).unwrap(), bytes(1, 100 * KIB));
 }
 
-/// In place: an application sees its directory as before, with its files, and so does everybody after the end.
+/// In place: an application sees its directory as before, with its files, and so does every process
+/// after the end.
 #[test]
 fn in_place_the_directory_is_its_own_backing() {
     let test = "in_place_the_directory_is_its_own_backing";
@@ -776,8 +789,8 @@ fn in_place_the_directory_is_its_own_backing() {
 
 /// Without root there is no passthrough, which is said; all else holds.
 #[test]
-fn a_plain_user_has_it_too() {
-    let test = "a_plain_user_has_it_too";
+fn a_mount_works_for_a_plain_user() {
+    let test = "a_mount_works_for_a_plain_user";
     let Some(ext4) = super::Ext4::new(test) else { return };
     let device = fs::metadata("/dev/fuse").map_or(0, |about| about.mode());
     if Command::new("fusermount3").arg("--version").output().is_err() || device & 0o006 != 0o006 {

@@ -1,4 +1,4 @@
-//! `flashsift mount` as applications meet it: through the kernel, killed, cut off from power, ended.
+//! `flashsift mount` as applications see it: through the kernel, killed, cut off from power, ended.
 
 mod crash;
 mod files;
@@ -33,14 +33,15 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// After that a test hangs, and its daemon is killed so that it fails.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What keeps files in RAM for as long as a test takes.
+/// Options that keep files in RAM for as long as a test takes.
 const LATE: [&str; 2] = ["--settle-after", "1h"];
 
-/// One test at a time: a program that one of them starts has, for the moment before it is that program, everything open that the others
-/// have open (a directory is "in use" then, a program that was just copied "busy"), and a mount namespace of its own has their mounts.
+/// Lets one test run at a time. A child process has, until its exec, all open files of the other
+/// tests (a directory is "in use" then, a program that was just copied "busy"), and a new mount
+/// namespace copies their mounts.
 struct Alone;
 
-/// Whose turn it is, and how many it has.
+/// The thread whose turn it is, and how many guards it holds.
 static TURN: (Mutex<Option<(ThreadId, u32)>>, Condvar) = (Mutex::new(None), Condvar::new());
 
 impl Alone {
@@ -67,8 +68,8 @@ impl Drop for Alone {
     }
 }
 
-/// An ext4 of its own on a loop device, and beside it a place to mount on; both are gone when dropped. Where the kernel has F2FS,
-/// `FLASHSIFT_ON=f2fs` makes it one of these.
+/// An ext4 of its own on a loop device, and beside it a mount point; both are removed on drop. If
+/// the kernel has F2FS, `FLASHSIFT_ON=f2fs` makes it an F2FS.
 struct Ext4 {
     places: Places,
     _alone: Alone,
@@ -108,7 +109,8 @@ impl Ext4 {
         self.places.mountpoint()
     }
 
-    /// What a power cut leaves must not depend on how long the test took: the journal is not committed by the clock.
+    /// The result of a power cut must not depend on how long the test took, so no timer commits the
+    /// journal.
     fn mount(&self) -> Result<(), String> {
         let (kind, options) = if on_f2fs() { ("f2fs", "loop") } else { ("ext4", "loop,commit=3600") };
         mount_image(&self.image(), kind, options, &self.backing())
@@ -132,8 +134,9 @@ impl Ext4 {
             assert!(begun.elapsed() < PATIENCE, "somebody still uses BACKING");
             thread::yield_now();
         }
-        // A test that has a mount namespace of its own keeps a copy of ours for as long: mounted meanwhile, it would be the file system
-        // that has lost its power, and every read an error.
+        // A test with its own mount namespace keeps a copy of our mount for as long as it runs. A
+        // new mount meanwhile would be the file system that has lost its power, and every read an
+        // error.
         while !Command::new("losetup").arg("-j").arg(self.image()).output().unwrap().stdout.is_empty() {
             assert!(begun.elapsed() < PATIENCE, "somebody still has BACKING mounted");
             thread::yield_now();
@@ -155,7 +158,7 @@ struct Mounted {
 
 struct Daemon {
     process: Child,
-    /// Dropped: somebody waits no more.
+    /// Dropped when the test waits no more.
     _patience: mpsc::Sender<()>,
 }
 
@@ -218,7 +221,7 @@ impl Mounted {
         self.ext4.mountpoint().join(name)
     }
 
-    /// The same name where it settles to.
+    /// Path of the same name in BACKING.
     fn below(&self, name: &str) -> PathBuf {
         self.ext4.backing().join(name)
     }
@@ -227,7 +230,7 @@ impl Mounted {
         Pid::from_child(&self.daemon.as_ref().expect("a daemon runs").process)
     }
 
-    /// Everything settles before this returns.
+    /// Writes everything back before it returns.
     fn settle(&self) {
         self.try_settle().unwrap();
     }
@@ -320,7 +323,7 @@ fn run(program: &str, arguments: &[&Path]) {
     assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
 }
 
-/// What stands below a directory but for `.flashsift`: by name, a file's bytes and mode.
+/// The content of a directory without `.flashsift`: for each name, a file's bytes and mode.
 type Tree = BTreeMap<String, Node>;
 
 #[derive(Clone, PartialEq, Eq)]

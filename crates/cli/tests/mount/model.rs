@@ -1,4 +1,5 @@
-//! What BACKING may hold after a crash: a plain model of what was done and of what was promised to last.
+//! Model of the files that BACKING may hold after a crash: the history of operations and of
+//! promised durability.
 
 use super::{Node, Tree};
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ pub(super) struct Moment {
     pub(super) mode: u32,
 }
 
-/// What a name stood for at one moment.
+/// The object that a name stood for at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
     Nothing,
@@ -37,11 +38,13 @@ struct Name {
     first: usize,
 }
 
-/// History of every name and file. What an operation does is told *before* it is tried, so that, cut short, it may have happened or not.
+/// History of every name and file. An operation is recorded *before* it is tried: if it is cut
+/// short, it may have happened or not.
 pub(super) struct Model {
     /// Power is lost, too.
     power: bool,
-    /// Files settle, and the daemon dies, at any moment, not only at those that the test knows of.
+    /// Write-back, or the death of the daemon, may happen at any moment, not only at those that the
+    /// test knows of.
     anytime: bool,
     files: Vec<File>,
     names: BTreeMap<String, Name>,
@@ -142,7 +145,8 @@ impl Model {
         }
     }
 
-    /// Everything settled: from then on the daemon's end takes nothing away. A power cut may, as from any file system that was not synced.
+    /// Everything is written back: from then on the daemon's end loses nothing. A power cut may, as
+    /// on any file system without a sync.
     pub(super) fn settled(&mut self) {
         if self.power {
             self.files.iter_mut().for_each(|file| file.in_place = true);
@@ -171,7 +175,8 @@ impl Model {
                 return Err(format!("{path} is {:?}; it may be one of {may_be:?}", found.get(path)));
             }
         }
-        // A name may be the old or the new one; a file that was to last may not vanish between them.
+        // After a rename, the name may stand for the old or the new file; a durable file may not
+        // vanish between them.
         for (number, _) in self.files.iter().enumerate().filter(|(_, file)| file.lasts.is_some()) {
             let entry = Entry::File(number);
             if !self.names.values().any(|name| name.entries.last() == Some(&entry)) {

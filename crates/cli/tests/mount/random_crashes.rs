@@ -1,5 +1,6 @@
-//! Several applications at once, files that settle while they work, and a daemon that is killed at any moment, with or without
-//! power. `FLASHSIFT_CRASHES` says how often; a failure names its seed, and `FLASHSIFT_SEED` begins with it.
+//! Several applications work at once, files are written back meanwhile, and the daemon is killed at
+//! any moment, with or without a power cut. `FLASHSIFT_CRASHES` sets the number of crashes; a
+//! failure prints its seed, and `FLASHSIFT_SEED` begins with that seed.
 
 use super::{
     Mounted, Random,
@@ -99,11 +100,11 @@ fn step<'a>(random: &mut Random, model: &Model, folder: &'a str, names: &'a [Str
 }
 
 #[test]
-fn killed_at_any_moment_it_keeps_its_promises() {
-    crashes("killed_at_any_moment_it_keeps_its_promises", false);
+fn promises_hold_after_a_kill_at_any_moment() {
+    crashes("promises_hold_after_a_kill_at_any_moment", false);
 }
 
 #[test]
-fn power_lost_at_any_moment_it_keeps_its_promises() {
-    crashes("power_lost_at_any_moment_it_keeps_its_promises", true);
+fn promises_hold_after_a_power_cut_at_any_moment() {
+    crashes("promises_hold_after_a_power_cut_at_any_moment", true);
 }

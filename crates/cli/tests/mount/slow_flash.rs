@@ -1,4 +1,5 @@
-//! Who waits for slow flash, and who does not. A frozen file system is one that is infinitely slow.
+//! Operations that wait for slow flash, and those that must not. A frozen file system stands for an
+//! infinitely slow one.
 
 use super::{LATE, Mounted, PATIENCE, create, run};
 use std::{
@@ -8,11 +9,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// What changes BACKING waits until this ends.
+/// A frozen BACKING: every change of it waits until this ends.
 struct Frozen {
     /// Dropped: it is to end.
     over: mpsc::Sender<()>,
-    /// Whether it was ended since somebody waited too long.
+    /// Whether a timeout ended it, since the test waited too long.
     thaw: JoinHandle<bool>,
 }
 
@@ -21,7 +22,7 @@ impl Frozen {
         let backing = mounted.ext4.backing();
         run("fsfreeze", &["--freeze".as_ref(), &backing]);
         let (over, ends) = mpsc::channel::<()>();
-        // Who hangs can neither end it nor be killed.
+        // A process that hangs in the frozen file system can neither thaw it nor be killed.
         let thaw = thread::spawn(move || {
             let late = ends.recv_timeout(PATIENCE / 10) == Err(mpsc::RecvTimeoutError::Timeout);
             run("fsfreeze", &["--unfreeze".as_ref(), &backing]);
@@ -48,12 +49,12 @@ fn until_it_waits(mounted: &Mounted) {
     }
 }
 
-/// A write that waits for the device, through us, keeps its file open for others, and all others as well. Who opened it waited for the write,
-/// and everybody waited for him.
+/// A write that waits for the device, through us, must not delay other opens of its file or of
+/// other files. An open waited for the write, and every other operation waited for that open.
 #[test]
-fn a_slow_write_holds_nobody_else_up() {
+fn a_slow_write_delays_no_other_process() {
     let options = ["--settle-after", "1h", "--no-passthrough", "--settled", "*"];
-    let Some(mounted) = Mounted::new("a_slow_write_holds_nobody_else_up", &options) else { return };
+    let Some(mounted) = Mounted::new("a_slow_write_delays_no_other_process", &options) else { return };
     let slow = create(&mounted.at("slow"), b"before");
     create(&mounted.at("other"), b"other");
     let frozen = Frozen::new(&mounted);
@@ -68,11 +69,12 @@ fn a_slow_write_holds_nobody_else_up() {
     assert_eq!(fs::read(mounted.at("slow")).unwrap(), b"behind");
 }
 
-/// What lives in RAM is made, written, read, renamed and deleted while flash takes nothing, and files before it wait to settle. Names at the top
-/// waited for who had asked for that: the kernel keeps a directory's names from changing while an attribute of it is set.
+/// Files in RAM are created, written, read, renamed and deleted while flash accepts no writes and
+/// older files wait for their write-back. Names at the top waited for the process that had
+/// requested it: the kernel blocks changes in a directory while an attribute of it is being set.
 #[test]
-fn who_lives_in_ram_does_not_wait_for_flash() {
-    let Some(mounted) = Mounted::new("who_lives_in_ram_does_not_wait_for_flash", &LATE) else { return };
+fn files_in_ram_do_not_wait_for_flash() {
+    let Some(mounted) = Mounted::new("files_in_ram_do_not_wait_for_flash", &LATE) else { return };
     fs::create_dir(mounted.at("dir")).unwrap();
     create(&mounted.at("first"), b"first");
     let frozen = Frozen::new(&mounted);

@@ -1,4 +1,5 @@
-//! Files that settle while they are used: no store, no byte, no name gets lost, and who looks at BACKING sees whole files only.
+//! Files are written back while they are in use: no store, byte or name gets lost, and readers of
+//! BACKING see whole files only.
 
 use super::{KIB, LATE, MIB, Mounted, Random, bytes, create};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
@@ -48,15 +49,16 @@ impl Mapping {
 #[allow(unsafe_code, reason = "unmaps what `Mapping::new` mapped")]
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference into it.
+        // SAFETY: no reference into the mapping is left.
         unsafe { rustix::mm::munmap(self.at.cast(), self.len).unwrap() }
     }
 }
 
-/// An application stores through a mapping, without a pause, while its file settles again and again under it.
+/// An application stores through a mapping, without a pause, while its file is written back again
+/// and again.
 #[test]
-fn stores_through_a_mapping_are_kept_while_their_file_settles() {
-    let test = "stores_through_a_mapping_are_kept_while_their_file_settles";
+fn stores_through_a_mapping_survive_the_write_back() {
+    let test = "stores_through_a_mapping_survive_the_write_back";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     const LEN: usize = MIB;
     for round in 0..8 {
@@ -71,7 +73,7 @@ fn stores_through_a_mapping_are_kept_while_their_file_settles() {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                // Several settles, so that stores fall before, into and after the first.
+                // Several rounds, so that stores fall before, into and after the first write-back.
                 for _ in 0..5 {
                     mounted.settle();
                 }
@@ -97,7 +99,7 @@ fn stores_through_a_mapping_are_kept_while_their_file_settles() {
     assert_eq!(mounted.ended(), seen);
 }
 
-/// Descriptor, mapping and another reader see one file, before and after it settles.
+/// Descriptor, mapping and another reader see one file, before and after its write-back.
 #[test]
 fn mapping_and_descriptor_see_each_other() {
     let Some(mounted) = Mounted::new("mapping_and_descriptor_see_each_other", &LATE) else { return };
@@ -145,10 +147,10 @@ fn a_store_through_a_mapping_changes_the_times() {
     }
 }
 
-/// Whatever happens to files while they settle, in the end BACKING has what a plain model has.
+/// After random changes of files during their write-back, BACKING equals a plain model.
 #[test]
-fn files_are_cut_renamed_and_unlinked_while_they_settle() {
-    let test = "files_are_cut_renamed_and_unlinked_while_they_settle";
+fn files_are_truncated_renamed_and_unlinked_during_write_back() {
+    let test = "files_are_truncated_renamed_and_unlinked_during_write_back";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     let done = AtomicBool::new(false);
     let apps = 3;
@@ -251,8 +253,8 @@ fn busy(mounted: &Mounted, app: u64) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn who_reads_backing_never_sees_a_part() {
-    let Some(mounted) = Mounted::new("who_reads_backing_never_sees_a_part", &LATE) else { return };
+fn readers_of_backing_never_see_a_partial_file() {
+    let Some(mounted) = Mounted::new("readers_of_backing_never_see_a_partial_file", &LATE) else { return };
     let done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -328,10 +330,11 @@ fn ram_full_is_no_error() {
     assert_eq!(found.len(), 10 + 1 + 2000 + 1);
 }
 
-/// A full BACKING is an error that is told at the write, as by ext4, never when it is too late; also when RAM could hold more.
+/// A full BACKING fails the write itself, as on ext4, never a later write-back; also when RAM could
+/// hold more.
 #[test]
-fn what_backing_cannot_hold_is_refused_at_the_write() {
-    let test = "what_backing_cannot_hold_is_refused_at_the_write";
+fn a_full_backing_fails_the_write() {
+    let test = "a_full_backing_fails_the_write";
     for budget in ["4MiB", "1GiB"] {
         let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", budget]].concat()) else {
             return;
@@ -347,7 +350,7 @@ fn what_backing_cannot_hold_is_refused_at_the_write() {
             assert!(parts < 200 * MIB / part.len(), "{budget}: it took more than BACKING can hold");
         };
         assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{budget}");
-        // What was said to be written is there.
+        // All bytes whose write succeeded are there.
         file.set_len((parts * part.len()) as u64).unwrap();
         drop(file);
         let same = |read: Vec<u8>| {
@@ -363,10 +366,11 @@ fn what_backing_cannot_hold_is_refused_at_the_write() {
     }
 }
 
-/// What ext4 does not know, RAM would: it is refused when it is asked for, or kept; a file that waits can always settle.
+/// An attribute that RAM supports and ext4 does not is refused at once, or kept; a file that waits
+/// can always be written back.
 #[test]
-fn what_backing_does_not_know_is_refused_when_it_is_asked_for() {
-    let test = "what_backing_does_not_know_is_refused_when_it_is_asked_for";
+fn an_attribute_that_backing_does_not_support_is_refused_at_once() {
+    let test = "an_attribute_that_backing_does_not_support_is_refused_at_once";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     let file = create(&mounted.at("attribute"), b"x");
     let value = vec![7; 60_000];
@@ -393,8 +397,8 @@ fn what_backing_does_not_know_is_refused_when_it_is_asked_for() {
     assert_eq!(&end, b"end");
 }
 
-/// A directory has the time at which a file in RAM left it, deleted or renamed, also where nothing settles: BACKING kept the time before, and
-/// with the mount the right one was lost.
+/// A directory has the time at which a file in RAM left it, deleted or renamed, also without any
+/// write-back: BACKING kept the earlier time, and the right one was lost with the mount.
 #[test]
 fn directories_keep_the_time_at_which_files_left_them() {
     let name = "directories_keep_the_time_at_which_files_left_them";
@@ -426,7 +430,7 @@ fn directories_keep_the_time_at_which_files_left_them() {
     mounted.settle();
     assert_eq!((shown(&mounted), kept(&mounted)), (before, before), "settling changes none");
 
-    // And at the end, with nothing left to settle.
+    // The same at the end, with nothing left to write back.
     for dir in dirs {
         create(&mounted.at(&format!("{dir}/next")), b"new");
         fs::remove_file(mounted.at(&format!("{dir}/next"))).unwrap();
@@ -438,10 +442,10 @@ fn directories_keep_the_time_at_which_files_left_them() {
     assert_eq!(modified(mounted.below("")), top, "what is ours came and went there");
 }
 
-/// What settles keeps owner, mode, times, attributes, holes; and all that names it.
+/// A written-back file keeps its owner, mode, times, attributes, holes and all its names.
 #[test]
-fn what_settles_is_the_same_file() {
-    let Some(mounted) = Mounted::new("what_settles_is_the_same_file", &LATE) else { return };
+fn a_written_back_file_is_the_same_file() {
+    let Some(mounted) = Mounted::new("a_written_back_file_is_the_same_file", &LATE) else { return };
     let path = mounted.at("file");
     let file = create(&path, b"begin");
     file.write_all_at(b"end", 10 * MIB as u64).unwrap();
@@ -495,9 +499,9 @@ fn what_settles_is_the_same_file() {
 
 /// Names that are configured, and those of databases, are born in BACKING.
 #[test]
-fn names_born_settled_never_wait() {
+fn write_through_names_never_wait_in_ram() {
     let Some(mounted) =
-        Mounted::new("names_born_settled_never_wait", &[&LATE[..], &["--settled", "*.log"]].concat())
+        Mounted::new("write_through_names_never_wait_in_ram", &[&LATE[..], &["--settled", "*.log"]].concat())
     else {
         return;
     };
@@ -509,10 +513,11 @@ fn names_born_settled_never_wait() {
     assert!(!mounted.below("a.txt").exists());
 }
 
-/// On its schedule, without anybody's asking. The test waits for the file, not for a time.
+/// A file is written back on schedule, without a request. The test waits for the file, not for a
+/// time.
 #[test]
-fn files_settle_when_their_time_has_come() {
-    let Some(mounted) = Mounted::new("files_settle_when_their_time_has_come", &["--settle-after", "0.1s"])
+fn files_are_written_back_on_schedule() {
+    let Some(mounted) = Mounted::new("files_are_written_back_on_schedule", &["--settle-after", "0.1s"])
     else {
         return;
     };
@@ -526,10 +531,11 @@ fn files_settle_when_their_time_has_come() {
     assert_eq!(fs::read(mounted.below("held open")).unwrap(), b"first second", "from then on in place");
 }
 
-/// Files were born in RAM for which BACKING had no inode left: they could never settle, and the mount could never end.
+/// Files were created in RAM for which BACKING had no inode left: they could never be written back,
+/// and the mount could never end.
 #[test]
-fn no_file_is_born_that_has_no_inode_to_settle_into() {
-    let Some(mut mounted) = Mounted::new("no_file_is_born_that_has_no_inode_to_settle_into", &LATE[..])
+fn a_file_without_a_free_inode_on_flash_is_not_created() {
+    let Some(mut mounted) = Mounted::new("a_file_without_a_free_inode_on_flash_is_not_created", &LATE[..])
     else {
         return;
     };
@@ -543,7 +549,7 @@ fn no_file_is_born_that_has_no_inode_to_settle_into() {
         assert!(born <= inodes, "more than BACKING can hold");
     };
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-    // F2FS makes inodes of the room for bytes.
+    // F2FS has no fixed number of inodes: each takes a block of the free space.
     if !super::on_f2fs() {
         assert!(born > inodes - 100, "only {born} of {inodes} inodes are in use");
         let folder = fs::create_dir(mounted.at("folder"));
@@ -554,11 +560,11 @@ fn no_file_is_born_that_has_no_inode_to_settle_into() {
     assert_eq!(mounted.ended().len() as u64, born);
 }
 
-/// A byte takes a block, in RAM as on flash, and was counted as a byte: with so many small files in RAM that flash had no room for them the
-/// mount could never end.
+/// A byte takes a block, in RAM as on flash, and was counted as a byte. With more small files in
+/// RAM than flash had space for, the mount could never end.
 #[test]
-fn what_small_files_take_is_refused_at_the_write() {
-    let test = "what_small_files_take_is_refused_at_the_write";
+fn small_files_count_as_whole_blocks() {
+    let test = "small_files_count_as_whole_blocks";
     let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", "1GiB"]].concat()) else { return };
     let mut born = 0;
     let error = loop {

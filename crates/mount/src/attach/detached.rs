@@ -1,5 +1,6 @@
-//! Mounting as root, by the kernel's newer calls: with our type, a source of any name, and no moment in which the place shows a file
-//! system that does not answer yet. (fuser would call what it mounts `fuse`.)
+//! Mounting as root with the kernel's newer system calls: `fsopen`, `fsmount` and `move_mount`.
+//! They allow our own type and any source name (fuser would call the mount `fuse`), and the mount
+//! becomes visible only when the file system answers.
 
 use super::Options;
 use rustix::fs::{CWD, Mode, OFlags};
@@ -11,9 +12,9 @@ use rustix::mount::{
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// A mount without a place.
+/// A mount that is not attached to a directory yet.
 pub(crate) struct Detached {
-    /// Where the kernel asks.
+    /// The FUSE device, from which requests are read.
     pub(crate) device: OwnedFd,
     mount: OwnedFd,
 }
@@ -44,7 +45,8 @@ impl Detached {
             fsconfig_set_flag(&context, "allow_other")?;
         }
         if options.kernel.iter().any(|option| option == "ro") {
-            // The file system's, beside this mount's: as mount(8) has it, which may change it again.
+            // Read-only for the file system, besides the mount's own flag: mount(8) sets both, and
+            // a remount may change both.
             fsconfig_set_flag(&context, "ro")?;
         }
         fsconfig_create(&context)?;
@@ -52,7 +54,7 @@ impl Detached {
         Ok(Some(Detached { device, mount }))
     }
 
-    /// From now on it is seen there. Where that is was opened before; no link is followed.
+    /// Attaches the mount to this directory. No link is followed.
     pub(crate) fn attach(mount: OwnedFd, point: &Path) -> Result<()> {
         move_mount(mount, "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
     }
@@ -62,7 +64,7 @@ impl Detached {
     }
 }
 
-/// Nobody gets another's rights by a file, or a device's by a name, unless that was asked for.
+/// By default, set-user-ID programs and device files have no effect in the mount.
 fn attributes(options: &[String]) -> MountAttrFlags {
     let mut flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     for option in options {

@@ -1,12 +1,14 @@
-//! `noatime`: who reads through a mount of ours, and the kernel where it reads without us, reaches BACKING's files through the mount that
-//! BACKING is on, and what that one says of times of access holds. So BACKING is held through a mount of its own.
+//! `noatime`: reads through our mount, and passthrough reads by the kernel, reach BACKING's files
+//! through the mount that BACKING is on, and that mount's setting for access times applies. So
+//! BACKING is held through a mount of its own.
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, fstatvfs};
 use rustix::io::{Errno, Result};
 use rustix::mount::{MountPropagationFlags, OpenTreeFlags, open_tree};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// This directory, so that reading anything in it leaves no time; `None` for a plain user, who may not have it so.
+/// Opens this directory so that no read in it updates an access time; `None` for a plain user, who
+/// lacks the right to do so.
 pub fn held(dir: impl AsFd) -> Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if fstatvfs(&dir)?.f_flag.contains(StatVfsMountFlags::NOATIME) {
@@ -18,15 +20,15 @@ pub fn held(dir: impl AsFd) -> Result<Option<OwnedFd>> {
         copy => copy?,
     };
     match alone_without_atime(&copy) {
-        // In a user namespace the mounts of the one above keep what they are.
+        // A user namespace cannot change mounts of its parent.
         Err(Errno::PERM) => return Ok(None),
         done => done?,
     }
-    // The mount has no place, and lives as long as something in it is open.
+    // The mount is not attached, and lives as long as a file in it is open.
     rustix::fs::openat(&copy, ".", flags, Mode::empty()).map(Some)
 }
 
-/// And what is mounted on the original is not seen in the copy: in place, that is ourselves.
+/// Mounts on the original are not visible in the copy: in place, that is our own.
 #[expect(unsafe_code, reason = "the one call that rustix has no function for")]
 fn alone_without_atime(mount: &OwnedFd) -> Result<()> {
     /// The kernel's `mount_attr`.
@@ -45,7 +47,7 @@ fn alone_without_atime(mount: &OwnedFd) -> Result<()> {
         propagation: u64::from(MountPropagationFlags::PRIVATE.bits()),
         users: 0,
     };
-    // Safety: `mount_setattr` reads an empty path and as many bytes of attributes as it is told.
+    // Safety: `mount_setattr` reads an empty path and the given number of bytes of attributes.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

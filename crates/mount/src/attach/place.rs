@@ -1,4 +1,4 @@
-//! What may be mounted where, and by whom alone: everything that is looked at before the first file is born.
+//! Checks before a mount: whether BACKING and MOUNTPOINT are suitable, unused and locked for us.
 
 use super::undo;
 use crate::fs::backing;
@@ -28,43 +28,44 @@ use std::{
 pub const KIND: &str = "fuse.flashsift";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
-/// Of the users of a directory so many are named.
+/// Number of users of a directory that a message names.
 const NAMED: usize = 10;
 /// File systems on storage of this machine that have no block device of their own.
 const WITHOUT_DEVICE: [&str; 4] = ["btrfs", "bcachefs", "zfs", "ubifs"];
 
-/// Why it is not mounted.
+/// The reason for a refused mount.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// The places do not fit, or are not fit.
+    /// The directories are unsuitable.
     #[error("{0}")]
     Unfit(String),
-    /// Somebody would lose sight of files, or change them behind our back.
+    /// A process would lose sight of files, or change them without our knowledge.
     #[error(
-        "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files open there keeps them, past \
+        "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files \
+         open there keeps them, past \
          flashsift, and what changes through them is not seen",
         .0.display(), listed(.1)
     )]
     Used(PathBuf, Found),
-    /// Another flashsift has it.
+    /// Another flashsift has it mounted.
     #[error("{} is mounted by flashsift already{}", .0.display(), .1.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Locked(PathBuf, Option<u32>),
-    /// Another flashsift had it, and is about to end.
+    /// Another flashsift has unmounted it, and is about to end.
     #[error(transparent)]
     Ending(Ending),
-    /// The system said no.
+    /// A system call failed.
     #[error("{}: {what}: {why}", path.display())]
     System {
-        /// Where.
+        /// The path of the failure.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         why: io::Error,
     },
 }
 
-/// A flashsift that is mounted no longer, and still has files that settle.
+/// A flashsift that has been unmounted and still writes files back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "flashsift{} has unmounted {}, and its last files settle there{}",
@@ -73,11 +74,11 @@ pub enum Refused {
     if .stuck.is_empty() { String::new() } else { format!("; they cannot: {}", .stuck) }
 )]
 pub struct Ending {
-    /// Where they settle.
+    /// The directory to which it writes them back.
     pub backing: PathBuf,
-    /// Which process, if that is known.
+    /// Its process, if that is known.
     pub pid: Option<u32>,
-    /// Why they cannot; empty where nothing is wrong.
+    /// The reason why files cannot be written back; empty if there is none.
     pub stuck: String,
 }
 
@@ -87,7 +88,7 @@ impl Refused {
     }
 }
 
-/// Who uses a directory, one a line.
+/// Lists the processes and mounts that use a directory, one a line.
 pub fn listed(found: &Found) -> String {
     let mut text = String::new();
     for user in found.users.iter().take(NAMED) {
@@ -99,34 +100,38 @@ pub fn listed(found: &Found) -> String {
     text
 }
 
-/// What somebody wants, and what he insists on.
+/// A request to mount, with the checks that the user waives.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Where files settle.
+    /// The directory to which files are written back.
     pub backing: &'a Path,
-    /// Where they are seen; the same is in place.
+    /// The directory on which it is mounted; the same as `backing` for an in-place mount.
     pub mountpoint: &'a Path,
-    /// Also where somebody has files open.
+    /// Mount even if processes have files open there.
     pub even_if_used: bool,
-    /// File systems on which BACKING may lie all the same.
+    /// Types of file systems on which BACKING may lie although they are refused otherwise.
     pub even_on: &'a [String],
 }
 
-/// A BACKING that is ours alone, and a place where it can be seen.
+/// A locked BACKING, and a directory to mount on.
 #[derive(Debug)]
 pub struct Place {
     /// BACKING, opened before anything can be mounted over it.
     pub root: OwnedFd,
-    /// Free of links and dots.
+    /// An absolute path without links and dots.
     pub backing: PathBuf,
-    /// Free of links and dots.
+    /// An absolute path without links and dots.
     pub mountpoint: PathBuf,
-    /// Nobody else mounts it.
+    /// The lock that keeps other daemons from mounting it.
     pub lock: Lock,
 }
 
 impl Place {
-    /// Looks at everything, or says what is wrong.
+    /// Checks and locks the directories.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the mount is refused.
     pub fn take(wanted: &Wanted<'_>) -> Result<Self, Refused> {
         let backing = directory(wanted.backing)?;
         let mountpoint = directory(wanted.mountpoint)?;
@@ -142,7 +147,7 @@ impl Place {
         if backing::folds_case(backing::flags(&root)) {
             return unfit(folded(&backing));
         }
-        // It would be found to use it.
+        // An ending daemon would be found as a user of the directory.
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
             return Err(held(backing, &file));
         }
@@ -164,7 +169,7 @@ impl Place {
                     let pid = found.users.first().map(|user| user.pid);
                     return Err(Refused::Ending(Ending { backing, pid, stuck: String::new() }));
                 }
-                // It ended just now.
+                // The earlier daemon ended just now.
                 found = look()?;
             }
             if !wanted.even_if_used && !found.users.is_empty() {
@@ -172,13 +177,15 @@ impl Place {
             }
         }
         let lock = Lock::take(&root, &backing)?;
-        // By this, who waits for our end knows that nothing of ours is open any more. Who else locks a directory is no hindrance.
+        // A daemon that waits for our end gets this lock once all our descriptors are closed. A
+        // lock that another program holds on the directory is no hindrance.
         let _ = flock(&root, FlockOperation::NonBlockingLockShared);
         Ok(Self { root, backing, mountpoint, lock })
     }
 }
 
-/// Who uses it, seen twice: a process that was forked and is about to run another program has its parent's descriptors for a moment.
+/// Processes that use a directory in two consecutive looks: a process that was forked and is about
+/// to run another program has its parent's descriptors for a moment.
 fn used(place: &Path) -> io::Result<Found> {
     let mut found = users::of(place)?;
     if !found.users.is_empty() {
@@ -188,7 +195,8 @@ fn used(place: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Whether only those use it who may have unlocked it and have it open for a moment more: the last to go is a lock on the directory.
+/// Whether the only users are daemons of ours that have already released the lock file and are
+/// about to exit: they close the locked directory last.
 fn are_ours(found: &Found) -> bool {
     let our_name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     !found.users.is_empty() && found.users.iter().all(|user| user.program == our_name.trim_end())
@@ -235,12 +243,13 @@ fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
     }
 }
 
-/// BACKING lies on storage of this machine, and can be written.
+/// Checks that BACKING lies on storage of this machine, and can be written.
 fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Refused> {
     let kind = mount.kind.as_str();
     if major(mount.dev) == 0 && !WITHOUT_DEVICE.contains(&kind) && !even_on.iter().any(|even| even == kind) {
         return unfit(format!(
-            "{} lies on {kind}, which is not on storage of this machine, or may lose what settles there; --even-on {kind} \
+            "{} lies on {kind}, which is not on storage of this machine, or may lose what settles \
+             there; --even-on {kind} \
              if you want it all the same",
             backing.display()
         ));
@@ -255,16 +264,16 @@ fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Ref
     Ok(())
 }
 
-/// Keeps others from mounting the same BACKING, for as long as this process lives.
+/// Keeps other daemons from mounting the same BACKING while this process lives.
 #[derive(Debug)]
 pub struct Lock {
     hidden: OwnedFd,
-    /// Locked for as long as it is open.
+    /// The lock file, locked as long as it is open.
     file: Arc<File>,
 }
 
-/// What those read in the lock who want the same BACKING: `PID`, and in the next line how far its holder is. Always as long, so that
-/// there is room for it on a file system that is full.
+/// Content of the lock for daemons that want the same BACKING: `PID`, and in the next line the
+/// state of its holder. The length is constant, so that the content fits on a full file system too.
 #[derive(Clone, Debug)]
 pub struct Sign(Arc<File>);
 
@@ -273,12 +282,12 @@ const MOUNTED: &str = "mounted ";
 const ENDING: &str = "ending ";
 
 impl Sign {
-    /// From now on it is mounted, as the file system with this (minor) number of a device.
+    /// Records that it is mounted, as the file system with this minor device number.
     pub fn mounted(&self, number: u32) -> io::Result<()> {
         self.write(&format!("{MOUNTED}{number}"))
     }
 
-    /// It is mounted no longer, and ends; why it cannot, if so.
+    /// Records that it is unmounted and ends, and the reason if it cannot end.
     pub fn ending(&self, stuck: &str) -> io::Result<()> {
         self.write(&format!("{ENDING}{stuck}"))
     }
@@ -297,7 +306,7 @@ impl Lock {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let at = |why: Errno| Refused::at(&backing.join(HIDDEN).join(LOCK), "locking", why);
             let file = match rustix::fs::openat(&hidden, LOCK, flags, Mode::RUSR | Mode::WUSR) {
-                // Who had it took the directory away just now.
+                // The previous holder removed the directory just now.
                 Err(Errno::NOENT) => continue,
                 file => File::from(file.map_err(at)?),
             };
@@ -306,7 +315,7 @@ impl Lock {
                 Err(Errno::WOULDBLOCK) => return Err(held(backing.to_owned(), &file)),
                 Err(why) => return Err(at(why)),
             }
-            // Who had it may have taken it away between our opening and our locking.
+            // The previous holder may have removed it between our open and our lock.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink == 0 {
                 continue;
             }
@@ -317,18 +326,18 @@ impl Lock {
         }
     }
 
-    /// By which others can be told.
+    /// The sign in which the daemon writes its state for others.
     pub fn sign(&self) -> Sign {
         Sign(self.file.clone())
     }
 
-    /// Where words can be left where there is no journal. It is gone after a clean end.
+    /// The log file for a system without a journal. It is removed after a clean end.
     pub fn log(&self) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// A clean end: BACKING is an ordinary directory again. What is not ours stays.
+    /// Ends cleanly: BACKING is an ordinary directory again. Files of other programs stay.
     pub fn remove(self, root: OwnedFd) -> io::Result<()> {
         for name in [LOG, LOCK] {
             match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
@@ -338,13 +347,14 @@ impl Lock {
         }
         let removed = keeping_its_time(&root, || rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR));
         drop(self);
-        // The last that is open.
+        // Our last descriptor in BACKING.
         drop(root);
         Ok(removed?)
     }
 }
 
-/// What we do in a directory for ourselves is no change that anybody asked for.
+/// Makes an internal change in a directory and restores its `mtime`, since applications have
+/// changed nothing.
 fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let before = rustix::fs::fstat(dir)?;
     change()?;
@@ -352,7 +362,7 @@ fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -
     Ok(())
 }
 
-/// Whether `.FLASHSIFT` is ours too. Not every file system that folds case has a flag that says so.
+/// Whether `.FLASHSIFT` is our directory too. Not every file system that ignores case has a flag.
 fn folds_our_name(root: &OwnedFd, ours: &Stat) -> bool {
     rustix::fs::statat(root, HIDDEN.to_ascii_uppercase(), AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|other| (other.st_dev, other.st_ino) == (ours.st_dev, ours.st_ino))
@@ -360,13 +370,15 @@ fn folds_our_name(root: &OwnedFd, ours: &Stat) -> bool {
 
 fn folded(backing: &Path) -> String {
     format!(
-        "{} folds case, and flashsift does not: two names here would be one file there. Give a directory that does not (where lsattr shows \
+        "{} folds case, and flashsift does not: two names here would be one file there. Give a \
+         directory that does not (where lsattr shows \
          F, it does)",
         backing.display()
     )
 }
 
-/// Our directory in BACKING, made if there is none. Nobody but us may have put anything into it.
+/// Opens our directory in BACKING, and creates it if there is none. No other user may have been
+/// able to write to it.
 fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     let path = backing.join(HIDDEN);
     match keeping_its_time(root, || rustix::fs::mkdirat(root, HIDDEN, Mode::RWXU)) {
@@ -384,7 +396,7 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     };
     let stat = rustix::fs::fstat(&hidden).map_err(|why| Refused::at(&path, "looking at it", why))?;
     if folds_our_name(root, &stat) {
-        // Where it is not empty it was there before.
+        // If it is not empty, it existed before and stays.
         let _ = rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR);
         return unfit(folded(backing));
     }
@@ -392,7 +404,8 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     let mode = stat.st_mode & 0o777;
     if (stat.st_uid, mode) != (us, 0o700) {
         return unfit(format!(
-            "{} belongs to user {} with mode {mode:o}, and must be user {us}'s with mode 700: somebody else could change what \
+            "{} belongs to user {} with mode {mode:o}, and must be user {us}'s with mode 700: \
+             somebody else could change what \
              has not settled yet. If nothing in it is yours, remove it",
             path.display(),
             stat.st_uid
@@ -401,7 +414,7 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     Ok(hidden)
 }
 
-/// The lock, if somebody has made one.
+/// The lock file, if there is one.
 fn existing(root: BorrowedFd<'_>) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(open_hidden(root).ok()?, LOCK, flags, Mode::empty());
@@ -412,7 +425,7 @@ fn is_held(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
-/// Why a BACKING is not to be had that another has.
+/// The refusal for a BACKING that another daemon has locked.
 fn held(backing: PathBuf, lock: &File) -> Refused {
     let mut sign = vec![0; SIGN_BYTES];
     let len = lock.read_at(&mut sign, 0).unwrap_or(0);
@@ -421,7 +434,7 @@ fn held(backing: PathBuf, lock: &File) -> Refused {
     let pid = lines.next().and_then(|pid| pid.parse().ok());
     let how_far = lines.next().unwrap_or_default();
     let stuck = match how_far.strip_prefix(MOUNTED).map(str::parse) {
-        // Not even where others are: it will notice in a moment.
+        // Unmounted in all namespaces: the daemon will notice in a moment.
         Some(Ok(number)) if !undo::is_mounted(number) => Some(""),
         _ => how_far.strip_prefix(ENDING),
     };
@@ -436,16 +449,16 @@ fn open_hidden(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(root, HIDDEN, flags, Mode::empty())
 }
 
-/// What is left of who had this BACKING.
+/// State in which the previous holder left this BACKING.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// It ended cleanly: everything has settled.
+    /// It ended cleanly: everything is written back.
     Nothing,
-    /// It ended without saying so: killed, or with files that could not settle.
+    /// It was killed, or ended with files that could not be written back.
     Remains,
 }
 
-/// Waits until nobody has this BACKING any more.
+/// Waits until no daemon holds this BACKING.
 pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let root = rustix::fs::open(backing, flags, Mode::empty())?;

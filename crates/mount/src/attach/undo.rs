@@ -1,4 +1,5 @@
-//! Taking a mount away, or changing what it allows: as root by the kernel's calls; `fusermount3` takes away what its caller mounted.
+//! Unmounting and remounting: as root by system calls; a plain user's own mounts through
+//! `fusermount3`.
 
 use super::place::KIND;
 use flashsift_host::{
@@ -21,19 +22,20 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// How often, where nobody is found who uses it; each time all processes are looked at.
+/// Number of attempts while no user of the mount is found; each attempt looks at all processes.
 const TRIES: u32 = 20;
 
-/// What came of it.
+/// Result of an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
-    /// It is gone; lazily, from its place only, for as long as somebody uses it.
+    /// It is unmounted; a lazy unmount keeps the file system until no process uses it.
     Gone,
-    /// Somebody uses it.
+    /// A process uses it.
     Busy,
 }
 
-/// Takes away what is mounted here. Lazily: from its place at once, wholly when nobody uses it any more.
+/// Unmounts this directory. A lazy unmount removes it from its place at once, and ends the file
+/// system when no process uses it any more.
 pub fn unmount(point: &Path, lazily: bool) -> io::Result<Unmounted> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(point, flags | UnmountFlags::NOFOLLOW) {
@@ -44,15 +46,16 @@ pub fn unmount(point: &Path, lazily: bool) -> io::Result<Unmounted> {
     }
 }
 
-/// Takes away what is mounted here, or says who uses it. Who only looks at it in this moment keeps the kernel from it, too, and is no
-/// user: where nobody else is found it is tried again.
+/// Unmounts this directory, or returns its users. A process that only looks at the mount at this
+/// moment also makes the kernel refuse, and is not a user: if no other user is found, the unmount
+/// is tried again.
 pub fn unmount_unused(point: &Path) -> io::Result<Option<Found>> {
     let mut found = Found::default();
     for _ in 0..TRIES {
         if unmount(point, false)? == Unmounted::Gone {
             return Ok(None);
         }
-        // It may be somebody else's mount, of which even root is told nothing.
+        // It may be another user's mount, which is closed even to root.
         found = users::of(point).unwrap_or_default();
         if !found.users.is_empty() {
             break;
@@ -78,20 +81,25 @@ fn by_helper(point: &Path, lazily: bool) -> io::Result<Unmounted> {
     }
 }
 
-/// What a mount allows, as it is to be from now on; what is not named stays.
+/// Permissions of a mount after a remount; `None` keeps the present one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allows {
-    /// `rw`, not `ro`: the kernel refuses every change, and what is in RAM settles all the same.
+    /// `rw` if true, `ro` if false: the kernel refuses every change, but files in RAM are still
+    /// written back.
     pub writes: Option<bool>,
-    /// `suid`, not `nosuid`.
+    /// `suid` if true, `nosuid` if false.
     pub setuid: Option<bool>,
-    /// `dev`, not `nodev`.
+    /// `dev` if true, `nodev` if false.
     pub devices: Option<bool>,
-    /// `exec`, not `noexec`.
+    /// `exec` if true, `noexec` if false.
     pub programs: Option<bool>,
 }
 
-/// Changes what is mounted here, which is all in the kernel; somebody may have files open for writing (`EBUSY`). Takes root.
+/// Changes the flags of this mount in the kernel; needs root.
+///
+/// # Errors
+///
+/// `EBUSY` if files are open for writing and the mount is to be read-only.
 pub fn remount(point: &Path, to: &Allows) -> io::Result<()> {
     let has = statvfs(point)?.f_flag;
     let mut flags = MountFlags::empty();
@@ -103,7 +111,7 @@ pub fn remount(point: &Path, to: &Allows) -> io::Result<()> {
     ] {
         flags.set(flag, allowed.map_or(has.contains(off), |allowed| !allowed));
     }
-    // Where nothing is said of times of access, the kernel leaves them as they are.
+    // Without a flag for access times, the kernel keeps the present one.
     Ok(mount_remount(point, flags, c"")?)
 }
 
@@ -112,7 +120,7 @@ pub fn is_dead(mount: &Mount) -> bool {
     mount.kind == KIND && fs::metadata(&mount.point).is_err_and(|why| mounts::is_dead(&why))
 }
 
-/// What a killed flashsift left mounted here is taken away. Whether there was something.
+/// Unmounts the remains of a killed flashsift. Returns whether there were any.
 pub fn free_dead(point: &Path) -> io::Result<bool> {
     let point = mounts::resolved(point)?;
     match mounts::at(&point)? {
@@ -121,7 +129,7 @@ pub fn free_dead(point: &Path) -> io::Result<bool> {
     }
 }
 
-/// What programs have written through mappings reaches us.
+/// Makes the kernel pass on all writes that programs have made through mappings.
 pub fn flush(point: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::syncfs(rustix::fs::open(point, flags, Mode::empty())?)?)
@@ -129,15 +137,16 @@ pub fn flush(point: &Path) -> io::Result<()> {
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// The directory of the kernel in which each mount of FUSE has another, as long as it is mounted anywhere.
+/// The kernel's directory of FUSE connections, which has an entry for each FUSE file system that is
+/// mounted anywhere.
 fn connections() -> io::Result<OwnedFd> {
     let connections = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&connections)?;
     Ok(fsmount(&connections, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
-/// Whether a FUSE file system with this (minor) number of a device is mounted anywhere. A plain user is told only of his own mount namespace
-/// where nobody has mounted fusectl.
+/// Whether a FUSE file system with this minor device number is mounted anywhere. If fusectl is not
+/// mounted, a plain user learns this only for his own mount namespace.
 pub(crate) fn is_mounted(number: u32) -> bool {
     let name = number.to_string();
     if Path::new(CONNECTIONS).join(&name).exists() {
@@ -150,8 +159,12 @@ pub(crate) fn is_mounted(number: u32) -> bool {
     }
 }
 
-/// From now on the kernel asks the server of this mount for nothing more: who still uses it gets errors, so that nobody is promised
-/// what nobody will keep. An error where that is not to be had: a plain user, and nobody has mounted fusectl.
+/// Ends the kernel's requests to the server of this mount: later operations get errors instead of
+/// promises that no server would keep.
+///
+/// # Errors
+///
+/// The connection cannot be aborted by a plain user, or if fusectl is not mounted.
 pub fn cut_off(mount: &Mount) -> io::Result<()> {
     let abort = format!("{}/abort", minor(mount.dev));
     match fs::write(Path::new(CONNECTIONS).join(&abort), "1") {
@@ -159,7 +172,7 @@ pub fn cut_off(mount: &Mount) -> io::Result<()> {
             match rustix::fs::openat(connections()?, &abort, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
             {
                 Ok(abort) => fs::File::from(abort).write_all(b"1"),
-                // There is nobody any more who could ask.
+                // The connection has ended already.
                 Err(Errno::NOENT) => Ok(()),
                 Err(why) => Err(why.into()),
             }

@@ -23,7 +23,7 @@ use std::{
 /// The hidden command of this program that calls [`send`].
 pub const COMMAND: &str = "mount-tmpfs";
 
-/// Why there is no tmpfs.
+/// The reason why there is no tmpfs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// `unshare` could not be started.
@@ -51,7 +51,7 @@ pub fn send(bytes: u64, noatime: bool) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// A tmpfs of so many bytes, made by another process of this program.
+/// Receives a tmpfs of this size from another process of this program.
 pub(crate) fn receive(bytes: u64, noatime: bool) -> Result<OwnedFd, Error> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut other = Command::new("unshare")

@@ -10,7 +10,7 @@ use signal_hook::consts::SIGTERM;
 use std::{io, time::Duration};
 use tracing::{error, warn};
 
-/// The kernel releases a mount at once after the unmount, unless other namespaces have copies of it.
+/// The kernel releases a mount at once after the unmount, unless other namespaces have copies.
 const RELEASE: Duration = Duration::from_secs(10);
 
 impl Daemon {
@@ -37,7 +37,7 @@ impl Daemon {
         }
     }
 
-    /// Writes back while it is mounted and again after the unmount: files may be created in between.
+    /// Writes back while mounted and again after the unmount: files may be created in between.
     fn settle(&self, mounted: &mut bool) -> Result<(), Error> {
         let all = || self.fs.settle_all().context(format!("settling in {}", self.backing.display()));
         if *mounted {
@@ -67,8 +67,10 @@ impl Daemon {
             warn_unless_signed(self.sign.ending(&format!("{} in RAM: {}", self.in_ram(), why.chain())));
         }
         error!(
-            "CANNOT END: {} of {} in RAM: {}. Nothing is lost while this process lives, and it tries again in {}: \
-             if there is no room in {}, make some. Only a SIGTERM from now on gives up what is in RAM",
+            "CANNOT END: {} of {} in RAM: {}. Nothing is lost while this process lives, and it \
+             tries again in {}: \
+             if there is no room in {}, make some. Only a SIGTERM from now on gives up what is in \
+             RAM",
             self.in_ram(),
             self.mount.point.display(),
             why.chain(),
@@ -100,7 +102,8 @@ impl Daemon {
             // Stores through mappings have to arrive before the connection is cut.
             if here {
                 warn!(
-                    "{} is in use, and is taken away all the same; who uses it will get errors:\n{}",
+                    "{} is in use, and is taken away all the same; who uses it will get \
+                     errors:\n{}",
                     point.display(),
                     place::listed(&found).trim_end()
                 );

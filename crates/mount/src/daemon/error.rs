@@ -1,10 +1,10 @@
-//! Why a mount did not start, or did not end well.
+//! Errors of the start and the end of a mount.
 
 use crate::WriteBackFailures;
 use crate::attach::{place::Refused, user_tmpfs};
 use std::{error, io, path::Path};
 
-/// Why the daemon failed.
+/// The reason for a failure of the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The place is refused.
@@ -13,9 +13,9 @@ pub enum Error {
     /// The system refused a step.
     #[error("{what}")]
     Step {
-        /// What was tried, or with what.
+        /// The operation that failed, or its object.
         what: String,
-        /// The answer.
+        /// The error of the system.
         #[source]
         why: Box<Error>,
     },

@@ -45,7 +45,7 @@ pub struct Serving {
 pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Running> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![
-        // As fusermount3 reads it.
+        // Escaped for fusermount3.
         MountOption::FSName(options.name.replace('\\', "\\\\").replace(',', "\\,")),
         MountOption::Subtype("flashsift".to_owned()),
         MountOption::DefaultPermissions,
@@ -77,7 +77,7 @@ pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Run
         }
         // A plain user asks fusermount3.
         None => {
-            // It would say less of what is wrong.
+            // fusermount3 would report less of the error.
             let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
             device.map_err(|why| {
                 io::Error::new(
@@ -88,7 +88,7 @@ pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Run
             fuser::Session::new(adapter, &options.mountpoint, &config)?
         }
     };
-    // Nobody else sets it.
+    // No other thread sets it.
     let _ = notifier.set(session.notifier());
     let session = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
     Ok(Running { session, mountpoint: options.mountpoint.clone() })

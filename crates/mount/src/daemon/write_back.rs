@@ -11,7 +11,7 @@ use std::{
 pub(super) fn start(fs: Arc<Fs>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("write-back".into()).spawn(move || {
         while fs.wait_for_decisions() {
-            // What failed is logged there, and decided on again by the sifter.
+            // Failures are logged there, and the sifter decides on these files again.
             let _ = fs.settle_due(fs.now_us());
         }
     })

@@ -1,4 +1,5 @@
-//! BACKING: an ordinary directory, reached only by descriptors of its directories and single names in them.
+//! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
+//! names in them.
 
 use super::types::Time;
 use rustix::fs::{
@@ -21,19 +22,20 @@ pub(crate) struct Backing {
     pub(crate) root_ino: u64,
     device: u64,
     hidden: OwnedFd,
-    /// Where files are copied to before they get their names.
+    /// The directory for copies that have no final name yet.
     temps: OwnedFd,
-    /// Opened for reading, to be synced.
+    /// A descriptor of the file system for `syncfs`.
     to_sync: File,
     next_temp: AtomicU64,
-    /// Copies are made where all else is apart, too.
+    /// Whether renames out of the directory for copies fail everywhere: it is encrypted or has a
+    /// project of its own.
     temps_apart: bool,
-    /// The most bytes that a file may have: RAM takes more.
+    /// Largest size of a file on flash, bytes; tmpfs allows more.
     pub(crate) largest_file: u64,
     noatime: bool,
 }
 
-/// A directory that is open, and what matters for those that are made in it.
+/// An open directory, and its properties that new files inherit.
 #[derive(Debug)]
 pub(crate) struct OpenDir {
     pub(crate) fd: OwnedFd,
@@ -41,7 +43,8 @@ pub(crate) struct OpenDir {
     pub(crate) gid: Option<u32>,
     /// Files in it get an access control list.
     pub(crate) default_acl: bool,
-    /// It takes no file from elsewhere by a rename: it is encrypted, or of a project whose quota counts what is in it.
+    /// Whether a rename from another directory into this one fails: this directory is encrypted, or
+    /// belongs to a project whose quota counts its files.
     pub(crate) apart: bool,
 }
 
@@ -54,7 +57,7 @@ impl AsFd for OpenDir {
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// One name, no link followed, no other file system entered.
+/// Opens one name, without following a link or entering another file system.
 fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     loop {
@@ -65,9 +68,9 @@ fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> 
             Mode::empty(),
             resolve,
         ) {
-            // Something was renamed meanwhile.
+            // A rename interfered; try again.
             Err(Errno::AGAIN | Errno::INTR) => (),
-            // Links are opened to be looked at, not to be followed.
+            // A link is opened itself, not followed.
             Err(Errno::LOOP) if flags.contains(OFlags::PATH) => {
                 return rustix::fs::openat(
                     &dir,
@@ -121,7 +124,8 @@ impl Backing {
         Ok(backing)
     }
 
-    /// What a crash left half copied has no name yet: nobody misses it.
+    /// A partial copy left by a crash has no name that an application could use, so it can be
+    /// deleted.
     fn clear(&self) -> Result<()> {
         let listing = rustix::fs::openat(
             &self.temps,
@@ -138,7 +142,8 @@ impl Backing {
         Ok(())
     }
 
-    /// No system call tells; a file of that size, all hole, can be had or not.
+    /// No system call returns the limit, so this tries to create files of that size that are all
+    /// hole.
     fn find_largest_file(&self) -> Result<u64> {
         let (temp, file) = self.create_temp()?;
         let (mut fits, mut too_large) = (0, 1 << 63);
@@ -153,13 +158,13 @@ impl Backing {
         Ok(fits)
     }
 
-    /// Leaves nothing of ours but the lock, which is its holder's.
+    /// Removes all internal files except the lock, which belongs to its holder.
     pub(crate) fn tidy(&self) -> Result<()> {
         self.clear()?;
         rustix::fs::unlinkat(&self.hidden, "tmp", AtFlags::REMOVEDIR)
     }
 
-    /// The directory of this name.
+    /// Opens a directory by name.
     pub(crate) fn open_dir(&self, parent: impl AsFd, name: &OsStr) -> Result<(OpenDir, Stat)> {
         self.opened(open_beneath(parent, name, DIRECTORY)?)
     }
@@ -185,16 +190,18 @@ impl Backing {
         Ok((OpenDir { fd, gid, default_acl, apart }, stat))
     }
 
-    /// What has this name, by which its attributes can be had and changed.
+    /// Opens a name with `O_PATH`, through which the attributes of its file can be read and
+    /// changed.
     pub(crate) fn open_path(&self, dir: impl AsFd, name: &OsStr) -> Result<OwnedFd> {
         open_beneath(dir, name, OFlags::PATH)
     }
 
-    /// A regular file, for reading and writing where that can be had; for appending, where nothing else may be done.
+    /// Opens a regular file for reading and writing if its permissions allow it, or for appending
+    /// if it is append-only.
     pub(crate) fn open_file(&self, dir: impl AsFd, name: &OsStr) -> Result<File> {
         let quiet = self.without_atime();
         let open = |access| match open_beneath(&dir, name, access | OFlags::NONBLOCK | quiet) {
-            // It is somebody else's.
+            // `O_NOATIME` is refused because the file belongs to another user.
             Err(Errno::PERM) if self.noatime => open_beneath(&dir, name, access | OFlags::NONBLOCK),
             opened => opened,
         };
@@ -209,19 +216,20 @@ impl Backing {
         opened.map(File::from)
     }
 
-    /// Of whatever has this name, a link itself.
+    /// The `stat` of a name; does not follow a link.
     pub(crate) fn stat(&self, dir: impl AsFd, name: &OsStr) -> Result<Stat> {
         let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        // Another file system is mounted there: numbers would mean something else.
+        // Another file system is mounted there, with inode numbers of its own.
         if stat.st_dev != self.device { Err(Errno::XDEV) } else { Ok(stat) }
     }
 
-    /// What a file of our own is opened with besides, where `noatime` is up to us.
+    /// Additional flags for opening our own files: `O_NOATIME`, unless the mount keeps access
+    /// times.
     pub(crate) fn without_atime(&self) -> OFlags {
         if self.noatime { OFlags::NOATIME } else { OFlags::empty() }
     }
 
-    /// A file without a name that applications see.
+    /// Creates a file whose name applications do not see.
     pub(crate) fn create_temp(&self) -> Result<(String, File)> {
         let name = format!("{:x}", self.next_temp.fetch_add(1, Ordering::Relaxed));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
@@ -233,27 +241,27 @@ impl Backing {
         rustix::fs::unlinkat(&self.temps, temp, AtFlags::empty())
     }
 
-    /// The file gets its name; what had it before is gone.
+    /// Renames the copy to the file's name, and replaces the file that had it.
     pub(crate) fn place_temp(&self, temp: &str, dir: impl AsFd, name: &OsStr) -> Result<()> {
         rustix::fs::renameat(&self.temps, temp, dir, name)
     }
 
-    /// A further name for a file that has one; not yet one that applications see.
+    /// Creates a further name for a file; applications do not see it yet.
     pub(crate) fn link_to_temp(&self, dir: impl AsFd, name: &OsStr, temp: &str) -> Result<()> {
         rustix::fs::linkat(dir, name, &self.temps, temp, AtFlags::empty())
     }
 
-    /// Everything that was written to this file system is durable.
+    /// Makes all writes to this file system durable.
     pub(crate) fn sync_all(&self) -> Result<()> {
         rustix::fs::syncfs(&self.to_sync)
     }
 }
 
-/// What `chattr` calls E and F; rustix has no names for them.
+/// The flags that `chattr` calls E and F; rustix has no names for them.
 const ENCRYPTED: u32 = 0x800;
 const CASE_FOLDED: u32 = 0x4000_0000;
 
-/// What `lsattr` shows of a directory, on file systems that have such.
+/// Flags of a directory as `lsattr` shows them; empty on file systems without flags.
 pub(crate) fn flags(dir: impl AsFd) -> IFlags {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(dir, ".", flags, Mode::empty())
@@ -261,7 +269,8 @@ pub(crate) fn flags(dir: impl AsFd) -> IFlags {
         .unwrap_or(IFlags::empty())
 }
 
-/// Nothing that anybody asked for has changed there since. Where the directory is another's, it shows that something did.
+/// Restores the `mtime` of a directory in which only internal files have changed. In a directory of
+/// another user this fails, and the change stays visible.
 pub(crate) fn keep_time(dir: impl AsFd, modified: Time) {
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
@@ -270,17 +279,19 @@ pub(crate) fn keep_time(dir: impl AsFd, modified: Time) {
     let _ = rustix::fs::utimensat(dir, c"", &times, AtFlags::EMPTY_PATH);
 }
 
-/// Names that are one there would be two here: of files in RAM, one would settle over the other.
+/// Whether the directory ignores case. Two files in RAM whose names differ only in case would be
+/// written back over each other there.
 pub(crate) fn folds_case(flags: IFlags) -> bool {
     flags.contains(IFlags::from_bits_retain(CASE_FOLDED))
 }
 
-/// Does a directory keep its files from others (ext4 and F2FS: encryption, projects)?
+/// Whether renames between this directory and others may fail (ext4 and F2FS: encryption,
+/// projects).
 fn is_apart(flags: IFlags) -> bool {
     flags.intersects(IFlags::PROJECT_INHERIT | IFlags::from_bits_retain(ENCRYPTED))
 }
 
-/// Names in it, with numbers and kinds as BACKING has them.
+/// Names in a directory, with BACKING's inode numbers and types.
 pub(crate) fn list(dir: impl AsFd) -> Result<Vec<(u64, FileType, Box<OsStr>)>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listing = rustix::fs::openat(dir, ".", flags, Mode::empty())?;
@@ -295,7 +306,7 @@ pub(crate) fn list(dir: impl AsFd) -> Result<Vec<(u64, FileType, Box<OsStr>)>> {
     Ok(all)
 }
 
-/// By which system calls that take only a path reach what is open.
+/// The path in /proc by which system calls that take only a path reach an open file.
 pub(crate) fn proc_path(fd: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }

@@ -1,4 +1,4 @@
-//! Doing what somebody else asked for, as that user.
+//! Performing a request with the user and group of the calling process.
 
 use super::types::Caller;
 use rustix::io::Result;
@@ -6,8 +6,10 @@ use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{capabilities, set_capabilities, set_thread_res_gid, set_thread_res_uid};
 use std::fs;
 
-/// What `make` makes belongs to the caller, as quotas and setgid directories will have it. The kernel above has checked that the
-/// caller may, with groups that we do not know: therefore capabilities stay in force. Only of this thread.
+/// Runs `make` with the caller's user and group, so that the new file belongs to the caller, as
+/// quotas and setgid directories require. The kernel has already checked the caller's permission,
+/// with supplementary groups that we do not know: therefore this thread keeps its capabilities.
+/// Other threads are not affected.
 pub(crate) fn as_caller<T>(caller: &Caller, make: impl FnOnce() -> Result<T>) -> Result<T> {
     if !geteuid().is_root() || (caller.uid, caller.gid) == (0, 0) {
         return make();
@@ -21,8 +23,9 @@ pub(crate) fn as_caller<T>(caller: &Caller, make: impl FnOnce() -> Result<T>) ->
     make()
 }
 
-/// Whether setgid on a file of this group stays when the caller sets an access list: where he has the right to keep it, or is of the
-/// group. Of whom it cannot be told (thread 0: of a pid namespace that we do not see) neither is so.
+/// Whether the setgid bit of a file of this group stays when the caller sets an access list: if the
+/// caller has the capability to keep it or is in the group. Neither can be determined for thread 0,
+/// which belongs to a pid namespace that we do not see; then the bit goes.
 pub(crate) fn keeps_setgid(caller: &Caller, group: u32) -> bool {
     caller.gid == group
         || fs::read_to_string(format!("/proc/{}/status", caller.tid))
@@ -44,7 +47,7 @@ fn may_keep_setgid(status: &str, group: u32, capable_here: bool) -> bool {
         || groups.any(|one| one.parse() == Ok(group))
 }
 
-/// Root again, however `make` ends.
+/// Restores root when dropped, also if `make` panics.
 struct Back;
 
 impl Drop for Back {
@@ -52,7 +55,7 @@ impl Drop for Back {
         let user = set_thread_res_uid(None, Uid::ROOT, None);
         let group = set_thread_res_gid(None, Gid::ROOT, None);
         if user.is_err() || group.is_err() {
-            // Whatever this thread did next would be done as somebody else.
+            // Every further operation of this thread would run as the wrong user.
             std::process::abort();
         }
     }
@@ -63,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_keeps_setgid_is_told_by_groups_and_capabilities() {
+    fn groups_and_capabilities_decide_which_caller_keeps_setgid() {
         let status = |groups: &str, capabilities: &str| {
             format!("Name:\tsh\nGroups:\t{groups} \nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n")
         };

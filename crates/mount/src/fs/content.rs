@@ -1,4 +1,4 @@
-//! Where a file's bytes are, and how they move while it is used.
+//! The location of a file's bytes, and how it changes while the file is in use.
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use rustix::io::{Errno, Result};
@@ -6,23 +6,26 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What readers, writers and the move share. Locks are taken in this order: `gate`, the table, `place`.
+/// State of one file that readers, writers and write-back share. Locks are taken in this order:
+/// `gate`, the table, `place`.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    /// Whoever changes a file in RAM passes it; closed where a move has failed so often that its writers have to wait.
+    /// Every change of a file in RAM passes this lock. Write-back takes it exclusively after many
+    /// failed attempts, so that the file's writers wait.
     pub(crate) gate: RwLock<()>,
     pub(crate) place: RwLock<Place>,
-    /// Held while bytes change, until the event is queued; a read of a file in RAM shares it. Taken last.
+    /// Held while bytes change, until the event is queued; a read of a file in RAM shares it. Taken
+    /// last.
     pub(crate) order: RwLock<()>,
     changes: AtomicU64,
 }
 
-/// Where it is open.
+/// The location of an open file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// `None` while nobody has it open.
+    /// `None` while no process has the file open.
     pub(crate) file: Option<Arc<File>>,
-    /// On flash, for good.
+    /// On flash, where the file stays.
     pub(crate) settled: bool,
 }
 
@@ -31,21 +34,22 @@ impl Content {
         Content { place: RwLock::new(place), ..Content::default() }
     }
 
-    /// The open file; where it lives in RAM, with what keeps it there meanwhile. A settled one does not move: who opens or closes it need not wait
-    /// for a slow device.
+    /// The open file; for a file in RAM, with the lock that keeps it there meanwhile. A file on
+    /// flash does not move, so opening or closing it need not wait for a slow device.
     pub(crate) fn open(&self) -> Result<(Arc<File>, Option<RwLockReadGuard<'_, Place>>)> {
         let place = self.place.read();
         let file = place.file.clone().ok_or(Errno::BADF)?;
         Ok((file, (!place.settled).then_some(place)))
     }
 
-    /// What was changed is there to be seen. It is counted afterwards, with `place` still held: a copy that counted before
-    /// it began has either seen it, or is told by the count that it has not.
+    /// Counts a change after it has become visible, with `place` still held. A copy that reads the
+    /// count before it begins therefore either contains the change or finds a different count
+    /// afterwards.
     pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// How often it was changed.
+    /// Number of changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

@@ -1,9 +1,10 @@
 //! Performing the decisions of the sifter.
 //!
-//! The sifter stands behind the stream of events: it gets each of them, in order. Whoever makes an
-//! application wait for its decisions (a sync, space) performs them; the others wait for the daemon.
-//! What only the mount can know (a directory that takes no renamed file, an attribute that RAM does
-//! not take) moves a file without a decision, and the sifter is told.
+//! The sifter receives every event of the stream in order. A thread that makes an application wait
+//! for a decision (a sync, a lack of space) performs it; the daemon performs the others. Some files
+//! must move for reasons that only the mount knows (a directory that takes no renamed file, an
+//! attribute that RAM does not support). Such a file moves without a decision, and the mount
+//! reports it to the sifter.
 
 use super::Fs;
 use super::failures::{Step, WriteBackFailures};
@@ -16,12 +17,12 @@ use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Without a deadline the daemon looks again after this time, and after a suspend at the latest.
+/// Without a deadline the daemon looks again after this time, and at the latest after a suspend.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 type Sink = Box<dyn FnMut(SiftNotice) + Send>;
 
-/// What passes between the sifter and the mount.
+/// A message between the sifter and the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiftNotice {
     /// The sifter decided.
@@ -40,7 +41,7 @@ pub(crate) struct Decisions {
     ended: bool,
 }
 
-/// What threads wait for: a decision to be performed, or a decision at all.
+/// The condition that a thread waits for: a decision is performed, or a new decision arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     performed: Condvar,
@@ -52,7 +53,7 @@ impl Decisions {
         Decisions { sift, pending: VecDeque::new(), sink: None, out: HashMap::new(), ended: false }
     }
 
-    /// Calls the sifter, and takes the decisions that follow.
+    /// Calls the sifter, and collects the decisions that follow.
     pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut dyn Sift) -> T) -> T {
         let answer = call(&mut *self.sift);
         while let Some(decision) = self.sift.poll() {
@@ -64,7 +65,7 @@ impl Decisions {
         answer
     }
 
-    /// All that is pending is being performed from now on.
+    /// Takes all pending decisions, which the caller then performs.
     fn take(&mut self) -> Vec<Decision> {
         let taken: Vec<Decision> = self.pending.drain(..).collect();
         for file in taken.iter().filter_map(Decision::file) {
@@ -85,19 +86,23 @@ impl Decisions {
         })
     }
 
-    /// For tests.
+    /// Checks the invariants of the pending decisions; for tests.
     pub(crate) fn check(&self) {
         self.sift.check();
     }
 }
 
 impl Fs {
-    /// Everything that passes between the sifter and the mount goes here from now on, in order.
+    /// Sends every message between the sifter and the mount to this sink from now on, in order.
     pub fn observe_decisions(&self, sink: impl FnMut(SiftNotice) + Send + 'static) {
         self.events.with_stream(|decisions, _| decisions.sink = Some(Box::new(sink)));
     }
 
-    /// Performs what is pending. What failed, of that.
+    /// Performs the pending decisions.
+    ///
+    /// # Errors
+    ///
+    /// The files among them that could not be written back.
     pub(crate) fn perform(&self) -> Result<(), WriteBackFailures> {
         let mut failed = Vec::new();
         loop {
@@ -121,7 +126,7 @@ impl Fs {
                     self.drop_file(table::number(file));
                     performing.results.insert(file, Ok(()));
                 }
-                // Each batch is durable when it is done.
+                // No action: each batch is already durable when it is done.
                 Decision::CloseEpoch => {}
             }
         }
@@ -131,7 +136,7 @@ impl Fs {
         let done = self.settle(&files);
         performing.results.extend(files.iter().map(|ino| (table::file_id(*ino), Ok(()))));
         for (ino, error) in done.as_ref().err().into_iter().flat_map(WriteBackFailures::by_file) {
-            // A directory that fails is no file that the sifter knows.
+            // The sifter knows no directories.
             if seen.contains(&ino) {
                 performing.results.insert(table::file_id(ino), Err(blocked(error.step, error.errno)));
             }
@@ -148,19 +153,19 @@ impl Fs {
             _ => return,
         };
         for (dir, name) in names {
-            // Its directory may refuse it: then the name stays, and the file with it.
+            // BACKING may refuse the removal: then the name stays, and the file with it.
             if let Err(errno) = self.unlink_in_ram(&mut table, at, dir, &name) {
                 tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
             }
         }
     }
 
-    /// This file reached flash without a decision.
+    /// Reports that this file reached flash without a decision.
     pub(crate) fn left_ram(&self, ino: Ino) {
         self.is_on_flash(table::file_id(ino));
     }
 
-    /// This file is on flash, whatever the sifter decided or will decide.
+    /// Reports that this file is on flash, regardless of any decision.
     pub(crate) fn is_on_flash(&self, file: FileId) {
         self.events.with_stream(|decisions, now| {
             if !decisions.out.contains_key(&file) {
@@ -180,13 +185,17 @@ impl Fs {
         }
     }
 
-    /// RAM is full. Whether decisions followed, and what came of them.
+    /// Asks the sifter for space in RAM, and performs its decisions.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back.
     pub(crate) fn decide_for_space(&self, bytes: u64) -> Result<(), WriteBackFailures> {
         self.events.with_stream(|decisions, now| decisions.call(|sift| sift.need_space(now, bytes)));
         self.perform()
     }
 
-    /// A deadline of the sifter may have come.
+    /// Asks the sifter for decisions that are due.
     pub(crate) fn decide_by_time(&self, now_us: Micros) -> Result<(), WriteBackFailures> {
         self.events.with_stream(|decisions, now| {
             decisions.call(|sift| sift.handle_deadline(now.max(now_us)));
@@ -233,7 +242,7 @@ impl Fs {
     }
 }
 
-/// Decisions that are being performed: each gets its result, also where performing panics, or the
+/// Decisions that are being performed. Each gets its result on drop, also after a panic, or the
 /// threads that wait would wait for ever.
 struct Performing<'a> {
     fs: &'a Fs,
@@ -265,13 +274,13 @@ impl Drop for Performing<'_> {
 }
 
 impl Waits {
-    /// There may be an earlier deadline, or a decision.
+    /// Wakes the waiting threads: there may be an earlier deadline, or a decision.
     pub(crate) fn decided(&self) {
         self.decided.notify_all();
     }
 }
 
-/// What the sifter hears of an error.
+/// The reason that the sifter is given for an error.
 fn blocked(step: Step, errno: Errno) -> Blocked {
     match (step, errno) {
         (Step::CopyUnchanged, _) => Blocked::Changing,

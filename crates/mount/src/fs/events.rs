@@ -1,13 +1,13 @@
-//! Events: everything that is asked of the file system, in order.
+//! Events: every request to the file system, in order.
 //!
-//! Events with a name are delivered under the table lock, which orders them. All others pass through
-//! a bounded queue that takes no lock and allocates nothing; an operation queues its event before
-//! it returns, and whoever delivers empties the queue first. So the events of one file, and of one
-//! name, are in the order in which they took effect. Operations that change a file's bytes hold the
-//! file's own lock ([`Content::order`](super::content::Content)) until their event is queued; reads
-//! of a file in RAM share it.
+//! Events with a name are delivered under the table lock, which orders them. All others pass
+//! through a bounded queue that takes no lock and allocates nothing. An operation queues its event
+//! before it returns, and each delivery empties the queue first. So the events of one file, and of
+//! one name, are in the order in which they took effect. Operations that change a file's bytes hold
+//! the file's own lock ([`Content::order`](super::content::Content)) until their event is queued;
+//! reads of a file in RAM share it.
 //!
-//! Of files that the kernel reads and writes itself (passthrough) only opens and closes are seen.
+//! For files that the kernel reads and writes itself (passthrough), only opens and closes are seen.
 
 use super::Fs;
 use super::decisions::{Decisions, Waits};
@@ -198,7 +198,7 @@ impl Fs {
         self.events.deliver();
     }
 
-    /// An operation of this thread begins.
+    /// Notes the time and thread of an operation that begins.
     pub(crate) fn arrived(&self, tid: u32) -> At {
         At { us: self.events.now(), tid }
     }
@@ -213,12 +213,12 @@ impl Fs {
         at
     }
 
-    /// Something without a name happened.
+    /// Queues an event without a name.
     pub(crate) fn saw(&self, at: At, action: Action<'static>) {
         self.events.push(at.us, at.tid, action);
     }
 
-    /// Something happened to a name of a file.
+    /// Delivers an event about a name of a file.
     pub(crate) fn saw_name(
         &self,
         table: &Table,
@@ -233,7 +233,7 @@ impl Fs {
         );
     }
 
-    /// Where a file is to be created.
+    /// Decides where a file is created.
     pub(crate) fn birth(
         &self,
         table: &Table,
@@ -250,7 +250,7 @@ impl Fs {
         stream.decisions.call(|sift| sift.birth(now, &create))
     }
 
-    /// A file came into being.
+    /// Delivers the creation of a file.
     pub(crate) fn saw_create(
         &self,
         table: &Table,
@@ -351,8 +351,8 @@ mod tests {
         Caller { uid, gid, tid: 0, umask: 0 }
     }
 
-    /// Each read took a global lock twice to be recorded, and another to find its file: readers of
-    /// different files waited for one another, and for whoever listed a directory.
+    /// Recording a read took a global lock twice, and finding its file took another: readers of
+    /// different files waited for one another, and for every process that listed a directory.
     #[test]
     fn a_read_waits_for_no_global_lock() {
         let folder = tempfile::tempdir().unwrap();

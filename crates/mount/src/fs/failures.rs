@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tracing::{debug, info, warn};
 
-/// What was tried last for a file.
+/// The last operation that was tried for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Opening the file in RAM, and making its copy.
@@ -53,7 +53,7 @@ pub struct WriteBackError {
     pub path: String,
     /// The step that failed.
     pub step: Step,
-    /// The answer.
+    /// The error number.
     pub errno: Errno,
 }
 
@@ -61,7 +61,7 @@ pub struct WriteBackError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackFailures(Vec<(Ino, WriteBackError)>);
 
-/// So many are named in a sentence.
+/// Number of failures that a message names.
 const NAMED: usize = 3;
 
 impl WriteBackFailures {
@@ -83,7 +83,7 @@ impl WriteBackFailures {
         self.0.iter().map(|(ino, error)| (*ino, error))
     }
 
-    /// For an application, which can be told one.
+    /// The single error number that an application gets for all these failures.
     pub fn errno(&self) -> Errno {
         self.0[0].1.errno
     }
@@ -133,7 +133,7 @@ impl<T> In<T> for rustix::io::Result<T> {
     }
 }
 
-/// What fails at the moment, by number of file or directory.
+/// Current failures, by number of file or directory.
 #[derive(Debug, Default)]
 pub(crate) struct Failing(BTreeMap<Ino, WriteBackError>);
 
@@ -179,7 +179,7 @@ impl Fs {
         self.failing.lock().0.get(&ino).map(|error| error.errno)
     }
 
-    /// What fails at the moment.
+    /// Current failures, with the paths of their files.
     pub(crate) fn failing_now(&self, table: &Table) -> Vec<Failure> {
         let mut failing = self.failing.lock();
         prune(&mut failing, table);

@@ -1,7 +1,8 @@
-//! Names: what is made, linked, renamed, removed and listed.
+//! Operations on names: create, link, rename, remove and list.
 //!
-//! A file in RAM is renamed and removed in the table alone, and may hide what BACKING has under its name. Everything else is done by BACKING,
-//! at once. Where both would have to change together, the file settles first.
+//! A file in RAM is renamed and removed in the table alone, and may hide a file of BACKING under
+//! its name. All other operations are performed in BACKING at once. If an operation would have to
+//! change both together, the file is written back first.
 
 use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
@@ -23,7 +24,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-/// Longer ones no file system for flash has.
+/// Longest name, bytes: no file system for flash allows more.
 const NAME_BYTES: usize = 255;
 /// Further names of a file in RAM than this are BACKING's to count.
 const LINKS: usize = 1000;
@@ -43,7 +44,7 @@ impl Created<'_> {
     }
 }
 
-/// May a name like this be made?
+/// Checks that this name may be created.
 fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
     if name.len() > NAME_BYTES {
         return Err(Errno::NAMETOOLONG);
@@ -53,7 +54,8 @@ fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
 }
 
 impl Fs {
-    /// Makes a regular file, or opens the one that is there, unless `O_EXCL` forbids it. Found once, opened once.
+    /// Creates and opens a regular file, or opens an existing one unless `O_EXCL` forbids it. The
+    /// name is looked up only once, so the file that is found is the one that is opened.
     pub fn create(
         &self,
         caller: &Caller,
@@ -169,7 +171,7 @@ impl Fs {
         }
     }
 
-    /// A regular file, a FIFO, a socket or a device.
+    /// Creates a regular file, a FIFO, a socket or a device.
     pub fn mknod(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32, rdev: u32) -> Result<Attr> {
         let kind = FileType::from_raw_mode(mode);
         let device = rustix::fs::makedev(rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00);
@@ -189,17 +191,17 @@ impl Fs {
         self.looked_up(&mut table, ino)
     }
 
-    /// A directory.
+    /// Creates a directory, in BACKING at once.
     pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
         self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
     }
 
-    /// A symbolic link.
+    /// Creates a symbolic link.
     pub fn symlink(&self, caller: &Caller, parent: Ino, name: &OsStr, target: &OsStr) -> Result<Attr> {
         self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
     }
 
-    /// Whatever is BACKING's from the start.
+    /// Creates an object that lives in BACKING from the start.
     fn make(
         &self,
         caller: &Caller,
@@ -222,14 +224,14 @@ impl Fs {
         self.looked_up(&mut table, ino)
     }
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link.
     pub fn readlink(&self, ino: Ino) -> Result<OsString> {
         let mut table = self.table();
         let path = self.path_of(&mut table, ino)?;
         Ok(OsString::from_vec(rustix::fs::readlinkat(&path, "", Vec::new())?.into_bytes()))
     }
 
-    /// A further name.
+    /// Creates a further name for a file.
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
         let at = self.arrived(tid);
@@ -272,12 +274,13 @@ impl Fs {
         }
     }
 
-    /// Its `ctime` is now. A copy that is being made need not know: names are looked up when it is placed.
+    /// Sets `ctime` to now. A copy in progress need not know: names are looked up when it is
+    /// placed.
     fn renamed_in_ram(&self, ino: Ino) -> Result<()> {
         self.store.touch(ino)
     }
 
-    /// Removes a name that is no directory's.
+    /// Removes the name of a file that is no directory.
     pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
         let at = self.arrived(tid);
         let mut table = self.table();
@@ -293,7 +296,7 @@ impl Fs {
 
     pub(crate) fn unlink_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
         if table.in_ram(parent, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
-            // Or it would come back.
+            // Otherwise the hidden file would reappear.
             self.remove_hidden(table, parent, name)?;
         }
         self.remove_name_in_ram(table, at, parent, name)?;
@@ -301,7 +304,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The file that a name in RAM hides goes.
+    /// Removes the file in BACKING that a name in RAM hides.
     fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
         let dir = self.dir(table, parent)?;
         match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
@@ -310,7 +313,7 @@ impl Fs {
         }
     }
 
-    /// One name less. With the last one, and nobody who has it open, the file is no more.
+    /// Removes one name of a file in RAM. Without names and opens, the file is deleted.
     fn remove_name_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
         let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
         let ino = removed.ino;
@@ -328,18 +331,18 @@ impl Fs {
         Ok(())
     }
 
-    /// It was born and is gone without having reached flash.
+    /// Deletes a file that never reached flash.
     pub(crate) fn remove_from_ram(&self, table: &mut Table, at: At, ino: Ino) {
         if let Ok(attr) = self.attr_of(table, ino) {
             table.is_gone(ino, attr);
         }
         self.counters.lock().never_written += 1;
-        // It stays until the next start then, and takes room: nothing else depends on it.
+        // If this fails, the file takes space until the next start; nothing else depends on it.
         let _ = self.store.remove(ino);
         self.saw_end(table, at, ino);
     }
 
-    /// A name of BACKING's is gone, which led to this.
+    /// Records that BACKING has lost a name of this file.
     fn lost_name(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr, was: &Stat) {
         let ino = table.known_as(was.st_ino);
         let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
@@ -406,10 +409,11 @@ impl Fs {
             } else if let Some(InRam { ino, .. }) = source
                 && apart
             {
-                // Whether it may go there at all BACKING has to say.
+                // BACKING decides whether the file may be renamed to there.
                 first.push(ino);
             } else if let Some(InRam { ino, hides: Some(_) }) = source {
-                // What it hides must neither come back nor be gone before this one is in BACKING.
+                // The file that it hides must neither reappear nor be deleted before this one is in
+                // BACKING.
                 first.push(ino);
             }
             if first.is_empty() {
@@ -448,7 +452,7 @@ impl Fs {
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 return Err(Errno::ISDIR);
             }
-            // It stays in BACKING, but nobody sees it any more.
+            // The file stays in BACKING, but it is hidden from now on.
             self.lost_name(table, at, to.0, to.1, stat);
         }
         self.saw_rename(table, at, table.file(source.ino), from, to);
@@ -527,7 +531,8 @@ impl Fs {
         Ok(())
     }
 
-    /// What BACKING has moved: a file that the event stream has met, or a directory.
+    /// Reports a rename that BACKING has performed, of a directory or of a file that the event
+    /// stream knows.
     fn saw_moved(&self, table: &Table, at: At, was: &Stat, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
         let file = table.file(table.known_as(was.st_ino));
         if file.is_some() || FileType::from_raw_mode(was.st_mode) == FileType::Directory {
@@ -569,7 +574,8 @@ impl Fs {
         Ok((parent, entries))
     }
 
-    /// The names in this directory are durable, and the files that live in RAM under them with their content.
+    /// Makes the names in this directory durable, and the files in RAM under them with their
+    /// content.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.arrived(tid);
         let (dir, in_ram) = {

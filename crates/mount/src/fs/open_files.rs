@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 impl Fs {
-    /// Opens a regular file. What may be done with it the caller has checked.
+    /// Opens a regular file. The caller checks the permissions.
     pub fn open(&self, tid: u32, ino: Ino) -> Result<(OpenId, Opened)> {
         let at = self.arrived_to_open(tid);
         let mut table = self.table();
@@ -29,7 +29,7 @@ impl Fs {
         }
     }
 
-    /// An open file description begins; to be called with the table locked.
+    /// Registers an open file description; the table must be locked.
     pub(crate) fn opened(
         &self,
         at: At,
@@ -78,26 +78,27 @@ impl Fs {
         Ok((content, opened))
     }
 
-    /// By how many it is open.
+    /// Number of opens of a file.
     pub(crate) fn count_opens(&self, ino: Ino) -> u32 {
         self.table().node(ino).map_or(0, |node| node.opens)
     }
 
-    /// The file itself, where it has settled and is open: what the kernel may read and write without us.
+    /// The open file on flash, which the kernel may read and write without us; `None` for a file in
+    /// RAM.
     pub fn settled_file(&self, open: OpenId) -> Option<Arc<File>> {
         let open = self.opens.get(open)?;
         let place = open.content.place.read();
         if place.settled { place.file.clone() } else { None }
     }
 
-    /// The kernel reads and writes this open by itself.
+    /// Records that this open has passthrough.
     pub(crate) fn set_passed_through(&self, open: OpenId) {
         if let Some(open) = self.opens.get(open) {
             open.passthrough.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The open ends. Whether the kernel read and wrote it by itself.
+    /// Ends an open. Returns whether it had passthrough.
     pub fn release(&self, tid: u32, open: OpenId) -> bool {
         let at = self.arrived(tid);
         let mut table = self.table();
@@ -144,7 +145,8 @@ impl Fs {
         let at = self.arrived(access.tid);
         let it = self.at_open(open)?;
         let (file, stays) = it.content.open()?;
-        // On flash a read does not wait for a slow write: there it may follow a cut that it overlaps.
+        // On flash a read does not wait for a slow write, so a read may follow a truncation that it
+        // overlaps.
         let _order = stays.is_some().then(|| it.content.order.read());
         let mut read = 0;
         while read < bytes.len() {
@@ -167,7 +169,8 @@ impl Fs {
         Ok(read)
     }
 
-    /// As many of the bytes as there is room for; durably where the open asks for it.
+    /// Writes as many of the bytes as there is space for, durably if the file is open with `O_SYNC`
+    /// or `O_DSYNC`.
     pub fn write(&self, access: Access, open: OpenId, offset: u64, bytes: &[u8]) -> Result<usize> {
         let at = self.arrived(access.tid);
         let it = self.at_open(open)?;
@@ -201,8 +204,9 @@ impl Fs {
         Ok(written)
     }
 
-    /// Does what changes a file's bytes, where the file is at the moment, and then `saw` with the
-    /// file's order still held. Where RAM is full, the oldest files settle first; where flash is, nothing helps.
+    /// Changes a file's bytes where the file is at the moment, and then runs `saw` with the file's
+    /// order still held. If RAM is full, the oldest files are written back first; if flash is full,
+    /// the change fails.
     fn in_place<T>(
         &self,
         content: &Content,
@@ -241,9 +245,9 @@ impl Fs {
         }
     }
 
-    /// The file ends at `size`.
+    /// Truncates or extends a file to `size`.
     pub(crate) fn resize(&self, at: At, ino: Ino, size: u64) -> Result<()> {
-        // Whoever has it open may be about to close it.
+        // The process that has it open may be about to close it.
         let mut table = self.table();
         let (content, _) = self.hold(&mut table, ino)?;
         let file = self.met(&mut table, at, ino, &content);
@@ -257,7 +261,7 @@ impl Fs {
         done
     }
 
-    /// Everything that was written is durable, and the file's names are. From now on it lives on flash.
+    /// Makes the file's content and names durable. From now on the file lives on flash.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
         self.saw(self.arrived(tid), Action::Sync { file: it.file, offset: 0, len: u64::MAX });
@@ -267,9 +271,9 @@ impl Fs {
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
         self.settle_synced(&[open.ino])?;
         let place = open.content.place.read().clone();
-        // Not held meanwhile: a sync may take long, and a settled file does not move.
+        // Not held meanwhile: a sync may take long, and a file on flash does not move.
         match &place.file {
-            // Nobody can ask for it after a crash: it has no name.
+            // The file has no name, so no process can open it after a crash.
             Some(_) if !place.settled => Ok(()),
             // It makes no name durable.
             Some(file) if data_only && self.names_are_durable() => rustix::fs::fdatasync(file),
@@ -278,7 +282,7 @@ impl Fs {
         }
     }
 
-    /// Reserves, frees or shifts a part of it.
+    /// Reserves, frees or shifts a part of a file.
     pub fn fallocate(&self, tid: u32, open: OpenId, offset: u64, len: u64, mode: u32) -> Result<()> {
         let at = self.arrived(tid);
         let it = self.at_open(open)?;
@@ -324,7 +328,7 @@ impl Fs {
         }
     }
 
-    /// Where the next data or the next hole begins.
+    /// Start of the next data or the next hole.
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
         let (file, _stays) = it.content.open()?;
@@ -332,7 +336,7 @@ impl Fs {
     }
 }
 
-/// The flags of `open` that ask for every write to be durable.
+/// Whether the flags of `open` require every write to be durable.
 pub(crate) fn asks_for_sync(flags: i32) -> bool {
     OFlags::from_bits_retain(flags as u32).intersects(OFlags::SYNC | OFlags::DSYNC)
 }

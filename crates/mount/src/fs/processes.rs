@@ -44,7 +44,8 @@ fn process(tid: u32) -> Option<Named> {
 }
 
 impl Processes {
-    /// To be called while the thread waits, outside all locks. What has to be reported first.
+    /// Looks up the process of a waiting thread, outside all locks, and returns what has to be
+    /// reported first.
     pub(crate) fn look_up(&self, tid: u32, now: Micros) -> Option<Named> {
         if tid == 0 {
             return None;

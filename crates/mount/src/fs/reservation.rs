@@ -1,27 +1,29 @@
-//! That everything in RAM has a place on flash.
+//! Reservation of flash space for everything in RAM.
 //!
-//! A write that RAM takes and flash has no room for would be lost later. So space is asked for before it is promised: in
-//! portions, since asking costs a system call.
+//! A write that fits in RAM and not on flash would be lost later, so space is reserved before the
+//! write is accepted. Reservations are made in portions, since each query of the free space costs a
+//! system call.
 
 use super::store::Store;
 use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
 use std::os::fd::BorrowedFd;
 
-/// Taken at once, at most, bytes.
+/// Largest portion that one query of the free space reserves, bytes.
 const PORTION_BYTES: u64 = 16 << 20;
-/// And files.
+/// Largest portion in files.
 const PORTION_FILES: u64 = 4096;
 
 /// A file takes whole blocks, in RAM as on flash.
 const BLOCK_BYTES: u64 = 4096;
-/// What F2FS takes of the room for bytes: for each file a block, its inode, and a part of one for its name; for so many blocks, one that says
-/// where they are; and what directories need that grow.
+/// Space that F2FS needs besides the bytes: for each file a block, its inode, and a part of a block
+/// for its name; for every group of blocks, one block with their addresses; and blocks for
+/// directories that grow.
 const F2FS_FILE_BYTES: u64 = BLOCK_BYTES + BLOCK_BYTES / 4;
 const F2FS_BYTES_OF_ONE: u64 = 512;
 const F2FS_DIRECTORIES_BYTES: u64 = 1 << 20;
 
-/// What may be written to RAM before flash is asked again.
+/// Bytes that may be written to RAM before the free space of flash is queried again.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     bytes: Mutex<u64>,
@@ -30,14 +32,14 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// On the file system of this directory.
+    /// Creates an empty reservation on the file system of this directory.
     pub(crate) fn new(backing: BorrowedFd<'_>) -> Result<Self> {
         const F2FS: u32 = 0xf2f5_2010;
         let f2fs = rustix::fs::fstatfs(backing)?.f_type as u32 == F2FS;
         Ok(Self { bytes: Mutex::default(), files: Mutex::default(), f2fs })
     }
 
-    /// What files in RAM will take of the room for bytes.
+    /// Space on flash that files in RAM will need, bytes.
     pub(crate) fn needed(&self, files: u64, bytes: u64) -> u64 {
         if self.f2fs && files > 0 {
             bytes + bytes / F2FS_BYTES_OF_ONE + files * F2FS_FILE_BYTES + F2FS_DIRECTORIES_BYTES
@@ -46,7 +48,11 @@ impl Reservation {
         }
     }
 
-    /// So many bytes more will be in RAM, at most; or there is no room for them on flash.
+    /// Reserves this many bytes for files in RAM.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if flash has no space for them.
     pub(crate) fn take(&self, bytes: u64, backing: BorrowedFd<'_>, store: &Store) -> Result<()> {
         let bytes = bytes.next_multiple_of(BLOCK_BYTES);
         let mut left = self.bytes.lock();
@@ -79,7 +85,8 @@ impl Reservation {
     }
 }
 
-/// Inodes that flash has left for what is made there at once: none of those that files in RAM will need.
+/// Inodes that are free for files created on flash directly, without those that files in RAM will
+/// need.
 pub(crate) fn spare_files(in_ram: u64, backing: BorrowedFd<'_>) -> Result<u64> {
     let flash = rustix::fs::fstatvfs(backing)?;
     let spare = match flash.f_files {

@@ -1,7 +1,8 @@
-//! Where files live before they settle: one tmpfs that no path leads to.
+//! The store of files in RAM: one tmpfs that no path leads to.
 //!
-//! A file's name there is our number. The tmpfs file carries owner, mode, times and extended attributes, so there is one truth
-//! about each, and the kernel enforces the budget.
+//! The name of a file there is its inode number in the mount. The tmpfs file carries owner, mode,
+//! times and extended attributes, so that none of them is stored twice, and the kernel enforces the
+//! budget.
 
 use super::types::Ino;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
@@ -18,20 +19,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Store {
     dir: OwnedFd,
-    /// By which a file can be named whose content may not be opened.
+    /// The path by which a file can be accessed if its content may not be opened.
     path: PathBuf,
-    /// How many files it has.
+    /// Number of files.
     files: AtomicU64,
 }
 
 impl Store {
-    /// A tmpfs of its own, of so many bytes. Needs the right to mount; it is gone with the process.
+    /// A new tmpfs of this size that is mounted nowhere; needs the right to mount, and ends with
+    /// the process.
     pub fn detached_tmpfs(budget_bytes: u64) -> Result<Store> {
         Store::new_tmpfs(budget_bytes, false).map(Store::on)
     }
 
-    /// A tmpfs of so many bytes, without a place. Needs the right to mount, if only in a namespace; it lives as long as it is open.
-    /// With `noatime`, reading from it leaves no time.
+    /// Creates a tmpfs of this size that is mounted nowhere; it lives as long as it is open. With
+    /// `noatime`, reads do not update access times.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system call, such as `EPERM` without the right to mount in the current user
+    /// namespace.
     pub fn new_tmpfs(budget_bytes: u64, noatime: bool) -> Result<OwnedFd> {
         let tmpfs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&tmpfs, "size", budget_bytes.to_string())?;
@@ -44,25 +51,25 @@ impl Store {
         fsmount(&tmpfs, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
     }
 
-    /// An empty directory, which is better on a tmpfs.
+    /// A store in an empty directory, preferably on a tmpfs.
     pub fn in_dir(dir: &Path) -> Result<Store> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
         Ok(Store::on(rustix::fs::openat(CWD, dir, flags, Mode::empty())?))
     }
 
-    /// A directory that is open.
+    /// A store in an open directory.
     pub fn on(dir: OwnedFd) -> Store {
         let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         Store { dir, path, files: AtomicU64::new(0) }
     }
 
-    /// A new file, its own user's. `None`s leave owner and group as they come.
+    /// Creates a file for this owner and group; `None` leaves the default.
     pub(crate) fn create(&self, ino: Ino, mode: Mode, uid: Option<u32>, gid: Option<u32>) -> Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, name(ino), flags, mode)?;
         self.files.fetch_add(1, Ordering::Relaxed);
         let done = if uid.is_some() || gid.is_some() {
-            // Then the mode again: a new owner takes setuid and setgid away.
+            // The mode is set again, since a new owner clears setuid and setgid.
             rustix::fs::fchown(&file, uid.map(Uid::from_raw), gid.map(Gid::from_raw)).and_then(
                 |()| match mode.intersects(Mode::SUID | Mode::SGID) {
                     true => rustix::fs::fchmod(&file, mode),
@@ -79,12 +86,12 @@ impl Store {
         Ok(File::from(file))
     }
 
-    /// For reading and writing, whatever its permissions say: who may is decided above.
+    /// Opens a file for reading and writing regardless of its mode; permissions are checked above.
     pub(crate) fn open(&self, ino: Ino) -> Result<File> {
         self.open_with(ino, OFlags::RDWR)
     }
 
-    /// To be copied, which no application has asked for: `atime` stays.
+    /// Opens a file to copy it; `atime` stays, since no application reads it.
     pub(crate) fn open_to_copy(&self, ino: Ino) -> Result<File> {
         self.open_with(ino, OFlags::RDONLY | OFlags::NOATIME)
     }
@@ -127,22 +134,22 @@ impl Store {
         rustix::fs::utimensat(&self.dir, name(ino), times, AtFlags::empty())
     }
 
-    /// Its names have changed: so has its `ctime`.
+    /// Sets `ctime` to now, since the names of the file have changed.
     pub(crate) fn touch(&self, ino: Ino) -> Result<()> {
         self.chmod(ino, Mode::from_raw_mode(self.stat(ino)?.st_mode))
     }
 
-    /// Where its extended attributes can be had.
+    /// The path by which extended attributes are accessed.
     pub(crate) fn path(&self, ino: Ino) -> PathBuf {
         self.path.join(name(ino))
     }
 
-    /// How many files are in it, those without a name too.
+    /// Number of files, including those without a name.
     pub(crate) fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Bytes in use, and at most. A directory that is no tmpfs of ours has no limit of its own.
+    /// Used bytes, and their limit. A directory that is not our own tmpfs has no limit of its own.
     pub(crate) fn usage(&self) -> Result<(u64, u64)> {
         let all = rustix::fs::fstatvfs(&self.dir)?;
         Ok(((all.f_blocks - all.f_bfree) * all.f_frsize, all.f_blocks * all.f_frsize))

@@ -1,13 +1,16 @@
-//! What is called what: the one table of names, which overlays BACKING.
+//! The table of names, which overlays BACKING.
 //!
-//! It knows every file that lives in RAM, with all its names, and of BACKING whatever the kernel above has looked up. Three invariants:
+//! It contains every file that lives in RAM, with all its names, and those files of BACKING that
+//! the kernel has looked up. Three invariants hold:
 //!
-//! - A name in RAM *hides* the one in BACKING that was there before it was renamed over it. That one stays there until the file settles, by a
-//!   rename: a crash before that leaves the old file, never none.
-//! - A number stands for one file as long as the mount lives. For what was in BACKING before it is BACKING's own; a file that was born here keeps the
-//!   number it was born with, also when BACKING has given it another.
-//! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM, while nodes in it are here, or while BACKING does
-//!   not know its time.
+//! - A name in RAM *hides* the name in BACKING that it replaced. The hidden file stays there until
+//! the file in RAM is written back by a rename: a crash before that leaves the old file, never
+//! none.
+//! - A number stands for one file as long as the mount lives. A file that was in BACKING before has
+//! BACKING's number. A file that was created in this mount keeps its first number, also when
+//! BACKING gives it another.
+//! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM,
+//! while nodes in it are here, or while its time is not yet written to BACKING.
 
 use super::backing::OpenDir;
 use super::content::Content;
@@ -35,18 +38,18 @@ const OPEN_DIRS: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Table {
     nodes: HashMap<Ino, Node>,
-    /// Of each directory, names of files in RAM.
+    /// For each directory, the names of files in RAM.
     in_ram: HashMap<Ino, BTreeMap<Name, InRam>>,
-    /// By BACKING's number, those that are known by another.
+    /// By BACKING's number, files that have another number in the mount.
     shown: HashMap<u64, Shown>,
-    /// By BACKING's number, how many of a file's names there are hidden.
+    /// By BACKING's number, how many names of a file are hidden.
     hidden: HashMap<u64, u32>,
-    /// When files in RAM last came to or left a directory, while BACKING does not know.
+    /// When files in RAM last came to or left a directory, until BACKING has that time.
     pub(crate) dir_times: HashMap<Ino, Time>,
     /// Files in RAM that have a name, in order of creation.
     pub(crate) named_in_ram: BTreeSet<Ino>,
     dirs: HashMap<Ino, Arc<OpenDir>>,
-    /// Files that existed before, as far as the event stream has met them.
+    /// Identities of files that existed before the mount and were named by an event.
     met: HashMap<Ino, FileId>,
     next: Ino,
     next_replacement: Ino,
@@ -55,15 +58,15 @@ pub(crate) struct Table {
 
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// As far as they are known; of a file in RAM, all.
+    /// The known names; for a file in RAM, all of them.
     pub(crate) names: Names,
-    /// Which the kernel has not yet taken back.
+    /// Lookups that the kernel has not yet taken back.
     pub(crate) lookups: u64,
     pub(crate) opens: u32,
-    /// Names of other nodes in it.
+    /// Number of names in this directory that other nodes have.
     holds: u32,
     pub(crate) is: Is,
-    /// While it is open, or being moved.
+    /// Present while the file is open or being moved.
     pub(crate) content: Option<Arc<Content>>,
 }
 
@@ -73,7 +76,7 @@ pub(crate) enum Is {
     Ram,
     /// In BACKING, with this number.
     Settled(u64),
-    /// Its last name is gone. What was known then.
+    /// The last name is gone. Holds the attributes from then.
     Gone(Box<Attr>),
 }
 
@@ -81,14 +84,15 @@ pub(crate) enum Is {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InRam {
     pub(crate) ino: Ino,
-    /// BACKING's number of what has the name there.
+    /// BACKING's number of the file that this name hides.
     pub(crate) hides: Option<NonZero<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     ino: Ino,
-    /// What `ctime` it had when it settled, and what BACKING made of it, ns: settling changes nothing that anybody asked for.
+    /// The `ctime` of the file before write-back, and the one that BACKING gave it, ns.
+    /// Applications see the first: a write-back changes nothing for them.
     before_ns: i64,
     settled_ns: i64,
 }
@@ -103,7 +107,7 @@ pub(crate) fn file_id(number: Ino) -> FileId {
     FileId(number - FIRST_NUMBER - 1)
 }
 
-/// In half the space, as far as it reaches: to the year 2262.
+/// Nanoseconds, in half the space of a `Time`; covers the years to 2262.
 fn ns(time: Time) -> Option<i64> {
     time.s.checked_mul(1_000_000_000)?.checked_add(i64::from(time.ns))
 }
@@ -150,8 +154,8 @@ impl Table {
         self.next
     }
 
-    /// A file's identity in the event stream, once the stream has met it. A file that was created in
-    /// RAM is met from the start; its number is never another file's.
+    /// A file's identity in the event stream, once an event has named it. A file that was created
+    /// in RAM is known from its creation; its number is never reused.
     pub(crate) fn file(&self, ino: Ino) -> Option<FileId> {
         match (FIRST_NUMBER..FIRST_REPLACEMENT).contains(&ino) {
             true => Some(file_id(ino)),
@@ -159,26 +163,26 @@ impl Table {
         }
     }
 
-    /// The event stream meets a file that existed before.
+    /// Gives a file that existed before the mount an identity in the event stream.
     pub(crate) fn meet(&mut self, ino: Ino) -> FileId {
         let number = self.next_number();
         self.meet_as(ino, number)
     }
 
-    /// The same, with a number that was taken for it.
+    /// The same with a number that was reserved for it.
     pub(crate) fn meet_as(&mut self, ino: Ino, number: Ino) -> FileId {
         self.met.insert(ino, file_id(number));
         file_id(number)
     }
 
-    /// The file is no more: BACKING may give its number to another.
+    /// Ends the identity of a deleted file: BACKING may reuse its number.
     pub(crate) fn end_file(&mut self, ino: Ino) -> Option<FileId> {
         let file = self.file(ino);
         self.met.remove(&ino);
         file
     }
 
-    /// By what number this file of BACKING is known, if it has been given another.
+    /// The number in the mount of this file of BACKING.
     pub(crate) fn known_as(&self, backing_ino: u64) -> Ino {
         match self.shown.get(&backing_ino) {
             Some(shown) => shown.ino,
@@ -187,7 +191,7 @@ impl Table {
         }
     }
 
-    /// The node of this file of BACKING, made where there is none.
+    /// The node of this file of BACKING; it is created if there is none.
     pub(crate) fn settled(&mut self, backing_ino: u64) -> Ino {
         let mut ino = self.known_as(backing_ino);
         let ours = |node: &Node| matches!(node.is, Is::Settled(known) if known == backing_ino);
@@ -196,7 +200,7 @@ impl Table {
             None => !self.shown.contains_key(&backing_ino) && (ino == ROOT || ino >= FIRST_NUMBER),
         };
         if taken {
-            // Somebody may still ask for a file that is gone and had this number.
+            // The kernel may still ask for a deleted file that had this number.
             self.next_replacement += 1;
             ino = self.next_replacement;
             self.shown.insert(backing_ino, Shown { ino, before_ns: 0, settled_ns: 0 });
@@ -212,14 +216,14 @@ impl Table {
         ino
     }
 
-    /// A file is born in RAM.
+    /// Adds a file that was created in RAM.
     pub(crate) fn born(&mut self, ino: Ino) {
         let node = Node { names: Names::new(), lookups: 0, opens: 0, holds: 0, is: Is::Ram, content: None };
         self.nodes.insert(ino, node);
         self.named_in_ram.insert(ino);
     }
 
-    /// It lives in BACKING from now on, in each of its names.
+    /// Records that a file lives in BACKING from now on, with each of its names.
     pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, before: Time, settled: Time) {
         self.named_in_ram.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -232,7 +236,7 @@ impl Table {
         self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
     }
 
-    /// The `ctime` to show for BACKING's.
+    /// The `ctime` to show instead of BACKING's.
     pub(crate) fn ctime(&self, backing_ino: u64, ctime: Time) -> Time {
         match self.shown.get(&backing_ino) {
             Some(shown) if shown.before_ns != shown.settled_ns && ns(ctime) == Some(shown.settled_ns) => {
@@ -246,12 +250,12 @@ impl Table {
         self.hidden.get(&backing_ino).copied().unwrap_or(0)
     }
 
-    /// What lives in RAM under this name.
+    /// The file in RAM under this name.
     pub(crate) fn in_ram(&self, dir: Ino, name: &OsStr) -> Option<InRam> {
         self.in_ram.get(&dir)?.get(name).copied()
     }
 
-    /// All that live in RAM in this directory.
+    /// All names of files in RAM in this directory.
     pub(crate) fn all_in_ram(&self, dir: Ino) -> impl Iterator<Item = (&Name, &InRam)> {
         self.in_ram.get(&dir).into_iter().flatten()
     }
@@ -264,7 +268,7 @@ impl Table {
         self.name(in_ram.ino, dir, name);
     }
 
-    /// The name is BACKING's again, if it has it. The node keeps it.
+    /// Removes a name in RAM, so that BACKING's is visible again. The node keeps it.
     pub(crate) fn remove_in_ram(&mut self, dir: Ino, name: &OsStr) -> Option<InRam> {
         let names = self.in_ram.get_mut(&dir)?;
         let removed = names.remove(name)?;
@@ -282,7 +286,7 @@ impl Table {
         Some(removed)
     }
 
-    /// The node is known to have this name. Whether that is new.
+    /// Adds a name to a node. Returns whether it is new.
     pub(crate) fn name(&mut self, ino: Ino, dir: Ino, name: &Name) -> bool {
         let Some(node) = self.nodes.get_mut(&ino) else { return false };
         if node.names.iter().any(|(other, known)| *other == dir && known == name) {
@@ -295,7 +299,7 @@ impl Table {
         true
     }
 
-    /// And no longer.
+    /// Removes a name from a node.
     pub(crate) fn unname(&mut self, ino: Ino, dir: Ino, name: &OsStr) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         let before = node.names.len();
@@ -312,7 +316,7 @@ impl Table {
         }
     }
 
-    /// The last name is gone. BACKING may give its number to another file.
+    /// Records that the last name is gone. BACKING may give its number to another file.
     pub(crate) fn is_gone(&mut self, ino: Ino, attr: Attr) {
         self.named_in_ram.remove(&ino);
         self.dirs.remove(&ino);
@@ -325,12 +329,12 @@ impl Table {
         self.drop_unused(ino);
     }
 
-    /// The number of a file that is gone, or was never looked up, is BACKING's to give again.
+    /// Releases the number of a file that is gone or was never looked up: BACKING may reuse it.
     pub(crate) fn forget_number(&mut self, backing_ino: u64) {
         self.shown.remove(&backing_ino);
     }
 
-    /// Nobody asks for it any more, maybe.
+    /// Removes the node if neither the kernel nor the table needs it.
     pub(crate) fn drop_unused(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
         let used = node.lookups > 0 || node.opens > 0 || node.holds > 0 || matches!(node.is, Is::Ram);
@@ -356,12 +360,12 @@ impl Table {
         self.dirs.insert(ino, dir.clone());
     }
 
-    /// Its attributes have changed, or it is gone.
+    /// Closes the cached descriptor of a directory that was changed or removed.
     pub(crate) fn close_dir(&mut self, ino: Ino) {
         self.dirs.remove(&ino);
     }
 
-    /// Re-derives what follows from something else.
+    /// Recomputes the redundant state and compares it; for tests.
     pub(crate) fn check(&self) {
         let mut holds: HashMap<Ino, u32> = HashMap::new();
         for (ino, node) in &self.nodes {

@@ -1,4 +1,4 @@
-//! What goes in and out of the file system.
+//! Arguments and results of the file system's operations.
 
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,15 @@ pub type Ino = u64;
 /// The directory that is mounted.
 pub const ROOT: Ino = 1;
 
-/// How files are held.
+/// Configuration of the file system.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// A file settles so long after its birth, µs.
+    /// Age at which a file is written back, µs.
     pub settle_after_us: u64,
-    /// Files with these names are born settled; `*` stands for anything.
+    /// Patterns of names whose files are write-through; `*` matches any text.
     pub settled: Vec<String>,
-    /// Reading a settled file leaves no time, where that can be had by opening it so: of files of our own.
+    /// Whether reads of files on flash leave `atime` unchanged. This works for our own user's files
+    /// only.
     pub noatime: bool,
     /// The clock of events and decisions.
     pub clock: Clock,
@@ -30,7 +31,7 @@ pub enum Clock {
     /// CLOCK_BOOTTIME, which runs on through suspend.
     #[default]
     Boottime,
-    /// Set by hand, µs; for histories that are played.
+    /// Set by tests, µs, to replay histories.
     Manual(Arc<AtomicU64>),
 }
 
@@ -40,7 +41,7 @@ impl Default for Config {
     }
 }
 
-/// Who asks.
+/// The process behind a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// User of the thread, as file systems see it.
@@ -56,30 +57,30 @@ pub struct Caller {
 /// Seconds and nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Whole seconds.
+    /// Whole seconds since 1970.
     pub s: i64,
-    /// And nanoseconds, below a thousand million.
+    /// Nanoseconds, below 1,000,000,000.
     pub ns: u32,
 }
 
-/// What is known of a file besides its content.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// Ours.
+    /// Inode number in the mount.
     pub ino: Ino,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// Of 512 bytes.
+    /// Size on storage, in blocks of 512 bytes.
     pub blocks: u64,
-    /// Last read.
+    /// Time of the last read.
     pub atime: Time,
-    /// Last written.
+    /// Time of the last write.
     pub mtime: Time,
-    /// Last changed.
+    /// Time of the last change of content or attributes.
     pub ctime: Time,
-    /// Kind and permissions.
+    /// Type and permissions.
     pub mode: u32,
-    /// Names.
+    /// Number of names.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -87,7 +88,7 @@ pub struct Attr {
     pub gid: u32,
     /// Of a device, its number, as the kernel packs it in 32 bits.
     pub rdev: u32,
-    /// What is best read at once.
+    /// Preferred size of a read, bytes.
     pub blksize: u32,
 }
 
@@ -121,7 +122,7 @@ impl Attr {
     }
 }
 
-/// What `chmod`, `chown`, `truncate` and `utimensat` ask for.
+/// Changes that `chmod`, `chown`, `truncate` and `utimensat` request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changes {
     /// New permissions.
@@ -136,11 +137,12 @@ pub struct Changes {
     pub atime: Option<Option<Time>>,
     /// New time of the last write; `None` in it is now.
     pub mtime: Option<Option<Time>>,
-    /// Setuid and setgid go, since somebody without the right to keep them changes the content.
+    /// Remove setuid and setgid, since a process without the right to keep them changes the
+    /// content.
     pub strip: bool,
 }
 
-/// A read or a write: by whom, and through an open with these flags.
+/// The thread of a read or write, and the flags of its open file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Access {
     /// The thread that asks.
@@ -155,7 +157,7 @@ impl Access {
     }
 }
 
-/// How a file was opened.
+/// The kind of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// It lives in RAM: every access is to be seen.
@@ -170,9 +172,9 @@ pub enum Opened {
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whose it is.
+    /// Inode number of the entry.
     pub ino: Ino,
-    /// What that is.
+    /// Type of the entry's file.
     pub kind: FileType,
     /// The name.
     pub name: std::ffi::OsString,
@@ -191,28 +193,28 @@ pub struct Failure {
     pub error: String,
 }
 
-/// How a mount fares.
+/// The state of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Version of this.
+    /// Version of this schema.
     pub schema: u32,
     /// Files that live in RAM.
     pub files_in_ram: u64,
-    /// What they take, bytes.
+    /// Size of the files in RAM, bytes.
     pub ram_bytes: u64,
-    /// What they may take, bytes.
+    /// Limit of `ram_bytes`.
     pub budget_bytes: u64,
-    /// Files that were born in RAM.
+    /// Number of files that were created in RAM.
     pub born: u64,
-    /// Files that were born settled.
+    /// Number of files that were created write-through.
     pub born_settled: u64,
-    /// Of those in RAM, moved to flash since.
+    /// Number of them that were written back.
     pub settled: u64,
-    /// Bytes that were copied for it.
+    /// Bytes that write-back copied.
     pub settled_bytes: u64,
-    /// Born and gone in RAM: they never reached flash.
+    /// Number of files that were created and deleted in RAM: they never reached flash.
     pub never_written: u64,
-    /// Copies that were made anew, since the file was written to meanwhile.
+    /// Number of copies that were repeated because the file had changed meanwhile.
     pub restarts: u64,
     /// The first of `failures`, in one line; empty where nothing fails.
     pub failing: String,
@@ -220,7 +222,7 @@ pub struct Status {
     /// could not be made durable.
     #[serde(default)]
     pub failing_files: u64,
-    /// The first hundred of them.
+    /// The first hundred of these failures.
     #[serde(default)]
     pub failures: Vec<Failure>,
     /// Files are handed to the kernel, which reads and writes without us.

@@ -1,8 +1,9 @@
 //! Moving files from RAM to flash while they are used.
 //!
-//! A file is copied beside the names that applications see, made durable there, and then takes its name by a rename: BACKING has the whole file or what was
-//! there before, never a part. A batch shares one `syncfs`. Who writes meanwhile is not held up; the copy is made anew then, and
-//! when that has failed [`TRIES`] times the file's writers wait for the last.
+//! A file is copied to a name that applications do not see, made durable there, and then renamed to
+//! its own name: BACKING has the whole file or its predecessor, never a part. A batch shares one
+//! `syncfs`. Writers are not blocked during the copy; if the file changes meanwhile, the copy is
+//! repeated. After [`TRIES`] failed attempts the file's writers wait for the last one.
 
 use super::Fs;
 use super::backing::{OpenDir, keep_time, proc_path};
@@ -22,11 +23,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Copies that are made of a file that is written to, before its writers have to wait.
+/// Copies of a changing file that are tried before its writers have to wait.
 const TRIES: u32 = 3;
-/// Files of a batch: each is open meanwhile.
+/// Files of a batch, all of which are open meanwhile.
 const BATCH: usize = 256;
-/// Copied at once, bytes.
+/// Size of one copy step, bytes.
 const CHUNK: usize = 256 << 10;
 
 /// A copy that has no name yet.
@@ -35,15 +36,15 @@ struct Staged {
     content: Arc<Content>,
     temp: String,
     file: Arc<File>,
-    /// As the file was when it was copied.
+    /// The file's change count when it was copied.
     changes: u64,
     bytes: u64,
 }
 
-/// Directories in which files have got names.
+/// Directories in which files were placed.
 type Dirs = HashMap<Ino, Arc<OpenDir>>;
 
-/// While it is there, files have names that a power cut may take.
+/// Exists while files have names that a power cut may remove.
 struct Unsynced<'a>(&'a Fs);
 
 impl Unsynced<'_> {
@@ -52,7 +53,7 @@ impl Unsynced<'_> {
         Unsynced(fs)
     }
 
-    /// Not called where the sync failed: then it stays so.
+    /// Not called after a failed sync: the names stay counted as not durable.
     fn end(self) {
         self.0.unsynced.fetch_sub(1, Ordering::SeqCst);
     }
@@ -61,23 +62,25 @@ impl Unsynced<'_> {
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Settled,
-    /// It was written to since.
+    /// The file was written to since.
     Changed,
-    /// It is gone, or somebody else was faster.
+    /// The file is gone, or another thread has moved it.
     Nothing,
 }
 
 impl Fs {
-    /// Performs what is due by now. How many files reached flash, and what failed.
+    /// Performs the decisions that are due. Returns how many files reached flash, and the failures.
     pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let before = self.counters.lock().settled;
         let done = self.decide_by_time(now_us);
-        // Those that the kernel still knows can wait: files come and go there, and each time would be a write.
+        // The times of directories that the kernel still knows can wait: files come and go there,
+        // and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
         (self.counters.lock().settled - before, done)
     }
 
-    /// Writes back every file in RAM that has a name, durably; not those that are created meanwhile.
+    /// Writes back every file in RAM that has a name, durably, without those that are created
+    /// meanwhile.
     pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
         let all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
         self.saw(self.arrived(0), Action::SyncAll);
@@ -86,7 +89,8 @@ impl Fs {
         done?;
         let left = self.named_of(&all);
         if !left.is_empty() {
-            // Another thread has failed, or the sifter has not decided: the promise holds all the same.
+            // Another thread has failed, or the sifter has not decided; the files must be written
+            // back in either case.
             self.settle(&left)?;
         }
         self.keep_times(|_, _| true);
@@ -94,13 +98,13 @@ impl Fs {
         self.backing.sync_all().map_err(|errno| failed(errno).into())
     }
 
-    /// Those of these files that are in RAM under a name.
+    /// The files among these that are in RAM and have a name.
     fn named_of(&self, files: &[Ino]) -> Vec<Ino> {
         let table = self.table();
         files.iter().copied().filter(|ino| table.named_in_ram.contains(ino)).collect()
     }
 
-    /// Directories that files in RAM came to, or left, keep the time of that, if they are wanted.
+    /// Sets the times of wanted directories to the last change by a file in RAM.
     pub(crate) fn keep_times(&self, wanted: impl Fn(&Table, Ino) -> bool) {
         let table = self.table();
         let dirs: Vec<Ino> = table.dir_times.keys().copied().filter(|dir| wanted(&table, *dir)).collect();
@@ -115,22 +119,22 @@ impl Fs {
         }
     }
 
-    /// These are on flash, under durable names, when it returns: by decision, where one follows from
-    /// what was asked, else because no application could go on otherwise.
+    /// Writes these files back, with durable names, before it returns: by a decision if the request
+    /// leads to one, otherwise because the application could not continue.
     pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<(), Errno> {
         let dirs = self.dirs_of(files)?;
         if dirs.is_empty() {
             return Ok(());
         }
         self.settle(files)?;
-        // Another thread may have been faster, and not be there yet.
+        // Another thread may have written the file back without having synced the directory yet.
         dirs.values().try_for_each(sync_dir)
     }
 
-    /// The same after a sync: it is in the stream, and decisions follow from it.
+    /// The same after a sync, which is in the event stream, so that decisions follow from it.
     pub(crate) fn settle_synced(&self, files: &[Ino]) -> Result<(), Errno> {
         let dirs = self.dirs_of(files)?;
-        // A failure of another file is not this application's.
+        // A failure of another file does not concern this application.
         let _ = self.perform();
         if dirs.is_empty() {
             return Ok(());
@@ -145,7 +149,7 @@ impl Fs {
         dirs.values().try_for_each(sync_dir)
     }
 
-    /// RAM is full: files leave it.
+    /// Writes files back because RAM is full.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), Errno> {
         let (used_before, budget) = self.store.usage()?;
         let _alone = self.making_room.lock();
@@ -155,14 +159,14 @@ impl Fs {
         }
         let before = self.counters.lock().settled;
         let done = self.decide_for_space(bytes);
-        // One that cannot be written back does not keep the others from making room.
+        // A file that cannot be written back does not keep the others from freeing space.
         match self.counters.lock().settled > before {
             true => Ok(()),
             false => Err(done.err().map_or(Errno::NOSPC, Into::into)),
         }
     }
 
-    /// They leave RAM, those without a name too.
+    /// Writes these files back, also those without a name.
     pub(crate) fn settle(&self, files: &[Ino]) -> Result<(), WriteBackFailures> {
         let (mut tried, mut failed) = (files.to_vec(), Vec::new());
         for batch in files.chunks(BATCH) {
@@ -209,7 +213,8 @@ impl Fs {
                     Err(error) => failed.push((ino, error)),
                 }
             }
-            // What is written to these files from now on and synced with `fdatasync` must not be lost with their names.
+            // Bytes that are written to these files from now on and synced with `fdatasync` must
+            // not be lost with their names.
             let mut durable = true;
             for (ino, dir) in &dirs {
                 tried.push(*ino);
@@ -225,7 +230,7 @@ impl Fs {
         self.tried(&tried, &failed)
     }
 
-    /// While whoever writes to it waits.
+    /// Writes back one file while its writers wait.
     fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome, Failed> {
         let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(Outcome::Nothing) };
         let _closed = content.gate.write();
@@ -264,13 +269,14 @@ impl Fs {
 
     fn discard(&self, staged: Vec<Staged>) {
         for copy in staged {
-            // Where it stays, the next start removes it.
+            // If this fails, the next start removes it.
             let _ = self.backing.remove_temp(&copy.temp);
             self.let_go(&mut self.table(), copy.ino, copy.content);
         }
     }
 
-    /// A copy as the file is now, but for its names and times; none where it does not live in RAM.
+    /// Copies the file's content and attributes, but not its names and times; `None` if it is not
+    /// in RAM.
     fn stage(&self, ino: Ino) -> Result<Option<Staged>, Failed> {
         if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
             return Ok(None);
@@ -292,7 +298,7 @@ impl Fs {
         }
     }
 
-    /// The copy takes the file's names, if it is still as the file is.
+    /// Renames the copy to the file's names, if the file has not changed since.
     fn place(&self, copy: Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
         let mut table = self.table();
         let outcome = self.place_in(&mut table, &copy, dirs);
@@ -334,7 +340,7 @@ impl Fs {
         };
         rustix::fs::futimens(&copy.file, &times).step(Step::Copy)?;
         if names.is_empty() {
-            // Only those who have it open know of it.
+            // Only processes that have the file open know of it.
             self.backing.remove_temp(&copy.temp).step(Step::Rename)?;
             let attr = Attr::new(ino, &rustix::fs::fstat(&copy.file).step(Step::Rename)?);
             table.is_gone(ino, attr);
@@ -348,12 +354,12 @@ impl Fs {
         place.file = open.then(|| copy.file.clone());
         place.settled = true;
         self.left_ram(ino);
-        // What stays there is out of reach, and gone with the mount.
+        // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
         Ok(Outcome::Settled)
     }
 
-    /// First the one name, then the further ones, as they came to be.
+    /// Places the first name, then the further ones, in order of creation.
     fn take_names(
         &self,
         table: &mut Table,
@@ -382,7 +388,8 @@ impl Fs {
             if let Err(error) = done {
                 // Where there is none, the link was not made.
                 let _ = self.backing.remove_temp(&spare);
-                // It stays in RAM. What has its names is no newer than what these hide.
+                // The file stays in RAM. The files in BACKING under its names are no newer than
+                // those that these names hide.
                 for (dir, name) in &names[..placed] {
                     table.remove_in_ram(*dir, name);
                     table.insert_in_ram(*dir, name, InRam { ino, hides: NonZero::new(backing_ino) });
@@ -399,7 +406,7 @@ impl Fs {
     }
 }
 
-/// Content, owner, mode and attributes. How many bytes.
+/// Copies content, owner, mode and attributes. Returns the number of bytes.
 fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     let stat = rustix::fs::fstat(source)?;
     let size = stat.st_size as u64;
@@ -418,7 +425,7 @@ fn copy(source: &File, target: &File) -> Result<u64, Errno> {
             let len = bytes.len().min((end - at) as usize);
             let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
             if read == 0 {
-                // It was cut meanwhile: this copy will not do.
+                // The file was truncated meanwhile: this copy is invalid.
                 return Ok(copied);
             }
             target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
@@ -429,7 +436,7 @@ fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     rustix::fs::ftruncate(target, size)?;
     rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
     rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
-    // By the descriptor: its name may go meanwhile.
+    // Accessed by descriptor, since the name may disappear meanwhile.
     let path = proc_path(source);
     for name in super::xattrs::names(&path)? {
         let value = super::xattrs::value(&path, &name)?;
@@ -438,7 +445,7 @@ fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     Ok(copied)
 }
 
-/// The names in it are durable.
+/// Makes the names in a directory durable.
 fn sync_dir(dir: &Arc<OpenDir>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)
@@ -457,10 +464,11 @@ mod tests {
     use crate::{Caller, Config, Fs, ROOT, Store};
     use std::ffi::OsStr;
 
-    /// A file that the kernel has forgotten while it lived in RAM is known by nobody once it has settled: its node goes. It stayed, so that
-    /// a mount in which files are born all day grew without end.
+    /// A file that the kernel forgot while it lived in RAM is unknown to every process after its
+    /// write-back, so its node must go. It stayed, and a mount in which files were created all day
+    /// grew without end.
     #[test]
-    fn what_nobody_asks_for_is_forgotten_when_it_has_settled() {
+    fn a_forgotten_file_leaves_the_table_after_its_write_back() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["backing", "store"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();

@@ -12,7 +12,7 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// As many bytes as a value, or all names together, may have.
+/// Limit of a value, and of all names together, bytes.
 const BYTES: usize = 64 << 10;
 
 pub(crate) fn names(path: &Path) -> Result<Vec<CString>> {
@@ -28,8 +28,8 @@ pub(crate) fn value(path: &Path, name: impl rustix::path::Arg) -> Result<Vec<u8>
     Ok(value)
 }
 
-/// What attributes may take of a file in RAM, bytes, each with so many more for what is kept of it. ext4 has no more room for them than a
-/// block and what is left of the inode, of which the smallest are 1 KiB.
+/// Limit of the attributes of a file in RAM, bytes, of which each also counts a fixed overhead.
+/// ext4 limits them to a block and the rest of the inode; its smallest blocks are 1 KiB.
 const BYTES_IN_RAM: usize = 800;
 const BYTES_EACH: usize = 24;
 
@@ -39,7 +39,7 @@ fn bytes_in_use(path: &Path) -> Result<usize> {
         .try_fold(0, |sum, name| Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len()))
 }
 
-/// Where a file's attributes are; what has to be open meanwhile.
+/// The path of a file's attributes, and the descriptors that must stay open meanwhile.
 struct Where {
     path: PathBuf,
     _open: Option<OwnedFd>,
@@ -65,12 +65,12 @@ impl Fs {
         Ok(Where { path: proc_path(&path), _open: Some(path), in_ram: false })
     }
 
-    /// The value of one.
+    /// The value of an attribute.
     pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
         self.look(ino, |path| value(path, name))
     }
 
-    /// The names of all, each ended by a zero.
+    /// The names of all attributes, each with a terminating zero byte.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<u8>> {
         self.look(ino, |path| {
             let mut list = vec![0; BYTES];
@@ -80,7 +80,7 @@ impl Fs {
         })
     }
 
-    /// It may settle, and be gone from where it was, between finding and looking.
+    /// The file may be written back, and leave RAM, between the lookup and the access.
     fn look<T>(&self, ino: Ino, look: impl Fn(&Path) -> Result<T>) -> Result<T> {
         loop {
             let at = self.attributes(ino)?;
@@ -91,8 +91,8 @@ impl Fs {
         }
     }
 
-    /// Gives it one. With an access list, setgid goes, where who gives it could not have set it; the kernel above serialises this with
-    /// other changes of the mode.
+    /// Sets an extended attribute. An access list clears setgid unless the caller could have set
+    /// that bit; the kernel serialises this with other changes of the mode.
     pub fn set_xattr(&self, caller: &Caller, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
         self.set_any_xattr(ino, name, value, flags)?;
         if name == "system.posix_acl_access" {
@@ -111,7 +111,7 @@ impl Fs {
         self.change_xattr(ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
     }
 
-    /// Takes it away.
+    /// Removes an attribute.
     pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
         self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
     }
@@ -123,13 +123,13 @@ impl Fs {
             let at = self.attributes(ino)?;
             let place = content.place.read();
             if at.in_ram == place.settled && at.in_ram {
-                // It settled just now.
+                // The file was written back just now.
                 continue;
             }
             if at.in_ram && adds > 0 && bytes_in_use(&at.path)? + adds > BYTES_IN_RAM {
                 drop(place);
                 drop(gate);
-                // How much there is room for, BACKING itself has to say; also of a file without a name.
+                // Only BACKING knows its limit for attributes, also for a file without a name.
                 self.settle(&[ino])?;
                 continue;
             }
@@ -137,7 +137,7 @@ impl Fs {
             content.changed();
             drop(place);
             drop(gate);
-            // Not every tmpfs knows every attribute, and it has less room for them.
+            // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle(&[ino])?,
                 done => break done,

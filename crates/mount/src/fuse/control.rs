@@ -1,4 +1,4 @@
-//! What a mount says of itself and does on request, through extended attributes of its directory.
+//! The status and the control requests of a mount, as extended attributes of its directory.
 
 use crate::fs::types::Status;
 use rustix::io::Errno;
@@ -13,6 +13,10 @@ pub const STATUS: &str = "user.flashsift.status";
 pub const SETTLE: &str = "user.flashsift.settle";
 
 /// The status of the mount on this directory.
+///
+/// # Errors
+///
+/// The attribute cannot be read: it is no mount of flashsift, or its daemon does not answer.
 pub fn status(point: &Path) -> io::Result<Status> {
     let mut bytes = vec![0; 1 << 16];
     let len = rustix::fs::getxattr(point, STATUS, bytes.as_mut_slice())?;
@@ -20,6 +24,10 @@ pub fn status(point: &Path) -> io::Result<Status> {
 }
 
 /// Writes back every file that the mount on this directory has in RAM.
+///
+/// # Errors
+///
+/// The error of the first file that could not be written back, or of the request itself.
 pub fn settle(point: &Path) -> Result<(), Errno> {
     rustix::fs::getxattr(point, SETTLE, &mut [0; 1]).map(drop)
 }

@@ -1,4 +1,4 @@
-//! What the library calls things, and what we call them.
+//! Conversions between the types of fuser and ours.
 
 use crate::fs::types::{Attr, Caller, Time};
 use fuser::{Errno, FileAttr, FileType, INodeNo, Request};
@@ -19,7 +19,8 @@ pub(super) fn system_time(time: Time) -> SystemTime {
 pub(super) fn time(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Time { s: since.as_secs() as i64, ns: since.subsec_nanos() },
-        // fuser, up to 0.18.0, takes the nanoseconds of times before 1970 away instead of adding them.
+        // fuser, up to 0.18.0, subtracts the nanoseconds of times before 1970 instead of adding
+        // them.
         Err(before) => {
             let before = before.duration();
             Time { s: 0i64.wrapping_sub_unsigned(before.as_secs()), ns: before.subsec_nanos() }
@@ -60,7 +61,7 @@ pub(super) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// That there is nothing, which the kernel may remember too.
+/// The answer that a name does not exist, which the kernel may cache too.
 pub(super) fn nothing() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -89,7 +90,8 @@ pub(super) fn caller(request: &Request, umask: u32) -> Caller {
 mod tests {
     use super::*;
 
-    /// -1.5 s is half a second after -2 s. fuser makes 2.5 s before 1970 of it, which was then shown.
+    /// The time -1.5 s is half a second after -2 s. fuser made -2.5 s of it, and `stat` showed
+    /// that.
     #[test]
     fn times_before_1970_are_what_was_meant() {
         let as_fuser_has_it = |s: i64, ns| match u64::try_from(s) {

@@ -1,4 +1,4 @@
-//! Directories that are open: what each held when it was opened, or read anew from its beginning.
+//! Open directories: the entries of each when its reader last began.
 
 use crate::fs::Fs;
 use crate::fs::types::{Entry, Ino};
@@ -23,7 +23,7 @@ struct Listing {
 }
 
 impl Listings {
-    /// Read when it is first asked for.
+    /// Opens a directory, whose entries are read at the first request.
     pub(super) fn open(&self) -> FileHandle {
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(handle, Arc::default());
@@ -34,7 +34,7 @@ impl Listings {
         self.open.lock().remove(&handle.0);
     }
 
-    /// The entries from `offset` on, each with the offset behind it, until `each` has enough.
+    /// Passes on the entries from `offset`, each with the next offset, until `each` has enough.
     pub(super) fn each_entry(
         &self,
         fs: &Fs,

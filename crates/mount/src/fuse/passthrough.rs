@@ -1,4 +1,5 @@
-//! Settled files that the kernel reads and writes itself (passthrough), and what it may remember of them.
+//! Files on flash that the kernel reads and writes itself (passthrough), and which of their
+//! attributes it may cache.
 
 use super::REMEMBER;
 use crate::fs::Fs;
@@ -15,23 +16,25 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Passthrough {
     allowed: AtomicBool,
-    /// And how often each is open.
+    /// Files with passthrough, and the number of opens of each.
     lent: Mutex<HashMap<Ino, (Arc<BackingId>, u32)>>,
-    /// Those that somebody may write to without us, if only through a mapping that outlives the descriptor: the kernel may not remember
-    /// their times.
+    /// Files that a process may write to through passthrough, if only by a mapping that outlives
+    /// the descriptor: the kernel may not cache their times.
     written_past_us: Mutex<HashSet<Ino>>,
     pub(crate) notifier: Arc<OnceLock<fuser::Notifier>>,
 }
 
 impl Passthrough {
-    /// The kernel can.
+    /// Enables passthrough; the kernel supports it.
     pub(super) fn allow(&self, fs: &Fs) {
         self.allowed.store(true, Ordering::Relaxed);
         fs.set_passthrough(true);
     }
 
-    /// A file that was just opened: may the kernel have it? For all that have it open the answer is the same, or the kernel refuses one of
-    /// them: who comes while it is lent gets it too, and nobody is lent what somebody has open otherwise.
+    /// Decides whether a file that was just opened gets passthrough. All opens of a file at one
+    /// time must have the same answer, or the kernel refuses one of them: while the file has
+    /// passthrough, every further open gets it too, and a file that is open without passthrough
+    /// never gets it.
     pub(super) fn lend(
         &self,
         fs: &Fs,
@@ -50,17 +53,20 @@ impl Passthrough {
         }
         if opened != (Opened::Settled { first: true })
             || !self.allowed.load(Ordering::Relaxed)
-            // Another may have come since, and been told that he is not the first.
+            // Another open may have come since, which was not the first and so did not get
+            // passthrough.
             || fs.count_opens(ino) != 1
         {
             return None;
         }
-        // Who writes without the right to keep setuid has to take it away: that is for us to see to.
+        // A write by a process without the right to keep setuid must clear it, and only we can do
+        // that.
         if fs.attr(ino).ok()?.mode & 0o6000 != 0 {
             return None;
         }
         let file = fs.settled_file(open)?;
-        // The kernel opens it once more, as the user asked for, and does not look whether that is forbidden.
+        // The kernel opens the file again with the flags of the user's open, without checking
+        // whether ours allow them.
         let may = rustix::fs::fcntl_getfl(&file).ok()?;
         if !may.contains(rustix::fs::OFlags::RDWR) || may.contains(rustix::fs::OFlags::APPEND) {
             return None;
@@ -72,9 +78,10 @@ impl Passthrough {
                 Some(backing)
             }
             Err(error) => {
-                // Not for us, or not for this file system: then nothing is handed over.
+                // The kernel refuses us or this file system: passthrough is off from now on.
                 tracing::warn!(
-                    "no passthrough: {error}; settled files are read and written through this process"
+                    "no passthrough: {error}; settled files are read and written through this \
+                     process"
                 );
                 self.allowed.store(false, Ordering::Relaxed);
                 fs.set_passthrough(false);
@@ -83,7 +90,7 @@ impl Passthrough {
         }
     }
 
-    /// One who had it so is done.
+    /// Ends one open with passthrough.
     pub(super) fn give_back(&self, ino: Ino) {
         let mut lent = self.lent.lock();
         if let Some((_, count)) = lent.get_mut(&ino) {
@@ -94,22 +101,22 @@ impl Passthrough {
         }
     }
 
-    /// How long the attributes of a file may be remembered.
+    /// How long the kernel may cache the attributes of a file.
     pub(super) fn remember(&self, ino: Ino) -> Duration {
         if self.written_past_us.lock().contains(&ino) { Duration::ZERO } else { REMEMBER }
     }
 
-    /// From now on it is written to without us.
+    /// Records that the file is written to through passthrough from now on.
     pub(super) fn writes_past_us(&self, ino: Ino) {
         if self.written_past_us.lock().insert(ino)
             && let Some(notifier) = self.notifier.get()
         {
-            // Only the attributes. Where that fails, the kernel knows none.
+            // Drops the cached attributes only. If that fails, the kernel has none.
             let _ = notifier.inval_inode(INodeNo(ino), -1, 0);
         }
     }
 
-    /// Nobody asks for it any more.
+    /// Forgets a file that the kernel no longer uses.
     pub(super) fn forget(&self, ino: Ino) {
         self.written_past_us.lock().remove(&ino);
     }

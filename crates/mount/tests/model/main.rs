@@ -1,5 +1,7 @@
-//! The file system without a kernel above it, against a tree in memory that is made as the text says: a step of either, then
-//! everything compared; and against the tree that the events of the history describe. Requests are those that the kernel lets through: it has looked names up, and checked kinds and rights.
+//! Random histories of the file system without a kernel above it, compared with a tree in memory
+//! that behaves as the documentation says: after each step everything is compared. The tree that
+//! the history's events describe is compared too. The requests are those that the kernel would pass
+//! on: it has looked up the names, and checked types and permissions.
 
 mod replayed;
 
@@ -439,7 +441,7 @@ impl Both {
         Ok(())
     }
 
-    /// Names of settled files hide nothing.
+    /// Names of files on flash hide nothing.
     fn names_settled(&mut self) {
         let model = &mut self.model;
         model.hidden.retain(|at, _| match model.names.get(at) {
@@ -460,7 +462,7 @@ impl Both {
         else {
             return Ok(());
         };
-        // What the kernel decides before it asks.
+        // The kernel decides these cases before it asks the file system.
         let into_itself =
             |thing: Thing, at: Place| matches!(thing, Thing::Dir(dir) if self.is_below(at.0, dir));
         let exchange = flags == RenameFlags::EXCHANGE;
@@ -636,7 +638,7 @@ impl Both {
     }
 
     fn forget(&mut self) -> Result<(), Errno> {
-        // What is looked up again has the number that it had.
+        // A second lookup returns the same number as the first.
         for file in &self.model.files {
             self.fs.forget(file.ino, u64::MAX);
         }
@@ -651,7 +653,7 @@ impl Both {
         dir.join(name(at))
     }
 
-    /// What BACKING has under each name is allowed.
+    /// Checks that every name in BACKING stands for a file that may be there.
     fn check_backing(&self) {
         for (at, thing) in &self.model.names {
             let path = self.path(*at);
@@ -679,8 +681,9 @@ impl Both {
         }
     }
 
-    /// Killed: all that must be in BACKING is. Hidden files may be back then and files in RAM have gone, so the rest of the history begins
-    /// with an empty tree.
+    /// Kills the file system, and checks that BACKING has all files that must survive. Hidden files
+    /// may be back then and files in RAM are gone, so the rest of the history begins with an empty
+    /// tree.
     fn crash(&mut self) -> Result<(), Errno> {
         self.check_backing();
         *self = Both::new();
@@ -752,7 +755,7 @@ fn a_lost_event_is_noticed() {
 
 proptest! {
     #[test]
-    fn it_does_what_a_tree_in_memory_does(steps in prop::collection::vec(step(), 1..150)) {
+    fn a_mount_behaves_like_a_tree_in_memory(steps in prop::collection::vec(step(), 1..150)) {
         let mut both = Both::new();
         for (at, step) in steps.iter().enumerate() {
             both.step(step).and_then(|()| both.compare()).unwrap_or_else(|error| panic!("step {at}, {step:?}: {error}"));

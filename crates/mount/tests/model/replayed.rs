@@ -112,7 +112,7 @@ impl Replayed {
         Ok(())
     }
 
-    /// What is compared.
+    /// The tree without times, for comparisons.
     pub(crate) fn without_time(&self) -> Replayed {
         Replayed { last_us: 0, ..self.clone() }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Two directories on what the temporary directory is on, whatever that is.
+/// Two directories on the file system of the temporary directory, regardless of its type.
 struct Two {
     folder: TempDir,
     even_on: Vec<String>,
@@ -74,7 +74,7 @@ fn who_waits_is_told_how_it_ended() {
 }
 
 #[test]
-fn who_ends_is_told_from_who_does_not() {
+fn an_ending_holder_is_distinguished_from_a_running_one() {
     let two = Two::new();
     let (backing, seen) = (two.path("backing"), two.path("seen"));
     let place = two.take(&backing, &seen).unwrap();
@@ -155,7 +155,7 @@ fn a_place_in_use_is_refused_and_its_users_named() {
 }
 
 #[test]
-fn what_others_could_have_put_there_is_refused() {
+fn a_hidden_directory_of_another_origin_is_refused() {
     let two = Two::new();
     let (backing, seen) = (two.path("backing"), two.path("seen"));
     let hidden = backing.join(HIDDEN);
