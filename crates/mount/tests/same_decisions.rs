@@ -223,10 +223,8 @@ impl Simulation {
         let now = event.at_us;
         self.now = now;
         match &event.action {
-            Action::Create(create) => {
-                if self.sift.birth(now, create) == flashsift_core::sift::Birth::Ram {
-                    self.ram.insert(create.file, BTreeSet::new());
-                }
+            Action::Create(create) if self.sift.birth(now, create) == flashsift_core::sift::Birth::Ram => {
+                self.ram.insert(create.file, BTreeSet::new());
             }
             Action::Write { file, offset, len, .. } if self.ram.contains_key(file) => {
                 let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);

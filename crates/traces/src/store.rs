@@ -4,7 +4,7 @@
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `at_us` | INT64 | microseconds since the first event |
-//! | `action` | STRING | which kind of event: one of [`Kind`]'s names |
+//! | `action` | STRING | which kind of event: a name such as `read` (docs/formats.md lists them) |
 //! | `file` | INT64 | the `FileId`; 0 where the event is about no file |
 //! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |

@@ -290,7 +290,7 @@ fn a_request_that_makes_no_sense_is_refused() {
     assert_eq!(says, "--layout ext4: this trace is of addresses; it takes identity or f2fs");
     let sync = Request { writeback: "sync".parse::<Modes>().unwrap(), ..lru() };
     let says = error(&trace, sync).to_string();
-    assert!(says.starts_with("--writeback evict,sync: this kind of trace does not tell"), "{says}");
+    assert!(says.starts_with("--writeback evict,sync: this kind of trace does not record syncs"), "{says}");
     let objects = trace_of(Recipe { objects: true, write_share: 0.0, ..recipe() }, Unit::Request);
     let on_device = Request { unit: Unit::Request, devices: vec![device("emmc-5.1")], ..lru() };
     assert_eq!(error(&objects, on_device), StudyError::ObjectsOnDevices);

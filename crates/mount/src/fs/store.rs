@@ -4,6 +4,7 @@
 //! times and extended attributes, so that none of them is stored twice, and the kernel enforces the
 //! budget.
 
+use super::open_files::errno;
 use super::types::Ino;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::{Errno, Result};
@@ -12,6 +13,7 @@ use rustix::mount::{
 };
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,6 +23,8 @@ pub struct Store {
     dir: OwnedFd,
     /// The path by which a file can be accessed if its content may not be opened.
     path: PathBuf,
+    /// The directory is the top of a file system that holds nothing else.
+    has_own_file_system: bool,
     /// Number of files.
     files: AtomicU64,
 }
@@ -54,13 +58,14 @@ impl Store {
     /// A store in an empty directory, preferably on a tmpfs.
     pub fn in_dir(dir: &Path) -> Result<Store> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-        Ok(Store::on(rustix::fs::openat(CWD, dir, flags, Mode::empty())?))
+        let store = Store::on(rustix::fs::openat(CWD, dir, flags, Mode::empty())?);
+        Ok(Store { has_own_file_system: false, ..store })
     }
 
     /// A store in an open directory.
     pub fn on(dir: OwnedFd) -> Store {
         let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        Store { dir, path, files: AtomicU64::new(0) }
+        Store { dir, path, has_own_file_system: true, files: AtomicU64::new(0) }
     }
 
     /// Creates a file for this owner and group; `None` leaves the default.
@@ -149,10 +154,26 @@ impl Store {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Used bytes, and their limit. A directory that is not our own tmpfs has no limit of its own.
+    /// Returns the bytes in use and the most that can be. A directory on a shared file system has
+    /// no limit of its own, and counts only its own files.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
     pub(crate) fn usage(&self) -> Result<(u64, u64)> {
         let all = rustix::fs::fstatvfs(&self.dir)?;
-        Ok(((all.f_blocks - all.f_bfree) * all.f_frsize, all.f_blocks * all.f_frsize))
+        let budget_bytes = all.f_blocks * all.f_frsize;
+        if self.has_own_file_system {
+            return Ok(((all.f_blocks - all.f_bfree) * all.f_frsize, budget_bytes));
+        }
+        let used = |used_bytes: u64, entry: std::io::Result<std::fs::DirEntry>| {
+            // A file that another thread removes meanwhile counts no more.
+            Ok(used_bytes + entry?.metadata().map_or(0, |file| file.blocks() * 512))
+        };
+        let entries = std::fs::read_dir(&self.path).map_err(|error| errno(&error))?;
+        let used_bytes =
+            entries.into_iter().try_fold(0, used).map_err(|error: std::io::Error| errno(&error))?;
+        Ok((used_bytes, budget_bytes))
     }
 }
 

@@ -4,13 +4,13 @@
 //! the kernel has looked up. Three invariants hold:
 //!
 //! - A name in RAM *hides* the name in BACKING that it replaced. The hidden file stays there until
-//! the file in RAM is written back by a rename: a crash before that leaves the old file, never
-//! none.
+//!   the file in RAM is written back by a rename: a crash before that leaves the old file, never
+//!   none.
 //! - A number stands for one file as long as the mount lives. A file that was in BACKING before has
-//! BACKING's number. A file that was created in this mount keeps its first number, also when
-//! BACKING gives it another.
+//!   BACKING's number. A file that was created in this mount keeps its first number, also when
+//!   BACKING gives it another.
 //! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM,
-//! while nodes in it are here, or while its time is not yet written to BACKING.
+//!   while nodes in it are here, or while its time is not yet written to BACKING.
 
 use super::backing::OpenDir;
 use super::content::Content;

@@ -1,4 +1,5 @@
 use super::*;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     fs::{self, Permissions},
     io::{BufRead, BufReader, Write as _},
@@ -7,20 +8,26 @@ use std::{
 };
 use tempfile::TempDir;
 
+/// Tests take turns: a child that one test starts inherits the open directories of the others until
+/// it runs its program, and would count as a user of them.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Two directories on the file system of the temporary directory, regardless of its type.
 struct Two {
+    _turn: MutexGuard<'static, ()>,
     folder: TempDir,
     even_on: Vec<String>,
 }
 
 impl Two {
     fn new() -> Self {
+        let turn = TURN.lock();
         let folder = tempfile::tempdir().unwrap();
         for name in ["backing", "seen"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         let even_on = vec![mounts::of(folder.path()).unwrap().kind];
-        Self { folder, even_on }
+        Self { _turn: turn, folder, even_on }
     }
 
     fn path(&self, name: &str) -> PathBuf {
