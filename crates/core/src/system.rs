@@ -284,9 +284,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             if cfg!(test) {
                 self.check();
             }
-            if let Some(later) = steps.get(n + FAR_AHEAD) {
-                self.cache.far_ahead(later.first());
-                self.cache.near_ahead(steps[n + NEAR_AHEAD].first());
+            if let Some(ahead) = steps[n..].first_chunk::<{ FAR_AHEAD + 1 }>() {
+                self.cache.far_ahead(ahead[FAR_AHEAD].first());
+                self.cache.near_ahead(ahead[NEAR_AHEAD].first());
             }
             let at_us = if B::WANTS_TIME || W::ON { trace.at_us(n) } else { 0 };
             self.write_due(at_us);

@@ -246,7 +246,9 @@ impl<P: Policy> Cache for PageCache<P> {
         }
         let entry = self.frames.table[access.page.0 as usize];
         if entry == NONE {
-            self.miss(&access, details.partial, back);
+            // A copy: only a miss needs the access in memory.
+            let missed = access;
+            self.miss(&missed, details.partial, back);
             return false;
         }
         access.was_dirty = entry & DIRTY != 0;
