@@ -220,7 +220,7 @@ fn steadiness(steady: &Table) -> Figure {
         line("pages", Ink::Series(2), from("pages")),
         line("accesses to them", Ink::Series(3), from("page_accesses")),
     ];
-    let x = Axis::new("accessed in this many equal parts of the trace, or more", Unit::Count);
+    let x = Axis::new("equal parts of the trace with an access, or more", Unit::Count);
     let y = Axis::new("share of all", Unit::Share).range(0.0, 1.0);
     Figure::new("steadiness", "Steadiness of accesses to pages", chart(x, y, Marks::Lines(lines)))
         .says("The further to the right a line stays high, the more is accessed all the time.")
