@@ -56,7 +56,8 @@ fn serve(device: &mut AnyDevice, which: &str) {
             "mixed" if n % 3 == 0 => (random, IoOp::Read),
             _ => (random, IoOp::Write),
         };
-        now_ns = device.serve(&Io { at_us: 0, op, lba, pages: 1, sync: false, awaited: false }, now_ns);
+        now_ns =
+            device.serve(&Io { at_us: 0, op, lba, pages: 1, sync: false, awaited: false }, now_ns);
     }
     std::hint::black_box(now_ns);
 }

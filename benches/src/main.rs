@@ -116,11 +116,16 @@ fn main() -> anyhow::Result<()> {
 fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let zipf = dir.path().join("zipf.oracleGeneral");
-    let recipe =
-        format!("zipf --requests {REQUESTS} --pages {OBJECTS} --alpha 1.0 --seed 1 --as oracle-general");
+    let recipe = format!(
+        "zipf --requests {REQUESTS} --pages {OBJECTS} --alpha 1.0 --seed 1 --as oracle-general"
+    );
     cpu_s(Command::new(FLASHSIFT).arg("synth").args(recipe.split(' ')).arg("-o").arg(&zipf))?;
-    let rival =
-        Command::new("cachesim").arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    let rival = Command::new("cachesim")
+        .arg("--help")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
     if !rival {
         report.line("libCacheSim's `cachesim` is not on the PATH: no ratios to it.\n");
     }
@@ -139,7 +144,13 @@ fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
 }
 
 /// Policy loops and whole processes for one policy and size, alternately with the rival.
-fn one_cell(report: &mut Report, args: &Args, trace: &Trace, zipf: &Path, rival: bool) -> anyhow::Result<()> {
+fn one_cell(
+    report: &mut Report,
+    args: &Args,
+    trace: &Trace,
+    zipf: &Path,
+    rival: bool,
+) -> anyhow::Result<()> {
     report.line(&format!(
         "## One cell: Zipf(1.0), {REQUESTS} requests, {OBJECTS} objects, {FRAMES} frames, one \
          core\n\nRequired: policy loop ≥ 8 × the rival's whole process, whole process ≥ 2 ×; miss \
@@ -152,7 +163,15 @@ fn one_cell(report: &mut Report, args: &Args, trace: &Trace, zipf: &Path, rival:
         for _ in 0..args.rounds {
             loop_s.push(run_loop(trace, policy, FRAMES)?.0);
             let mut command = Command::new(FLASHSIFT);
-            command.args(["compare", "--object-cache", "--json", "--threads", "1", "--policy", policy]);
+            command.args([
+                "compare",
+                "--object-cache",
+                "--json",
+                "--threads",
+                "1",
+                "--policy",
+                policy,
+            ]);
             let (s, out) = cpu_s(command.args(["--frames", &FRAMES.to_string()]).arg(zipf))?;
             ours_s.push(s);
             miss = miss_ratio(&out)?;
@@ -186,7 +205,15 @@ fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::
     // A round takes minutes, so there are fewer of them.
     for _ in 0..args.rounds.div_ceil(2) {
         let mut command = Command::new(FLASHSIFT);
-        command.args(["compare", "--object-cache", "--json", "--threads", "1", "--policy", &policies]);
+        command.args([
+            "compare",
+            "--object-cache",
+            "--json",
+            "--threads",
+            "1",
+            "--policy",
+            &policies,
+        ]);
         command.args(["--frames", &sizes(",")]);
         ours_s.push(cpu_s(command.arg(zipf))?.0);
         if rival {
@@ -210,13 +237,19 @@ fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::
 
 /// Loops of all policies.
 fn loops(report: &mut Report, args: &Args, trace: &Trace) -> anyhow::Result<()> {
-    report.line(&format!("## Policy loops at {FRAMES} frames\n\n| policy | M accesses/s |\n|---|---|"));
+    report.line(&format!(
+        "## Policy loops at {FRAMES} frames\n\n| policy | M accesses/s |\n|---|---|"
+    ));
     for spec in policy::ALL.iter().filter(|spec| !spec.slow) {
         let mut times = Vec::new();
         for _ in 0..args.rounds.div_ceil(2) {
             times.push(run_loop(trace, spec.name, FRAMES)?.0);
         }
-        report.line(&format!("| {} | {:.1} |", spec.name, REQUESTS as f64 / 1e6 / median(&mut times)));
+        report.line(&format!(
+            "| {} | {:.1} |",
+            spec.name,
+            REQUESTS as f64 / 1e6 / median(&mut times)
+        ));
     }
     report.line("");
     Ok(())
@@ -262,7 +295,15 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     let (mut cell_s, mut wall_s, mut all_s) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.rounds * 4 {
         let mut command = Command::new(FLASHSIFT);
-        command.args(["compare", "--object-cache", "--policy", "lru", "--frames", "1000", "--json"]);
+        command.args([
+            "compare",
+            "--object-cache",
+            "--policy",
+            "lru",
+            "--frames",
+            "1000",
+            "--json",
+        ]);
         cell_s.push(cpu_s(command.arg(&cloudphysics))?.0);
         let started = std::time::Instant::now();
         all_s.push(cpu_s(Command::new(FLASHSIFT).args(["compare", "--json"]).arg(&facebook))?.0);
@@ -282,7 +323,8 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
 
 fn zipf_trace(requests: u64, pages: u64) -> anyhow::Result<Trace> {
     let pattern = Pattern::Zipf { alpha: 1.0 };
-    let recipe = Recipe { requests, pages, pattern, write_share: 0.0, rate: 1000.0, seed: 1, objects: true };
+    let recipe =
+        Recipe { requests, pages, pattern, write_share: 0.0, rate: 1000.0, seed: 1, objects: true };
     densified(recipe)
 }
 
@@ -290,7 +332,10 @@ fn densified(recipe: Recipe) -> anyhow::Result<Trace> {
     dense(recipe, recipe.events()?)
 }
 
-fn dense(recipe: Recipe, mut events: impl Iterator<Item = Event<'static>>) -> anyhow::Result<Trace> {
+fn dense(
+    recipe: Recipe,
+    mut events: impl Iterator<Item = Event<'static>>,
+) -> anyhow::Result<Trace> {
     let unit = if recipe.objects { Unit::Request } else { Unit::Page };
     let mut builder = TraceBuilder::new(recipe.about(), unit, u64::MAX);
     let mut batch: Vec<Event<'static>> = Vec::new();
@@ -310,8 +355,14 @@ fn run_loop(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<(f64, Outc
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
     let layout = layout::Selection::default_for(trace.about().space);
     let writeback = Modes::default();
-    let cell =
-        Cell { policy: &policy, frames, layout: &layout, writeback, drain: false, write_miss_reads: false };
+    let cell = Cell {
+        policy: &policy,
+        frames,
+        layout: &layout,
+        writeback,
+        drain: false,
+        write_miss_reads: false,
+    };
     let before = thread_cpu_s();
     let outcome = cell.run(trace, future.as_ref(), None);
     Ok((thread_cpu_s() - before, outcome))
@@ -328,7 +379,15 @@ fn cachesim(trace: &Path, policy: &str, sizes: &str) -> Command {
     let output = trace.with_extension("cachesim");
     // It also writes a folder `result` into its working directory.
     command.current_dir(trace.parent().expect("a trace lies in a folder"));
-    command.arg(trace).args(["oracleGeneral", policy, sizes, "--ignore-obj-size", "1", "--num-thread", "1"]);
+    command.arg(trace).args([
+        "oracleGeneral",
+        policy,
+        sizes,
+        "--ignore-obj-size",
+        "1",
+        "--num-thread",
+        "1",
+    ]);
     command.arg("-o").arg(output);
     command
 }
@@ -380,8 +439,10 @@ impl Report {
         let date = Command::new("date").arg("+%F").output().context("date")?;
         let date = String::from_utf8(date.stdout)?.trim().to_owned();
         let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let cpu =
-            cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
+        let cpu = cpu
+            .lines()
+            .find_map(|line| line.strip_prefix("model name"))
+            .unwrap_or(": unknown processor");
         let cores = std::thread::available_parallelism()?;
         let kernel = rustix::system::uname();
         let release = kernel.release().to_string_lossy();

@@ -25,11 +25,14 @@ pub(crate) fn report(report: &mut Report, requests: u64) -> anyhow::Result<()> {
 fn whole(report: &mut Report, requests: u64) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("zipf.parquet");
-    let recipe =
-        format!("zipf --requests {requests} --pages {} --alpha 1.0 --writes 0.3 --seed 1", requests / 2);
+    let recipe = format!(
+        "zipf --requests {requests} --pages {} --alpha 1.0 --writes 0.3 --seed 1",
+        requests / 2
+    );
     peak_of(Command::new(FLASHSIFT).arg("synth").args(recipe.split(' ')).arg("-o").arg(&file))?;
     let (_, all) = compare(&file, "fifo", 1 << 28)?;
-    let pages = all["accesses"].as_u64().context("accesses")? - all["hits"].as_u64().context("hits")?;
+    let pages =
+        all["accesses"].as_u64().context("accesses")? - all["hits"].as_u64().context("hits")?;
     let frames = pages / 2;
     let allowed = 24 * requests + 16 * pages;
     report.line(&format!(
@@ -55,7 +58,9 @@ fn whole(report: &mut Report, requests: u64) -> anyhow::Result<()> {
 /// Returns the peak of one cell, and its output.
 fn compare(trace: &Path, policy: &str, frames: u64) -> anyhow::Result<(u64, serde_json::Value)> {
     let mut command = Command::new(FLASHSIFT);
-    command.args(["compare", "--json", "--policy", policy, "--frames", &frames.to_string()]).arg(trace);
+    command
+        .args(["compare", "--json", "--policy", policy, "--frames", &frames.to_string()])
+        .arg(trace);
     let (peak, out) = peak_of(&mut command)?;
     Ok((peak, serde_json::from_str(&out)?))
 }
@@ -76,7 +81,11 @@ fn peak_of(command: &mut Command) -> anyhow::Result<(u64, String)> {
 pub(crate) fn print_peak(command: &[String]) -> anyhow::Result<()> {
     let (program, args) = command.split_first().context("a command")?;
     let output = Command::new(program).args(args).output()?;
-    ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success(),
+        "{command:?} failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     println!(
         "{}\n{}",
         getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss() * 1024,
@@ -104,7 +113,10 @@ fn cells(report: &mut Report) -> anyhow::Result<()> {
         let pages = trace.pages();
         let mut row = format!("| {} |", spec.name);
         for frames in [pages / 10, pages / 2, pages] {
-            row += &format!(" {:.1} |", cell_bytes(trace, spec.name, frames)? as f64 / f64::from(pages));
+            row += &format!(
+                " {:.1} |",
+                cell_bytes(trace, spec.name, frames)? as f64 / f64::from(pages)
+            );
         }
         report.line(&row);
     }
@@ -117,8 +129,14 @@ fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize>
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
     let layout = layout::Selection::default_for(trace.about().space);
     let writeback = Modes::default();
-    let cell =
-        Cell { policy: &policy, frames, layout: &layout, writeback, drain: false, write_miss_reads: false };
+    let cell = Cell {
+        policy: &policy,
+        frames,
+        layout: &layout,
+        writeback,
+        drain: false,
+        write_miss_reads: false,
+    };
     let (_, bytes) = counted::peak_bytes(|| cell.run(trace, future.as_ref(), None));
     Ok(bytes - layout_bytes(trace))
 }
@@ -130,5 +148,13 @@ fn layout_bytes(trace: &Trace) -> usize {
 
 fn trace(requests: u64, pages: u64) -> anyhow::Result<Trace> {
     let pattern = Pattern::Zipf { alpha: 1.0 };
-    densified(Recipe { requests, pages, pattern, write_share: 0.3, rate: 1000.0, seed: 1, objects: false })
+    densified(Recipe {
+        requests,
+        pages,
+        pattern,
+        write_share: 0.3,
+        rate: 1000.0,
+        seed: 1,
+        objects: false,
+    })
 }

@@ -4,8 +4,8 @@
 use crate::{FLASHSIFT, Report, median};
 use anyhow::{Context, ensure};
 use fuser::{
-    FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
+    FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
 };
 use std::{
     ffi::OsStr,
@@ -51,7 +51,10 @@ impl Bed {
         File::create(bed.path("image"))?.set_len(4 << 30)?;
         run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(bed.path("image")))?;
         fs::create_dir(bed.path("ext4"))?;
-        run(Command::new("mount").args(["-o", "loop"]).arg(bed.path("image")).arg(bed.path("ext4")))?;
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(bed.path("image"))
+            .arg(bed.path("ext4")))?;
         for name in ["ext4/native", "ext4/backing", "mount", "nothing"] {
             fs::create_dir(bed.path(name))?;
         }
@@ -65,12 +68,10 @@ impl Bed {
     /// Mounts BACKING until the result is dropped.
     fn mount(&self, settle_after: &str) -> anyhow::Result<Mounted> {
         let mountpoint = self.path("mount");
-        run(Command::new(FLASHSIFT).arg("mount").args([&self.path("ext4/backing"), &mountpoint]).args([
-            "--settle-after",
-            settle_after,
-            "--budget",
-            "2GiB",
-        ]))?;
+        run(Command::new(FLASHSIFT)
+            .arg("mount")
+            .args([&self.path("ext4/backing"), &mountpoint])
+            .args(["--settle-after", settle_after, "--budget", "2GiB"]))?;
         Ok(Mounted(mountpoint))
     }
 }
@@ -153,7 +154,10 @@ fn by_turns(
 }
 
 fn row(report: &mut Report, what: &str, asked: f64, (ours, theirs, ratios): (f64, f64, String)) {
-    report.line(&format!("| {what} | {ours:.0} | {theirs:.0} | {:.2} | {asked} | {ratios} |", ours / theirs));
+    report.line(&format!(
+        "| {what} | {ours:.0} | {theirs:.0} | {:.2} | {asked} | {ratios} |",
+        ours / theirs
+    ));
 }
 
 fn settled(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
@@ -172,8 +176,11 @@ fn settled(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> 
     let (ours, native) = (open("mount/file")?, open("ext4/native/file")?);
     for (bytes, size) in [(4 << 10, "4 KiB"), (128 << 10, "128 KiB")] {
         for (write, what) in [(false, "reads"), (true, "writes")] {
-            let turns =
-                by_turns(rounds, || accesses(&ours, bytes, write), || accesses(&native, bytes, write))?;
+            let turns = by_turns(
+                rounds,
+                || accesses(&ours, bytes, write),
+                || accesses(&native, bytes, write),
+            )?;
             row(report, &format!("{what} of {size}"), 0.95, turns);
         }
     }
@@ -195,7 +202,8 @@ fn observed(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()>
     let session = fuser::spawn_mount(Nothing, bed.path("nothing"), &config)?;
     let ours = File::open(bed.path("mount/observed"))?;
     let nothing = File::open(bed.path("nothing/file"))?;
-    let turns = by_turns(rounds, || accesses(&ours, 4096, false), || accesses(&nothing, 4096, false))?;
+    let turns =
+        by_turns(rounds, || accesses(&ours, 4096, false), || accesses(&nothing, 4096, false))?;
     row(report, "reads of 4 KiB, one thread", 0.9, turns);
     let two = |file: &File| -> anyhow::Result<f64> {
         std::thread::scope(|scope| {
@@ -336,7 +344,10 @@ fn small(report: &mut Report, rounds: usize, bed: &Bed) -> anyhow::Result<()> {
         ));
         for ((what, ..), rates) in steps.iter().zip(&rates) {
             let (ours, theirs, ratios) = compared(rates, with);
-            report.line(&format!("| {what} | {ours:.0} | {theirs:.0} | {:.2} | {ratios} |", ours / theirs));
+            report.line(&format!(
+                "| {what} | {ours:.0} | {theirs:.0} | {:.2} | {ratios} |",
+                ours / theirs
+            ));
         }
         report.line("");
     }
@@ -360,7 +371,11 @@ impl Rival {
         (program, options, what): &(&str, &[&str], &'static str),
         bed: &Bed,
     ) -> anyhow::Result<Option<Rival>> {
-        if Command::new(program).arg("--help").output().is_err_and(|why| why.kind() == ErrorKind::NotFound) {
+        if Command::new(program)
+            .arg("--help")
+            .output()
+            .is_err_and(|why| why.kind() == ErrorKind::NotFound)
+        {
             return Ok(None);
         }
         let (below, mountpoint) = (bed.path("ext4").join(program), bed.path(program));
@@ -418,8 +433,10 @@ fn daemon(backing: &Path) -> anyhow::Result<u32> {
 fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib = |name: &str| -> anyhow::Result<u64> {
-        let line =
-            status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| name.to_owned())?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .with_context(|| name.to_owned())?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
     };
     Ok((kib("RssAnon:")? + kib("RssFile:")?) * 1024)

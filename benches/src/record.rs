@@ -38,7 +38,16 @@ fn recording(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<(
                 None => Command::new("fio"),
                 Some(&"strace") => {
                     let mut strace = Command::new("strace");
-                    strace.args(["-f", "-ttt", "-y", "-s", "0", "-e", "trace=%file,%desc,%process", "-o"]);
+                    strace.args([
+                        "-f",
+                        "-ttt",
+                        "-y",
+                        "-s",
+                        "0",
+                        "-e",
+                        "trace=%file,%desc,%process",
+                        "-o",
+                    ]);
                     strace.arg(dir.join("strace")).args(["--", "fio"]);
                     strace
                 }
@@ -50,8 +59,16 @@ fn recording(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<(
             };
             // With strace a tenth of the reads takes long enough.
             let reads = if options.first() == Some(&"strace") { READS / 10 } else { READS };
-            command.args(["--name=r", "--rw=randread", "--bs=4k", "--ioengine=psync", "--invalidate=0"]);
-            command.args(["--norandommap", "--minimal"]).arg(format!("--filename={}", data.display()));
+            command.args([
+                "--name=r",
+                "--rw=randread",
+                "--bs=4k",
+                "--ioengine=psync",
+                "--invalidate=0",
+            ]);
+            command
+                .args(["--norandommap", "--minimal"])
+                .arg(format!("--filename={}", data.display()));
             command.args([format!("--size={FILE_MIB}m"), format!("--io_size={}", reads * 4096)]);
             let before = children_cpu_s()?;
             let output = command.output().with_context(|| format!("{command:?}"))?;

@@ -22,7 +22,8 @@ const NULL_REQUESTS: u64 = 4_000_000;
 pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let dir = tempfile::tempdir_in("target")?;
     without_target(report, rounds, dir.path())?;
-    let fio = Command::new("fio").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let fio =
+        Command::new("fio").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !fio.is_ok_and(|status| status.success()) {
         report.line("fio is not installed: SKIPPED the comparison with it.\n");
         return Ok(());
@@ -85,7 +86,11 @@ fn beside_fio(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<
             ));
         }
     }
-    report.line(&format!("\nLoad average: {} before, {} at the end; one is of the test.\n", before, load()?));
+    report.line(&format!(
+        "\nLoad average: {} before, {} at the end; one is of the test.\n",
+        before,
+        load()?
+    ));
     Ok(())
 }
 
@@ -99,7 +104,8 @@ fn load() -> anyhow::Result<String> {
 fn without_target(report: &mut Report, rounds: usize, dir: &Path) -> anyhow::Result<()> {
     let (iolog, stored) = (dir.join("null.iolog"), dir.join("null.parquet"));
     log(&iolog, NULL_REQUESTS, 50)?;
-    let import = Command::new(FLASHSIFT).arg("import").arg(&iolog).arg("-o").arg(&stored).output()?;
+    let import =
+        Command::new(FLASHSIFT).arg("import").arg(&iolog).arg("-o").arg(&stored).output()?;
     ensure!(import.status.success(), "import: {}", String::from_utf8_lossy(&import.stderr));
     report.line(&format!(
         "## Without a target\n\n{NULL_REQUESTS} requests to no target (`--null`), medians of \
@@ -139,7 +145,8 @@ fn log(path: &Path, requests: u64, reads: u64) -> anyhow::Result<()> {
 
 /// Runs flashsift and returns its requests per second.
 fn replay(log: &Path, args: &[&str]) -> anyhow::Result<f64> {
-    let output = Command::new(FLASHSIFT).arg("replay").arg(log).args(args).arg("--json").output()?;
+    let output =
+        Command::new(FLASHSIFT).arg("replay").arg(log).args(args).arg("--json").output()?;
     ensure!(output.status.success(), "replay: {}", String::from_utf8_lossy(&output.stderr));
     let record: Value = serde_json::from_slice(&output.stdout)?;
     record["requests_per_s"].as_f64().context("a rate")
@@ -155,7 +162,9 @@ fn fio(log: &Path, file: &Path, depth: &str) -> anyhow::Result<f64> {
         "--direct=1",
         "--output-format=json",
     ]);
-    command.arg(format!("--read_iolog={}", text(log)?)).arg(format!("--replay_redirect={}", text(file)?));
+    command
+        .arg(format!("--read_iolog={}", text(log)?))
+        .arg(format!("--replay_redirect={}", text(file)?));
     let output = command.arg(format!("--iodepth={depth}")).output()?;
     ensure!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8(output.stdout)?;

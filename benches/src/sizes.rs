@@ -88,7 +88,9 @@ fn filling(frames: u32) -> anyhow::Result<(Trace, usize)> {
     let mut more = (200_000_000 / frames).clamp(1_000, 100_000);
     let events = recipe.events()?.take_while(|event| {
         let going = more > 0;
-        if let (true, Action::Read { offset, .. } | Action::Write { offset, .. }) = (going, &event.action) {
+        if let (true, Action::Read { offset, .. } | Action::Write { offset, .. }) =
+            (going, &event.action)
+        {
             pages.insert(*offset);
             operations.insert((*offset, matches!(event.action, Action::Write { .. })));
             more -= u32::from(pages.len() > frames as usize);

@@ -9,7 +9,9 @@ mod checked;
 
 use flashsift_core::{
     describe::{Describer, Description, Found, Part, ROWS_MAX, Value},
-    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Renamed, Side, Space},
+    event::{
+        About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
+    },
     policy::{
         self, Setup,
         naive::{self, Act},
@@ -51,7 +53,8 @@ pub fn fuzz_reader(name: &str, data: &[u8]) {
 
 /// Unpacks `data`, detects its format and reads it.
 pub fn open(data: &[u8]) {
-    let limits = Limits { ratio_from_bytes: 1 << 20, window_bytes_max: 16 << 20, ..Limits::default() };
+    let limits =
+        Limits { ratio_from_bytes: 1 << 20, window_bytes_max: 16 << 20, ..Limits::default() };
     let _ = checked::read(None, data, &limits);
 }
 
@@ -83,7 +86,10 @@ pub fn cache(data: &[u8]) {
     let params = Default::default();
     let setup = Setup { frames, pages, runs: &[], params: &params };
     if let Err(parted) = naive::compare(spec, &setup, &acts) {
-        panic!("{}, {frames} frames, {pages} pages: differs from its model at step {parted}", spec.name);
+        panic!(
+            "{}, {frames} frames, {pages} pages: differs from its model at step {parted}",
+            spec.name
+        );
     }
 }
 
@@ -117,9 +123,9 @@ pub fn describe(data: &[u8]) {
     describer.extend(&events).expect("the memory suffices");
     let whole = describer.finish(3);
     let mut describer = Describer::new(about, u64::MAX);
-    events
-        .iter()
-        .for_each(|event| describer.extend(std::slice::from_ref(event)).expect("the memory suffices"));
+    events.iter().for_each(|event| {
+        describer.extend(std::slice::from_ref(event)).expect("the memory suffices")
+    });
     let single = describer.finish(3);
     for (a, b) in whole.sections.iter().zip(&single.sections) {
         assert_eq!(a.found, b.found, "{}: batches change the result", a.spec.name);
@@ -148,9 +154,18 @@ pub fn describe(data: &[u8]) {
 }
 
 const PAUSES_US: [u64; 8] = [0, 1, 40_000, 999_999, 29_999_999, 60_000_000, 1 << 40, 1 << 61];
-const OFFSETS: [u64; 8] = [0, 1, 4095, 4096, 1 << 31, 1 << 40, 1 << 62, i64::MAX as u64 - (1 << 24)];
-const NAMES: [&str; 8] =
-    ["", "/", "/app/cache/x", "/app/x.db", "/app/x.db-journal", "-wal", "/cache/\u{fffd}", "/app/y"];
+const OFFSETS: [u64; 8] =
+    [0, 1, 4095, 4096, 1 << 31, 1 << 40, 1 << 62, i64::MAX as u64 - (1 << 24)];
+const NAMES: [&str; 8] = [
+    "",
+    "/",
+    "/app/cache/x",
+    "/app/x.db",
+    "/app/x.db-journal",
+    "-wal",
+    "/cache/\u{fffd}",
+    "/app/y",
+];
 
 fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
     let &[kind, file, offset, shift, len, _] = bytes;
@@ -172,13 +187,17 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
         11 => Action::Punch { file, offset, len: if len == 0 { u64::MAX } else { len } },
         12 => Action::Open { file, open, created: len % 2 == 0 },
         13 => Action::Bind { file, name },
-        14 if len % 2 == 0 => {
-            Action::Rename { file, names: Renamed::owned("/z", &name) }
-        }
+        14 if len % 2 == 0 => Action::Rename { file, names: Renamed::owned("/z", &name) },
         14 => Action::Gone { file },
         15 => {
             let mode = (len % 2 == 0).then_some(0o600);
-            Action::Create(MaybeOwned::owned(Create { file, name, owner: None, mode, sync: len % 3 == 0 }))
+            Action::Create(MaybeOwned::owned(Create {
+                file,
+                name,
+                owner: None,
+                mode,
+                sync: len % 3 == 0,
+            }))
         }
         16 => Action::Link { file, name },
         17 => {
@@ -207,7 +226,11 @@ fn check_values(found: &Found) {
             }),
             Part::Table(table) => {
                 assert!(table.rows.len() <= ROWS_MAX, "{}: {} rows", table.key, table.rows.len());
-                assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.key);
+                assert!(
+                    table.rows.iter().all(|row| row.len() == table.columns.len()),
+                    "{}",
+                    table.key
+                );
                 table.rows.iter().flatten().for_each(check);
             }
             Part::Note(_) => {}
@@ -217,7 +240,13 @@ fn check_values(found: &Found) {
 
 /// The sum of some columns of a table, if the description has it.
 fn sum(description: &Description, section: &str, table: &str, columns: &[&str]) -> Option<u64> {
-    let found = description.sections.iter().find(|found| found.spec.name == section)?.found.as_ref().ok()?;
+    let found = description
+        .sections
+        .iter()
+        .find(|found| found.spec.name == section)?
+        .found
+        .as_ref()
+        .ok()?;
     let table = found.table_named(table)?;
     let sum = |column: &&str| table.values(column).filter_map(Value::number).sum::<f64>() as u64;
     Some(columns.iter().map(sum).sum())
@@ -233,7 +262,9 @@ pub fn packed_samples() -> Vec<Vec<u8>> {
     let packed = |plain: Vec<u8>| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 0);
-        gzip.write_all(&plain).and_then(|()| xz.write_all(&plain)).expect("writing to memory does not fail");
+        gzip.write_all(&plain)
+            .and_then(|()| xz.write_all(&plain))
+            .expect("writing to memory does not fail");
         let zstd = zstd::encode_all(&plain[..], 0).expect("writing to memory does not fail");
         [gzip.finish().expect("memory"), xz.finish().expect("memory"), zstd, plain]
     };

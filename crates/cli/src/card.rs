@@ -25,8 +25,8 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// Fails if the file cannot be written.
     pub(crate) fn new(path: &'a Path) -> anyhow::Result<Self> {
-        let file =
-            Replace::new(path).with_context(|| format!("cannot write the report {}", path.display()))?;
+        let file = Replace::new(path)
+            .with_context(|| format!("cannot write the report {}", path.display()))?;
         Ok(Self { path, file })
     }
 
@@ -88,7 +88,8 @@ pub(crate) fn reproduce(input: &Input, outcome: &open::Outcome) -> Reproduce {
 
 /// The command line of this process.
 pub(crate) fn command() -> Reproduce {
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = std::iter::once("flashsift").chain(words.iter().skip(1).map(String::as_str));
     // An argument with a NUL byte cannot come from a command line.
     let command = shlex::try_join(program).unwrap_or_default();

@@ -121,7 +121,8 @@ enum WriteMiss {
 
 fn policies_help() -> String {
     let each = policy::ALL.iter().map(|spec| {
-        let params = spec.params.iter().map(|param| format!(" [{}]", param.default())).collect::<String>();
+        let params =
+            spec.params.iter().map(|param| format!(" [{}]", param.default())).collect::<String>();
         let slow = if spec.slow { " (slow)" } else { "" };
         format!("\n  {:<13} {}{slow}{params}", spec.name, spec.what)
     });
@@ -167,7 +168,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let plan = study.plan()?;
     plan.notes().iter().for_each(say);
     let after_cache = match &args.after_cache {
-        Some(dir) => Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?),
+        Some(dir) => {
+            Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?)
+        }
         None => None,
     };
     if let Some(after_cache) = &after_cache {
@@ -175,10 +178,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         cells.try_for_each(|cell| after_cache.check_free(&cell.policy.label(), cell.frames))?;
     }
     let places = wants_places.then(|| Places::new(&plan));
-    let cells = Schedule { plan: &plan, after_cache: after_cache.as_ref(), places: places.as_ref() };
+    let cells =
+        Schedule { plan: &plan, after_cache: after_cache.as_ref(), places: places.as_ref() };
     let results = plan.results(cells.run()?);
 
-    let online = study.request().policies.iter().filter(|policy| !policy.spec.kind.is_offline()).count();
+    let online =
+        study.request().policies.iter().filter(|policy| !policy.spec.kind.is_offline()).count();
     let prints_verdict = args.verdict || (!args.json && online > 2);
     let verdict = (prints_verdict || report.is_some()).then(|| results.verdict()).flatten();
     if let Some(report) = report {
@@ -224,7 +229,10 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         writeback: args.writeback,
         drain: args.drain,
         write_miss_reads: args.write_miss == WriteMiss::Read,
-        devices: devices::chosen(&args.device)?.into_iter().map(prepare).collect::<Result<_, _>>()?,
+        devices: devices::chosen(&args.device)?
+            .into_iter()
+            .map(prepare)
+            .collect::<Result<_, _>>()?,
         workers: args.threads.map_or_else(cores, usize::from),
         ..Request::default()
     })

@@ -78,10 +78,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        serde_json::to_writer(&mut out, &json::DescriptionRecord::new(&name, outcome.format, &description))?;
+        serde_json::to_writer(
+            &mut out,
+            &json::DescriptionRecord::new(&name, outcome.format, &description),
+        )?;
         writeln!(out)?;
     } else {
-        out.write_all(text::render(&name, outcome.format, &description, crate::text::in_color()).as_bytes())?;
+        out.write_all(
+            text::render(&name, outcome.format, &description, crate::text::in_color()).as_bytes(),
+        )?;
     }
     out.flush().context("writing the description")
 }

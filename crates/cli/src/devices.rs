@@ -35,7 +35,8 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<LabelledProfile>> {
             file if file.ends_with(".toml") => vec![from_file(Path::new(file))?],
             name => {
                 let selection = ProfileSelection::parse(name);
-                let selection = selection.map_err(|error| Usage(format!("{error}; or a FILE.toml")))?;
+                let selection =
+                    selection.map_err(|error| Usage(format!("{error}; or a FILE.toml")))?;
                 vec![LabelledProfile::from(&selection)]
             }
         };
@@ -105,7 +106,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     } else if all {
         for device in &chosen {
-            out += &text::labelled(&format!("{}  ", device.label), 18, &device.profile.what, columns);
+            out +=
+                &text::labelled(&format!("{}  ", device.label), 18, &device.profile.what, columns);
         }
         out += "\nParameters:\n";
         for param in parameters() {
@@ -140,9 +142,15 @@ fn this_machine(found: &[Storage], columns: usize) -> String {
                     Spare::Warning => "80 % used",
                     Spare::Urgent => "90 % used",
                 };
-                format!("life used: {} (A), {} (B); spare blocks: {spare}", life_used(a), life_used(b))
+                format!(
+                    "life used: {} (A), {} (B); spare blocks: {spare}",
+                    life_used(a),
+                    life_used(b)
+                )
             }
-            None if kind == "SD card" => "no wear register: what life it has left nobody knows".to_owned(),
+            None if kind == "SD card" => {
+                "no wear register: what life it has left nobody knows".to_owned()
+            }
             None => "it or the kernel shows no wear registers".to_owned(),
         };
         let named = [&**name, kind, &**model].join(" ");

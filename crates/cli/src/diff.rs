@@ -135,10 +135,12 @@ fn read(path: &Path) -> anyhow::Result<Saved> {
 fn parse(text: &str) -> anyhow::Result<Saved> {
     const SAVE: &str = "save a run with: flashsift compare TRACE --json > run.json";
     let mut saved: Option<Saved> = None;
-    for (n, object) in serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>().enumerate()
+    for (n, object) in
+        serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>().enumerate()
     {
         let n = n + 1;
-        let object = object.with_context(|| format!("object {n} is not one of flashsift's; {SAVE}"))?;
+        let object =
+            object.with_context(|| format!("object {n} is not one of flashsift's; {SAVE}"))?;
         match object.get("schema").and_then(Value::as_u64) {
             Some(1) => {}
             Some(other) => bail!("object {n} has schema {other}; this version knows 1"),
@@ -151,7 +153,8 @@ fn parse(text: &str) -> anyhow::Result<Saved> {
             () if object.contains_key("verdict") => continue,
             () => bail!("object {n} is neither of compare --json nor of describe --json"),
         };
-        let saved = saved.get_or_insert(Saved { kind, traces: BTreeSet::new(), values: BTreeMap::new() });
+        let saved =
+            saved.get_or_insert(Saved { kind, traces: BTreeSet::new(), values: BTreeMap::new() });
         ensure!(saved.kind == kind, "object {n} is of {}, those before are not", kind.name());
         saved.traces.extend(object.get("trace").and_then(Value::as_str).map(str::to_owned));
         match kind {
@@ -229,7 +232,8 @@ fn insert(saved: &mut Saved, of: &str, field: &str, value: f64) -> anyhow::Resul
 
 impl Diff {
     fn of(before: &Saved, after: &Saved) -> Self {
-        let subjects = |saved: &Saved| saved.values.keys().map(|(of, _)| of.clone()).collect::<BTreeSet<_>>();
+        let subjects =
+            |saved: &Saved| saved.values.keys().map(|(of, _)| of.clone()).collect::<BTreeSet<_>>();
         let (ours, theirs) = (subjects(before), subjects(after));
         let mut changes = Vec::new();
         let mut both: BTreeMap<String, u64> = BTreeMap::new();
@@ -251,12 +255,17 @@ impl Diff {
         let weight = |change: &Change| change.change.map_or(f64::INFINITY, f64::abs);
         changes.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
         let median = |saved: &Saved| {
-            let mut all: Vec<f64> =
-                saved.values.iter().filter(|((_, field), _)| field == CPU).map(|(_, value)| *value).collect();
+            let mut all: Vec<f64> = saved
+                .values
+                .iter()
+                .filter(|((_, field), _)| field == CPU)
+                .map(|(_, value)| *value)
+                .collect();
             all.sort_by(f64::total_cmp);
             all.get(all.len() / 2).copied()
         };
-        let traces = [before, after].map(|saved| saved.traces.iter().cloned().collect::<Vec<_>>().join(", "));
+        let traces = [before, after]
+            .map(|saved| saved.traces.iter().cloned().collect::<Vec<_>>().join(", "));
         Self {
             kind: before.kind,
             changes,
@@ -270,8 +279,9 @@ impl Diff {
 
     /// Returns each changed field with its changes, largest first.
     fn by_field(&self) -> Vec<(&str, Vec<&Change>)> {
-        let changed =
-            |field: &str| self.changes.iter().filter(|change| change.field == field).collect::<Vec<_>>();
+        let changed = |field: &str| {
+            self.changes.iter().filter(|change| change.field == field).collect::<Vec<_>>()
+        };
         let fields = self.both.keys().map(|field| (&**field, changed(field)));
         let mut fields: Vec<_> = fields.filter(|(_, changes)| !changes.is_empty()).collect();
         fields.sort_by_key(|(_, changes)| std::cmp::Reverse(changes.len()));
@@ -311,7 +321,12 @@ impl Diff {
             if n > 0 {
                 let some: Vec<&str> = subjects.iter().take(3).map(String::as_str).collect();
                 let more = if n > 3 { ", …" } else { "" };
-                out.push(format!("Only {when}: {} {} ({}{more}).", size::count(n), what(n), some.join("; ")));
+                out.push(format!(
+                    "Only {when}: {} {} ({}{more}).",
+                    size::count(n),
+                    what(n),
+                    some.join("; ")
+                ));
             }
         }
         if let Some((before, after)) = self.cpu_ns {
@@ -331,7 +346,9 @@ fn relative(change: &Change) -> String {
         Some(change) => {
             let sign = if change < 0.0 { "−" } else { "+" };
             match change.abs() {
-                much if much >= 0.995 => format!("{sign}{} %", size::count((much * 100.0).round() as u64)),
+                much if much >= 0.995 => {
+                    format!("{sign}{} %", size::count((much * 100.0).round() as u64))
+                }
                 some => format!("{sign}{}", size::share(some)),
             }
         }
@@ -357,7 +374,8 @@ fn words(diff: &Diff, names: &[String; 2], top: usize) -> String {
     }
     let fields = diff.by_field();
     if !fields.is_empty() {
-        let mut rows = vec![["field", "changed", "from", "to", "most changed"].map(str::to_owned).to_vec()];
+        let mut rows =
+            vec![["field", "changed", "from", "to", "most changed"].map(str::to_owned).to_vec()];
         for (field, changes) in &fields {
             let relatives = || changes.iter().filter_map(|change| change.change);
             let ends = [relatives().reduce(f64::min), relatives().reduce(f64::max)].map(|end| {
@@ -366,16 +384,27 @@ fn words(diff: &Diff, names: &[String; 2], top: usize) -> String {
                 })
             });
             let [least, most] = ends;
-            let changed =
-                format!("{} of {}", size::count(changes.len() as u64), size::count(diff.both[*field]));
+            let changed = format!(
+                "{} of {}",
+                size::count(changes.len() as u64),
+                size::count(diff.both[*field])
+            );
             rows.push(vec![(*field).to_owned(), changed, least, most, changes[0].of.clone()]);
         }
         out += &format!("\n{}", table::plain(&rows, &[0, 4]));
-        let mut rows =
-            vec![["largest changes", "field", "before", "after", "change"].map(str::to_owned).to_vec()];
+        let mut rows = vec![
+            ["largest changes", "field", "before", "after", "change"].map(str::to_owned).to_vec(),
+        ];
         for change in diff.changes.iter().take(top) {
-            let (before, after) = (shown(&change.field, change.before), shown(&change.field, change.after));
-            rows.push(vec![change.of.clone(), change.field.clone(), before, after, relative(change)]);
+            let (before, after) =
+                (shown(&change.field, change.before), shown(&change.field, change.after));
+            rows.push(vec![
+                change.of.clone(),
+                change.field.clone(),
+                before,
+                after,
+                relative(change),
+            ]);
         }
         out += &format!("\n{}", table::plain(&rows, &[0, 1]));
     }
@@ -395,11 +424,14 @@ mod tests {
     #[test]
     fn changed_values_are_listed_and_measured_ones_apart() {
         let before =
-            parse(&[cell("lru", 100, 9.0), cell("arc", 50, 9.0), cell("fab", 1, 9.0)].join("\n")).unwrap();
+            parse(&[cell("lru", 100, 9.0), cell("arc", 50, 9.0), cell("fab", 1, 9.0)].join("\n"))
+                .unwrap();
         let after =
-            parse(&[cell("lru", 100, 8.0), cell("arc", 60, 8.0), cell("car", 1, 8.0)].join("\n")).unwrap();
+            parse(&[cell("lru", 100, 8.0), cell("arc", 60, 8.0), cell("car", 1, 8.0)].join("\n"))
+                .unwrap();
         let diff = Diff::of(&before, &after);
-        let changes: Vec<_> = diff.changes.iter().map(|c| (&*c.of, &*c.field, c.before, c.after)).collect();
+        let changes: Vec<_> =
+            diff.changes.iter().map(|c| (&*c.of, &*c.field, c.before, c.after)).collect();
         assert_eq!(changes, [("arc at 1 MiB", "hits", 50.0, 60.0)]);
         assert_eq!(diff.cpu_ns, Some((9.0, 8.0)));
         let words = words(&diff, &["a".to_owned(), "b".to_owned()], 10);
@@ -413,7 +445,14 @@ mod tests {
         }
         let grown = |before: f64, after: f64| {
             let change = Some(after / before - 1.0);
-            relative(&Change { schema: 1, of: String::new(), field: String::new(), before, after, change })
+            relative(&Change {
+                schema: 1,
+                of: String::new(),
+                field: String::new(),
+                before,
+                after,
+                change,
+            })
         };
         assert_eq!(
             [grown(1.0, 4.4), grown(8.0, 4.0), grown(1e6, 1e6 + 1.0)],
@@ -421,7 +460,8 @@ mod tests {
         );
         let same = Diff::of(&before, &before);
         assert!(
-            same.changes.is_empty() && same.sentences()[0] == "Nothing changed: all 3 values are the same."
+            same.changes.is_empty()
+                && same.sentences()[0] == "Nothing changed: all 3 values are the same."
         );
     }
 

@@ -31,7 +31,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let name = args.input.name();
     if args.output.as_os_str() == "-" {
-        return Err(Usage("a store cannot go to standard output: give -o a file name".to_owned()).into());
+        return Err(
+            Usage("a store cannot go to standard output: give -o a file name".to_owned()).into()
+        );
     }
     let mut writer = store::Writer::create(&args.output, &name)?;
     let outcome = args.input.read(&mut writer)?;

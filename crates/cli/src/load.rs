@@ -103,7 +103,8 @@ impl Sink for Timed<'_> {
         self.events.clear();
         for event in events {
             let at_us = (self.requests as f64 * 1e6 / self.rate) as u64;
-            self.requests += u64::from(matches!(event.action, Action::Read { .. } | Action::Write { .. }));
+            self.requests +=
+                u64::from(matches!(event.action, Action::Read { .. } | Action::Write { .. }));
             self.events.push(Event { at_us, ..event.clone() });
         }
         self.sink.events(&self.events)
@@ -181,7 +182,11 @@ pub(crate) fn default_limit_bytes() -> u64 {
 }
 
 /// Reads and densifies a trace. `limit_bytes`: memory that it may take.
-pub(crate) fn load(input: &Input, object_cache: bool, limit_bytes: Option<u64>) -> anyhow::Result<Loaded> {
+pub(crate) fn load(
+    input: &Input,
+    object_cache: bool,
+    limit_bytes: Option<u64>,
+) -> anyhow::Result<Loaded> {
     let limit_bytes = limit_bytes.unwrap_or_else(default_limit_bytes);
     let mut sink = Densify { object_cache, limit_bytes, builder: None };
     let outcome = input.read(&mut sink)?;
@@ -209,7 +214,11 @@ impl Loaded {
         let footprint = if self.trace.runs().is_empty() {
             format!("{} different", size::count(pages))
         } else {
-            format!("{} ({})", size::counted(pages, "different page"), size::bytes(pages * PAGE_BYTES))
+            format!(
+                "{} ({})",
+                size::counted(pages, "different page"),
+                size::bytes(pages * PAGE_BYTES)
+            )
         };
         let time = match about.knows.times {
             true => format!(", {}", size::duration(totals.duration_us)),
@@ -265,7 +274,8 @@ pub(crate) fn say_skipped(skipped: &Skipped) {
         let what = if counts.note { "note" } else { "skipped" };
         let damage = if counts.damage { " (not understood)" } else { "" };
         let (count, first) = (size::count(counts.count), counts.first);
-        let words = format_args!("{what} {count}: {reason}{damage}, first at line or record {first}");
+        let words =
+            format_args!("{what} {count}: {reason}{damage}, first at line or record {first}");
         match counts.damage {
             true => warn!(target: DETAIL, "{words}"),
             false => info!(target: DETAIL, "{words}"),

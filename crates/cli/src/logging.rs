@@ -65,7 +65,9 @@ pub(crate) fn start(verbosity: Verbosity) {
     if tracing::subscriber::set_global_default(subscriber).is_ok() && stderr_is_journal() {
         // Without its socket the journal still reads standard error, as text without levels.
         if let Err(error) = to_journal() {
-            tracing::debug!("no connection to the journal ({error}): messages go to standard error");
+            tracing::debug!(
+                "no connection to the journal ({error}): messages go to standard error"
+            );
         }
     }
 }
@@ -108,7 +110,8 @@ fn stderr_is_journal() -> bool {
     let Ok(stat) = rustix::fs::fstat(rustix::stdio::stderr()) else {
         return false;
     };
-    env::var("JOURNAL_STREAM").is_ok_and(|stream| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+    env::var("JOURNAL_STREAM")
+        .is_ok_and(|stream| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
 /// Writes each event where messages go at the moment.
@@ -131,7 +134,11 @@ fn print(event: &Event<'_>) {
     let write = || {
         let _ = io::stderr().write_all(line.0.as_bytes());
     };
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(WeakProgressBar::upgrade);
+    let bar = BAR
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .and_then(WeakProgressBar::upgrade);
     match bar {
         Some(bar) => bar.suspend(write),
         None => write(),
@@ -180,7 +187,8 @@ mod tests {
             ("--quiet", LevelFilter::WARN),
             ("-q -q", LevelFilter::ERROR),
         ] {
-            let cli = Cli::try_parse_from(["flashsift"].into_iter().chain(flags.split_whitespace()));
+            let cli =
+                Cli::try_parse_from(["flashsift"].into_iter().chain(flags.split_whitespace()));
             assert_eq!(cli.ok().unwrap().verbosity.level(), level, "{flags}");
         }
         assert!(Cli::try_parse_from(["flashsift", "-q", "-v"]).is_err(), "both make no sense");

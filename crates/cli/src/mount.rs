@@ -74,8 +74,10 @@ pub(crate) struct Args {
 
 /// `words` are those of the command line, of which the first is `mount`.
 pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
-    let in_file = args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
-    let mut wanted = args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
+    let in_file =
+        args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
+    let mut wanted =
+        args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
     // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {

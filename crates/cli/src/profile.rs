@@ -132,7 +132,8 @@ fn percent(share: f64) -> String {
 }
 
 fn words(found: &Found, fitted: &Fitted) -> String {
-    let us = |us: f64| if us < 1000.0 { format!("{us:.1} µs") } else { format!("{:.2} ms", us / 1e3) };
+    let us =
+        |us: f64| if us < 1000.0 { format!("{us:.1} µs") } else { format!("{:.2} ms", us / 1e3) };
     let mut out = String::new();
     let mut line = |label: &str, text: String| {
         let _ = writeln!(out, "{label:<18}{text}");
@@ -148,8 +149,12 @@ fn words(found: &Found, fitted: &Fitted) -> String {
         Err(_) => line("units", "unknown, see below".to_owned()),
     }
     line("a write", us(found.write_us));
-    line("a read", format!("{}, far from its predecessor {}", us(found.read_us), us(found.far_read_us)));
-    let costs: Vec<_> = found.streams.costs.iter().map(|(n, cost)| format!("{n}: {}", us(*cost))).collect();
+    line(
+        "a read",
+        format!("{}, far from its predecessor {}", us(found.read_us), us(found.far_read_us)),
+    );
+    let costs: Vec<_> =
+        found.streams.costs.iter().map(|(n, cost)| format!("{n}: {}", us(*cost))).collect();
     line("writes in turn", format!("places and latency of a write: {}", costs.join(", ")));
     let _ = writeln!(out, "\n{:<28}{:>12}{:>12}{:>9}", "KB/s", "measured", "model", "off by");
     for (pattern, model_ns) in &fitted.patterns {

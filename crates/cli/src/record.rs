@@ -156,10 +156,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     if args.output.as_os_str() == "-" {
-        return Err(Usage("a store cannot go to standard output: give -o a file name".to_owned()).into());
+        return Err(
+            Usage("a store cannot go to standard output: give -o a file name".to_owned()).into()
+        );
     }
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
         signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
     }
     let bytes = Arc::new(AtomicU64::new(0));
@@ -233,15 +237,21 @@ fn spinner() -> ProgressBar {
     if logging::is_quiet() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{spinner} recording {elapsed}: {msg} (Ctrl-C ends it)")
-        .expect("templates are constants");
+    let style =
+        ProgressStyle::with_template("{spinner} recording {elapsed}: {msg} (Ctrl-C ends it)")
+            .expect("templates are constants");
     let bar = ProgressBar::new_spinner().with_style(style);
     bar.enable_steady_tick(Duration::from_millis(200));
     logging::keep_below(&bar);
     bar
 }
 
-fn say(args: &Args, recorded: &Recorded, writer: store::Writer, elapsed: Duration) -> anyhow::Result<()> {
+fn say(
+    args: &Args,
+    recorded: &Recorded,
+    writer: store::Writer,
+    elapsed: Duration,
+) -> anyhow::Result<()> {
     let summary = &recorded.summary;
     let bytes = writer.finish(&summary.skipped)?;
     let elapsed = size::duration(elapsed.as_micros() as u64);

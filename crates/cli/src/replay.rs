@@ -189,7 +189,9 @@ impl Signals {
     }
 
     pub(crate) fn came(&self) -> Option<Interrupted> {
-        Some(self.0.load(Relaxed)).filter(|signal| *signal != 0).map(|signal| Interrupted { signal })
+        Some(self.0.load(Relaxed))
+            .filter(|signal| *signal != 0)
+            .map(|signal| Interrupted { signal })
     }
 }
 
@@ -228,9 +230,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .into());
     }
     if args.engine == Engine::Sync && args.queue_depth > 1 {
-        return Err(
-            Usage("--engine sync performs one request at a time: leave --queue-depth at 1".into()).into()
-        );
+        return Err(Usage(
+            "--engine sync performs one request at a time: leave --queue-depth at 1".into(),
+        )
+        .into());
     }
     let devices = devices::chosen(&args.device)?;
     let mut survey = Survey::default();
@@ -267,8 +270,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         fold: args.fold && place.is_some(),
         without_discards: args.without_discards,
     };
-    let bar =
-        load::progress("replaying", "{spinner} {msg} {bar:30} {human_pos}/{human_len} requests, {eta} left");
+    let bar = load::progress(
+        "replaying",
+        "{spinner} {msg} {bar:30} {human_pos}/{human_len} requests, {eta} left",
+    );
     let mut progress = Progress::new(&signals, &bar, source.count());
     let played = replay(args, rules, &survey, &mut *target, &mut progress);
     bar.finish_and_clear();
@@ -308,8 +313,10 @@ fn say(at: &TargetArgs, source: &Source) {
         );
     }
     if !std::io::stderr().is_terminal() {
-        let target =
-            at.target.as_ref().map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string());
+        let target = at
+            .target
+            .as_ref()
+            .map_or_else(|| "nowhere".to_owned(), |path| path.display().to_string());
         info!(
             "replaying {} requests to {target}; Ctrl-C or SIGTERM ends it with a report",
             size::count(source.count())
@@ -333,7 +340,9 @@ fn prepared(args: &Args, path: &Path, source: &Source) -> anyhow::Result<OpenTar
     }
     let place = OpenTarget::open(path, &wanted)?;
     if args.at.size.is_some() && !place.made {
-        return Err(Usage(format!("--size applies to a new file, but {} exists", path.display())).into());
+        return Err(
+            Usage(format!("--size applies to a new file, but {} exists", path.display())).into()
+        );
     }
     if let Some(request) = source.unaligned(place.block_bytes) {
         anyhow::bail!(
@@ -425,7 +434,8 @@ fn modelled<'a>(
         let machine = device::AnyDevice::new(&device.profile)?;
         Ok(Modelled::new(machine, args.timing.into(), args.queue_depth))
     };
-    let mut all: Vec<_> = devices.iter().map(modelled).collect::<Result<_, device::ProfileError>>()?;
+    let mut all: Vec<_> =
+        devices.iter().map(modelled).collect::<Result<_, device::ProfileError>>()?;
     let bar = load::progress("modelling", "{spinner} {msg} {elapsed}");
     let ((), read) = reading(args, rules, survey, |log| {
         for request in log.iter().flatten().take(usize::try_from(pieces).unwrap_or(usize::MAX)) {
@@ -436,7 +446,11 @@ fn modelled<'a>(
     });
     bar.finish_and_clear();
     read?;
-    Ok(devices.iter().map(|device| &*device.label).zip(all.into_iter().map(Modelled::finish)).collect())
+    Ok(devices
+        .iter()
+        .map(|device| &*device.label)
+        .zip(all.into_iter().map(Modelled::finish))
+        .collect())
 }
 
 /// Runs `work` on this thread with the requests that another thread reads.

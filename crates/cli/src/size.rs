@@ -16,7 +16,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         .with_binary()
         .parse_size(text)
         .map_err(|error| format!("{error}; write a size as 64MiB, 64M or 67108864"))?;
-    if bytes < PAGE_BYTES { Err(format!("less than one page of {PAGE_BYTES} bytes")) } else { Ok(bytes) }
+    if bytes < PAGE_BYTES {
+        Err(format!("less than one page of {PAGE_BYTES} bytes"))
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// Parses a number of at least 1: `100000`, `100k`, `20M`.
@@ -73,7 +77,9 @@ mod tests {
 
     #[test]
     fn a_time_without_a_unit_is_of_seconds() {
-        for (text, ms) in [("0.5", 500), ("60", 60_000), ("0.3s", 300), ("10m", 600_000), ("1h", 3_600_000)] {
+        for (text, ms) in
+            [("0.5", 500), ("60", 60_000), ("0.3s", 300), ("10m", 600_000), ("1h", 3_600_000)]
+        {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for bad in ["0", "-1", "soon", "", "5x"] {

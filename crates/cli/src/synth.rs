@@ -146,7 +146,11 @@ fn batches(
     }
 }
 
-fn parquet(args: &Args, recipe: Recipe, events: impl Iterator<Item = Event<'static>>) -> anyhow::Result<u64> {
+fn parquet(
+    args: &Args,
+    recipe: Recipe,
+    events: impl Iterator<Item = Event<'static>>,
+) -> anyhow::Result<u64> {
     let mut writer = store::Writer::create(&args.output, "synth")?;
     writer.about(recipe.about())?;
     batches(args, events, |batch| Ok(writer.events(batch)?))?;
@@ -176,9 +180,10 @@ fn oracle_general(
                 NEVER => -1,
                 next => i64::from(next) + 1,
             };
-            let time_s =
-                u32::try_from(event.at_us / 1_000_000).context("the trace lasts more than 2^32 seconds")?;
-            out.write_all(&oracle_general::encode(time_s, file.0, len as u32, next)).with_context(at)?;
+            let time_s = u32::try_from(event.at_us / 1_000_000)
+                .context("the trace lasts more than 2^32 seconds")?;
+            out.write_all(&oracle_general::encode(time_s, file.0, len as u32, next))
+                .with_context(at)?;
             n += 1;
         }
         Ok(())

@@ -54,7 +54,8 @@ fn quiet_leaves_warnings_and_errors() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         // The row of the policy ends with the CPU time of this run.
         let results = text(&output.stdout);
-        let (row, rest): (Vec<_>, Vec<_>) = results.lines().partition(|line| line.starts_with("  lru "));
+        let (row, rest): (Vec<_>, Vec<_>) =
+            results.lines().partition(|line| line.starts_with("  lru "));
         assert_eq!(row.len(), 1, "{results}");
         (rest.join("\n"), text(&output.stderr))
     };
@@ -86,7 +87,8 @@ fn a_remount_that_fails_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let helper = folder.path().join("mount.flashsift");
     symlink(env!("CARGO_BIN_EXE_flashsift"), &helper).unwrap();
-    let output = Command::new(helper).args(["x", "/no/such/place", "-o", "remount"]).output().unwrap();
+    let output =
+        Command::new(helper).args(["x", "/no/such/place", "-o", "remount"]).output().unwrap();
     assert_eq!(output.status.code(), Some(32));
     assert!(text(&output.stderr).starts_with("flashsift: "), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("/no/such/place"), "{}", text(&output.stderr));
@@ -134,7 +136,9 @@ fn with_journal(mut command: Command) -> (Output, Vec<String>) {
 #[test]
 fn a_service_logs_to_the_journal_with_levels() {
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIPPED a_service_logs_to_the_journal_with_levels: a mount namespace needs root");
+        return println!(
+            "SKIPPED a_service_logs_to_the_journal_with_levels: a mount namespace needs root"
+        );
     }
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());

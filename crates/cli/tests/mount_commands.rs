@@ -24,7 +24,8 @@ impl Bed {
     /// `None`, with the reason printed, where nothing can be mounted.
     fn new(test: &str) -> Option<Self> {
         let places = Places::new(test)?;
-        let kind = output(Command::new("stat").args(["-f", "-c", "%T"]).arg(places.folder())).unwrap();
+        let kind =
+            output(Command::new("stat").args(["-f", "-c", "%T"]).arg(places.folder())).unwrap();
         if !kind.starts_with(b"ext") && !kind.starts_with(b"f2fs") {
             return skip(test, "the temporary directory is neither on ext4 nor on F2FS");
         }
@@ -37,7 +38,9 @@ impl Bed {
         let bed = Self::new(test)?;
         let image = bed.path("image");
         let made = make_image(&image, 32 << 20, &["mkfs.ext4", "-q", "-F", "-m", "0"]);
-        if let Err(why) = made.and_then(|()| mount_image(&image, "ext4", "loop", bed.places.folder())) {
+        if let Err(why) =
+            made.and_then(|()| mount_image(&image, "ext4", "loop", bed.places.folder()))
+        {
             return skip(test, &why);
         }
         bed.places.admit_others();
@@ -192,12 +195,17 @@ fn text(bytes: Vec<u8>) -> String {
 
 #[test]
 fn mounted_in_the_background_looked_at_settled_and_undone() {
-    let Some(bed) = Bed::new("mounted_in_the_background_looked_at_settled_and_undone") else { return };
+    let Some(bed) = Bed::new("mounted_in_the_background_looked_at_settled_and_undone") else {
+        return;
+    };
     let (backing, seen) = (bed.backing(), bed.seen());
     // Apart, and in place.
     for point in [&seen, &backing] {
         let (_, says) = bed.succeeds(&["mount"], &[&backing, point]);
-        assert!(says.contains(&format!("mounted {}: new files live in RAM", point.display())), "{says}");
+        assert!(
+            says.contains(&format!("mounted {}: new files live in RAM", point.display())),
+            "{says}"
+        );
         fs::write(point.join("a"), "first").unwrap();
         let status = bed.status(point);
         assert_eq!((&status["files_in_ram"], &status["settled"]), (&1.into(), &0.into()));
@@ -258,7 +266,8 @@ fn an_impossible_mount_is_refused_and_changes_nothing() {
 fn settings_come_from_a_file_too() {
     let Some(bed) = Bed::new("settings_come_from_a_file_too") else { return };
     let config = bed.path("config.toml");
-    fs::write(&config, "budget = \"1MiB\"\nsettled = [\"*.log\"]\nno-passthrough = true\n").unwrap();
+    fs::write(&config, "budget = \"1MiB\"\nsettled = [\"*.log\"]\nno-passthrough = true\n")
+        .unwrap();
     let (backing, seen) = (bed.backing(), bed.seen());
     bed.succeeds(&["mount", "--config", config.to_str().unwrap()], &[&backing, &seen]);
     fs::write(seen.join("a.log"), "").unwrap();
@@ -347,7 +356,9 @@ fn fill(path: &Path) {
 
 #[test]
 fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
-    let Some(bed) = Bed::small("a_file_that_cannot_be_written_back_is_kept_until_it_can") else { return };
+    let Some(bed) = Bed::small("a_file_that_cannot_be_written_back_is_kept_until_it_can") else {
+        return;
+    };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let content = vec![7; 2 << 20];
     for by_signal in [true, false] {
@@ -422,7 +433,10 @@ fn who_waits_says_for_what_and_can_be_told_to_end() {
         let waits = next(true);
         waits.signal(signal);
         let (code, says) = waits.ends();
-        assert_eq!((code, says.as_str()), (Some(0), "flashsift: told to end before it was mounted\n"));
+        assert_eq!(
+            (code, says.as_str()),
+            (Some(0), "flashsift: told to end before it was mounted\n")
+        );
         let waits = next(false);
         waits.signal(signal);
         // The words end when also the process in the background has ended.
@@ -454,7 +468,10 @@ fn a_mount_in_another_namespace_counts_as_mounted() {
     BufReader::new(elsewhere.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
     assert!(ok(Command::new("umount").arg(&seen)));
     let says = bed.fails(&["mount"], &[&backing, &seen]);
-    assert!(says.contains(&format!("is mounted by flashsift already (pid {})", daemon.child.id())), "{says}");
+    assert!(
+        says.contains(&format!("is mounted by flashsift already (pid {})", daemon.child.id())),
+        "{says}"
+    );
     drop(elsewhere.stdin.take());
     elsewhere.wait().unwrap();
     assert_eq!(daemon.ends().0, Some(0));
@@ -462,7 +479,9 @@ fn a_mount_in_another_namespace_counts_as_mounted() {
 
 #[test]
 fn a_message_that_no_process_reads_does_not_end_the_mount() {
-    let Some(bed) = Bed::small("a_message_that_no_process_reads_does_not_end_the_mount") else { return };
+    let Some(bed) = Bed::small("a_message_that_no_process_reads_does_not_end_the_mount") else {
+        return;
+    };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let manager = Manager::new(&bed);
     let mut child = manager.mount(&backing, &seen).stderr(Stdio::piped()).spawn().unwrap();
@@ -559,7 +578,8 @@ fn mount_and_fstab_take_it_for_a_file_system() {
     bed.succeeds(&["unmount"], &[&seen]);
 
     let fstab = bed.path("fstab");
-    let line = format!("{} {} fuse.flashsift defaults,budget=4M 0 0\n", backing.display(), seen.display());
+    let line =
+        format!("{} {} fuse.flashsift defaults,budget=4M 0 0\n", backing.display(), seen.display());
     fs::write(&fstab, line).unwrap();
     let mount = || {
         let said = File::create(bed.path("said")).unwrap();
@@ -604,7 +624,8 @@ fn a_read_only_remount_refuses_writes_and_still_writes_back() {
     };
     let options = || {
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let line = table.lines().find(|line| line.contains(&format!(" {} ", seen.display()))).unwrap();
+        let line =
+            table.lines().find(|line| line.contains(&format!(" {} ", seen.display()))).unwrap();
         line.split(' ').nth(5).unwrap().to_owned()
     };
     ours("settle_after=1h");
@@ -616,7 +637,9 @@ fn a_read_only_remount_refuses_writes_and_still_writes_back() {
     drop(open);
     assert_eq!(remount("ro"), "");
     assert_eq!(options(), "ro,nosuid,nodev,relatime");
-    assert!(is_read_only(fs::write(seen.join("a"), "")) && is_read_only(fs::write(seen.join("b"), "")));
+    assert!(
+        is_read_only(fs::write(seen.join("a"), "")) && is_read_only(fs::write(seen.join("b"), ""))
+    );
     assert!(is_read_only(fs::remove_file(seen.join("a"))));
     assert_eq!(fs::read_to_string(seen.join("a")).unwrap(), "kept");
     assert_eq!(bed.status(&seen)["files_in_ram"], 2);
@@ -646,7 +669,8 @@ fn a_read_only_remount_refuses_writes_and_still_writes_back() {
     assert!(ok(Command::new("umount").arg(&seen)));
 
     let fstab = bed.path("fstab");
-    let line = format!("{} {} fuse.flashsift ro,settle_after=1h 0 0\n", backing.display(), seen.display());
+    let line =
+        format!("{} {} fuse.flashsift ro,settle_after=1h 0 0\n", backing.display(), seen.display());
     fs::write(&fstab, line).unwrap();
     let fstab = fstab.to_str().unwrap();
     let (code, says) = mount(&["--fstab", fstab], &[&seen]);
@@ -677,7 +701,11 @@ impl Manager {
 
     fn mount(&self, backing: &Path, point: &Path) -> Command {
         let mut command = Command::new(FLASHSIFT);
-        command.arg("mount").args([backing, point]).arg("--foreground").env("NOTIFY_SOCKET", &self.path);
+        command
+            .arg("mount")
+            .args([backing, point])
+            .arg("--foreground")
+            .env("NOTIFY_SOCKET", &self.path);
         command
     }
 
@@ -775,8 +803,10 @@ fn requests_to_the_mount_become_a_trace() {
     let Some(bed) = Bed::new("requests_to_the_mount_become_a_trace") else { return };
     let (backing, seen, trace) = (bed.backing(), bed.seen(), bed.path("t.parquet"));
     let to = trace.to_str().unwrap();
-    let says =
-        bed.fails(&["mount", "--record", seen.join("t.parquet").to_str().unwrap()], &[&backing, &seen]);
+    let says = bed.fails(
+        &["mount", "--record", seen.join("t.parquet").to_str().unwrap()],
+        &[&backing, &seen],
+    );
     assert!(says.contains("cannot lie on what it records"), "{says}");
     assert!(bed.names(&backing).is_empty());
 
@@ -804,5 +834,8 @@ fn requests_to_the_mount_become_a_trace() {
     let written = [(name("renamed"), 10_000.into()), (name("short"), 5000.into())];
     assert_eq!(named("written", "written_bytes"), written);
     assert_eq!(named("read", "read_bytes"), [(name("renamed"), 10_000.into())]);
-    assert_eq!(described["sync_distance"]["forced_pages"], 3, "what was synced, not what was deleted");
+    assert_eq!(
+        described["sync_distance"]["forced_pages"], 3,
+        "what was synced, not what was deleted"
+    );
 }

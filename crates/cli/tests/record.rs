@@ -24,7 +24,8 @@ fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
         return skip("recording needs root");
     }
     let folder = tempfile::tempdir().unwrap();
-    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(folder.path()).output().unwrap().stdout;
+    let kind =
+        Command::new("stat").args(["-f", "-c", "%T"]).arg(folder.path()).output().unwrap().stdout;
     if !kind.starts_with(b"ext") && !kind.starts_with(b"f2fs") {
         return skip("the temporary directory is neither on ext4 nor on F2FS");
     }
@@ -39,12 +40,19 @@ fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
 /// Begins to record a directory, and waits until it does.
 fn begun(folder: &Path, options: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut record = Command::new(FLASHSIFT);
-    record.args(["record", "-o"]).arg(folder.join("t.parquet")).arg("--path").arg(folder).args(options);
+    record
+        .args(["record", "-o"])
+        .arg(folder.join("t.parquet"))
+        .arg("--path")
+        .arg(folder)
+        .args(options);
     started(&mut record, "recording; Ctrl-C")
 }
 
 fn signal(child: &Child, signal: &str) {
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()
+    );
 }
 
 /// Instances of that recorder.
@@ -62,7 +70,10 @@ fn described(trace: &Path) -> String {
 
 #[test]
 fn whatever_ends_it_the_trace_is_whole_and_nothing_is_left() {
-    let Some((folder, all)) = root("whatever_ends_it_the_trace_is_whole_and_nothing_is_left") else { return };
+    let Some((folder, all)) = root("whatever_ends_it_the_trace_is_whole_and_nothing_is_left")
+    else {
+        return;
+    };
     for end in ["-INT", "-TERM", "-HUP"] {
         let (mut child, mut stderr) = begun(folder.path(), &[]);
         assert_eq!(instances(&all, &child), 2);
@@ -78,13 +89,18 @@ fn whatever_ends_it_the_trace_is_whole_and_nothing_is_left() {
         assert!(!told.contains("/t.parquet") && !said.contains("LOST"), "{told}{said}");
         // The trace begins with the recording: mappings from before it once appeared at the
         // machine's start, hours earlier.
-        assert!(told.lines().take(5).any(|line| line.contains(" s.") || line.contains(" ms.")), "{told}");
+        assert!(
+            told.lines().take(5).any(|line| line.contains(" s.") || line.contains(" ms.")),
+            "{told}"
+        );
     }
 }
 
 #[test]
 fn the_next_recorder_removes_the_remains_of_a_killed_one() {
-    let Some((folder, all)) = root("the_next_recorder_removes_the_remains_of_a_killed_one") else { return };
+    let Some((folder, all)) = root("the_next_recorder_removes_the_remains_of_a_killed_one") else {
+        return;
+    };
     let (mut child, _stderr) = begun(folder.path(), &[]);
     signal(&child, "-KILL");
     child.wait().unwrap();
@@ -121,7 +137,9 @@ fn a_recording_ends_after_its_time_or_size() {
 
 #[test]
 fn a_running_process_is_recorded_with_what_it_had_open() {
-    let Some((folder, _)) = root("a_running_process_is_recorded_with_what_it_had_open") else { return };
+    let Some((folder, _)) = root("a_running_process_is_recorded_with_what_it_had_open") else {
+        return;
+    };
     let file = folder.path().join("log");
     // It writes a line for each that it is given.
     let script = format!("exec 5>>{}; while read x; do echo $x >&5; done", file.display());
@@ -148,9 +166,12 @@ fn a_running_process_is_recorded_with_what_it_had_open() {
 /// As Chromium starts its processes: the kernel calls them `exe`.
 #[test]
 fn a_program_that_starts_itself_again_keeps_its_name() {
-    let Some((folder, _)) = root("a_program_that_starts_itself_again_keeps_its_name") else { return };
+    let Some((folder, _)) = root("a_program_that_starts_itself_again_keeps_its_name") else {
+        return;
+    };
     let trace = folder.path().join("t.parquet");
-    let script = format!("exec /proc/self/exe -c 'echo hello > {}/written'", folder.path().display());
+    let script =
+        format!("exec /proc/self/exe -c 'echo hello > {}/written'", folder.path().display());
     let output = Command::new(FLASHSIFT)
         .args(["record", "-o"])
         .arg(&trace)

@@ -59,15 +59,26 @@ mod tests {
         ] {
             assert_eq!(parse_us(text), Ok(us), "{text}");
         }
-        for text in ["", "5", "soon", "0s", "100ns", "-5s", "5s ago", "1d", "5 parsecs", "99999999999999999h"]
-        {
+        for text in [
+            "",
+            "5",
+            "soon",
+            "0s",
+            "100ns",
+            "-5s",
+            "5s ago",
+            "1d",
+            "5 parsecs",
+            "99999999999999999h",
+        ] {
             assert_eq!(parse_us(text), Err(DurationError(text.to_owned())));
         }
     }
 
     #[test]
     fn a_printed_duration_reads_back_as_the_same() {
-        for (us, text) in [(1_500_000, "1500ms"), (120_000_000, "120s"), (7, "7us"), (3_600_000_000, "3600s")]
+        for (us, text) in
+            [(1_500_000, "1500ms"), (120_000_000, "120s"), (7, "7us"), (3_600_000_000, "3600s")]
         {
             assert_eq!((Exact(us).to_string().as_str(), parse_us(text)), (text, Ok(us)));
         }

@@ -309,7 +309,10 @@ pub struct Renamed<'a> {
 impl Renamed<'static> {
     /// Returns both names, owned.
     pub fn owned(from: &str, to: &str) -> MaybeOwned<'static, Self> {
-        MaybeOwned::owned(Renamed { from: MaybeOwned::owned_str(from), to: MaybeOwned::owned_str(to) })
+        MaybeOwned::owned(Renamed {
+            from: MaybeOwned::owned_str(from),
+            to: MaybeOwned::owned_str(to),
+        })
     }
 }
 

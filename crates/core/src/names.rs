@@ -42,7 +42,9 @@ pub fn sqlite(path: &str) -> Option<Sqlite> {
     }
     let name = file_name(path);
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
-    if extension.is_some_and(|found| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(found))) {
+    if extension
+        .is_some_and(|found| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(found)))
+    {
         Some(Sqlite::Database)
     } else if name.starts_with(TEMPORARY) {
         Some(Sqlite::Temporary)
@@ -54,7 +56,8 @@ pub fn sqlite(path: &str) -> Option<Sqlite> {
 /// Splits the path of a file that SQLite keeps beside a database: returns the database's path, and
 /// the file's role.
 pub fn companion(path: &str) -> Option<(&str, Sqlite)> {
-    let by_ending = COMPANIONS.iter().find_map(|(ending, kind)| Some((path.strip_suffix(ending)?, *kind)));
+    let by_ending =
+        COMPANIONS.iter().find_map(|(ending, kind)| Some((path.strip_suffix(ending)?, *kind)));
     by_ending
         .or_else(|| Some((before_super_journal(path)?, Sqlite::Journal)))
         .filter(|(database, _)| !file_name(database).is_empty())
@@ -71,7 +74,10 @@ fn before_super_journal(path: &str) -> Option<&str> {
 /// Returns whether SQLite syncs the file with every transaction, or maps it as shared memory. Such
 /// a file gains nothing from being held in RAM first.
 pub fn is_synced_database(path: &str) -> bool {
-    matches!(sqlite(path), Some(Sqlite::Database | Sqlite::Journal | Sqlite::Wal | Sqlite::SharedMemory))
+    matches!(
+        sqlite(path),
+        Some(Sqlite::Database | Sqlite::Journal | Sqlite::Wal | Sqlite::SharedMemory)
+    )
 }
 
 /// Returns whether the path leads through a directory whose name contains `cache` in any case:
@@ -119,7 +125,9 @@ pub fn escape(name: &[u8]) -> Cow<'_, str> {
 pub fn escape_into(name: &[u8], text: &mut String) {
     for chunk in name.utf8_chunks() {
         let mut rest = chunk.valid();
-        while let Some(at) = rest.as_bytes().windows(4).position(|part| escaped_byte(part).is_some()) {
+        while let Some(at) =
+            rest.as_bytes().windows(4).position(|part| escaped_byte(part).is_some())
+        {
             text.push_str(&rest[..at]);
             push_byte(b'\\', text);
             rest = &rest[at + 1..];
@@ -207,9 +215,12 @@ mod tests {
 
     #[test]
     fn a_cache_directory_makes_its_files_cache_files() {
-        for path in
-            ["/data/data/org.app/cache/a", "/home/u/.cache/b/c", "/p/Code Cache/js/d", "/p/GPUCache/data_1"]
-        {
+        for path in [
+            "/data/data/org.app/cache/a",
+            "/home/u/.cache/b/c",
+            "/p/Code Cache/js/d",
+            "/p/GPUCache/data_1",
+        ] {
             assert!(in_cache(path), "{path}");
         }
         for path in ["/p/cache", "/p/apache/x", "/p/caches", "cache", "", "/p/ca/che/x"] {

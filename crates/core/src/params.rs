@@ -44,7 +44,9 @@ impl Param {
         match self.kind {
             ParamKind::Number { default, .. } => format!("{}={default}", self.name),
             ParamKind::Word(words) => format!("{}={}", self.name, words[0]),
-            ParamKind::Duration { default_us, .. } => format!("{}={}", self.name, Exact(default_us)),
+            ParamKind::Duration { default_us, .. } => {
+                format!("{}={}", self.name, Exact(default_us))
+            }
         }
     }
 }
@@ -55,7 +57,9 @@ impl fmt::Display for Param {
         let others = match self.kind {
             ParamKind::Number { min, max, .. } => format!("{min} to {max}"),
             ParamKind::Word(words) => format!("or {}", words[1..].join(", ")),
-            ParamKind::Duration { min_us, max_us, .. } => format!("{} to {}", Exact(min_us), Exact(max_us)),
+            ParamKind::Duration { min_us, max_us, .. } => {
+                format!("{} to {}", Exact(min_us), Exact(max_us))
+            }
         };
         write!(f, "{} ({others}): {}", self.default(), self.what)
     }
@@ -134,7 +138,10 @@ impl Params {
 }
 
 fn find<'a>(params: &'a [Param], name: &str) -> &'a Param {
-    params.iter().find(|param| param.name == name).expect("a parameter is declared where it is read")
+    params
+        .iter()
+        .find(|param| param.name == name)
+        .expect("a parameter is declared where it is read")
 }
 
 /// A selection that cannot be made.
@@ -232,9 +239,9 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
     let mut params = Params::default();
     for given in rest.split(',').filter(|given| !given.is_empty()) {
         let pair = given.split_once('=');
-        let Some((param, value)) =
-            pair.and_then(|(key, value)| Some((declared.iter().find(|param| param.name == key)?, value)))
-        else {
+        let Some((param, value)) = pair.and_then(|(key, value)| {
+            Some((declared.iter().find(|param| param.name == key)?, value))
+        }) else {
             let known = match declared {
                 [] => "no parameters".to_owned(),
                 _ => declared.iter().map(Param::to_string).collect::<Vec<_>>().join("; "),
@@ -245,13 +252,19 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
             ParamKind::Number { min, max, .. } => {
                 value.parse::<f64>().ok().filter(|n| (min..=max).contains(n)).map(Value::Number)
             }
-            ParamKind::Word(words) => words.iter().find(|word| **word == value).map(|word| Value::Word(word)),
+            ParamKind::Word(words) => {
+                words.iter().find(|word| **word == value).map(|word| Value::Word(word))
+            }
             ParamKind::Duration { min_us, max_us, .. } => {
                 let us = duration::parse_us(value).ok();
                 us.filter(|us| (min_us..=max_us).contains(us)).map(Value::DurationUs)
             }
         }
-        .ok_or_else(|| Error::Value { name, param: param.to_string(), value: value.to_owned() })?;
+        .ok_or_else(|| Error::Value {
+            name,
+            param: param.to_string(),
+            value: value.to_owned(),
+        })?;
         params.0.retain(|(key, _)| *key != param.name);
         params.0.push((param.name, value));
     }
@@ -277,7 +290,11 @@ mod tests {
                 Param {
                     name: "t",
                     what: "a time",
-                    kind: ParamKind::Duration { default_us: 2_500_000, min_us: 1000, max_us: 60_000_000 },
+                    kind: ParamKind::Duration {
+                        default_us: 2_500_000,
+                        min_us: 1000,
+                        max_us: 60_000_000,
+                    },
                 },
             ],
         ),

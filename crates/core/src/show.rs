@@ -87,11 +87,17 @@ mod tests {
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(count(1_234_567).replace('\u{202f}', " "), "1 234 567");
         assert_eq!(count(123), "123");
-        assert_eq!([0, 1, 2].map(|n| counted(n, "request")), ["0 requests", "1 request", "2 requests"]);
+        assert_eq!(
+            [0, 1, 2].map(|n| counted(n, "request")),
+            ["0 requests", "1 request", "2 requests"]
+        );
         assert_eq!(duration(320_000_000), "5 min 20 s");
         assert_eq!([0, 1, 319_100, 3_200_000].map(duration), ["0.0 s", "1 ms", "320 ms", "3.2 s"]);
         let shares = [0.0, 0.000_01, 0.032_1, 0.099_6, 0.384, 0.994, 0.999_999, 1.0].map(share);
         assert_eq!(shares, ["0 %", "< 0.1 %", "3.2 %", "10 %", "38 %", "99 %", "> 99 %", "100 %"]);
-        assert_eq!([12.0, 0.0123, 12.34, 1.5, 234.6].map(number), ["12", "0.012", "12.3", "1.50", "235"]);
+        assert_eq!(
+            [12.0, 0.0123, 12.34, 1.5, 234.6].map(number),
+            ["12", "0.012", "12.3", "1.50", "235"]
+        );
     }
 }

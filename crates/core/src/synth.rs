@@ -200,7 +200,8 @@ impl Shuffle {
     }
 
     fn page(&self, rank: u64) -> u64 {
-        ((u128::from(rank) * u128::from(self.factor) + u128::from(self.shift)) % u128::from(self.n)) as u64
+        ((u128::from(rank) * u128::from(self.factor) + u128::from(self.shift)) % u128::from(self.n))
+            as u64
     }
 }
 
@@ -254,7 +255,8 @@ mod tests {
         assert_eq!(pages(RECIPE), pages(RECIPE));
         assert_ne!(pages(RECIPE), pages(Recipe { seed: 8, ..RECIPE }));
         let writes = |recipe: Recipe| {
-            recipe.events().unwrap().filter(|e| matches!(e.action, Action::Write { .. })).count() as f64
+            recipe.events().unwrap().filter(|e| matches!(e.action, Action::Write { .. })).count()
+                as f64
         };
         assert!((writes(RECIPE) / 20_000.0 - 0.3).abs() < 0.02);
         assert_eq!(writes(Recipe { write_share: 0.0, ..RECIPE }), 0.0);
@@ -265,7 +267,8 @@ mod tests {
         let short = Recipe { requests: 25, pages: 10, ..RECIPE };
         let sequential = pages(Recipe { pattern: Pattern::Sequential, ..short });
         assert_eq!(sequential, (0..25).map(|n| n % 10).collect::<Vec<_>>());
-        let looping = pages(Recipe { requests: 45, pattern: Pattern::Loop { lap_pages: 4 }, ..short });
+        let looping =
+            pages(Recipe { requests: 45, pattern: Pattern::Loop { lap_pages: 4 }, ..short });
         assert_eq!(looping[..8], [0, 1, 2, 3, 0, 1, 2, 3]);
         assert_eq!(looping[40..], [1, 2, 3, 4, 1], "after ten laps the loop moves on");
     }

@@ -114,12 +114,18 @@ pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
 }
 
 /// A function that runs a cell. Each [`policy::Spec`] holds one, compiled for its policy.
-pub(crate) type RunCell = fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
+pub(crate) type RunCell =
+    fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
 
 impl Cell<'_> {
     /// Runs the trace through the system. Offline policies ([`policy::Kind::is_offline`]) need
     /// `future`; `sink` gets every request to the device, in order.
-    pub fn run(&self, trace: &Trace, future: Option<&Future>, sink: Option<&mut dyn FnMut(Io)>) -> Outcome {
+    pub fn run(
+        &self,
+        trace: &Trace,
+        future: Option<&Future>,
+        sink: Option<&mut dyn FnMut(Io)>,
+    ) -> Outcome {
         (self.policy.spec.run)(self, trace, future, sink)
     }
 }
@@ -152,8 +158,12 @@ pub(crate) fn run<P: Build>(
         None => {
             let back = storage::<P, _>(trace, Storage::new(layout, ()));
             match cell.writeback.on_eviction_only() {
-                true => system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future),
-                false => system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future),
+                true => {
+                    system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
+                }
+                false => {
+                    system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
+                }
             }
         }
     }

@@ -295,7 +295,8 @@ impl Trace {
 
     /// Returns the number of steps that make data durable: syncs, and writes that wait for storage.
     pub fn syncing_steps(&self) -> usize {
-        let syncing = |kind| matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::WriteSync);
+        let syncing =
+            |kind| matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::WriteSync);
         self.steps.iter().filter(|step| syncing(step.kind())).count()
     }
 
@@ -342,7 +343,8 @@ impl Future {
             return Err(TraceError::TooManyAccesses { accesses });
         }
         let mut next = Vec::new();
-        next.try_reserve_exact(accesses as usize).map_err(|_| TraceError::TooManyAccesses { accesses })?;
+        next.try_reserve_exact(accesses as usize)
+            .map_err(|_| TraceError::TooManyAccesses { accesses })?;
         next.resize(accesses as usize, NEVER);
         let mut seen = vec![NEVER; trace.pages as usize];
         let mut position = accesses as u32;
@@ -351,7 +353,8 @@ impl Future {
                 StepKind::Read | StepKind::Write | StepKind::WriteSync => {
                     for page in step.range().rev() {
                         position -= 1;
-                        next[position as usize] = std::mem::replace(&mut seen[page as usize], position);
+                        next[position as usize] =
+                            std::mem::replace(&mut seen[page as usize], position);
                     }
                 }
                 StepKind::Drop => seen[step.first as usize..][..step.pages() as usize].fill(NEVER),

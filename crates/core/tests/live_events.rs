@@ -2,7 +2,9 @@
 //!
 //! A test program of its own, because it counts the allocations of the whole program.
 
-use flashsift_core::event::{Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId, Renamed};
+use flashsift_core::event::{
+    Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId, Renamed,
+};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
@@ -47,7 +49,9 @@ impl Consumer {
         self.events += 1;
         self.name_bytes += match &event.action {
             Action::Create(create) => create.name.len(),
-            Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => name.len(),
+            Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
+                name.len()
+            }
             Action::Rename { names, .. } | Action::RenameDirectory { names } => {
                 names.from.len() + names.to.len()
             }
@@ -102,7 +106,8 @@ fn a_live_event_allocates_nothing() {
     assert_eq!((consumer.events, consumer.name_bytes), (20_000, 1000 * 10 * name.len()));
 
     // A batch that outlives its source owns its names. The count shows that allocation.
-    let event = Event { at_us: 0, pid: 0, tid: 0, action: Action::Process { name: (&*name).into() } };
+    let event =
+        Event { at_us: 0, pid: 0, tid: 0, action: Action::Process { name: (&*name).into() } };
     let owned = event.into_owned();
     assert!(BYTES.get() - after >= name.len() as u64, "{owned:?}");
 }

@@ -92,7 +92,9 @@ pub fn resolved(path: &Path) -> io::Result<PathBuf> {
 
 /// Whether the kernel reports that the server of a FUSE file system is gone.
 pub fn is_dead(error: &io::Error) -> bool {
-    [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|dead| error.raw_os_error() == Some(dead.raw_os_error()))
+    [Errno::NOTCONN, Errno::CONNABORTED]
+        .iter()
+        .any(|dead| error.raw_os_error() == Some(dead.raw_os_error()))
 }
 
 /// Parses the text of a `mountinfo`; malformed lines are left out.
@@ -114,8 +116,9 @@ fn line(line: &[u8]) -> Option<Mount> {
     let kind = text(fields.next()?)?;
     let source = unescaped(fields.next()?);
     let of_file_system = fields.next().unwrap_or_default();
-    let read_only =
-        [options, of_file_system].iter().any(|all| all.split(|&byte| byte == b',').any(|o| o == b"ro"));
+    let read_only = [options, of_file_system]
+        .iter()
+        .any(|all| all.split(|&byte| byte == b',').any(|o| o == b"ro"));
     Some(Mount { id, dev, point, kind, source, read_only })
 }
 
@@ -124,8 +127,10 @@ pub fn unescaped(text: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
-        let digits =
-            after.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = after
+            .get(..3)
+            .filter(|_| first == b'\\')
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
                 bytes.push(byte);

@@ -234,7 +234,10 @@ mod tests {
         drop(shell);
 
         let shell = Shell::new(&inner, "exec 8> new; exec 9> /dev/null");
-        assert_eq!(uses(&here, &shell), [(How::Works, inner.clone()), (How::Open, inner.join("new"))]);
+        assert_eq!(
+            uses(&here, &shell),
+            [(How::Works, inner.clone()), (How::Open, inner.join("new"))]
+        );
         assert_eq!(uses(Path::new("/proc"), &shell), [], "below another mount");
         drop(shell);
         assert!(of(&here).unwrap().users.is_empty());
@@ -252,7 +255,8 @@ mod tests {
 
     #[test]
     fn mappings_are_compared_by_device_and_path() {
-        let place = UsedFolder { folder: Path::new("/srv"), dev: makedev(0, 40), mapped: makedev(8, 0x12) };
+        let place =
+            UsedFolder { folder: Path::new("/srv"), dev: makedev(0, 40), mapped: makedev(8, 0x12) };
         let maps = b"\
 7f00-7f01 r--p 00000000 08:12 9                          /srv/a b (deleted)
 7f01-7f02 rw-p 00000000 08:12 9                          /srv/a b (deleted)

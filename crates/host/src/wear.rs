@@ -143,7 +143,8 @@ pub fn storage(sys: &Path) -> Result<Vec<Storage>, WearError> {
         for device in entries(&sys.join("bus").join(bus).join("devices"))? {
             let health = device.join("health_descriptor");
             if health.is_dir() {
-                let model = text(&device.join("string_descriptors/product_name"))?.unwrap_or_default();
+                let model =
+                    text(&device.join("string_descriptors/product_name"))?.unwrap_or_default();
                 let name = file_name(&device);
                 found.push(Storage { name, model, kind: Kind::Ufs { wear: ufs(&health)? } });
             }
@@ -161,7 +162,9 @@ fn emmc(device: &Path) -> Result<Option<Wear>, WearError> {
     };
     let both: Option<Vec<u8>> = life.split_whitespace().map(hex).collect();
     match both.as_deref() {
-        Some([a, b]) => Ok(Some(Wear { life_time: [(*a).into(), (*b).into()], spare: spare.into() })),
+        Some([a, b]) => {
+            Ok(Some(Wear { life_time: [(*a).into(), (*b).into()], spare: spare.into() }))
+        }
         _ => Err(WearError::Content { path, text: life, expected: "two numbers like 0x01 0x02" }),
     }
 }
@@ -180,7 +183,9 @@ fn register(path: &Path) -> Result<Option<u8>, WearError> {
     let Some(text) = text(path)? else { return Ok(None) };
     match hex(&text) {
         Some(byte) => Ok(Some(byte)),
-        None => Err(WearError::Content { path: path.to_owned(), text, expected: "a number like 0x01" }),
+        None => {
+            Err(WearError::Content { path: path.to_owned(), text, expected: "a number like 0x01" })
+        }
     }
 }
 
@@ -201,9 +206,10 @@ fn text(path: &Path) -> Result<Option<String>, WearError> {
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, WearError> {
     let read = |source| WearError::Read { path: dir.to_owned(), source };
     match fs::read_dir(dir) {
-        Ok(entries) => {
-            entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(read)
-        }
+        Ok(entries) => entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(read),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(read(error)),
     }
@@ -211,7 +217,8 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, WearError> {
 
 /// Returns the name of the block device; without one, the name in sysfs.
 fn block_device(device: &Path) -> Result<String, WearError> {
-    let mut names: Vec<String> = entries(&device.join("block"))?.iter().map(|path| file_name(path)).collect();
+    let mut names: Vec<String> =
+        entries(&device.join("block"))?.iter().map(|path| file_name(path)).collect();
     names.sort();
     Ok(names.into_iter().next().unwrap_or_else(|| file_name(device)))
 }
@@ -252,8 +259,14 @@ mod tests {
             ("bus/mmc/devices/mmc1:aaaa/life_time", "0x01 0x01\n"),
             ("bus/mmc/devices/mmc2:0001/type", "SDIO\n"),
             ("bus/platform/devices/1d84000.ufshc/health_descriptor/eol_info", "0x01\n"),
-            ("bus/platform/devices/1d84000.ufshc/health_descriptor/life_time_estimation_a", "0x01\n"),
-            ("bus/platform/devices/1d84000.ufshc/health_descriptor/life_time_estimation_b", "0x00\n"),
+            (
+                "bus/platform/devices/1d84000.ufshc/health_descriptor/life_time_estimation_a",
+                "0x01\n",
+            ),
+            (
+                "bus/platform/devices/1d84000.ufshc/health_descriptor/life_time_estimation_b",
+                "0x00\n",
+            ),
             ("bus/platform/devices/1d84000.ufshc/string_descriptors/product_name", "KLUDG4UHGC\n"),
             ("bus/platform/devices/serial8250/uevent", ""),
         ]);
@@ -261,7 +274,11 @@ mod tests {
         let ufs = Kind::Ufs { wear: Some(Wear { life_time, spare: Spare::Normal }) };
         let life_time = [LifeTime::PercentUsedBelow(30), LifeTime::Exceeded];
         let emmc = Kind::Emmc { wear: Some(Wear { life_time, spare: Spare::Warning }) };
-        let named = |name: &str, model: &str, kind| Storage { name: name.into(), model: model.into(), kind };
+        let named = |name: &str, model: &str, kind| Storage {
+            name: name.into(),
+            model: model.into(),
+            kind,
+        };
         assert_eq!(
             storage(tree.path()).unwrap(),
             [
@@ -291,9 +308,12 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error_that_names_the_file() {
-        for (file, content) in
-            [("life_time", "0x01"), ("life_time", "worn"), ("pre_eol_info", "0x100"), ("pre_eol_info", "")]
-        {
+        for (file, content) in [
+            ("life_time", "0x01"),
+            ("life_time", "worn"),
+            ("pre_eol_info", "0x100"),
+            ("pre_eol_info", ""),
+        ] {
             let tree = sys(&[
                 (&format!("{EMMC}/type"), "MMC"),
                 (&format!("{EMMC}/life_time"), "0x01 0x01"),

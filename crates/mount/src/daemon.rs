@@ -289,7 +289,12 @@ fn store(root: bool, budget_bytes: u64, noatime: bool) -> Result<Store, Error> {
     tmpfs.map(Store::on).context(format!("{} of RAM for new files", show::bytes(budget_bytes)))
 }
 
-fn mount(fs: &Arc<Fs>, place: &Place, options: &Options, wake: Sender<Wake>) -> Result<Mount, Error> {
+fn mount(
+    fs: &Arc<Fs>,
+    place: &Place,
+    options: &Options,
+    wake: Sender<Wake>,
+) -> Result<Mount, Error> {
     let attach = crate::attach::Options {
         mountpoint: place.mountpoint.clone(),
         name: place.backing.to_string_lossy().into_owned(),
@@ -308,8 +313,9 @@ fn mount(fs: &Arc<Fs>, place: &Place, options: &Options, wake: Sender<Wake>) -> 
         Error::Step { what, why: Box::new(why.into()) }
     })?;
     let (sign, ended) = (place.lock.sign(), place.lock.sign());
-    let mount = mounts::at(&place.mountpoint)?
-        .ok_or_else(|| Error::Words("it is mounted and /proc/self/mountinfo does not have it".to_owned()))?;
+    let mount = mounts::at(&place.mountpoint)?.ok_or_else(|| {
+        Error::Words("it is mounted and /proc/self/mountinfo does not have it".to_owned())
+    })?;
     warn_unless_signed(sign.mounted(minor(mount.dev)));
     thread::Builder::new().name("session".into()).spawn(move || {
         let result = running.wait();

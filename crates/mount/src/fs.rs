@@ -238,7 +238,12 @@ impl Fs {
     }
 
     /// Opens the object with this name in BACKING, whether it is hidden or not.
-    pub(crate) fn in_backing(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Option<Stat>> {
+    pub(crate) fn in_backing(
+        &self,
+        table: &mut Table,
+        parent: Ino,
+        name: &OsStr,
+    ) -> Result<Option<Stat>> {
         if parent == ROOT && name == HIDDEN {
             return Ok(None);
         }
@@ -363,7 +368,12 @@ impl Fs {
     }
 
     /// Opens a file on flash for reading and writing.
-    pub(crate) fn open_settled(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<File> {
+    pub(crate) fn open_settled(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        backing_ino: u64,
+    ) -> Result<File> {
         self.by_name(table, ino, |fs, dir, name| {
             let file = fs.backing.open_file(dir, name)?;
             let found = rustix::fs::fstat(&file)?.st_ino == backing_ino;
@@ -376,7 +386,10 @@ impl Fs {
     pub(crate) fn content(&self, table: &mut Table, ino: Ino) -> Result<Arc<Content>> {
         let node = table.node_mut(ino).ok_or(Errno::STALE)?;
         let settled = !matches!(node.is, Is::Ram);
-        Ok(node.content.get_or_insert_with(|| Arc::new(Content::new(Place { file: None, settled }))).clone())
+        Ok(node
+            .content
+            .get_or_insert_with(|| Arc::new(Content::new(Place { file: None, settled })))
+            .clone())
     }
 
     /// Releases the shared state, which is dropped with its last user.
@@ -421,7 +434,12 @@ fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
         rustix::fs::chownat(file, here, uid, gid, AtFlags::EMPTY_PATH)?;
     }
     if let Some(mode) = changes.mode {
-        rustix::fs::chmodat(rustix::fs::CWD, proc_path(file), Mode::from_raw_mode(mode), AtFlags::empty())?;
+        rustix::fs::chmodat(
+            rustix::fs::CWD,
+            proc_path(file),
+            Mode::from_raw_mode(mode),
+            AtFlags::empty(),
+        )?;
     }
     if let Some(times) = times(changes) {
         rustix::fs::utimensat(file, here, &times, AtFlags::EMPTY_PATH)?;
@@ -438,6 +456,8 @@ fn times(changes: &Changes) -> Option<Timestamps> {
         };
         rustix::fs::Timespec { tv_sec, tv_nsec }
     };
-    (changes.atime.is_some() || changes.mtime.is_some())
-        .then(|| Timestamps { last_access: time(changes.atime), last_modification: time(changes.mtime) })
+    (changes.atime.is_some() || changes.mtime.is_some()).then(|| Timestamps {
+        last_access: time(changes.atime),
+        last_modification: time(changes.mtime),
+    })
 }

@@ -19,10 +19,10 @@ use crate::fs::Fs;
 use crate::fs::types::{Access, Attr, Changes, ROOT};
 use flashsift_core::event::OpenId;
 use fuser::{
-    Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Result;
 use std::cell::RefCell;
@@ -55,7 +55,12 @@ thread_local! {
 
 impl Adapter {
     pub(crate) fn new(fs: Arc<Fs>, passthrough_wanted: bool) -> Adapter {
-        Adapter { fs, passthrough_wanted, passthrough: Passthrough::default(), listings: Listings::default() }
+        Adapter {
+            fs,
+            passthrough_wanted,
+            passthrough: Passthrough::default(),
+            listings: Listings::default(),
+        }
     }
 
     /// Answers a request. A panic is a bug of ours and fails this request only: its reply, when
@@ -112,7 +117,9 @@ impl Filesystem for Adapter {
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
         config.add_capabilities(needed).map_err(|lacking| {
-            io::Error::other(format!("this kernel's FUSE lacks {lacking:?}; Linux 6.6 or later is needed"))
+            io::Error::other(format!(
+                "this kernel's FUSE lacks {lacking:?}; Linux 6.6 or later is needed"
+            ))
         })?;
         if self.passthrough_wanted
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
@@ -179,7 +186,8 @@ impl Filesystem for Adapter {
                 Some(_) => request.uid() != 0,
                 None => !asks,
             };
-            let changes = Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
+            let changes =
+                Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
             match self.fs.set_attr(request.pid(), ino.0, &changes) {
                 Ok(attr) => reply.attr(&self.passthrough.remember(attr.ino), &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
@@ -224,16 +232,28 @@ impl Filesystem for Adapter {
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("unlink", || Adapter::empty(reply, self.fs.unlink(request.pid(), parent.0, name)));
+        self.answer("unlink", || {
+            Adapter::empty(reply, self.fs.unlink(request.pid(), parent.0, name))
+        });
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.answer("rmdir", || Adapter::empty(reply, self.fs.rmdir(parent.0, name)));
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         self.answer("symlink", || {
-            self.entry(reply, self.fs.symlink(&caller(request, 0), parent.0, name, target.as_os_str()));
+            self.entry(
+                reply,
+                self.fs.symlink(&caller(request, 0), parent.0, name, target.as_os_str()),
+            );
         });
     }
 
@@ -256,8 +276,17 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn link(&self, request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer("link", || self.entry(reply, self.fs.link(request.pid(), ino.0, parent.0, name)));
+    fn link(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.answer("link", || {
+            self.entry(reply, self.fs.link(request.pid(), ino.0, parent.0, name))
+        });
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -266,7 +295,10 @@ impl Filesystem for Adapter {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
-            match self.passthrough.lend(&self.fs, ino.0, open, opened, |file| reply.open_backing(file)) {
+            match self
+                .passthrough
+                .lend(&self.fs, ino.0, open, opened, |file| reply.open_backing(file))
+            {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
                         self.passthrough.writes_past_us(ino.0);
@@ -296,7 +328,10 @@ impl Filesystem for Adapter {
                     Err(error) => return reply.error(number(error)),
                 };
             let shown = file_attr(&attr);
-            match self.passthrough.lend(&self.fs, attr.ino, open, opened, |file| reply.open_backing(file)) {
+            match self
+                .passthrough
+                .lend(&self.fs, attr.ino, open, opened, |file| reply.open_backing(file))
+            {
                 Some(backing) => {
                     self.passthrough.writes_past_us(attr.ino);
                     self.fs.set_passed_through(open);
@@ -380,7 +415,8 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.answer("release", || {
-            let passed_through = opened(handle).is_ok_and(|open| self.fs.release(request.pid(), open));
+            let passed_through =
+                opened(handle).is_ok_and(|open| self.fs.release(request.pid(), open));
             // Released last: an open of the file in between then gets passthrough too, instead of
             // being refused it because it is not the first.
             if passed_through {
@@ -399,9 +435,17 @@ impl Filesystem for Adapter {
         reply.error(Errno::ENOSYS);
     }
 
-    fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         self.answer("fsync", || {
-            let done = opened(handle).and_then(|open| self.fs.fsync(request.pid(), open, data_only));
+            let done =
+                opened(handle).and_then(|open| self.fs.fsync(request.pid(), open, data_only));
             Adapter::empty(reply, done);
         });
     }
@@ -412,7 +456,14 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         self.answer("readdir", || {
             let done = self.listings.each_entry(&self.fs, ino.0, handle, offset, |entry, next| {
                 reply.add(INodeNo(entry.ino), next, kind(entry.kind), &entry.name)
@@ -435,7 +486,8 @@ impl Filesystem for Adapter {
         self.answer("readdirplus", || {
             let done = self.listings.each_entry(&self.fs, ino.0, handle, offset, |entry, next| {
                 let dot = entry.name == "." || entry.name == "..";
-                let attr = if dot { self.fs.attr(entry.ino) } else { self.fs.lookup(ino.0, &entry.name) };
+                let attr =
+                    if dot { self.fs.attr(entry.ino) } else { self.fs.lookup(ino.0, &entry.name) };
                 // The file has been deleted since.
                 let Ok(attr) = attr else { return false };
                 let full = reply.add(
@@ -458,7 +510,14 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         self.listings.close(handle);
         reply.ok();
     }
@@ -504,7 +563,14 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         self.answer("getxattr", || {
             let value = match (ino.0, name.to_str()) {
                 (ROOT, Some(STATUS)) => {
@@ -526,8 +592,9 @@ impl Filesystem for Adapter {
                 && let Ok(list) = &mut list
             {
                 // As in other file systems, only root sees these names.
-                let shown =
-                    list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+                let shown = list
+                    .split_inclusive(|byte| *byte == 0)
+                    .filter(|name| !name.starts_with(b"trusted."));
                 *list = shown.flatten().copied().collect();
             }
             Adapter::xattr(reply, size, list);
@@ -549,8 +616,9 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.answer("fallocate", || {
-            let done = opened(handle)
-                .and_then(|open| self.fs.fallocate(request.pid(), open, offset, length, mode as u32));
+            let done = opened(handle).and_then(|open| {
+                self.fs.fallocate(request.pid(), open, offset, length, mode as u32)
+            });
             Adapter::empty(reply, done);
         });
     }
@@ -567,8 +635,8 @@ impl Filesystem for Adapter {
         /// The `whence` with which `lseek` searches for a hole.
         const SEEK_HOLE: i32 = 4;
         self.answer("lseek", || {
-            let found =
-                opened(handle).and_then(|open| self.fs.seek(open, offset as u64, whence == SEEK_HOLE));
+            let found = opened(handle)
+                .and_then(|open| self.fs.seek(open, offset as u64, whence == SEEK_HOLE));
             match found {
                 Ok(at) => reply.offset(at as i64),
                 Err(error) => reply.error(number(error)),

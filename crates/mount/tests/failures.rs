@@ -79,7 +79,11 @@ fn a_name_of_a_partial_write_back_does_not_reappear() {
     assert_eq!(left, 0, "half-made copies");
     for (dir, name) in [(ROOT, "a"), (one, "b")] {
         bed.fs.unlink(0, dir, OsStr::new(name)).unwrap();
-        assert_eq!(bed.fs.lookup(dir, OsStr::new(name)).map(|attr| attr.ino), Err(Errno::NOENT), "{name}");
+        assert_eq!(
+            bed.fs.lookup(dir, OsStr::new(name)).map(|attr| attr.ino),
+            Err(Errno::NOENT),
+            "{name}"
+        );
     }
     bed.fs.settle_all().unwrap();
     assert_eq!(std::fs::read(bed.backing().join("two/c")).unwrap(), b"content");
@@ -105,15 +109,21 @@ fn every_failure_is_reported_with_its_path_and_step() {
     for dir in ["one", "two"] {
         assert!(forbid(&bed.backing().join(dir), "-i"));
     }
-    let expected =
-        |path: &str| WriteBackError { path: path.to_owned(), step: Step::Rename, errno: Errno::PERM };
+    let expected = |path: &str| WriteBackError {
+        path: path.to_owned(),
+        step: Step::Rename,
+        errno: Errno::PERM,
+    };
     let failed: Vec<_> = failed.all().cloned().collect();
     assert_eq!(failed, ["/one/stuck", "/two/stuck"].map(expected));
     assert_eq!((status.failing_files, status.files_in_ram), (2, 2));
-    let shown: Vec<_> = status.failures.iter().map(|failure| (&*failure.path, &*failure.step)).collect();
+    let shown: Vec<_> =
+        status.failures.iter().map(|failure| (&*failure.path, &*failure.step)).collect();
     assert_eq!(shown, [("/one/stuck", "renaming the copy"), ("/two/stuck", "renaming the copy")]);
     assert!(status.failing.contains("/one/stuck: renaming the copy: Operation not permitted"));
-    bed.fs.unlink(0, bed.fs.lookup(ROOT, OsStr::new("one")).unwrap().ino, OsStr::new("stuck")).unwrap();
+    bed.fs
+        .unlink(0, bed.fs.lookup(ROOT, OsStr::new("one")).unwrap().ino, OsStr::new("stuck"))
+        .unwrap();
     assert_eq!(bed.fs.status().failing_files, 1, "a file that is gone fails no longer");
     bed.fs.settle_all().unwrap();
     assert_eq!((bed.fs.status().failing_files, bed.fs.status().failing), (0, String::new()));
@@ -173,7 +183,8 @@ fn ram_full_is_no_error_while_one_file_cannot_be_written_back() {
     }
     let written: Vec<_> = (0..64)
         .map(|n| {
-            let (_, open, _) = bed.fs.create(&caller(), ROOT, OsStr::new(&format!("{n}")), 0o644, 0)?;
+            let (_, open, _) =
+                bed.fs.create(&caller(), ROOT, OsStr::new(&format!("{n}")), 0o644, 0)?;
             let written = bed.fs.write(Access::default(), open, 0, &[7; 64 << 10]);
             bed.fs.release(0, open);
             written

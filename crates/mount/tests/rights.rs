@@ -37,8 +37,9 @@ impl Mounted {
             allow_other: true,
             kernel: Vec::new(),
         };
-        let running =
-            Some(session::start(fs.clone(), &options, Serving { passthrough, threads: 2 }).unwrap());
+        let running = Some(
+            session::start(fs.clone(), &options, Serving { passthrough, threads: 2 }).unwrap(),
+        );
         Some(Mounted { fs, folder, running })
     }
 
@@ -100,10 +101,16 @@ fn an_append_only_file_is_not_overwritten() {
         let (path, below) = (mounted.path("log"), mounted.folder.path().join("backing/log"));
         fs::write(&path, "old").unwrap();
         mounted.fs.settle_all().unwrap();
-        if !Command::new("chattr").arg("+a").arg(&below).status().is_ok_and(|status| status.success()) {
+        if !Command::new("chattr")
+            .arg("+a")
+            .arg(&below)
+            .status()
+            .is_ok_and(|status| status.success())
+        {
             return eprintln!("skipped: no chattr +a here");
         }
-        let overwritten = OpenOptions::new().write(true).open(&path).map(|file| file.write_all_at(b"new", 0));
+        let overwritten =
+            OpenOptions::new().write(true).open(&path).map(|file| file.write_all_at(b"new", 0));
         let cut = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(0));
         let appended =
             OpenOptions::new().append(true).open(&path).and_then(|mut file| file.write_all(b"end"));

@@ -64,7 +64,11 @@ fn caller() -> Caller {
 }
 
 fn keep() -> KeepConfig {
-    KeepConfig { after_us: AFTER_US, budget_bytes: BUDGET_BYTES, patterns: vec!["*.log".to_owned()] }
+    KeepConfig {
+        after_us: AFTER_US,
+        budget_bytes: BUDGET_BYTES,
+        patterns: vec!["*.log".to_owned()],
+    }
 }
 
 impl History {
@@ -84,7 +88,8 @@ impl History {
             ..Config::default()
         };
         let fs = Fs::new(backing, store, config).unwrap();
-        let (events, decisions) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let (events, decisions) =
+            (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let into = events.clone();
         fs.observe(move |event| into.lock().unwrap().push(event.clone().into_owned()));
         let inputs: Arc<Mutex<Vec<(usize, Input)>>> = Arc::default();
@@ -223,7 +228,9 @@ impl Simulation {
         let now = event.at_us;
         self.now = now;
         match &event.action {
-            Action::Create(create) if self.sift.birth(now, create) == flashsift_core::sift::Birth::Ram => {
+            Action::Create(create)
+                if self.sift.birth(now, create) == flashsift_core::sift::Birth::Ram =>
+            {
                 self.ram.insert(create.file, BTreeSet::new());
             }
             Action::Write { file, offset, len, .. } if self.ram.contains_key(file) => {
@@ -254,7 +261,8 @@ impl Simulation {
 /// Compares with the decisions of the core's simulator, which are the same as long as the mount
 /// moves no file for a reason of its own. Returns how many were compared.
 fn compare_with_core(history: &History, decisions: &[Decision]) -> usize {
-    let knows = Knows { times: true, writes: true, removals: true, creations: true, ..Knows::NOTHING };
+    let knows =
+        Knows { times: true, writes: true, removals: true, creations: true, ..Knows::NOTHING };
     let mut core = Sifted::new(Keep::new(keep()), BUDGET_BYTES, knows).logged();
     for event in &*history.events.lock().unwrap() {
         core.event(event, &mut |_| {});
@@ -280,8 +288,12 @@ fn a_history_has_the_same_decisions_in_simulation() {
             history.fs.release(0, open);
         }
         history.fs.deliver_events();
-        let mut simulation =
-            Simulation { sift: Keep::new(keep()), ram: HashMap::new(), decisions: Vec::new(), now: 0 };
+        let mut simulation = Simulation {
+            sift: Keep::new(keep()),
+            ram: HashMap::new(),
+            decisions: Vec::new(),
+            now: 0,
+        };
         let inputs = history.inputs.lock().unwrap();
         let mut inputs = inputs.iter().peekable();
         for (at, event) in history.events.lock().unwrap().iter().enumerate() {

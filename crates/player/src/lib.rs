@@ -117,7 +117,8 @@ pub enum Op {
 
 impl Op {
     /// All operations, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::WriteSync, Self::Sync, Self::Discard];
+    pub const ALL: [Self; 5] =
+        [Self::Read, Self::Write, Self::WriteSync, Self::Sync, Self::Discard];
 
     /// Returns the name in tables and JSON.
     pub fn name(self) -> &'static str {

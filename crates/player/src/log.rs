@@ -21,7 +21,9 @@ enum Meaning {
 fn meaning(action: &Action) -> Meaning {
     use Meaning::{Do, Impossible, Nothing};
     match *action {
-        Action::Read { len: 0, .. } | Action::Write { len: 0, .. } | Action::Punch { len: 0, .. } => Nothing,
+        Action::Read { len: 0, .. }
+        | Action::Write { len: 0, .. }
+        | Action::Punch { len: 0, .. } => Nothing,
         Action::Read { file, offset, len, .. } => Do(file, Op::Read, offset, len),
         Action::Write { file, offset, len, sync, .. } => {
             Do(file, if sync { Op::WriteSync } else { Op::Write }, offset, len)
@@ -139,17 +141,23 @@ impl Survey {
             None => id.0.to_string(),
         };
         let used: Vec<_> = self.sources.iter().filter(|(_, source)| source.count() > 0).collect();
-        let found: Vec<_> =
-            used.iter().filter(|(id, source)| name.is_none_or(|name| called(id, source) == name)).collect();
+        let found: Vec<_> = used
+            .iter()
+            .filter(|(id, source)| name.is_none_or(|name| called(id, source) == name))
+            .collect();
         match found[..] {
             [&(id, source)] => Ok((*id, source)),
             _ => {
                 let all: Vec<_> = used
                     .iter()
-                    .map(|(id, source)| format!("{} ({} requests)", called(id, source), source.count()))
+                    .map(|(id, source)| {
+                        format!("{} ({} requests)", called(id, source), source.count())
+                    })
                     .collect();
                 Err(crate::Error::Refused(match name {
-                    Some(name) => format!("the log has no device {name}; it has {}", all.join(", ")),
+                    Some(name) => {
+                        format!("the log has no device {name}; it has {}", all.join(", "))
+                    }
                     None => format!(
                         "the log has {} devices and a replay performs one of them; choose it with \
                          --source NAME: {}",
@@ -239,7 +247,9 @@ impl Requests {
 
     fn flush(&mut self) -> Result<(), Error> {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        self.to.send(batch).map_err(|_| Error::Sink("the replay ended before the log did".to_owned()))
+        self.to
+            .send(batch)
+            .map_err(|_| Error::Sink("the replay ended before the log did".to_owned()))
     }
 
     fn push(&mut self, request: Request) -> Result<(), Error> {
@@ -287,7 +297,9 @@ impl Sink for Requests {
                 Meaning::Do(file, op, offset, len) => (Some(file), op, offset, len),
                 Meaning::SyncAll => (None, Op::Sync, 0, 0),
                 Meaning::Nothing => continue,
-                Meaning::Impossible(what) => return Err(Error::Sink(format!("the log asks for {what}"))),
+                Meaning::Impossible(what) => {
+                    return Err(Error::Sink(format!("the log asks for {what}")));
+                }
             };
             self.number += 1;
             let elsewhere = file.is_some_and(|file| file != self.rules.source);
@@ -328,7 +340,8 @@ mod tests {
     }
 
     fn about(side: Side) -> About {
-        let knows = Knows { times: true, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
+        let knows =
+            Knows { times: true, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
         About { epoch_us: None, side, space: Space::Blocks, knows }
     }
 
@@ -423,7 +436,9 @@ mod tests {
     #[test]
     fn operations_of_files_are_refused() {
         let mut survey = Survey::default();
-        assert!(survey.about(about(Side::Before)).unwrap_err().to_string().contains("--after-cache"));
+        assert!(
+            survey.about(about(Side::Before)).unwrap_err().to_string().contains("--after-cache")
+        );
         for action in [Action::Gone { file: FILE }, Action::Truncate { file: FILE, size: 0 }] {
             let event = Event { at_us: 0, pid: 0, tid: 0, action };
             assert!(survey.events(&[event]).unwrap_err().to_string().contains("no device can do"));

@@ -29,7 +29,14 @@ impl Modelled {
     /// Creates a replay with nothing in flight, scheduled as by [`crate::play::play`].
     pub fn new(machine: AnyDevice, timing: Timing, depth: u32) -> Self {
         let schedule = Schedule::new(timing, depth, false);
-        Self { machine, timing, schedule, now_ns: 0, ends: BinaryHeap::new(), tally: Tally::default() }
+        Self {
+            machine,
+            timing,
+            schedule,
+            now_ns: 0,
+            ends: BinaryHeap::new(),
+            tally: Tally::default(),
+        }
     }
 
     /// Performs the next request of the log.
@@ -83,14 +90,23 @@ impl Modelled {
             Op::Sync => return self.now_ns,
             Op::Discard => {
                 // A discard releases whole pages only.
-                let (first, end) = (request.offset.div_ceil(PAGE_BYTES), request.end() / PAGE_BYTES);
-                self.machine.discard(first, u32::try_from(end.saturating_sub(first)).unwrap_or(u32::MAX));
+                let (first, end) =
+                    (request.offset.div_ceil(PAGE_BYTES), request.end() / PAGE_BYTES);
+                self.machine
+                    .discard(first, u32::try_from(end.saturating_sub(first)).unwrap_or(u32::MAX));
                 return self.now_ns;
             }
         };
         let pages = (request.end().div_ceil(PAGE_BYTES) - first) as u32;
         let sync = request.op == Op::WriteSync;
-        let io = Io { at_us: request.at_us, op, lba: first, pages, sync, awaited: sync || op == IoOp::Read };
+        let io = Io {
+            at_us: request.at_us,
+            op,
+            lba: first,
+            pages,
+            sync,
+            awaited: sync || op == IoOp::Read,
+        };
         self.machine.serve(&io, self.now_ns)
     }
 }

@@ -8,7 +8,8 @@
 use crate::{Error, system, target::SECTOR_BYTES};
 use rustix::{
     fs::{
-        AtFlags, Dev, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags, fallocate, ftruncate, open, statx,
+        AtFlags, Dev, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags, fallocate, ftruncate,
+        open, statx,
     },
     io::Errno,
     ioctl,
@@ -81,7 +82,9 @@ impl OpenTarget {
     /// it is too small and addresses are not folded. Other errors are those of the system.
     pub fn open(path: &Path, wanted: &Requirements) -> Result<Self, Error> {
         let place = match fs::metadata(path) {
-            Ok(metadata) if metadata.file_type().is_block_device() => Self::device(path, &metadata, wanted),
+            Ok(metadata) if metadata.file_type().is_block_device() => {
+                Self::device(path, &metadata, wanted)
+            }
             Ok(metadata) if metadata.is_file() => Self::existing(path, &metadata, wanted),
             Ok(_) => refused(path, "is neither a file nor a block device"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::new(path, wanted),
@@ -114,8 +117,8 @@ impl OpenTarget {
                  that",
             );
         }
-        let file =
-            opened(path, OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL).map_err(|error| match error {
+        let file = opened(path, OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL).map_err(|error| {
+            match error {
                 Errno::BUSY => Error::Refused(format!(
                     "{} is in use according to the kernel (mounted in another namespace, or opened \
                      by another program)",
@@ -127,11 +130,12 @@ impl OpenTarget {
                     error,
                 ),
                 error => Error::at(path, "opening", error),
-            })?;
-        let bytes =
-            rustix::fs::seek(&file, SeekFrom::End(0)).map_err(|e| Error::at(path, "reading its size", e))?;
-        let block_bytes =
-            rustix::fs::ioctl_blksszget(&file).map_err(|e| Error::at(path, "reading its block size", e))?;
+            }
+        })?;
+        let bytes = rustix::fs::seek(&file, SeekFrom::End(0))
+            .map_err(|e| Error::at(path, "reading its size", e))?;
+        let block_bytes = rustix::fs::ioctl_blksszget(&file)
+            .map_err(|e| Error::at(path, "reading its block size", e))?;
         Ok(Self {
             file,
             kind: TargetKind::Device,
@@ -145,7 +149,11 @@ impl OpenTarget {
         })
     }
 
-    fn existing(path: &Path, metadata: &fs::Metadata, wanted: &Requirements) -> Result<Self, Error> {
+    fn existing(
+        path: &Path,
+        metadata: &fs::Metadata,
+        wanted: &Requirements,
+    ) -> Result<Self, Error> {
         if let Some(name) = system::loop_on(metadata) {
             return refused(path, &format!("is in use: it is the content of {name}"));
         }

@@ -165,13 +165,14 @@ pub fn fill(bytes: u64, target: &mut dyn Target, watch: &mut dyn Watch) -> Playe
     let (to, from) = sync_channel(1);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let pieces = (0..bytes.div_ceil(PIECE_BYTES)).map(|n| n * PIECE_BYTES).map(|offset| Request {
-                number: 0,
-                at_us: 0,
-                op: Op::Write,
-                offset,
-                len: (bytes - offset).min(PIECE_BYTES),
-            });
+            let pieces =
+                (0..bytes.div_ceil(PIECE_BYTES)).map(|n| n * PIECE_BYTES).map(|offset| Request {
+                    number: 0,
+                    at_us: 0,
+                    op: Op::Write,
+                    offset,
+                    len: (bytes - offset).min(PIECE_BYTES),
+                });
             let sync = Request { number: 0, at_us: 0, op: Op::Sync, offset: 0, len: 0 };
             for request in pieces.chain([sync]) {
                 // The receiving side stopped.
@@ -248,6 +249,9 @@ mod tests {
         assert_eq!(waits(Timing::Asap, 0), [(2, None), (2, None), (1, None)]);
         // With nothing in flight, only a timer ends the wait.
         let waits = waits(Timing::Recorded, 2_000);
-        assert!(waits.iter().all(|(in_flight, at_most)| *in_flight > 0 || at_most.is_some()), "{waits:?}");
+        assert!(
+            waits.iter().all(|(in_flight, at_most)| *in_flight > 0 || at_most.is_some()),
+            "{waits:?}"
+        );
     }
 }

@@ -122,10 +122,11 @@ mod tests {
         (prop::collection::vec(request, 1..60), 1u32..6, any::<bool>(), any::<bool>()).prop_map(
             |(mut requests, depth, recorded, discards_alone)| {
                 requests.sort_by_key(|(at_us, ..)| *at_us);
-                let requests =
-                    requests.into_iter().enumerate().map(|(n, (at_us, op, offset, len, takes_ns))| {
+                let requests = requests.into_iter().enumerate().map(
+                    |(n, (at_us, op, offset, len, takes_ns))| {
                         (Request { number: n as u64 + 1, at_us, op, offset, len }, takes_ns)
-                    });
+                    },
+                );
                 let timing = if recorded { Timing::Recorded } else { Timing::Asap };
                 Case { requests: requests.collect(), depth, timing, discards_alone }
             },
@@ -149,12 +150,15 @@ mod tests {
                     let (a, b) = (&case.requests[other].0, request);
                     let bytes = |r: &Request| r.offset..r.offset + r.len;
                     let both_read = a.op == Op::Read && b.op == Op::Read;
-                    let barrier =
-                        |r: &Request| r.op == Op::Sync || (case.discards_alone && r.op == Op::Discard);
+                    let barrier = |r: &Request| {
+                        r.op == Op::Sync || (case.discards_alone && r.op == Op::Discard)
+                    };
                     let shared = bytes(a).any(|byte| bytes(b).contains(&byte));
                     barrier(a) || barrier(b) || (shared && !both_read)
                 };
-                *time >= earliest && running().count() < case.depth as usize && !running().any(touches)
+                *time >= earliest
+                    && running().count() < case.depth as usize
+                    && !running().any(touches)
             };
             let start = candidates.into_iter().find(may).unwrap();
             spans.push((start, start + takes_ns));
@@ -174,7 +178,8 @@ mod tests {
             let next_end = ends.first_key_value().map(|((end, _), _)| *end);
             match schedule.ask(request, now) {
                 Decision::Start { slot, late_ns } => {
-                    let due = if case.timing == Timing::Recorded { request.at_us * 1000 } else { now };
+                    let due =
+                        if case.timing == Timing::Recorded { request.at_us * 1000 } else { now };
                     assert_eq!(late_ns, now - due);
                     starts.push(now);
                     assert!(ends.insert((now + takes_ns, slot), request.number).is_none());
@@ -190,7 +195,10 @@ mod tests {
                 }
                 ends.remove(&(end, slot));
                 let (request, took_ns) = schedule.done(slot, end);
-                assert_eq!((request.number, took_ns), (number, case.requests[number as usize - 1].1));
+                assert_eq!(
+                    (request.number, took_ns),
+                    (number, case.requests[number as usize - 1].1)
+                );
             }
             assert_eq!(schedule.in_flight(), ends.len());
         }

@@ -41,8 +41,10 @@ pub fn loop_on(file: &fs::Metadata) -> Option<String> {
 /// Returns the kernel's name of the device, such as `sda1`.
 pub fn name(dev: Dev) -> String {
     let path = sys(dev).canonicalize().unwrap_or_default();
-    path.file_name()
-        .map_or_else(|| format!("{}:{}", major(dev), minor(dev)), |name| name.to_string_lossy().into_owned())
+    path.file_name().map_or_else(
+        || format!("{}:{}", major(dev), minor(dev)),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 /// Whether the device supports discards.
@@ -99,17 +101,28 @@ fn loops() -> Vec<(String, String)> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let backing = |entry: fs::DirEntry| -> io::Result<_> {
         let path = fs::read_to_string(entry.path().join("loop/backing_file"))?;
-        Ok((format!("/dev/{}", entry.file_name().to_string_lossy()), path.trim_end_matches('\n').to_owned()))
+        Ok((
+            format!("/dev/{}", entry.file_name().to_string_lossy()),
+            path.trim_end_matches('\n').to_owned(),
+        ))
     };
     entries.filter_map(|entry| backing(entry).ok()).collect()
 }
 
 /// Mounts of these devices in `/proc/self/mountinfo`. File systems with several devices have their
 /// own device number there and one of the devices as their source.
-fn mounted(mounts: &[Mount], devices: &[Dev], device_at: impl Fn(&OsStr) -> Option<Dev>) -> Vec<String> {
+fn mounted(
+    mounts: &[Mount],
+    devices: &[Dev],
+    device_at: impl Fn(&OsStr) -> Option<Dev>,
+) -> Vec<String> {
     let of = |dev: Dev| devices.contains(&dev);
     let ours = |mount: &&Mount| of(mount.dev) || device_at(&mount.source).is_some_and(of);
-    mounts.iter().filter(ours).map(|mount| format!("it is mounted on {}", mount.point.display())).collect()
+    mounts
+        .iter()
+        .filter(ours)
+        .map(|mount| format!("it is mounted on {}", mount.point.display()))
+        .collect()
 }
 
 /// Those of these devices that `/proc/swaps` lists.
@@ -144,7 +157,8 @@ mod tests {
 
     #[test]
     fn mounts_are_found_by_number_and_by_source() {
-        let at = |devices: &[Dev]| mounted(&mounts::parse(MOUNTINFO.as_bytes()), devices, device_at);
+        let at =
+            |devices: &[Dev]| mounted(&mounts::parse(MOUNTINFO.as_bytes()), devices, device_at);
         assert_eq!(at(&[makedev(8, 1)]), ["it is mounted on /mnt/my card"]);
         assert_eq!(
             at(&[makedev(8, 0), makedev(8, 1), makedev(8, 2)]),

@@ -82,7 +82,10 @@ impl Tally {
 
     /// Returns the operations that were performed at least once.
     pub fn ops(&self) -> impl Iterator<Item = (Op, &OpTally)> {
-        Op::ALL.into_iter().map(|op| (op, &self.by_op[op as usize])).filter(|(_, done)| done.count > 0)
+        Op::ALL
+            .into_iter()
+            .map(|op| (op, &self.by_op[op as usize]))
+            .filter(|(_, done)| done.count > 0)
     }
 
     /// Returns the number of pieces.

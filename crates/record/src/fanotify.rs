@@ -119,8 +119,9 @@ fn queue(mask: u64, watched: &[Watched]) -> Result<OwnedFd, Error> {
         };
         let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
         // SAFETY: `root` is open, and the path may be null then.
-        let marked =
-            unsafe { libc::fanotify_mark(queue.as_raw_fd(), how, mask, root.as_raw_fd(), std::ptr::null()) };
+        let marked = unsafe {
+            libc::fanotify_mark(queue.as_raw_fd(), how, mask, root.as_raw_fd(), std::ptr::null())
+        };
         if marked < 0 {
             return Err(watch.at(io::Error::last_os_error()));
         }
@@ -159,7 +160,13 @@ impl Names {
         }
         let queues = [queue(MASKS[0], &watched)?, queue(MASKS[1], &watched)?];
         let directories = HashMap::new();
-        Ok(Self { queues, watched, directories, waiting_bytes_max: WAITING_BYTES_MAX, overflowed: false })
+        Ok(Self {
+            queues,
+            watched,
+            directories,
+            waiting_bytes_max: WAITING_BYTES_MAX,
+            overflowed: false,
+        })
     }
 
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -204,7 +211,8 @@ impl Names {
     /// create names as fast as this loop reads them.
     fn read(&mut self, n: usize) -> Result<Vec<u8>, Error> {
         const READ_BYTES: usize = 64 << 10;
-        let at = |error: rustix::io::Errno| Error::At { path: "fanotify".into(), what: error.into() };
+        let at =
+            |error: rustix::io::Errno| Error::At { path: "fanotify".into(), what: error.into() };
         let waiting_bytes = rustix::io::ioctl_fionread(&self.queues[n]).map_err(at)?;
         let mut events = Vec::new();
         if waiting_bytes > self.waiting_bytes_max {
@@ -238,7 +246,9 @@ impl Names {
         while rest.len() >= 4 {
             let len = usize::from(u16::from_ne_bytes([rest[2], rest[3]]));
             let Some(info) = rest.get(..len).filter(|info| info.len() >= 20) else { break };
-            let Some(watched) = self.watched.iter().find(|w| w.fsid[..] == info[4..12]) else { return };
+            let Some(watched) = self.watched.iter().find(|w| w.fsid[..] == info[4..12]) else {
+                return;
+            };
             let dev = watched.mounted.dev;
             let Some(handle) = FileHandle::parse(&info[12..]) else { break };
             let name = info.get(20 + handle.bytes as usize..).unwrap_or_default();
@@ -258,7 +268,8 @@ impl Names {
         }
         let Some(dir) = dir_handle.of(dev) else { return };
         let path = self.path(&dir_handle, dir, &file);
-        let name = |kind, path| Name { at_ns, tid, handle, dir: dir.inode.ino, path, directory, kind };
+        let name =
+            |kind, path| Name { at_ns, tid, handle, dir: dir.inode.ino, path, directory, kind };
         if mask & libc::FAN_CREATE != 0 {
             if directory {
                 self.directories.insert(handle, path.clone());
@@ -333,7 +344,13 @@ pub(crate) fn handle_of(path: &Path, dev: Dev) -> Option<Handle> {
     let mut mount = 0;
     // SAFETY: the path ends in zero, and the handle has as much space as its length says.
     let done = unsafe {
-        libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), (&raw mut handle).cast(), &raw mut mount, 0)
+        libc::name_to_handle_at(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            (&raw mut handle).cast(),
+            &raw mut mount,
+            0,
+        )
     };
     if done < 0 { None } else { handle.of(dev) }
 }
@@ -359,7 +376,9 @@ mod tests {
         let dev = dev_of(folder.path().metadata().unwrap().dev());
         let mounts: Vec<_> = mounts().into_iter().filter(|mount| mount.dev == dev).collect();
         if !rustix::process::geteuid().is_root() || mounts.is_empty() {
-            println!("SKIPPED fanotify::{test}: it needs root, and a temporary directory on ext4 or F2FS");
+            println!(
+                "SKIPPED fanotify::{test}: it needs root, and a temporary directory on ext4 or F2FS"
+            );
             return None;
         }
         Some((folder, Names::watch(&mounts).unwrap()))
@@ -369,7 +388,9 @@ mod tests {
     fn reported(names: &mut Names, folder: &Path) -> Vec<String> {
         let mut told = Vec::new();
         let within = format!("{}/", folder.display());
-        names.drain(|| 0, |name| told.extend(name.path.strip_prefix(&*within).map(str::to_owned))).unwrap();
+        names
+            .drain(|| 0, |name| told.extend(name.path.strip_prefix(&*within).map(str::to_owned)))
+            .unwrap();
         told
     }
 
@@ -398,7 +419,8 @@ mod tests {
     fn a_deleted_directory_is_forgotten() {
         let Some((folder, mut names)) = watched("a_deleted_directory_is_forgotten") else { return };
         let below = folder.path().join("below");
-        let known = |names: &Names| names.directories.values().any(|path| Path::new(&**path) == below);
+        let known =
+            |names: &Names| names.directories.values().any(|path| Path::new(&**path) == below);
         fs::create_dir(&below).unwrap();
         assert_eq!(reported(&mut names, folder.path()), ["below"]);
         assert!(known(&names));

@@ -38,7 +38,9 @@ impl Format {
     /// Returns the positions of a system call's arguments, in order.
     pub fn arguments(&self) -> Vec<Slot> {
         let own = |name: &str| {
-            !name.starts_with("common_") && name != "__syscall_nr" && !name.starts_with("__data_loc")
+            !name.starts_with("common_")
+                && name != "__syscall_nr"
+                && !name.starts_with("__data_loc")
         };
         self.fields.iter().filter(|(name, _)| own(name)).map(|(_, slot)| *slot).collect()
     }

@@ -52,6 +52,9 @@ impl Error {
     }
 
     fn tracefs(path: &Path, error: &io::Error) -> Self {
-        Self::At { path: path.display().to_string(), what: io::Error::new(error.kind(), error.to_string()) }
+        Self::At {
+            path: path.display().to_string(),
+            what: io::Error::new(error.kind(), error.to_string()),
+        }
     }
 }

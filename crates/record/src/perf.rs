@@ -79,7 +79,14 @@ impl Ring {
         // SAFETY: the kernel reads `attributes`, which says its own size, and keeps no pointer to
         // it.
         let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, cpu as i32, -1, CLOEXEC)
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                -1,
+                cpu as i32,
+                -1,
+                CLOEXEC,
+            )
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());

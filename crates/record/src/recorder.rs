@@ -83,7 +83,8 @@ const LAG_NS: u64 = 30_000_000;
 const LOOK_MS: i64 = 50;
 const READER_NICE: i32 = -15;
 const LOST: Skip = Skip::Damage("record of the kernel lost (its buffer was full: --buffer)");
-const MAPS_LOST: Skip = Skip::Note("map of a process lost: stores through it are known to the folio only");
+const MAPS_LOST: Skip =
+    Skip::Note("map of a process lost: stores through it are known to the folio only");
 const NAMES_LOST: Skip = Skip::Damage("names lost (fanotify's queue was full)");
 
 struct System<'a>(&'a Names);
@@ -177,9 +178,11 @@ fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error>
             Some(dev_of(meta.rdev()))
         }
     };
-    let chosen: Vec<_> = mounts.iter().filter(|m| dev.is_none_or(|dev| m.dev == dev)).cloned().collect();
+    let chosen: Vec<_> =
+        mounts.iter().filter(|m| dev.is_none_or(|dev| m.dev == dev)).cloned().collect();
     if chosen.is_empty() {
-        let known: Vec<_> = mounts.iter().map(|m| format!("{} ({})", m.path.display(), m.kind)).collect();
+        let known: Vec<_> =
+            mounts.iter().map(|m| format!("{} ({})", m.path.display(), m.kind)).collect();
         return Err(Error::Nothing(format!(
             "only mounted ext4 and F2FS file systems can be recorded; here that is {}",
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
@@ -241,7 +244,8 @@ impl Recorder {
         let ext4 = mounts.iter().any(|mount| mount.kind == "ext4");
         for spec in tracefs::specs(|need| !matches!(need, Need::Addresses | Need::Calls)) {
             // F2FS reports its calls itself; tracepoints of the page cache would report them twice.
-            let twice = f2fs && !ext4 && spec.system == "filemap" && spec.name == "mm_filemap_get_pages";
+            let twice =
+                f2fs && !ext4 && spec.system == "filemap" && spec.name == "mm_filemap_get_pages";
             if !twice {
                 accesses.enable(spec, only.and_then(|dev| on_device(spec, dev)).as_deref())?;
             }
@@ -359,10 +363,13 @@ impl Recorder {
             if let Some(child) = &mut child
                 && status.is_none()
             {
-                status = child.try_wait().map_err(|e| Error::At { path: "the program".into(), what: e })?;
+                status = child
+                    .try_wait()
+                    .map_err(|e| Error::At { path: "the program".into(), what: e })?;
             }
-            let over =
-                status.is_some() || stop.now(told) || child.is_none() && !self.machine.is_anybody_there();
+            let over = status.is_some()
+                || stop.now(told)
+                || child.is_none() && !self.machine.is_anybody_there();
             if over {
                 self.accesses.stop()?;
                 self.faults.stop()?;

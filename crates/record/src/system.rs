@@ -110,7 +110,8 @@ pub(crate) fn mounts() -> Vec<Mounted> {
     for line in text.lines() {
         let Some((before, after)) = line.split_once(" - ") else { continue };
         let fields: Vec<_> = before.split(' ').collect();
-        let (Some(dev), Some(root), Some(path)) = (fields.get(2), fields.get(3), fields.get(4)) else {
+        let (Some(dev), Some(root), Some(path)) = (fields.get(2), fields.get(3), fields.get(4))
+        else {
             continue;
         };
         let kind = after.split(' ').next().unwrap_or_default();
@@ -158,7 +159,12 @@ fn numbers(folder: &str) -> Vec<u32> {
 
 /// Passes all running processes to the state machine: their threads, and for those in `pids` (for
 /// all, if `None`) descriptors and mappings.
-pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, at_ns: u64, points: &mut Vec<Point>) {
+pub(crate) fn processes(
+    machine: &mut Machine,
+    pids: Option<&[u32]>,
+    at_ns: u64,
+    points: &mut Vec<Point>,
+) {
     for pid in numbers("/proc") {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let name = escape(name.strip_suffix(b"\n").unwrap_or(&name));
@@ -170,7 +176,8 @@ pub(crate) fn processes(machine: &mut Machine, pids: Option<&[u32]>, at_ns: u64,
         }
         for fd in numbers(&format!("/proc/{pid}/fd")) {
             let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
-            let offset = info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok());
+            let offset =
+                info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok());
             if let (Some(offset), Ok(fd)) = (offset, i32::try_from(fd)) {
                 machine.found_descriptor(pid, fd, offset);
             }
@@ -253,8 +260,9 @@ mod tests {
 
     #[test]
     fn pressure_is_read_to_the_hundredth_of_a_percent() {
-        let text =
-            |avg10: &str| format!("some avg10={avg10} avg60=9.99 avg300=0.00 total=1\nfull avg10=7.00\n");
+        let text = |avg10: &str| {
+            format!("some avg10={avg10} avg60=9.99 avg300=0.00 total=1\nfull avg10=7.00\n")
+        };
         for (avg10, ppm) in
             [("0.00", 0), ("0.01", 100), ("12.34", 123_400), ("5.5", 55_000), ("100.00", 1_000_000)]
         {
@@ -271,7 +279,8 @@ mod tests {
     fn pressure_is_sampled_once_a_second_and_told_when_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let path: &'static Path = Box::leak(folder.path().join("memory").into_boxed_path());
-        let set = |avg10: &str| fs::write(path, format!("some avg10={avg10} avg60=0.00\n")).unwrap();
+        let set =
+            |avg10: &str| fs::write(path, format!("some avg10={avg10} avg60=0.00\n")).unwrap();
         let mut pressure = Pressure { path, last_ppm: None, due_ns: 0 };
         set("0.00");
         assert_eq!(pressure.sample(5), Some(0));
@@ -288,7 +297,10 @@ mod tests {
             let (epoch, earlier) = (clock.epoch_us(now_ns), clock.epoch_us(now_ns - 1_000_000_000));
             // A second of slack: an NTP daemon may slew the clock.
             assert!(epoch.abs_diff(before) < 1_000_000, "{clock:?}: {epoch} {before}");
-            assert!((epoch - earlier).abs_diff(1_000_000) < 100_000, "{clock:?}: {epoch} {earlier}");
+            assert!(
+                (epoch - earlier).abs_diff(1_000_000) < 100_000,
+                "{clock:?}: {epoch} {earlier}"
+            );
         }
     }
 }

@@ -46,8 +46,12 @@ impl Tracefs {
         let tracefs = match mounted {
             Some(root) => Self { root, _mount: None },
             None => {
-                let mount = own_mount().map_err(|e| Error::not_allowed("mounting tracefs", &e.into()))?;
-                Self { root: format!("/proc/self/fd/{}", mount.as_raw_fd()).into(), _mount: Some(mount) }
+                let mount =
+                    own_mount().map_err(|e| Error::not_allowed("mounting tracefs", &e.into()))?;
+                Self {
+                    root: format!("/proc/self/fd/{}", mount.as_raw_fd()).into(),
+                    _mount: Some(mount),
+                }
             }
         };
         tracefs.clean();
@@ -56,9 +60,12 @@ impl Tracefs {
 
     /// Removes the instances of recorders that no longer run.
     fn clean(&self) {
-        for entry in std::fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten()
+        {
             let name = entry.file_name();
-            let Some(owner) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+            let Some(owner) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+                continue;
+            };
             let pid = owner.split('-').next().unwrap_or(owner);
             if !Path::new("/proc").join(pid).exists() {
                 let _ = std::fs::remove_dir(entry.path());
@@ -70,7 +77,8 @@ impl Tracefs {
     pub(crate) fn clock(&self) -> Clock {
         // `[local] global counter uptime perf mono mono_raw boot`
         let clocks = std::fs::read_to_string(self.root.join("trace_clock")).unwrap_or_default();
-        let has = |name| clocks.split_whitespace().any(|clock| clock.trim_matches(['[', ']']) == name);
+        let has =
+            |name| clocks.split_whitespace().any(|clock| clock.trim_matches(['[', ']']) == name);
         if has(Clock::Boot.trace_clock()) { Clock::Boot } else { Clock::Monotonic }
     }
 
@@ -82,7 +90,11 @@ impl Tracefs {
 fn own_mount() -> rustix::io::Result<OwnedFd> {
     let context = mount::fsopen("tracefs", mount::FsOpenFlags::FSOPEN_CLOEXEC)?;
     mount::fsconfig_create(context.as_fd())?;
-    mount::fsmount(context.as_fd(), mount::FsMountFlags::FSMOUNT_CLOEXEC, mount::MountAttrFlags::empty())
+    mount::fsmount(
+        context.as_fd(),
+        mount::FsMountFlags::FSMOUNT_CLOEXEC,
+        mount::MountAttrFlags::empty(),
+    )
 }
 
 /// Decoder of one tracepoint's records.
@@ -94,8 +106,9 @@ enum Decoder {
 
 impl Decoder {
     fn decode(&self, bytes: &[u8]) -> Option<What> {
-        let number =
-            |slots, n| flashsift_traces::tracepoint::Values::number(&TraceRecord { bytes, slots }, n);
+        let number = |slots, n| {
+            flashsift_traces::tracepoint::Values::number(&TraceRecord { bytes, slots }, n)
+        };
         match self {
             Self::Spec(spec, slots) => (spec.read)(&TraceRecord { bytes, slots }),
             Self::Call(read, slots) => {
@@ -134,12 +147,18 @@ impl Instance {
     /// # Errors
     ///
     /// The instance cannot be created.
-    pub(crate) fn new(tracefs: &Tracefs, name: &str, buffer_kib: u64, clock: Clock) -> Result<Self, Error> {
+    pub(crate) fn new(
+        tracefs: &Tracefs,
+        name: &str,
+        buffer_kib: u64,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = tracefs.root.join("instances").join(format!("{PREFIX}{pid}-{name}{count}"));
         std::fs::create_dir(&path).map_err(|e| Error::not_allowed("a tracing instance", &e))?;
-        let mut instance = Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new(), pages: 0 };
+        let mut instance =
+            Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new(), pages: 0 };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", clock.trace_clock())?;
         // Larger sub-buffers need fewer reads; kernels before 6.8 have pages only.
@@ -149,8 +168,10 @@ impl Instance {
         for option in ["irq-info", "record-tgid", "markers"] {
             let _ = instance.write(&format!("options/{option}"), "0");
         }
-        let subbuffer_kib =
-            instance.read("buffer_subbuf_size_kb").and_then(|text| text.trim().parse().ok()).unwrap_or(4);
+        let subbuffer_kib = instance
+            .read("buffer_subbuf_size_kb")
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(4);
         // The number of lost records may follow the last byte.
         instance.page = vec![0; subbuffer_kib as usize * 1024 + 64];
         // One more that the reader holds, and two that are partly filled.
@@ -159,9 +180,14 @@ impl Instance {
     }
 
     /// Enables a tracepoint; `false` if this kernel does not have it.
-    pub(crate) fn enable(&mut self, spec: &'static Spec, filter: Option<&str>) -> Result<bool, Error> {
+    pub(crate) fn enable(
+        &mut self,
+        spec: &'static Spec,
+        filter: Option<&str>,
+    ) -> Result<bool, Error> {
         let folder = format!("events/{}/{}", spec.system, spec.name);
-        let Some(format) = self.read(&format!("{folder}/format")).and_then(|text| Format::parse(&text))
+        let Some(format) =
+            self.read(&format!("{folder}/format")).and_then(|text| Format::parse(&text))
         else {
             return Ok(false);
         };
@@ -176,7 +202,8 @@ impl Instance {
     /// each read.
     fn switch_on(&self, folder: &str, filters: &[&str]) -> Result<(), Error> {
         let others = format!("common_pid != {}", rustix::thread::gettid());
-        let filters: Vec<_> = filters.iter().copied().chain([&*others]).map(|f| format!("({f})")).collect();
+        let filters: Vec<_> =
+            filters.iter().copied().chain([&*others]).map(|f| format!("({f})")).collect();
         self.write(&format!("{folder}/filter"), &filters.join(" && "))?;
         self.write(&format!("{folder}/enable"), "1")
     }
@@ -233,7 +260,8 @@ impl Instance {
         for number in numbers {
             let path = self.path.join(format!("per_cpu/cpu{number}/trace_pipe_raw"));
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let pipe = fs::open(&path, flags, Mode::empty()).map_err(|e| Error::tracefs(&path, &e.into()))?;
+            let pipe = fs::open(&path, flags, Mode::empty())
+                .map_err(|e| Error::tracefs(&path, &e.into()))?;
             self.cpus.push(Cpu { number, pipe, lost: 0 });
         }
         self.write("tracing_on", "1")
@@ -315,7 +343,9 @@ impl Drop for Instance {
 
 /// Describes the accesses that are invisible because this kernel lacks tracepoints.
 pub(crate) fn blind_spots(tracefs: &Tracefs, filesystems: &[&str], exact: bool) -> Vec<String> {
-    let has = |name: &str| ALL.iter().any(|spec| spec.name == name && tracefs.has(spec.system, spec.name));
+    let has = |name: &str| {
+        ALL.iter().any(|spec| spec.name == name && tracefs.has(spec.system, spec.name))
+    };
     let mut blind = Vec::new();
     if filesystems.contains(&"ext4") && !has("mm_filemap_get_pages") {
         blind.push(
@@ -334,7 +364,8 @@ pub(crate) fn blind_spots(tracefs: &Tracefs, filesystems: &[&str], exact: bool) 
     if !has("page_fault_user") {
         blind.push("this kernel does not report page-fault addresses: stores through mappings are known to the folio only".to_owned());
     }
-    if filesystems.contains(&"f2fs") && !has("f2fs_dataread_start") && !has("f2fs_file_write_iter") {
+    if filesystems.contains(&"f2fs") && !has("f2fs_dataread_start") && !has("f2fs_file_write_iter")
+    {
         blind.push("F2FS in this kernel reports neither reads nor whole writes".to_owned());
     }
     if exact && !tracefs.root.join("events/syscalls").is_dir() {

@@ -20,7 +20,9 @@ fn said(output: &str, exact: bool) -> Lives {
                 lives.insert(name.to_owned(), vec!["created".to_owned()]);
                 continue;
             }
-            ["map", how, name, page] => (name, format!("{how} {} 4096", page.parse::<u64>().unwrap() * 4096)),
+            ["map", how, name, page] => {
+                (name, format!("{how} {} 4096", page.parse::<u64>().unwrap() * 4096))
+            }
             ["direct", how, name, offset, len] => (name, format!("direct {how} {offset} {len}")),
             // Tracepoints do not report that a file grows.
             ["grown", name, size] if exact => (name, format!("truncate {size}")),
@@ -79,8 +81,9 @@ fn with_system_calls_every_access_is_exact_to_the_byte() {
 fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
     let Some((got, said, notes)) = recorded_and_said("accesses, pages", false) else { return };
     let but_reads = |lives: &Lives| -> Lives {
-        let keep =
-            |lines: &Vec<String>| lines.iter().filter(|line| !line.starts_with("read ")).cloned().collect();
+        let keep = |lines: &Vec<String>| {
+            lines.iter().filter(|line| !line.starts_with("read ")).cloned().collect()
+        };
         lives.iter().map(|(name, lines)| (name.clone(), keep(lines))).collect()
     };
     assert_eq!(but_reads(&got), but_reads(&said), "{notes}");

@@ -12,7 +12,9 @@ const FILES: u64 = 1500;
 
 #[test]
 fn names_find_their_files_though_their_numbers_are_used_again() {
-    let Some(ext4) = Ext4::new("names_find_their_files_though_their_numbers_are_used_again") else { return };
+    let Some(ext4) = Ext4::new("names_find_their_files_though_their_numbers_are_used_again") else {
+        return;
+    };
     let folder = ext4.folder("here");
     let program = built("reuse", &ext4.path());
     let said = ext4.path().join("said");
@@ -27,14 +29,20 @@ fn names_find_their_files_though_their_numbers_are_used_again() {
     let (made, numbers): (u64, u64) = (made.parse().unwrap(), numbers.parse().unwrap());
     assert!(numbers < made / 2, "{numbers} inode numbers for {made} files: nothing is tested");
 
-    let (mut names, mut written) = (HashMap::<FileId, String>::new(), HashMap::<FileId, u64>::new());
+    let (mut names, mut written) =
+        (HashMap::<FileId, String>::new(), HashMap::<FileId, u64>::new());
     let mut ended = HashMap::<FileId, u64>::new();
     let prefix = format!("{}/", folder.display());
     for event in &events {
         match &event.action {
             Action::Create(create) if create.name.starts_with(&prefix) => {
                 let name = create.name.to_string();
-                assert_eq!(names.insert(create.file, name), None, "{} is a second name", create.name);
+                assert_eq!(
+                    names.insert(create.file, name),
+                    None,
+                    "{} is a second name",
+                    create.name
+                );
             }
             Action::Bind { file, name } if name.starts_with(&prefix) => {
                 assert_eq!(names.insert(*file, name.to_string()), None, "{name} is a second name");
@@ -62,6 +70,7 @@ fn names_find_their_files_though_their_numbers_are_used_again() {
     assert!(ended.values().all(|&times| times == 1), "a file ends once");
     // Files without names have a size that no named file has.
     let nameless =
-        written.iter().filter(|(file, len)| !names.contains_key(file) && **len == 20000).count() as u64;
+        written.iter().filter(|(file, len)| !names.contains_key(file) && **len == 20000).count()
+            as u64;
     assert_eq!(nameless, made / 5);
 }

@@ -112,7 +112,8 @@ fn but_shared_memory<T: Clone>(files: &BTreeMap<String, T>) -> BTreeMap<String, 
 
 #[test]
 fn strace_and_tracepoints_see_the_same_pages_of_the_same_files() {
-    let Some((ours, strace)) = both("strace_and_tracepoints_see_the_same_pages_of_the_same_files", false)
+    let Some((ours, strace)) =
+        both("strace_and_tracepoints_see_the_same_pages_of_the_same_files", false)
     else {
         return;
     };
@@ -126,7 +127,10 @@ fn strace_and_tracepoints_see_the_same_pages_of_the_same_files() {
 
 #[test]
 fn strace_and_exact_recordings_count_the_same_bytes() {
-    let Some((ours, strace)) = both("strace_and_exact_recordings_count_the_same_bytes", true) else { return };
+    let Some((ours, strace)) = both("strace_and_exact_recordings_count_the_same_bytes", true)
+    else {
+        return;
+    };
     let [ours, strace] = [ours.bytes, strace.bytes].map(|bytes| but_shared_memory(&bytes));
     let total = |bytes: &BTreeMap<String, [u64; 2]>| bytes.values().flatten().sum::<u64>();
     let apart = total(&ours).abs_diff(total(&strace)) as f64 / total(&strace) as f64;

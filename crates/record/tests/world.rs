@@ -16,7 +16,8 @@ use std::{
 
 #[test]
 fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
-    let Some(ext4) = Ext4::new("a_recording_tells_owners_modes_sizes_links_directories_and_opens") else {
+    let Some(ext4) = Ext4::new("a_recording_tells_owners_modes_sizes_links_directories_and_opens")
+    else {
         return;
     };
     let folder = ext4.folder("here");
@@ -42,7 +43,8 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
     assert!(knows.opens && knows.creations && knows.sizes && knows.names && !knows.foreground);
     let pressure = std::path::Path::new("/proc/pressure/memory").exists();
     assert_eq!(knows.pressure, pressure);
-    let us = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
+    let us =
+        |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
     assert!((us(before)..us(after)).contains(&about.epoch_us.unwrap()));
 
     let events = &whole.events;
@@ -57,14 +59,19 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
             Action::Create(create) => {
                 files.insert(short(&create.name), create.file);
                 // `chown` may have come before the look at it.
-                assert!(create.owner.is_some_and(|owner| [0, 7].contains(&owner.uid)), "{create:?}");
+                assert!(
+                    create.owner.is_some_and(|owner| [0, 7].contains(&owner.uid)),
+                    "{create:?}"
+                );
                 format!("create {} {:o}", short(&create.name), create.mode.unwrap())
             }
             Action::Bind { file, name } => {
                 files.insert(short(name), *file);
                 format!("bind {}", short(name))
             }
-            Action::Size { file, size } if Some(file) == files.get("dir/old") => format!("size {size}"),
+            Action::Size { file, size } if Some(file) == files.get("dir/old") => {
+                format!("size {size}")
+            }
             Action::Link { name, .. } => format!("link {}", short(name)),
             Action::RenameDirectory { names } => {
                 format!("rename {} {}", short(&names.from), short(&names.to))
@@ -95,9 +102,14 @@ fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
         };
         names.insert(line);
     }
-    for wanted in
-        ["create new 640", "bind dir/old", "size 5000", "link link", "link dir/again", "rename dir moved"]
-    {
+    for wanted in [
+        "create new 640",
+        "bind dir/old",
+        "size 5000",
+        "link link",
+        "link dir/again",
+        "rename dir moved",
+    ] {
         assert!(names.contains(wanted), "{wanted} is missing: {names:?}");
     }
     assert_eq!(pressures > 0, pressure, "the first sample is reported");

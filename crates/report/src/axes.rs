@@ -26,8 +26,10 @@ pub(crate) fn range(axis: &Axis, values: Vec<f64>, bars: bool) -> (f64, f64) {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     match axis.scale {
         Scale::Linear => {
-            let (least, most) =
-                (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+            let (least, most) = (
+                finite().fold(f64::INFINITY, f64::min),
+                finite().fold(f64::NEG_INFINITY, f64::max),
+            );
             if least > most {
                 return (0.0, 1.0);
             }
@@ -43,8 +45,10 @@ pub(crate) fn range(axis: &Axis, values: Vec<f64>, bars: bool) -> (f64, f64) {
         }
         _ => {
             let positive = || finite().filter(|value| *value > 0.0).map(|value| place(axis, value));
-            let (least, most) =
-                (positive().fold(f64::INFINITY, f64::min), positive().fold(f64::NEG_INFINITY, f64::max));
+            let (least, most) = (
+                positive().fold(f64::INFINITY, f64::min),
+                positive().fold(f64::NEG_INFINITY, f64::max),
+            );
             if least > most {
                 return (0.0, 1.0);
             }
@@ -69,7 +73,8 @@ pub(crate) fn ticks(axis: &Axis, (from, to): (f64, f64), most: usize) -> Vec<(f6
     }
     let inside = |at: &f64| (from..=to).contains(at);
     if !axis.ticks.is_empty() {
-        let labelled = axis.ticks.iter().map(|value| (place(axis, *value), one_label(axis.unit, *value)));
+        let labelled =
+            axis.ticks.iter().map(|value| (place(axis, *value), one_label(axis.unit, *value)));
         return labelled.filter(|(at, _)| inside(at)).collect();
     }
     let base: f64 = match axis.scale {
@@ -80,8 +85,9 @@ pub(crate) fn ticks(axis: &Axis, (from, to): (f64, f64), most: usize) -> Vec<(f6
             let coord: RangedCoordf64 = (from / step..to / step).into();
             let keys = coord.key_points(BoldPoints(most));
             let apart = keys.windows(2).map(|two| two[1] - two[0]).fold(f64::INFINITY, f64::min);
-            let label =
-                |key: f64| if key == 0.0 { "0".to_owned() } else { format!("{}{name}", short(key, apart)) };
+            let label = |key: f64| {
+                if key == 0.0 { "0".to_owned() } else { format!("{}{name}", short(key, apart)) }
+            };
             return keys.into_iter().map(|key| (key * step, label(key))).collect();
         }
     };
@@ -105,15 +111,21 @@ fn one_label(unit: Unit, value: f64) -> String {
 pub(crate) fn short(value: f64, apart: f64) -> String {
     let digits = (1.0 - apart.log10()).ceil().clamp(0.0, 12.0);
     let text = format!("{value:.*}", digits as usize);
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
 /// Removes labels that would touch a neighbour.
-pub(crate) fn spaced(ticks: Vec<(f64, String)>, (from, to): (f64, f64), width: i32) -> Vec<(f64, String)> {
+pub(crate) fn spaced(
+    ticks: Vec<(f64, String)>,
+    (from, to): (f64, f64),
+    width: i32,
+) -> Vec<(f64, String)> {
     let widest = ticks.iter().map(|(_, text)| text_width(text)).max().unwrap_or(0) + 8 * UNITS;
     let per_unit = f64::from(width) / (to - from);
-    let nearest = ticks.windows(2).map(|two| (two[1].0 - two[0].0) * per_unit).fold(f64::INFINITY, f64::min);
+    let nearest =
+        ticks.windows(2).map(|two| (two[1].0 - two[0].0) * per_unit).fold(f64::INFINITY, f64::min);
     let every = (f64::from(widest) / nearest).ceil().max(1.0);
     ticks.into_iter().step_by(if every.is_finite() { every as usize } else { 1 }).collect()
 }
@@ -209,6 +221,9 @@ impl ValueFormatter<f64> for Labelled {
     }
 
     fn format_ext(&self, value: &f64) -> String {
-        self.ticks.iter().find(|(at, _)| at == value).map_or(String::new(), |(_, text)| text.clone())
+        self.ticks
+            .iter()
+            .find(|(at, _)| at == value)
+            .map_or(String::new(), |(_, text)| text.clone())
     }
 }

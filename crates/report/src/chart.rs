@@ -242,7 +242,9 @@ impl Marks {
                 points.iter().map(|point| (point.name.clone(), point.ink)).collect()
             }
             Self::Bars { parts, .. } => parts.clone(),
-            Self::Patches(layers) => layers.iter().map(|layer| (layer.name.clone(), layer.ink)).collect(),
+            Self::Patches(layers) => {
+                layers.iter().map(|layer| (layer.name.clone(), layer.ink)).collect()
+            }
         }
     }
 }
@@ -255,17 +257,24 @@ impl Chart {
             _ if value.fract() == 0.0 && value.abs() < 9e15 => (value as i64).into(),
             _ => value.into(),
         };
-        let row = |name: &str, (x, y): (f64, f64)| vec![name.into(), json(&self.x, x), json(&self.y, y)];
+        let row =
+            |name: &str, (x, y): (f64, f64)| vec![name.into(), json(&self.x, x), json(&self.y, y)];
         match &self.marks {
-            Marks::Lines(lines) => {
-                lines.iter().flat_map(|line| line.points.iter().map(|at| row(&line.name, *at))).collect()
+            Marks::Lines(lines) => lines
+                .iter()
+                .flat_map(|line| line.points.iter().map(|at| row(&line.name, *at)))
+                .collect(),
+            Marks::Points { points, .. } => {
+                points.iter().map(|point| row(&point.name, point.at)).collect()
             }
-            Marks::Points { points, .. } => points.iter().map(|point| row(&point.name, point.at)).collect(),
             Marks::Bars { parts, bars } => bars
                 .iter()
                 .enumerate()
                 .flat_map(|(n, bar)| {
-                    parts.iter().zip(&bar.values).map(move |((part, _), value)| row(part, (*value, n as f64)))
+                    parts
+                        .iter()
+                        .zip(&bar.values)
+                        .map(move |((part, _), value)| row(part, (*value, n as f64)))
                 })
                 .collect(),
             Marks::Patches(layers) => layers

@@ -48,18 +48,23 @@ struct Plot<'a> {
 /// Returns the whole drawing as SVG.
 pub(crate) fn svg(chart: &Chart, width: Width, label: &str) -> String {
     let size = (width.pixels() * UNITS, height_px(chart, width) * UNITS);
-    let y_range = range(&chart.y, values(chart, |(_, y)| y), matches!(chart.marks, Marks::Bars { .. }));
-    let x_range = range(&chart.x, values(chart, |(x, _)| x), matches!(chart.marks, Marks::Bars { .. }));
+    let y_range =
+        range(&chart.y, values(chart, |(_, y)| y), matches!(chart.marks, Marks::Bars { .. }));
+    let x_range =
+        range(&chart.x, values(chart, |(x, _)| x), matches!(chart.marks, Marks::Bars { .. }));
     let y_ticks = ticks(&chart.y, y_range, 6);
     let left = y_ticks.iter().map(|(_, text)| text_width(text)).max().unwrap_or(0);
     let left = (left + 8 * UNITS).min(size.0 * 2 / 5);
-    let y_ticks =
-        y_ticks.into_iter().map(|(at, text)| (at, fitting(&text, left - 8 * UNITS))).collect::<Vec<_>>();
+    let y_ticks = y_ticks
+        .into_iter()
+        .map(|(at, text)| (at, fitting(&text, left - 8 * UNITS)))
+        .collect::<Vec<_>>();
     let names = names_px(chart, width, y_range);
     let right = names.unwrap_or(0).max(22) * UNITS;
     let (top, bottom) = (24 * UNITS, 40 * UNITS);
     let length = size.0 - left - right;
-    let x_ticks = spaced(ticks(&chart.x, x_range, (length / (50 * UNITS)).max(2) as usize), x_range, length);
+    let x_ticks =
+        spaced(ticks(&chart.x, x_range, (length / (50 * UNITS)).max(2) as usize), x_range, length);
 
     let mut out = format!(
         r#"<svg class="{}" viewBox="0 0 {} {}" role="img" tabindex="0" aria-label="{}" font-size="{TEXT}">"#,
@@ -70,7 +75,10 @@ pub(crate) fn svg(chart: &Chart, width: Width, label: &str) -> String {
     );
     axes(&mut out, size, (left, top, right, bottom), (x_range, &x_ticks), (y_range, &y_ticks));
     let title = |x, y, anchor, text: &str| {
-        format!(r#"<text class="title" x="{x}" y="{y}" text-anchor="{anchor}">{}</text>"#, escaped(text))
+        format!(
+            r#"<text class="title" x="{x}" y="{y}" text-anchor="{anchor}">{}</text>"#,
+            escaped(text)
+        )
     };
     out += &title(0, TEXT, "start", &chart.y.title);
     out += &title(size.0 - right, size.1 - 4 * UNITS, "end", &chart.x.title);
@@ -107,7 +115,8 @@ fn names_px(chart: &Chart, width: Width, y_range: (f64, f64)) -> Option<i32> {
     if width == Width::Narrow || named.len() < 2 {
         return None;
     }
-    let ends = || named.iter().filter_map(|line| line.points.last()).map(|(_, y)| place(&chart.y, *y));
+    let ends =
+        || named.iter().filter_map(|line| line.points.last()).map(|(_, y)| place(&chart.y, *y));
     let spread = ends().fold(f64::NEG_INFINITY, f64::max) - ends().fold(f64::INFINITY, f64::min);
     let tell = spread / (y_range.1 - y_range.0) > 0.02 * named.len() as f64;
     let longest = named.iter().map(|line| text_width(&line.name) / UNITS).max().unwrap_or(0);
@@ -117,11 +126,15 @@ fn names_px(chart: &Chart, width: Width, y_range: (f64, f64)) -> Option<i32> {
 /// Values of all marks on one axis.
 fn values(chart: &Chart, of: fn((f64, f64)) -> f64) -> Vec<f64> {
     match &chart.marks {
-        Marks::Lines(lines) => lines.iter().flat_map(|line| &line.points).map(|at| of(*at)).collect(),
-        Marks::Points { points, .. } => points.iter().map(|point| of(point.at)).collect(),
-        Marks::Bars { bars, .. } => {
-            bars.iter().enumerate().map(|(n, bar)| of((bar.values.iter().sum(), n as f64))).collect()
+        Marks::Lines(lines) => {
+            lines.iter().flat_map(|line| &line.points).map(|at| of(*at)).collect()
         }
+        Marks::Points { points, .. } => points.iter().map(|point| of(point.at)).collect(),
+        Marks::Bars { bars, .. } => bars
+            .iter()
+            .enumerate()
+            .map(|(n, bar)| of((bar.values.iter().sum(), n as f64)))
+            .collect(),
         Marks::Patches(layers) => layers
             .iter()
             .flat_map(|layer| &layer.patches)
@@ -150,7 +163,8 @@ impl Plot<'_> {
     }
 
     fn open(&mut self, name: &str, ink: Ink) {
-        let _ = write!(self.out, r#"<g class="series {}" data-n="{}">"#, ink.class(), escaped(name));
+        let _ =
+            write!(self.out, r#"<g class="series {}" data-n="{}">"#, ink.class(), escaped(name));
     }
 
     fn close(&mut self) {
@@ -170,7 +184,13 @@ impl Plot<'_> {
 
     fn says(&self, (x, y): (f64, f64)) -> String {
         let Chart { x: x_axis, y: y_axis, .. } = self.chart;
-        format!("{}: {}\n{}: {}", y_axis.title, y_axis.unit.show(y), x_axis.title, x_axis.unit.show(x))
+        format!(
+            "{}: {}\n{}: {}",
+            y_axis.title,
+            y_axis.unit.show(y),
+            x_axis.title,
+            x_axis.unit.show(x)
+        )
     }
 
     fn path(&mut self, class: &str, points: &[(f64, f64)]) {
@@ -279,7 +299,10 @@ impl Plot<'_> {
                 let inside = *left >= self.edges.0
                     && right <= self.edges.2 + 20 * UNITS
                     && *top >= self.edges.1 - TEXT;
-                inside && taken.iter().all(|t| right < t.0 || *left > t.2 || bottom < t.1 || *top > t.3)
+                inside
+                    && taken
+                        .iter()
+                        .all(|t| right < t.0 || *left > t.2 || bottom < t.1 || *top > t.3)
             });
             if let Some((left, top, anchor, x)) = free {
                 taken.push((left, top, left + wide, top + TEXT));
@@ -330,20 +353,25 @@ impl Plot<'_> {
     }
 
     fn patches(&mut self, layers: &[Layer]) {
-        let most =
-            layers.iter().flat_map(|layer| &layer.patches).map(|patch| patch.amount).fold(1.0, f64::max);
+        let most = layers
+            .iter()
+            .flat_map(|layer| &layer.patches)
+            .map(|patch| patch.amount)
+            .fold(1.0, f64::max);
         for layer in layers {
             self.open(&layer.name, layer.ink);
             for level in 0..LEVELS {
                 let of_level = |amount: f64| {
-                    ((amount.max(1.0).ln() / most.ln().max(1e-9) * f64::from(LEVELS)) as u32).min(LEVELS - 1)
+                    ((amount.max(1.0).ln() / most.ln().max(1e-9) * f64::from(LEVELS)) as u32)
+                        .min(LEVELS - 1)
                 };
                 let mut path = String::new();
                 for patch in layer.patches.iter().filter(|patch| of_level(patch.amount) == level) {
                     let (left, bottom) = self.at((patch.x.0, patch.y.0));
                     let (right, top) = self.at((patch.x.1, patch.y.1));
                     // Tiny rectangles are drawn at the smallest visible size.
-                    let (wide, high) = ((right - left).max(PATCH_MIN), (bottom - top).max(PATCH_MIN));
+                    let (wide, high) =
+                        ((right - left).max(PATCH_MIN), (bottom - top).max(PATCH_MIN));
                     let _ = write!(path, "M{left} {bottom}h{wide}v-{high}h-{wide}z");
                 }
                 if !path.is_empty() {
@@ -420,15 +448,23 @@ mod tests {
                         let least = 10_f64.powi(exponent);
                         let axis = Axis::new("x", unit).scale(scale.clone());
                         let range = range(&axis, vec![least, least * factor], false);
-                        assert!(range.0 < range.1, "{unit:?} {scale:?} {least} {factor}: {range:?}");
+                        assert!(
+                            range.0 < range.1,
+                            "{unit:?} {scale:?} {least} {factor}: {range:?}"
+                        );
                         for length in [2600, 6500] {
                             let all = ticks(&axis, range, (length / 500) as usize);
                             let ticks = spaced(all, range, length);
-                            let at = |place: f64| (place - range.0) / (range.1 - range.0) * f64::from(length);
-                            assert!(ticks.iter().all(|(place, _)| (range.0..=range.1).contains(place)));
+                            let at = |place: f64| {
+                                (place - range.0) / (range.1 - range.0) * f64::from(length)
+                            };
+                            assert!(
+                                ticks.iter().all(|(place, _)| (range.0..=range.1).contains(place))
+                            );
                             for two in ticks.windows(2) {
                                 let between = at(two[1].0) - at(two[0].0);
-                                let needed = f64::from(text_width(&two[0].1) + text_width(&two[1].1)) / 2.0;
+                                let needed =
+                                    f64::from(text_width(&two[0].1) + text_width(&two[1].1)) / 2.0;
                                 assert!(
                                     between >= needed,
                                     "{unit:?} {scale:?} {least} {factor} {length}: {ticks:?}"
@@ -463,7 +499,10 @@ mod tests {
                 let chart = lines(axis(Unit::Bytes), axis(Unit::Share), points.to_vec());
                 for width in [Width::Wide, Width::Narrow] {
                     let svg = svg(&chart, width, "label");
-                    assert!(svg.ends_with("</svg>") && !svg.contains("NaN"), "{points:?} {scale:?}: {svg}");
+                    assert!(
+                        svg.ends_with("</svg>") && !svg.contains("NaN"),
+                        "{points:?} {scale:?}: {svg}"
+                    );
                 }
             }
         }
@@ -480,14 +519,18 @@ mod tests {
             .skip(1)
             .take(3)
             .map(|circle| {
-                let number =
-                    |key: &str| circle.split(key).nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+                let number = |key: &str| {
+                    circle.split(key).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+                };
                 (number("cx=\""), number("cy=\""))
             })
             .collect();
         let [(x0, y0), (x1, y1), (x2, y2)] = circles[..] else { panic!("{circles:?}") };
         assert!(
-            (x1 - (x0 + x2) / 2).abs() <= 1 && (y1 - (y0 + y2) / 2).abs() <= 1 && x2 > x0 && y2 < y0,
+            (x1 - (x0 + x2) / 2).abs() <= 1
+                && (y1 - (y0 + y2) / 2).abs() <= 1
+                && x2 > x0
+                && y2 < y0,
             "{circles:?}"
         );
     }

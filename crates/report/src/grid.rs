@@ -57,10 +57,14 @@ impl Grid {
 
     /// Returns the cells that are not empty.
     pub fn patches(&self) -> Vec<Patch> {
-        let span =
-            |at: u32, step: u32| ((u64::from(at) << step) as f64, ((u64::from(at) + 1) << step) as f64);
-        let patch =
-            |(x, y, count)| Patch { x: span(x, self.step.0), y: span(y, self.step.1), amount: count as f64 };
+        let span = |at: u32, step: u32| {
+            ((u64::from(at) << step) as f64, ((u64::from(at) + 1) << step) as f64)
+        };
+        let patch = |(x, y, count)| Patch {
+            x: span(x, self.step.0),
+            y: span(y, self.step.1),
+            amount: count as f64,
+        };
         self.iter().map(patch).collect()
     }
 }
@@ -76,10 +80,13 @@ mod tests {
         for seed in 0..200_u64 {
             let mut state = seed * 7919 + 1;
             let mut next = |below: u64| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) % below
             };
-            let points: Vec<(u64, u64)> = (0..300).map(|n| (next(1 + n), next(1 << (n % 40)))).collect();
+            let points: Vec<(u64, u64)> =
+                (0..300).map(|n| (next(1 + n), next(1 << (n % 40)))).collect();
             let mut grid = Grid::new((16, 10));
             points.iter().for_each(|(x, y)| grid.add(*x, *y));
             let mut naive: BTreeMap<(u64, u64), u64> = BTreeMap::new();

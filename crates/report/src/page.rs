@@ -227,18 +227,25 @@ impl Section {
 
 /// Replaces the space between a number and its unit, so that no line breaks there.
 fn unbroken(words: &str) -> String {
-    ["%", "B", "KiB", "MiB", "GiB", "TiB", "s", "ms"].iter().fold(words.to_owned(), |words, unit| {
-        let mut out = String::with_capacity(words.len());
-        let mut rest = &*words;
-        while let Some(at) = rest.find(&format!(" {unit}")) {
-            let (before, after) = rest.split_at(at);
-            let ends = !after[1 + unit.len()..].starts_with(char::is_alphanumeric);
-            out += before;
-            out.push(if ends && before.ends_with(|c: char| c.is_ascii_digit()) { '\u{a0}' } else { ' ' });
-            rest = &after[1..];
-        }
-        out + rest
-    })
+    ["%", "B", "KiB", "MiB", "GiB", "TiB", "s", "ms"].iter().fold(
+        words.to_owned(),
+        |words, unit| {
+            let mut out = String::with_capacity(words.len());
+            let mut rest = &*words;
+            while let Some(at) = rest.find(&format!(" {unit}")) {
+                let (before, after) = rest.split_at(at);
+                let ends = !after[1 + unit.len()..].starts_with(char::is_alphanumeric);
+                out += before;
+                out.push(if ends && before.ends_with(|c: char| c.is_ascii_digit()) {
+                    '\u{a0}'
+                } else {
+                    ' '
+                });
+                rest = &after[1..];
+            }
+            out + rest
+        },
+    )
 }
 
 fn list(lines: &[(String, String)]) -> Markup {
@@ -323,8 +330,10 @@ impl Figure {
                 }
             }
         }
-        let columns: Vec<String> =
-            ["view".to_owned(), "panel".to_owned()].into_iter().chain(columns.unwrap_or_default()).collect();
+        let columns: Vec<String> = ["view".to_owned(), "panel".to_owned()]
+            .into_iter()
+            .chain(columns.unwrap_or_default())
+            .collect();
         json!({ "columns": columns, "rows": rows }).to_string().replace('<', "\\u003c")
     }
 }
@@ -334,7 +343,12 @@ fn legend_html(legend: &[(String, Ink)], areas: bool) -> Markup {
     let swatch = |ink: Ink| {
         let shape = match (areas, ink) {
             (true, _) => {
-                format!(r#"<path class="patch" d="M{0} {1}h{2}v{2}h-{2}z"/>"#, 4 * UNITS, UNITS, 10 * UNITS)
+                format!(
+                    r#"<path class="patch" d="M{0} {1}h{2}v{2}h-{2}z"/>"#,
+                    4 * UNITS,
+                    UNITS,
+                    10 * UNITS
+                )
             }
             (_, Ink::Series(n)) => line() + &marker(n, (10 * UNITS, 6 * UNITS)),
             _ => line(),

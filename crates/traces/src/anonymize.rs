@@ -48,7 +48,9 @@ fn split(part: &str) -> (&str, &str) {
     let plain = |ext: &str| ext.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let stem = match extension {
         // A numeric extension is more often a part of the name than a kind of file.
-        ext if plain(ext) && ext.bytes().any(|byte| byte.is_ascii_alphabetic()) => body.len() - ext.len() - 1,
+        ext if plain(ext) && ext.bytes().any(|byte| byte.is_ascii_alphabetic()) => {
+            body.len() - ext.len() - 1
+        }
         _ => body.len(),
     };
     part.split_at(stem)
@@ -65,10 +67,13 @@ impl Sink for Anonymize<'_> {
             let mut event = event.clone();
             match &mut event.action {
                 Action::Create(create) => {
-                    let named = Create { name: self.path(&create.name).into(), ..create.to_static() };
+                    let named =
+                        Create { name: self.path(&create.name).into(), ..create.to_static() };
                     *create = MaybeOwned::owned(named);
                 }
-                Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
+                Action::Bind { name, .. }
+                | Action::Link { name, .. }
+                | Action::Unbind { name, .. } => {
                     *name = self.path(name).into();
                 }
                 Action::Rename { names, .. } | Action::RenameDirectory { names } => {
@@ -121,11 +126,17 @@ mod tests {
 
     #[test]
     fn equal_parts_stay_equal_and_facts_for_analyses_stay() {
-        let names =
-            hidden(&["/home/ann/msg.db", "/home/ann/msg.db-wal", "/home/bob/msg.db-journal", "/home/ann"]);
+        let names = hidden(&[
+            "/home/ann/msg.db",
+            "/home/ann/msg.db-wal",
+            "/home/bob/msg.db-journal",
+            "/home/ann",
+        ]);
         let parts: Vec<Vec<_>> = names.iter().map(|name| name.split('/').collect()).collect();
         assert!(
-            names.iter().all(|name| !["home", "ann", "bob", "msg"].iter().any(|word| name.contains(word)))
+            names
+                .iter()
+                .all(|name| !["home", "ann", "bob", "msg"].iter().any(|word| name.contains(word)))
         );
         assert_eq!(parts[0][..3], parts[1][..3]);
         assert_eq!(parts[3][..3], parts[0][..3]);

@@ -106,7 +106,10 @@ impl Skipped {
     /// Adds the counts of the trace from which this one was copied.
     pub fn merge(&mut self, other: &Skipped) {
         for (reason, counts) in &other.0 {
-            self.0.entry(reason.clone()).and_modify(|mine| mine.count += counts.count).or_insert(*counts);
+            self.0
+                .entry(reason.clone())
+                .and_modify(|mine| mine.count += counts.count)
+                .or_insert(*counts);
         }
     }
 
@@ -175,7 +178,14 @@ impl<'a> Events<'a> {
     /// Returns an output that passes events on to `sink`.
     pub fn new(sink: &'a mut dyn Sink) -> Self {
         let batch = Vec::with_capacity(BATCH);
-        Self { sink, batch, line: 0, last_us: 0, len_max: ACCESS_BYTES_MAX, summary: Summary::default() }
+        Self {
+            sink,
+            batch,
+            line: 0,
+            last_us: 0,
+            len_max: ACCESS_BYTES_MAX,
+            summary: Summary::default(),
+        }
     }
 
     /// Sets the description of the trace. Every reader calls it once, before its first event.

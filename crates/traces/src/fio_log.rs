@@ -64,8 +64,10 @@ impl<W: Write> FioLog<W> {
         let mut done = 0;
         while done < io.pages {
             let pages = (io.pages - done).min(REQUEST_PAGES_MAX);
-            let (offset, len) = ((io.lba + u64::from(done)) * PAGE_BYTES, u64::from(pages) * PAGE_BYTES);
-            writeln!(self.log, "{} {} {name} {offset} {len}", self.at_us, self.target).map_err(stopped)?;
+            let (offset, len) =
+                ((io.lba + u64::from(done)) * PAGE_BYTES, u64::from(pages) * PAGE_BYTES);
+            writeln!(self.log, "{} {} {name} {offset} {len}", self.at_us, self.target)
+                .map_err(stopped)?;
             done += pages;
         }
         self.unsynced |= io.sync && io.op == IoOp::Write;

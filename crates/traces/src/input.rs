@@ -75,7 +75,11 @@ impl<'a> Input<'a> {
         // The line is still in the buffer, so this neither reads nor fails.
         let bytes = self.bytes.fill_buf().map(|chunk| &chunk[..end]).unwrap_or_default();
         let too_long = bytes.len() > LINE_BYTES_MAX;
-        Ok(Some(Line { number, bytes: without_cr(&bytes[..bytes.len().min(LINE_BYTES_MAX)]), too_long }))
+        Ok(Some(Line {
+            number,
+            bytes: without_cr(&bytes[..bytes.len().min(LINE_BYTES_MAX)]),
+            too_long,
+        }))
     }
 
     #[cold]

@@ -189,7 +189,10 @@ pub fn read_stream(
 ) -> Result<Outcome, Error> {
     let (mut bytes, compression) = decompressed(stream, limits).map_err(|e| stopped(0, e))?;
     let mut head = Vec::with_capacity(HEAD_BYTES);
-    (&mut bytes).take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|e| stopped(head.len() as u64, e))?;
+    (&mut bytes)
+        .take(HEAD_BYTES as u64)
+        .read_to_end(&mut head)
+        .map_err(|e| stopped(head.len() as u64, e))?;
     if head.is_empty() {
         return Err(Error::Empty);
     }
@@ -218,7 +221,12 @@ pub fn read_stream(
         lines => lines,
     };
     if damaged * 2 > total {
-        return Err(Error::Unreadable { format: spec.name, damaged, total, skipped: summary.skipped });
+        return Err(Error::Unreadable {
+            format: spec.name,
+            damaged,
+            total,
+            skipped: summary.skipped,
+        });
     }
     let (about, true) = (summary.about, summary.accesses > 0) else {
         return Err(Error::Nothing { skipped: summary.skipped });
@@ -250,8 +258,10 @@ fn decompressed<'a>(
     stream: impl Read + 'a,
     limits: &Limits,
 ) -> io::Result<(Box<dyn BufRead + 'a>, Compression)> {
-    let mut stream =
-        BufReader::with_capacity(BUFFER_BYTES, Counted { stream, progress: limits.progress.clone() });
+    let mut stream = BufReader::with_capacity(
+        BUFFER_BYTES,
+        Counted { stream, progress: limits.progress.clone() },
+    );
     // A pipe may deliver its first bytes one by one.
     let mut magic = Vec::new();
     (&mut stream).take(6).read_to_end(&mut magic)?;
@@ -351,6 +361,7 @@ fn stopped(offset: u64, source: io::Error) -> Error {
 }
 
 fn at(path: &Path, what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    let path = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    let path =
+        if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
     Error::At { path, what: what.into() }
 }

@@ -81,7 +81,13 @@ impl Replace {
                 // for a moment.
                 named(folder(&self.target), |builder, folder| {
                     builder.make_in(folder, |path| {
-                        Ok(rustix::fs::linkat(CWD, name.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+                        Ok(rustix::fs::linkat(
+                            CWD,
+                            name.as_str(),
+                            CWD,
+                            path,
+                            AtFlags::SYMLINK_FOLLOW,
+                        )?)
                     })
                 })?
                 .into_temp_path()
@@ -119,7 +125,10 @@ fn named<R>(
 ) -> io::Result<tempfile::NamedTempFile<R>> {
     use std::{fs::Permissions, os::unix::fs::PermissionsExt};
     let mut builder = tempfile::Builder::new();
-    make(builder.prefix(".flashsift-").suffix(".part").permissions(Permissions::from_mode(0o666)), folder)
+    make(
+        builder.prefix(".flashsift-").suffix(".part").permissions(Permissions::from_mode(0o666)),
+        folder,
+    )
 }
 
 #[cfg(test)]
@@ -128,8 +137,10 @@ mod tests {
     use std::fs;
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }

@@ -35,7 +35,8 @@ use crate::{
     replace::Replace,
 };
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
+    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side,
+    Space,
 };
 use parquet::{
     basic::{Compression, Encoding, ZstdLevel},
@@ -186,8 +187,18 @@ struct MetaVersion {
 
 impl Meta {
     fn new(about: About, trace: &str, skipped: &Skipped) -> Self {
-        let Knows { times, syncs, writes, removals, opens, creations, sizes, names, pressure, foreground } =
-            about.knows;
+        let Knows {
+            times,
+            syncs,
+            writes,
+            removals,
+            opens,
+            creations,
+            sizes,
+            names,
+            pressure,
+            foreground,
+        } = about.knows;
         let skip = |(reason, r): (&str, Reason)| {
             let Reason { count, first, damage, note } = r;
             MetaSkip { reason: reason.to_owned(), count, first, damage, note }
@@ -230,7 +241,9 @@ impl Meta {
         }
         let meta: Self = serde_json::from_str(json).map_err(|e| e.to_string())?;
         let known = || Kind::ALL.iter().map(|kind| kind.name());
-        if meta.actions.len() > KINDS_2 || !known().zip(&meta.actions).all(|(ours, theirs)| ours == theirs) {
+        if meta.actions.len() > KINDS_2
+            || !known().zip(&meta.actions).all(|(ours, theirs)| ours == theirs)
+        {
             return Err("its actions are not those of its schema".into());
         }
         Ok(meta)
@@ -293,13 +306,15 @@ impl Writer {
     /// The file cannot be created.
     pub fn create(path: &Path, trace: &str) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let file = Replace::new(path).map_err(|e| Error::At { path: name.clone(), what: e.into() })?;
+        let file =
+            Replace::new(path).map_err(|e| Error::At { path: name.clone(), what: e.into() })?;
         Ok(Self { encoder: Encoder::new(file, trace)?, path: name })
     }
 
     /// Returns the size of the file so far, if each row not yet written takes `row_bytes`.
     pub fn bytes_so_far(&self, row_bytes: u64) -> u64 {
-        self.encoder.writer.bytes_written() as u64 + self.encoder.rows.at_us.len() as u64 * row_bytes
+        self.encoder.writer.bytes_written() as u64
+            + self.encoder.rows.at_us.len() as u64 * row_bytes
     }
 
     /// Writes the remaining rows and the `skipped` counts, and gives the file its name. Returns its
@@ -343,8 +358,8 @@ impl<W: Write + Send> Encoder<W> {
     /// The stream fails.
     pub fn new(stream: W, trace: &str) -> Result<Self, Error> {
         let schema = parse_message_type(MESSAGE).expect("the schema is a constant");
-        let writer =
-            SerializedFileWriter::new(stream, Arc::new(schema), Arc::new(properties())).map_err(written)?;
+        let writer = SerializedFileWriter::new(stream, Arc::new(schema), Arc::new(properties()))
+            .map_err(written)?;
         Ok(Self { writer, trace: trace.to_owned(), about: None, rows: Rows::default() })
     }
 
@@ -358,7 +373,8 @@ impl<W: Write + Send> Encoder<W> {
             return Err(Error::Sink("nothing is known about the trace to be stored".into()));
         };
         self.rows.flush(&mut self.writer)?;
-        let meta = serde_json::to_string(&Meta::new(about, &self.trace, skipped)).expect("plain data");
+        let meta =
+            serde_json::to_string(&Meta::new(about, &self.trace, skipped)).expect("plain data");
         self.writer.append_key_value_metadata(KeyValue::new(KEY.to_owned(), meta));
         self.writer.into_inner().map_err(written)
     }
@@ -471,16 +487,32 @@ impl<'a> Row<'a> {
             Action::Read { file, open, offset, len } => {
                 Self { file: file.0, open: number(open), offset, len, ..of(Kind::Read) }
             }
-            Action::Write { file, open, offset, len, sync } => {
-                Self { file: file.0, open: number(open), offset, len, flag: sync, ..of(Kind::Write) }
+            Action::Write { file, open, offset, len, sync } => Self {
+                file: file.0,
+                open: number(open),
+                offset,
+                len,
+                flag: sync,
+                ..of(Kind::Write)
+            },
+            Action::Direct { file, open, offset, len, write } => Self {
+                file: file.0,
+                open: number(open),
+                offset,
+                len,
+                flag: write,
+                ..of(Kind::Direct)
+            },
+            Action::Sync { file, offset, len } => {
+                Self { file: file.0, offset, len, ..of(Kind::Sync) }
             }
-            Action::Direct { file, open, offset, len, write } => {
-                Self { file: file.0, open: number(open), offset, len, flag: write, ..of(Kind::Direct) }
-            }
-            Action::Sync { file, offset, len } => Self { file: file.0, offset, len, ..of(Kind::Sync) },
             Action::SyncAll => of(Kind::SyncAll),
-            Action::Truncate { file, size } => Self { file: file.0, offset: size, ..of(Kind::Truncate) },
-            Action::Punch { file, offset, len } => Self { file: file.0, offset, len, ..of(Kind::Punch) },
+            Action::Truncate { file, size } => {
+                Self { file: file.0, offset: size, ..of(Kind::Truncate) }
+            }
+            Action::Punch { file, offset, len } => {
+                Self { file: file.0, offset, len, ..of(Kind::Punch) }
+            }
             Action::Create(ref create) => Self {
                 file: create.file.0,
                 names: [Some(&create.name), None],
@@ -493,16 +525,20 @@ impl<'a> Row<'a> {
             Action::Open { file, open, created } => {
                 Self { file: file.0, open: number(open), flag: created, ..of(Kind::Open) }
             }
-            Action::Close { file, open } => Self { file: file.0, open: number(open), ..of(Kind::Close) },
+            Action::Close { file, open } => {
+                Self { file: file.0, open: number(open), ..of(Kind::Close) }
+            }
             Action::Bind { file, ref name } => {
                 Self { file: file.0, names: [Some(name), None], ..of(Kind::Bind) }
             }
             Action::Link { file, ref name } => {
                 Self { file: file.0, names: [Some(name), None], ..of(Kind::Link) }
             }
-            Action::Rename { file, ref names } => {
-                Self { file: file.0, names: [Some(&names.from), Some(&names.to)], ..of(Kind::Rename) }
-            }
+            Action::Rename { file, ref names } => Self {
+                file: file.0,
+                names: [Some(&names.from), Some(&names.to)],
+                ..of(Kind::Rename)
+            },
             Action::RenameDirectory { ref names } => {
                 Self { names: [Some(&names.from), Some(&names.to)], ..of(Kind::RenameDirectory) }
             }
@@ -514,7 +550,9 @@ impl<'a> Row<'a> {
             Action::MemoryPressure { stalled_ppm } => {
                 Self { offset: stalled_ppm.into(), ..of(Kind::MemoryPressure) }
             }
-            Action::Foreground { ref app } => Self { names: [Some(app), None], ..of(Kind::Foreground) },
+            Action::Foreground { ref app } => {
+                Self { names: [Some(app), None], ..of(Kind::Foreground) }
+            }
         }
     }
 
@@ -524,7 +562,8 @@ impl<'a> Row<'a> {
         let file = FileId(self.file);
         let open = NonZeroU32::new(self.open).map(OpenId);
         let name = |n: usize| self.names[n].map(MaybeOwned::owned_str).ok_or("a name is missing");
-        let names = || Ok::<_, &'static str>(MaybeOwned::owned(Renamed { from: name(0)?, to: name(1)? }));
+        let names =
+            || Ok::<_, &'static str>(MaybeOwned::owned(Renamed { from: name(0)?, to: name(1)? }));
         Ok(match self.kind {
             Kind::Read => Action::Read { file, open, offset, len },
             Kind::Write => Action::Write { file, open, offset, len, sync: flag },
@@ -542,13 +581,20 @@ impl<'a> Row<'a> {
             Kind::Direct => Action::Direct { file, open, offset, len, write: flag },
             Kind::Create => {
                 let &Self { owner, mode, .. } = self;
-                Action::Create(MaybeOwned::owned(Create { file, name: name(0)?, owner, mode, sync: flag }))
+                Action::Create(MaybeOwned::owned(Create {
+                    file,
+                    name: name(0)?,
+                    owner,
+                    mode,
+                    sync: flag,
+                }))
             }
             Kind::Size => Action::Size { file, size: offset },
             Kind::Link => Action::Link { file, name: name(0)? },
             Kind::RenameDirectory => Action::RenameDirectory { names: names()? },
             Kind::MemoryPressure => {
-                let stalled_ppm = u32::try_from(offset).map_err(|_| "memory pressure beyond all")?;
+                let stalled_ppm =
+                    u32::try_from(offset).map_err(|_| "memory pressure beyond all")?;
                 Action::MemoryPressure { stalled_ppm }
             }
             Kind::Foreground => Action::Foreground { app: name(0)? },
@@ -582,7 +628,10 @@ impl Rows {
         self.at_us.len() >= GROUP_ROWS_MAX || self.name_bytes >= GROUP_NAME_BYTES_MAX
     }
 
-    fn flush<W: Write + Send>(&mut self, writer: &mut SerializedFileWriter<W>) -> Result<(), Error> {
+    fn flush<W: Write + Send>(
+        &mut self,
+        writer: &mut SerializedFileWriter<W>,
+    ) -> Result<(), Error> {
         if self.at_us.is_empty() {
             return Ok(());
         }
@@ -597,7 +646,8 @@ impl Rows {
                 column.close()
             }
             let names: Vec<_> = Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect();
-            let actions: Vec<_> = rows.kind.iter().map(|kind| names[*kind as usize].clone()).collect();
+            let actions: Vec<_> =
+                rows.kind.iter().map(|kind| names[*kind as usize].clone()).collect();
             let mut group = writer.next_row_group()?;
             column::<Int64Type, _>(&mut group, &rows.at_us, None)?;
             column::<ByteArrayType, _>(&mut group, &actions, None)?;
@@ -628,7 +678,10 @@ fn written(error: ParquetError) -> Error {
 }
 
 fn malformed(what: impl std::fmt::Display) -> Error {
-    Error::Malformed { what: format!("the Parquet file is damaged or not one of ours: {what}"), offset: 0 }
+    Error::Malformed {
+        what: format!("the Parquet file is damaged or not one of ours: {what}"),
+        offset: 0,
+    }
 }
 
 /// Turns panics of the Parquet crate into errors. The crate checks much of a file's content, but
@@ -661,7 +714,9 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
     let metadata = reader.metadata().file_metadata();
     let meta = metadata.key_value_metadata().into_iter().flatten().find(|pair| pair.key == KEY);
     let Some(meta) = meta.and_then(|pair| pair.value.as_deref()) else {
-        return Err(malformed("its metadata says nothing about flashsift; import the original trace"));
+        return Err(malformed(
+            "its metadata says nothing about flashsift; import the original trace",
+        ));
     };
     let meta = Meta::parse(meta).map_err(malformed)?;
     let numbered = meta.schema < 3;
@@ -689,12 +744,19 @@ fn read_group(
 ) -> Result<(), Error> {
     let mut left = match usize::try_from(group.metadata().num_rows()) {
         Ok(rows) if rows <= GROUP_ROWS_MAX => rows,
-        _ => return Err(malformed(format_args!("a row group of {} rows", group.metadata().num_rows()))),
+        _ => {
+            return Err(malformed(format_args!(
+                "a row group of {} rows",
+                group.metadata().num_rows()
+            )));
+        }
     };
     let kinds = actions::kinds(group, 1, left, numbered)?;
     let get = |n| guarded(|| group.get_column_reader(n));
-    let (mut at_us, mut file) = (Column::<Int64Type>::new(get(0)?), Column::<Int64Type>::new(get(2)?));
-    let (mut offset, mut len) = (Column::<Int64Type>::new(get(3)?), Column::<Int64Type>::new(get(4)?));
+    let (mut at_us, mut file) =
+        (Column::<Int64Type>::new(get(0)?), Column::<Int64Type>::new(get(2)?));
+    let (mut offset, mut len) =
+        (Column::<Int64Type>::new(get(3)?), Column::<Int64Type>::new(get(4)?));
     let (mut pid, mut tid) = (Column::<Int32Type>::new(get(5)?), Column::<Int32Type>::new(get(6)?));
     let mut flag = Column::<BoolType>::new(get(7)?);
     let mut name = Nullable::<ByteArrayType>::new(group, 8)?;
@@ -743,7 +805,8 @@ fn read_group(
                 },
                 mode: mode.value(n)?.map(|mode| mode.cast_unsigned()),
             };
-            let action = stored.action().map_err(|what| malformed(format_args!("row {row}: {what}")))?;
+            let action =
+                stored.action().map_err(|what| malformed(format_args!("row {row}: {what}")))?;
             events.push(Event {
                 at_us: at_us.values[n].cast_unsigned(),
                 pid: pid.values[n].cast_unsigned(),
@@ -765,8 +828,12 @@ fn text(value: Option<&ByteArray>) -> Result<Option<&str>, Error> {
 
 /// The column holds nothing but zeros, and need not be read.
 fn is_zero(group: &dyn RowGroupReader, n: usize) -> bool {
-    let Some(Statistics::Int32(range)) = group.metadata().column(n).statistics() else { return false };
-    range.min_is_exact() && range.max_is_exact() && (range.min_opt(), range.max_opt()) == (Some(&0), Some(&0))
+    let Some(Statistics::Int32(range)) = group.metadata().column(n).statistics() else {
+        return false;
+    };
+    range.min_is_exact()
+        && range.max_is_exact()
+        && (range.min_opt(), range.max_opt()) == (Some(&0), Some(&0))
 }
 
 /// A column with nulls, read one row after the other.
@@ -824,7 +891,12 @@ impl<T: DataType> Column<T> {
         let (mut have, mut values) = (0, 0);
         while have < rows {
             let (records, some, _) = guarded(|| {
-                self.reader.read_records(rows - have, Some(&mut self.levels), None, &mut self.values)
+                self.reader.read_records(
+                    rows - have,
+                    Some(&mut self.levels),
+                    None,
+                    &mut self.values,
+                )
             })?;
             if records == 0 {
                 return Err(malformed("a column ends early"));
@@ -885,7 +957,8 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Unbind { file, name: "/data/e/c".into() },
         Action::Gone { file },
     ];
-    let event = |(n, action): (u64, Action<'static>)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
+    let event =
+        |(n, action): (u64, Action<'static>)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
     let events: Vec<_> = (0..).zip(actions).map(event).collect();
     let epoch_us = Some(1_795_000_000_000_000);
     encoder

@@ -29,7 +29,8 @@ fn blkparse(records: &[u8], options: &[&str]) -> Option<Vec<u8>> {
     let file = folder.path().join("name.blktrace.0");
     fs::write(&file, records).unwrap();
     let records = fs::File::open(file).unwrap();
-    let output = Command::new("blkparse").args(options).current_dir(&folder).stdin(records).output();
+    let output =
+        Command::new("blkparse").args(options).current_dir(&folder).stdin(records).output();
     match output {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -110,7 +111,8 @@ mod raw {
 #[cfg(target_endian = "little")]
 fn the_text_of_blkparse_is_read() {
     use raw::*;
-    let seed = std::env::var("FLASHSIFT_SEED").map_or(20_261_120, |seed| seed.parse().expect("a number"));
+    let seed =
+        std::env::var("FLASHSIFT_SEED").map_or(20_261_120, |seed| seed.parse().expect("a number"));
     eprintln!("FLASHSIFT_SEED={seed}");
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut records = Records::default();
@@ -164,9 +166,12 @@ fn the_text_of_blkparse_is_read() {
                 _ => None,
             })
             .collect();
-        for name in
-            [(11, "first program"), (12, "[odd] (one)"), (0, "/dev/block/8:0"), (0, "/dev/block/259:17")]
-        {
+        for name in [
+            (11, "first program"),
+            (12, "[odd] (one)"),
+            (0, "/dev/block/8:0"),
+            (0, "/dev/block/259:17"),
+        ] {
             assert!(names.contains(&name), "{name:?}: {names:?}");
         }
         let requests: Vec<_> = events
@@ -175,7 +180,10 @@ fn the_text_of_blkparse_is_read() {
             .collect();
         let parted = requests.iter().zip(&expected).position(|(read, made)| read != made);
         if let Some(n) = parted {
-            panic!("request {n}, {options:?}: {:?} was made, {:?} is read", expected[n], requests[n]);
+            panic!(
+                "request {n}, {options:?}: {:?} was made, {:?} is read",
+                expected[n], requests[n]
+            );
         }
         assert_eq!(requests.len(), expected.len(), "{options:?}: {}", outcome.skipped);
         assert_eq!((outcome.skipped.damaged(), outcome.late), (0, 0), "{}", outcome.skipped);
@@ -187,15 +195,20 @@ fn the_text_of_blkparse_is_read() {
 fn a_custom_output_format_is_refused() {
     let mut records = raw::Records::default();
     records.push(raw::QUEUE | raw::WRITE, 8 << 20, 11, 64, 4096, b"");
-    let Some(text) = blkparse(&records.bytes, &["-i", "-", "-q", "-f", "%D %T.%t %a %d %S %n\n"]) else {
+    let Some(text) = blkparse(&records.bytes, &["-i", "-", "-q", "-f", "%D %T.%t %a %d %S %n\n"])
+    else {
         return;
     };
     let shown = String::from_utf8_lossy(&text);
     assert!(read(&text).is_err(), "{shown}");
     let spec = format::named("blkparse").unwrap();
     let limits = open::Limits::default();
-    let error = open::read_stream(&text[..], None, Some(spec), &mut Kept::default(), &limits).unwrap_err();
-    assert!(error.to_string().contains("formats made by -f or -F are not read"), "{error}: {shown}");
+    let error =
+        open::read_stream(&text[..], None, Some(spec), &mut Kept::default(), &limits).unwrap_err();
+    assert!(
+        error.to_string().contains("formats made by -f or -F are not read"),
+        "{error}: {shown}"
+    );
 }
 
 /// A loop device with a partition, and the kernel's tracer of its block layer. `drop` restores the
@@ -212,7 +225,8 @@ const TRACING: &str = "/sys/kernel/tracing";
 const PARTITION_SECTOR: u64 = 2048;
 
 fn run(program: &str, arguments: &[&str]) -> Result<(u32, String), String> {
-    let child = Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child =
+        Command::new(program).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.map_err(|e| format!("{program}: {e}"))?;
     let pid = child.id();
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
@@ -235,10 +249,13 @@ impl Traced {
         idle("set_event", "")?;
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         let image = folder.path().join("image");
-        fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).map_err(|e| e.to_string())?;
+        fs::File::create(&image)
+            .and_then(|file| file.set_len(16 << 20))
+            .map_err(|e| e.to_string())?;
         let (_, device) = run("losetup", &["-f", "--show", &image.to_string_lossy()])?;
         let name = device.trim_start_matches("/dev/").to_owned();
-        let tracing_on = fs::read_to_string(format!("{TRACING}/tracing_on")).map_err(|e| e.to_string())?;
+        let tracing_on =
+            fs::read_to_string(format!("{TRACING}/tracing_on")).map_err(|e| e.to_string())?;
         let traced = Self { name, tracing_on, _image: folder };
         run("addpart", &[&device, "1", &PARTITION_SECTOR.to_string(), "8192"])?;
         if !Path::new(&traced.partition()).exists() {
@@ -253,7 +270,8 @@ impl Traced {
             ("trace_options", "nocontext-info"),
             ("tracing_on", "1"),
         ] {
-            fs::write(format!("{TRACING}/{file}"), value).map_err(|e| format!("{TRACING}/{file}: {e}"))?;
+            fs::write(format!("{TRACING}/{file}"), value)
+                .map_err(|e| format!("{TRACING}/{file}: {e}"))?;
         }
         Ok(traced)
     }
@@ -270,8 +288,10 @@ impl Traced {
     /// The binary records so far.
     fn records(&self) -> Vec<u8> {
         const O_NONBLOCK: i32 = 0o4000;
-        let pipe =
-            OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(format!("{TRACING}/trace_pipe"));
+        let pipe = OpenOptions::new()
+            .read(true)
+            .custom_flags(O_NONBLOCK)
+            .open(format!("{TRACING}/trace_pipe"));
         let mut records = Vec::new();
         let end = pipe.expect("a pipe of one's own").read_to_end(&mut records);
         assert_eq!(end.expect_err("more may come").kind(), ErrorKind::WouldBlock);
@@ -306,7 +326,10 @@ fn the_accesses_of_a_kernel_to_a_partition_are_read() {
     let traced = match Traced::new() {
         Ok(traced) => traced,
         Err(lacking) => {
-            println!("SKIPPED the block layer of this kernel: {}", lacking.trim().replace('\n', " "));
+            println!(
+                "SKIPPED the block layer of this kernel: {}",
+                lacking.trim().replace('\n', " ")
+            );
             return;
         }
     };
@@ -315,7 +338,8 @@ fn the_accesses_of_a_kernel_to_a_partition_are_read() {
     let base = PARTITION_SECTOR * SECTOR_BYTES;
     let file = FileId(0);
     let sync = Action::Sync { file, offset: 0, len: u64::MAX };
-    let write = |offset, len| Action::Write { open: None, file, offset: base + offset, len, sync: true };
+    let write =
+        |offset, len| Action::Write { open: None, file, offset: base + offset, len, sync: true };
     let pids_and_truth = [
         (
             dd(&["if=/dev/zero", &to, "bs=1M", "seek=1", "count=2", "oflag=direct"]),

@@ -18,8 +18,8 @@ fn fio(folder: &Path, arguments: &[&str]) -> Option<String> {
         }
         Err(e) => panic!("{e}"),
     };
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     Some(text)
 }
@@ -27,20 +27,25 @@ fn fio(folder: &Path, arguments: &[&str]) -> Option<String> {
 #[test]
 fn the_iolog_of_fio_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let job = ["--name=j", "--filename=a:b", "--size=64k", "--bs=4k", "--rw=randrw", "--fdatasync=4"];
+    let job =
+        ["--name=j", "--filename=a:b", "--size=64k", "--bs=4k", "--rw=randrw", "--fdatasync=4"];
     let log = ["--write_iolog=log", "--rate_iops=400", "--randseed=7"];
     if fio(folder.path(), &[&job[..], &log].concat()).is_none() {
         return;
     }
     let mut kept = Kept::default();
-    let outcome = open::read(&folder.path().join("log"), None, &mut kept, &open::Limits::default()).unwrap();
+    let outcome =
+        open::read(&folder.path().join("log"), None, &mut kept, &open::Limits::default()).unwrap();
     assert_eq!(outcome.format, "fio-iolog-3");
     assert_eq!((outcome.about.side, outcome.about.space), (Side::Before, Space::Files));
     assert_eq!((outcome.skipped.total(), outcome.accesses), (0, 16), "16 blocks over two files");
     let count = |is: fn(&Action) -> bool| kept.events.iter().filter(|e| is(&e.action)).count();
     assert!(count(|a| matches!(a, Action::Sync { .. })) > 0);
     assert_eq!(count(|a| matches!(a, Action::Bind { .. })), 2);
-    assert_eq!(count(|a| matches!(a, Action::Open { .. })), count(|a| matches!(a, Action::Close { .. })));
+    assert_eq!(
+        count(|a| matches!(a, Action::Open { .. })),
+        count(|a| matches!(a, Action::Close { .. }))
+    );
     // 400 requests per second and direction: 16 of each take at least 20 ms if times are
     // microseconds.
     let last_us = kept.events.last().unwrap().at_us;
@@ -97,13 +102,18 @@ fn our_own_log_reads_back() {
 "
     );
     let mut kept = Kept::default();
-    let outcome = open::read_stream(&log[..], None, None, &mut kept, &open::Limits::default()).unwrap();
-    assert_eq!((outcome.about.space, outcome.accesses, outcome.skipped.total()), (Space::Blocks, 6, 0));
+    let outcome =
+        open::read_stream(&log[..], None, None, &mut kept, &open::Limits::default()).unwrap();
+    assert_eq!(
+        (outcome.about.space, outcome.accesses, outcome.skipped.total()),
+        (Space::Blocks, 6, 0)
+    );
 }
 
 #[test]
 fn a_trace_that_fio_cannot_replay_is_refused() {
-    let knows = Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
+    let knows =
+        Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
     let error = FioLog::new(Vec::new(), "a", knows).unwrap_err().to_string();
     assert!(error.contains("--rate"), "{error}");
     let knows = Knows { times: true, ..knows };

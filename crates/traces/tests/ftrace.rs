@@ -95,7 +95,8 @@ impl Drop for Instance {
 /// The accesses, with files named by their order of appearance.
 fn told(text: &[u8]) -> Vec<String> {
     let mut kept = Kept::default();
-    let outcome = open::read_stream(text, None, None, &mut kept, &Limits::default()).expect("a trace");
+    let outcome =
+        open::read_stream(text, None, None, &mut kept, &Limits::default()).expect("a trace");
     assert_eq!(
         (outcome.format, outcome.late, outcome.skipped.damaged()),
         ("ftrace", 0, 0),
@@ -114,8 +115,12 @@ fn told(text: &[u8]) -> Vec<String> {
                 assert_eq!((create.owner, create.mode), (None, None));
                 format!("create {}", letter(create.file))
             }
-            Action::Read { file, offset, len, .. } => format!("read {} {offset} {len}", letter(file)),
-            Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", letter(file)),
+            Action::Read { file, offset, len, .. } => {
+                format!("read {} {offset} {len}", letter(file))
+            }
+            Action::Write { file, offset, len, .. } => {
+                format!("write {} {offset} {len}", letter(file))
+            }
             Action::Sync { file, .. } => format!("sync {}", letter(file)),
             Action::Truncate { file, size } => format!("truncate {} {size}", letter(file)),
             Action::Gone { file } => format!("gone {}", letter(file)),
@@ -132,7 +137,9 @@ fn the_text_of_this_kernel_gives_the_accesses_made() -> io::Result<()> {
     let folder = tempfile::Builder::new().prefix("ftrace-test-").tempdir_in("/var/tmp")?;
     let reads = Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages");
     let Ok(instance) = Instance::new() else {
-        println!("SKIPPED ftrace's text: no tracing instance can be made (it takes root and tracefs)");
+        println!(
+            "SKIPPED ftrace's text: no tracing instance can be made (it takes root and tracefs)"
+        );
         return Ok(());
     };
     let Some(mounted) = Mounted::new(folder.path()) else {

@@ -58,8 +58,8 @@ fn each_format_has_a_fuzz_target() {
     for spec in ALL {
         let target = spec.name.replace('-', "_");
         assert!(listed.contains(&format!("name = \"{target}\"")), "fuzz/Cargo.toml lacks {target}");
-        let code =
-            std::fs::read_to_string(fuzz.join(format!("fuzz_targets/{target}.rs"))).unwrap_or_default();
+        let code = std::fs::read_to_string(fuzz.join(format!("fuzz_targets/{target}.rs")))
+            .unwrap_or_default();
         assert!(code.contains(&format!("\"{}\"", spec.name)), "fuzz_targets/{target}.rs");
     }
 }
@@ -155,7 +155,8 @@ fn random_bytes_are_no_trace() {
     let mut random = random("random bytes");
     for spec in ALL {
         for round in 0..500 {
-            let bytes: Vec<u8> = (0..random.random_range(0..4096)).map(|_| random.random()).collect();
+            let bytes: Vec<u8> =
+                (0..random.random_range(0..4096)).map(|_| random.random()).collect();
             let _ = read(spec, &format!("round {round}"), &bytes);
             assert!(format::detected(&bytes).is_err(), "round {round}: random bytes are no trace");
         }
@@ -228,5 +229,7 @@ fn random(test: &str) -> Pcg64Mcg {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }

@@ -107,7 +107,8 @@ fn archives_cut_short_are_errors() {
 fn bombs_are_refused() {
     let folder = Folder::new();
     let comments =
-        [b"r 8\n".to_vec(), (String::from("#").repeat(4000) + "\n").repeat(20_000).into_bytes()].concat();
+        [b"r 8\n".to_vec(), (String::from("#").repeat(4000) + "\n").repeat(20_000).into_bytes()]
+            .concat();
     for (compression, pack) in PACKED {
         let bomb = folder.file("bomb", &pack(&comments));
         let error = error(&bomb);
@@ -136,7 +137,10 @@ fn errors_name_the_file_that_cannot_be_read() {
         assert!(error(&empty).ends_with("it is empty"), "{}", error(&empty));
     }
     let strange = error(&folder.file("strange", b"Dear diary,\ntoday\n"));
-    assert!(strange.contains("it begins with \"Dear diary,\"") && strange.contains("--format"), "{strange}");
+    assert!(
+        strange.contains("it begins with \"Dear diary,\"") && strange.contains("--format"),
+        "{strange}"
+    );
     let strange = error(&folder.file("strange", b"\x7fELF\x01"));
     assert!(strange.contains("the bytes \\x7fELF\\x01"), "{strange}");
 }
@@ -145,19 +149,27 @@ fn errors_name_the_file_that_cannot_be_read() {
 fn a_trace_without_accesses_is_an_error_with_counts() {
     let folder = Folder::new();
     let unmapped = error(&folder.file("unmapped", b"r -1\nw -1\n"));
-    assert!(unmapped.ends_with("no read or write: 2 unmapped sector (-1) (first at 1)"), "{unmapped}");
+    assert!(
+        unmapped.ends_with("no read or write: 2 unmapped sector (-1) (first at 1)"),
+        "{unmapped}"
+    );
 
     // A trace with half of its lines damaged is read; one with more is refused.
     let mut kept = Kept::default();
     let mut half = |text: &str| {
         let path = folder.file("damaged", text.as_bytes());
-        open::read(&path, Some("sectors"), &mut kept, &Limits::default()).map(|outcome| outcome.accesses)
+        open::read(&path, Some("sectors"), &mut kept, &Limits::default())
+            .map(|outcome| outcome.accesses)
     };
     assert_eq!(half("r 8\nx\n").unwrap(), 1);
     let damaged = half("r 8\nx\ny\n").unwrap_err().to_string();
     assert!(damaged.contains("2 of 3 lines") && damaged.contains("--format"), "{damaged}");
-    let unknown = open::read(Path::new("x"), Some("nonsense"), &mut kept, &Limits::default()).unwrap_err();
-    assert!(unknown.to_string().contains("no trace format \"nonsense\"; known formats: "), "{unknown}");
+    let unknown =
+        open::read(Path::new("x"), Some("nonsense"), &mut kept, &Limits::default()).unwrap_err();
+    assert!(
+        unknown.to_string().contains("no trace format \"nonsense\"; known formats: "),
+        "{unknown}"
+    );
 }
 
 #[test]

@@ -47,7 +47,9 @@ fn contents(events: &[Event<'_>]) -> BTreeMap<u64, Extents> {
             Action::Write { file, offset, len, .. } => {
                 files.entry(file.0).or_default().insert(offset..offset + len);
             }
-            Action::Truncate { file, size } => files.entry(file.0).or_default().remove(size..u64::MAX),
+            Action::Truncate { file, size } => {
+                files.entry(file.0).or_default().remove(size..u64::MAX)
+            }
             Action::Punch { file, offset, len } => {
                 files.entry(file.0).or_default().remove(offset..offset + len);
             }
@@ -84,7 +86,11 @@ fn a_recording_ends_below_as_it_ended() {
             .filter(|(file, _)| !found.contains_key(file))
             .map(|(_, extents)| extents.covered())
             .sum();
-        assert!(lost <= counters.ram_bytes, "{lost} bytes are missing, {} are in RAM", counters.ram_bytes);
+        assert!(
+            lost <= counters.ram_bytes,
+            "{lost} bytes are missing, {} are in RAM",
+            counters.ram_bytes
+        );
         assert!(counters.ram_bytes_peak <= budget_bytes);
         assert!(counters.born_in_ram > 1000 && counters.never_written_bytes() > 0);
         assert_eq!(counters.dropped.files, 0);
@@ -107,7 +113,10 @@ fn half_of_the_memory_for_new_files_saves_writes() {
             let with = run(&below, memory / 2, modes).writes_due();
             let shown = modes.unwrap_or("on eviction");
             println!("{}, {shown}: {without}, {with}", memory / MIB);
-            assert!(modes.is_none() || with < without, "{memory} bytes: {with} and {without} pages");
+            assert!(
+                modes.is_none() || with < without,
+                "{memory} bytes: {with} and {without} pages"
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Stored traces are read back unchanged, and damage is reported.
 
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
+    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side,
+    Space,
 };
 use flashsift_traces::{
     Error,
@@ -16,17 +17,19 @@ fn about() -> impl Strategy<Value = About> {
     let side = prop_oneof![Just(Side::Before), Just(Side::After)];
     let space = prop_oneof![Just(Space::Files), Just(Space::Blocks), Just(Space::Objects)];
     let knows = any::<[bool; 10]>().prop_map(
-        |[times, syncs, writes, removals, opens, creations, sizes, names, pressure, foreground]| Knows {
-            times,
-            syncs,
-            writes,
-            removals,
-            opens,
-            creations,
-            sizes,
-            names,
-            pressure,
-            foreground,
+        |[times, syncs, writes, removals, opens, creations, sizes, names, pressure, foreground]| {
+            Knows {
+                times,
+                syncs,
+                writes,
+                removals,
+                opens,
+                creations,
+                sizes,
+                names,
+                pressure,
+                foreground,
+            }
         },
     );
     let about = |(side, space, knows, epoch_us)| About { side, space, knows, epoch_us };
@@ -40,21 +43,26 @@ fn name() -> impl Strategy<Value = MaybeOwned<'static, str>> {
 /// A range that a system can have carried out.
 fn range() -> impl Strategy<Value = (u64, u64)> {
     let offset = prop_oneof![0..1u64 << 20, 0..i64::MAX as u64];
-    offset.prop_flat_map(|offset| (Just(offset), prop_oneof![0..=4096u64, 0..=i64::MAX as u64 - offset]))
+    offset.prop_flat_map(|offset| {
+        (Just(offset), prop_oneof![0..=4096u64, 0..=i64::MAX as u64 - offset])
+    })
 }
 
 fn action() -> impl Strategy<Value = Action<'static>> {
     let file = || prop_oneof![0..20u64, any::<u64>()].prop_map(FileId);
-    let open = || prop_oneof![Just(0), 0..9u32, any::<u32>()].prop_map(|n| NonZeroU32::new(n).map(OpenId));
+    let open =
+        || prop_oneof![Just(0), 0..9u32, any::<u32>()].prop_map(|n| NonZeroU32::new(n).map(OpenId));
     let names = || (name(), name()).prop_map(|(from, to)| MaybeOwned::owned(Renamed { from, to }));
     // At most the length that readers accept.
     let access = (file(), open(), range(), 0..3u8, any::<bool>());
-    let access = access.prop_map(|(file, open, (offset, len), kind, flag)| match (len.min(1 << 30), kind) {
-        (len, 0) => Action::Write { open, file, offset, len, sync: flag },
-        (len, 1) => Action::Direct { open, file, offset, len, write: flag },
-        (len, _) => Action::Read { open, file, offset, len },
-    });
-    let owner = any::<Option<(u32, u32)>>().prop_map(|owner| owner.map(|(uid, gid)| FileOwner { uid, gid }));
+    let access =
+        access.prop_map(|(file, open, (offset, len), kind, flag)| match (len.min(1 << 30), kind) {
+            (len, 0) => Action::Write { open, file, offset, len, sync: flag },
+            (len, 1) => Action::Direct { open, file, offset, len, write: flag },
+            (len, _) => Action::Read { open, file, offset, len },
+        });
+    let owner = any::<Option<(u32, u32)>>()
+        .prop_map(|owner| owner.map(|(uid, gid)| FileOwner { uid, gid }));
     let create = (file(), name(), owner, any::<Option<u32>>(), any::<bool>());
     let create = create.prop_map(|(file, name, owner, mode, sync)| {
         Action::Create(MaybeOwned::owned(Create { file, name, owner, mode, sync }))
@@ -156,7 +164,9 @@ fn many(count: u64) -> Vec<Event<'static>> {
         len: 4096,
         sync: n % 9 == 0,
     };
-    (0..count).map(|n| Event { at_us: n * 17, pid: 5, tid: n as u32 % 3, action: access(n) }).collect()
+    (0..count)
+        .map(|n| Event { at_us: n * 17, pid: 5, tid: n as u32 % 3, action: access(n) })
+        .collect()
 }
 
 #[test]
@@ -257,8 +267,10 @@ fn older_schemas_open_without_the_facts_of_newer_ones() {
 
 #[test]
 fn the_sample_holds_each_kind_of_event() {
-    let (events, outcome) = loaded(&(flashsift_traces::format::named("parquet").unwrap().sample)()).unwrap();
-    let kinds: HashSet<_> = events.iter().map(|event| std::mem::discriminant(&event.action)).collect();
+    let (events, outcome) =
+        loaded(&(flashsift_traces::format::named("parquet").unwrap().sample)()).unwrap();
+    let kinds: HashSet<_> =
+        events.iter().map(|event| std::mem::discriminant(&event.action)).collect();
     assert_eq!(kinds.len(), 20);
     assert!(outcome.about.epoch_us.is_some());
 }

@@ -15,7 +15,10 @@ use std::{
 
 fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
     let spec = format::named("strace").expect("it is one of the formats");
-    assert_eq!(format::detected(&text[..text.len().min(format::HEAD_BYTES)]).expect("known").name, "strace");
+    assert_eq!(
+        format::detected(&text[..text.len().min(format::HEAD_BYTES)]).expect("known").name,
+        "strace"
+    );
     let mut kept = Kept::default();
     let mut events = Events::new(&mut kept);
     (spec.read)(&mut Input::new(&mut text), &mut events).expect("readable");
@@ -31,7 +34,9 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()
         .filter_map(|event| match &event.action {
-            Action::Bind { file, name } | Action::Link { file, name } if name.starts_with(directory) => {
+            Action::Bind { file, name } | Action::Link { file, name }
+                if name.starts_with(directory) =>
+            {
                 Some(*file)
             }
             Action::Create(create) if create.name.starts_with(directory) => Some(create.file),
@@ -54,16 +59,19 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
             Action::Read { file, offset, len, .. } => {
                 letter(file).map(|f| format!("read {f} {offset} {len}"))
             }
-            Action::Write { file, offset, len, sync, .. } => {
-                letter(file).map(|f| format!("write{} {f} {offset} {len}", if *sync { "sync" } else { "" }))
-            }
+            Action::Write { file, offset, len, sync, .. } => letter(file)
+                .map(|f| format!("write{} {f} {offset} {len}", if *sync { "sync" } else { "" })),
             Action::Sync { file, offset, len: u64::MAX } => {
                 letter(file).map(|f| format!("sync {f} {offset} max"))
             }
-            Action::Sync { file, offset, len } => letter(file).map(|f| format!("sync {f} {offset} {len}")),
+            Action::Sync { file, offset, len } => {
+                letter(file).map(|f| format!("sync {f} {offset} {len}"))
+            }
             Action::SyncAll => Some("syncall".to_owned()),
             Action::Truncate { file, size } => letter(file).map(|f| format!("truncate {f} {size}")),
-            Action::Punch { file, offset, len } => letter(file).map(|f| format!("punch {f} {offset} {len}")),
+            Action::Punch { file, offset, len } => {
+                letter(file).map(|f| format!("punch {f} {offset} {len}"))
+            }
             Action::Open { file, created, .. } => {
                 letter(file).map(|f| format!("open {f}{}", if *created { " created" } else { "" }))
             }
@@ -73,18 +81,24 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
                 let sync = if create.sync { " sync" } else { "" };
                 format!("create {f} {mode}{sync} {}", short(&create.name)).trim_end().to_owned()
             }),
-            Action::Bind { file, name } => letter(file).map(|f| format!("bind {f} {}", short(name))),
-            Action::Link { file, name } => letter(file).map(|f| format!("link {f} {}", short(name))),
+            Action::Bind { file, name } => {
+                letter(file).map(|f| format!("bind {f} {}", short(name)))
+            }
+            Action::Link { file, name } => {
+                letter(file).map(|f| format!("link {f} {}", short(name)))
+            }
             Action::RenameDirectory { names } => {
                 Some(format!("rename directory {} {}", short(&names.from), short(&names.to)))
             }
-            Action::Rename { file, names } => {
-                letter(file).map(|f| format!("rename {f} {} {}", short(&names.from), short(&names.to)))
+            Action::Rename { file, names } => letter(file)
+                .map(|f| format!("rename {f} {} {}", short(&names.from), short(&names.to))),
+            Action::Unbind { file, name } => {
+                letter(file).map(|f| format!("unbind {f} {}", short(name)))
             }
-            Action::Unbind { file, name } => letter(file).map(|f| format!("unbind {f} {}", short(name))),
             Action::Gone { file } => letter(file).map(|f| format!("gone {f}")),
-            Action::Direct { file, offset, len, write, .. } => letter(file)
-                .map(|f| format!("direct {} {f} {offset} {len}", if *write { "write" } else { "read" })),
+            Action::Direct { file, offset, len, write, .. } => letter(file).map(|f| {
+                format!("direct {} {f} {offset} {len}", if *write { "write" } else { "read" })
+            }),
             Action::Process { .. } => None,
             other => panic!("strace gives no {other:?}"),
         };
@@ -110,7 +124,10 @@ fn the_accesses_of_a_program_under_the_real_strace_are_read() {
         return;
     };
     // Not in /tmp, which may lack O_TMPFILE and fallocate.
-    let home = tempfile::Builder::new().prefix("strace-test-").tempdir_in("/var/tmp").expect("a directory");
+    let home = tempfile::Builder::new()
+        .prefix("strace-test-")
+        .tempdir_in("/var/tmp")
+        .expect("a directory");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/strace/program.py");
     // The program first runs without strace: if this kernel or file system lacks a call, it fails.
     let (alone, nowhere) = (home.path().join("alone"), home.path().join("nowhere"));
@@ -123,7 +140,10 @@ fn the_accesses_of_a_program_under_the_real_strace_are_read() {
         .output()
         .expect("python runs");
     if !run.status.success() {
-        eprintln!("skipped: the program fails without strace: {}", String::from_utf8_lossy(&run.stderr));
+        eprintln!(
+            "skipped: the program fails without strace: {}",
+            String::from_utf8_lossy(&run.stderr)
+        );
         return;
     }
     let options: [&[&str]; 7] = [

@@ -52,7 +52,8 @@ impl<'a> Writers<'a> {
                 "a fio iolog v3 has times and this trace has none: give --rate N, requests a second"
             );
         }
-        fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made a folder", dir.display()))?;
+        fs::create_dir_all(dir)
+            .with_context(|| format!("{}: cannot be made a folder", dir.display()))?;
         let stem = stem(trace_name);
         let knows = Knows { times, syncs: false, writes: true, removals: false, ..Knows::NOTHING };
         Ok(Self {
@@ -78,7 +79,10 @@ impl<'a> Writers<'a> {
     pub(super) fn check_free(&self, policy: &str, frames: u32) -> anyhow::Result<()> {
         let path = self.path(policy, frames);
         if path.symlink_metadata().is_ok() {
-            anyhow::bail!("{} exists and is not replaced: remove it or give another folder", path.display());
+            anyhow::bail!(
+                "{} exists and is not replaced: remove it or give another folder",
+                path.display()
+            );
         }
         Ok(())
     }
@@ -95,7 +99,10 @@ impl<'a> Writers<'a> {
             Format::FioIolog3 => {
                 let at = || path.display().to_string();
                 let file = Replace::new(&path).with_context(at)?;
-                Log::Fio(FioLog::new(BufWriter::new(file), FIO_TARGET, self.about.knows).with_context(at)?)
+                Log::Fio(
+                    FioLog::new(BufWriter::new(file), FIO_TARGET, self.about.knows)
+                        .with_context(at)?,
+                )
             }
         };
         Ok(Writer { log, error: None })
@@ -164,7 +171,10 @@ impl Writer {
                 writer.finish(&Skipped::default())?;
             }
             Log::Fio(log) => {
-                log.finish()?.into_inner().map_err(std::io::IntoInnerError::into_error)?.commit()?;
+                log.finish()?
+                    .into_inner()
+                    .map_err(std::io::IntoInnerError::into_error)?
+                    .commit()?;
             }
         }
         Ok(())
@@ -173,12 +183,17 @@ impl Writer {
 
 impl Log {
     fn take(&mut self, io: Io) -> Result<(), flashsift_traces::Error> {
-        let end = io.lba.checked_add(u64::from(io.pages)).and_then(|end| end.checked_mul(PAGE_BYTES));
+        let end =
+            io.lba.checked_add(u64::from(io.pages)).and_then(|end| end.checked_mul(PAGE_BYTES));
         if end.is_none_or(|end| end > i64::MAX as u64) {
-            let says = format!("place {} on the device lies beyond 2^63 bytes: no trace can hold it", io.lba);
+            let says = format!(
+                "place {} on the device lies beyond 2^63 bytes: no trace can hold it",
+                io.lba
+            );
             return Err(flashsift_traces::Error::TooLarge(says));
         }
-        let (file, offset, len) = (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);
+        let (file, offset, len) =
+            (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);
         let (writer, batch) = match self {
             Self::Fio(log) => return log.request(&io),
             Self::Parquet { writer, batch } => (writer, batch),

@@ -3,8 +3,8 @@
 use flashsift_core::{
     page::PAGE_BYTES,
     study::{
-        Best, DeviceResult, DeviceVerdict, Lifetime, Request, ResultRow, Results, SizeVerdict, StudyVerdict,
-        Writes,
+        Best, DeviceResult, DeviceVerdict, Lifetime, Request, ResultRow, Results, SizeVerdict,
+        StudyVerdict, Writes,
     },
     trace::Unit,
     writeback::Syncs,

@@ -15,7 +15,8 @@ use flashsift_core::{
     trace::{Trace, Unit as FrameUnit},
 };
 use flashsift_report::{
-    Axis, Bar, Block, Chart, Figure, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table, Unit, View,
+    Axis, Bar, Block, Chart, Figure, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table,
+    Unit, View,
 };
 
 /// A finished comparison.
@@ -39,7 +40,8 @@ impl Comparison<'_> {
         let inks = Inks::new(self);
         let lead = self.lead_size();
         let on_devices = ON_DEVICES.iter().filter_map(|what| on_devices(self, &inks, what));
-        let by_size = |id, title, measure| Block::Figure(of_outcome(self, &inks, id, title, measure));
+        let by_size =
+            |id, title, measure| Block::Figure(of_outcome(self, &inks, id, title, measure));
         let mut figures = vec![by_size("hit-ratio", "Found in memory", HITS)];
         if shows_places(&self.loaded.trace) {
             figures.push(by_size("writes", "Pages written to storage", WRITES));
@@ -53,10 +55,17 @@ impl Comparison<'_> {
             figures.push(by_size("reads", "Read from storage", READS));
             figures.extend(on_devices.map(Block::Figure));
         }
-        let tables = self.sizes().iter().enumerate().flat_map(|(at, size)| self.tables(at, size, at == lead));
+        let tables = self
+            .sizes()
+            .iter()
+            .enumerate()
+            .flat_map(|(at, size)| self.tables(at, size, at == lead));
         let tables = tables.map(Block::Table).collect();
-        let section =
-            |id: &str, title: &str, blocks| Section { id: id.to_owned(), title: title.to_owned(), blocks };
+        let section = |id: &str, title: &str, blocks| Section {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            blocks,
+        };
         let mut sections = vec![section("figures", "Figures", figures)];
         if let Some(found) = self.verdict {
             let lines = verdict::lines(found);
@@ -139,7 +148,8 @@ impl Inks {
         };
         let rows = run.sizes().first().map_or(&[][..], |size| &size.rows);
         let plain = |kind| if kind == Kind::Bound { Ink::Bound } else { Ink::Other };
-        let mut inks: Vec<_> = rows.iter().map(|row| (row.policy.clone(), plain(row.kind))).collect();
+        let mut inks: Vec<_> =
+            rows.iter().map(|row| (row.policy.clone(), plain(row.kind))).collect();
         let online = rows.iter().zip(&mut inks).filter(|(row, _)| row.kind == Kind::Online);
         let mut ranked: Vec<_> = online.map(|(row, (_, ink))| (ink, worth(&row.policy))).collect();
         ranked.sort_by_key(|(_, worth)| std::cmp::Reverse(*worth));
@@ -205,7 +215,13 @@ const COST: Measure = Measure {
            scattered.",
 };
 
-fn of_outcome(run: &Comparison<'_>, inks: &Inks, id: &str, title: &str, measure: Measure) -> Figure {
+fn of_outcome(
+    run: &Comparison<'_>,
+    inks: &Inks,
+    id: &str,
+    title: &str,
+    measure: Measure,
+) -> Figure {
     let y = Axis::new(measure.axis, measure.unit);
     let value = |row: &ResultRow| (measure.value)(&row.outcome);
     let chart = by_size(run, inks, title, y, measure.higher_is_better, &value);
@@ -296,9 +312,10 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
         // A policy that writes nothing has no write amplification.
         let value = |row: &ResultRow| (what.value)(&row.devices[n]);
         let any = run.results.rows().any(|row| value(row).is_some());
-        let chart = by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|row| {
-            value(row).unwrap_or(f64::NAN)
-        });
+        let chart =
+            by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|row| {
+                value(row).unwrap_or(f64::NAN)
+            });
         any.then(|| View { label: device.label().to_owned(), panels: vec![without_gaps(chart)] })
     });
     let views: Vec<View> = views.collect();
@@ -315,7 +332,9 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
 /// Replaces missing values: lines skip them, bars show 0.
 fn without_gaps(mut chart: Chart) -> Chart {
     match &mut chart.marks {
-        Marks::Lines(lines) => lines.iter_mut().for_each(|line| line.points.retain(|(_, y)| !y.is_nan())),
+        Marks::Lines(lines) => {
+            lines.iter_mut().for_each(|line| line.points.retain(|(_, y)| !y.is_nan()))
+        }
         Marks::Bars { bars, .. } => {
             bars.iter_mut()
                 .flat_map(|bar| &mut bar.values)
@@ -354,7 +373,8 @@ fn pareto(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Figure {
     Figure {
         id: "hits-and-writes".to_owned(),
         title: "Hits against writes".to_owned(),
-        says: "Up and left is better. The dotted line joins those that nobody beats in both.".to_owned(),
+        says: "Up and left is better. The dotted line joins those that nobody beats in both."
+            .to_owned(),
         paper: String::new(),
         views: views.collect(),
         first: lead,
@@ -378,8 +398,9 @@ fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
     let views = run.sizes().iter().map(|size| {
         let mut order: Vec<&ResultRow> = size.rows.iter().collect();
         order.sort_by_key(|row| row.outcome.writes_due());
-        let bars =
-            order.iter().map(|row| Bar { values: fate(&row.outcome).map(|pages| pages as f64).to_vec() });
+        let bars = order
+            .iter()
+            .map(|row| Bar { values: fate(&row.outcome).map(|pages| pages as f64).to_vec() });
         let names = order.iter().map(|row| row.policy.clone()).collect();
         let marks = Marks::Bars {
             parts: parts.iter().map(|(name, ink)| ((*name).to_owned(), *ink)).collect(),
@@ -410,7 +431,11 @@ fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     let size = &run.sizes()[lead];
     let grids = run.places?.at_size(size.frames)?;
     let most = |of: &dyn Fn(&flashsift_report::Patch) -> f64| {
-        grids.iter().flat_map(|(_, grid)| grid.patches()).map(|patch| of(&patch)).fold(1.0, f64::max)
+        grids
+            .iter()
+            .flat_map(|(_, grid)| grid.patches())
+            .map(|patch| of(&patch))
+            .fold(1.0, f64::max)
     };
     let (x_most, y_most) = (most(&|patch| patch.x.1), most(&|patch| patch.y.1));
     let y_least = y_most - most(&|patch| y_most - patch.y.0);
@@ -508,7 +533,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
         if let Some((name, outcome)) = scattered.and_then(|name| Some((name, of(name)?)))
             && outcome.device.nonsequential_writes < lru.device.nonsequential_writes
         {
-            let (best, than) = (outcome.device.nonsequential_writes, lru.device.nonsequential_writes);
+            let (best, than) =
+                (outcome.device.nonsequential_writes, lru.device.nonsequential_writes);
             out.push(format!(
                 "{name} would send {} fewer scattered writes than {REFERENCE} {at_size}, {}.",
                 fewer(best, than),
@@ -530,7 +556,10 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
     let devices = 0..run.results.study().request().devices.len();
     out.extend(devices.filter_map(|device| fastest(run, rows, device)));
     let most = 1.0 - found.cold_accesses as f64 / size.verdict.accesses.max(1) as f64;
-    out.push(format!("No cache of any size hits more than {}: the rest are first accesses.", percent(most)));
+    out.push(format!(
+        "No cache of any size hits more than {}: the rest are first accesses.",
+        percent(most)
+    ));
     if run.loaded.trace.about().side == flashsift_core::event::Side::After {
         out.push(
             "Beware: this trace was taken behind a cache, which has the hits that matter to \

@@ -112,7 +112,10 @@ mod tests {
         assert_eq!(cells.unwrap(), (0..12).collect::<Vec<_>>());
         assert!(order.into_inner().unwrap().is_sorted());
         let most = most.map(|most| most.into_inner());
-        assert!(most.iter().zip(&waves).all(|(most, wave)| (1..=wave.at_once).contains(most)), "{most:?}");
+        assert!(
+            most.iter().zip(&waves).all(|(most, wave)| (1..=wave.at_once).contains(most)),
+            "{most:?}"
+        );
     }
 
     #[test]

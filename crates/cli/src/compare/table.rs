@@ -218,14 +218,19 @@ fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String
     let titles = columns.iter().map(|column| column.title.replace('\n', " \n") + " ");
     table.set_header(std::iter::once("\npolicy".to_owned()).chain(titles));
     let kinds = [Kind::Online, Kind::Bound, Kind::Heuristic];
-    let ordered: Vec<&Row<'_>> =
-        kinds.iter().flat_map(|kind| rows.iter().filter(move |row| row.cell.kind == *kind)).collect();
+    let ordered: Vec<&Row<'_>> = kinds
+        .iter()
+        .flat_map(|kind| rows.iter().filter(move |row| row.cell.kind == *kind))
+        .collect();
     for row in &ordered {
-        let cells = columns.iter().map(|column| match (is_best(rows, row, column), row.cell.kind) {
-            (true, _) => Cell::new(format!("{}*", (column.show)(row))).add_attribute(Attribute::Bold),
-            (_, Kind::Online) => Cell::new(format!("{} ", (column.show)(row))),
-            _ => Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim),
-        });
+        let cells =
+            columns.iter().map(|column| match (is_best(rows, row, column), row.cell.kind) {
+                (true, _) => {
+                    Cell::new(format!("{}*", (column.show)(row))).add_attribute(Attribute::Bold)
+                }
+                (_, Kind::Online) => Cell::new(format!("{} ", (column.show)(row))),
+                _ => Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim),
+            });
         table.add_row(std::iter::once(Cell::new(&row.cell.policy)).chain(cells));
     }
     for column in table.column_iter_mut().skip(1) {
@@ -255,7 +260,9 @@ fn is_best(rows: &[Row<'_>], row: &Row<'_>, column: &Column) -> bool {
         Best::Least => values().fold(f64::INFINITY, f64::min),
         Best::None => return false,
     };
-    row.cell.kind == Kind::Online && (column.value)(row) == best && values().any(|value| value != best)
+    row.cell.kind == Kind::Online
+        && (column.value)(row) == best
+        && values().any(|value| value != best)
 }
 
 #[cfg(test)]
@@ -294,12 +301,16 @@ mod tests {
         let size = SizeResults { frames: 1, rows };
         let rows = rows_of(&size);
         let wide = render(&rows, false, false, 120);
-        let first_words: Vec<_> = wide.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+        let first_words: Vec<_> =
+            wide.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
         assert_eq!(
             first_words,
             ["storage", "policy", "spatialclock", "lru", "bound", "belady", "knows", "belady-cost"]
         );
-        assert!(wide.contains("( 50 %)") && wide.contains("5.00*") && !wide.contains("9.00*"), "{wide}");
+        assert!(
+            wide.contains("( 50 %)") && wide.contains("5.00*") && !wide.contains("9.00*"),
+            "{wide}"
+        );
         let narrow = render(&rows, false, false, 80);
         assert!(
             narrow.lines().all(|line| line.chars().count() <= 80) && !narrow.contains("( 50 %)"),

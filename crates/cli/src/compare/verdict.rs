@@ -35,7 +35,9 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     let accesses = found.sizes.first().map_or(0, |size| size.verdict.accesses);
     let hits = Criterion {
         pick: |verdict| Some(&verdict.hits),
-        margin: |best, accesses| best.reference.map(|lru| (best.count - lru) as f64 / accesses as f64),
+        margin: |best, accesses| {
+            best.reference.map(|lru| (best.count - lru) as f64 / accesses as f64)
+        },
         than: "points more than",
         value: |best, accesses| format!("{:.2} %", best.count as f64 / accesses as f64 * 100.0),
     };
@@ -45,8 +47,10 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         than: "% fewer than",
         value: |best, _| size::count(best.count),
     };
-    let scattered =
-        Criterion { pick: |verdict| verdict.writes.as_ref()?.fewest_nonsequential.as_ref(), ..fewest };
+    let scattered = Criterion {
+        pick: |verdict| verdict.writes.as_ref()?.fewest_nonsequential.as_ref(),
+        ..fewest
+    };
     line("most hits", hits.words(found, accesses));
     if found.sizes.iter().any(|size| size.verdict.writes.is_some()) {
         line("fewest writes", fewest.words(found, accesses));
@@ -105,14 +109,19 @@ impl Criterion {
         let parts = groups.into_iter().map(|(winners, sizes)| {
             let at = at_sizes(found, &sizes);
             let Winners::Some(policies) = winners else {
-                return if winners == Winners::All { format!("all alike{at}") } else { format!("open{at}") };
+                return if winners == Winners::All {
+                    format!("all alike{at}")
+                } else {
+                    format!("open{at}")
+                };
             };
             let mut part = format!("{}{at}", names(policies));
             let bests = || sizes.iter().filter_map(|at| bests[*at]);
             if let [_] = found.sizes[..] {
                 bests().for_each(|best| part += &format!(": {}", (self.value)(best, accesses)));
             }
-            let margins: Vec<f64> = bests().filter_map(|best| (self.margin)(best, accesses)).collect();
+            let margins: Vec<f64> =
+                bests().filter_map(|best| (self.margin)(best, accesses)).collect();
             if !margins.is_empty() && !policies.contains(&REFERENCE) {
                 // The unit is printed once.
                 part += &format!(" ({}{})", range(&margins), std::mem::take(&mut than));
@@ -143,7 +152,9 @@ fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     };
     let lives = Criterion {
         margin: |best, _| {
-            best.reference.filter(|_| best.count > 0).map(|lru| (lru - best.count) as f64 / best.count as f64)
+            best.reference
+                .filter(|_| best.count > 0)
+                .map(|lru| (lru - best.count) as f64 / best.count as f64)
         },
         than: "% longer than",
         value: |best, _| format!("{} pages programmed", size::count(best.count)),
@@ -208,14 +219,19 @@ fn left_to_gain(found: &StudyVerdict<'_>, accesses: u64) -> String {
     let closed: Vec<f64> = verdicts().filter_map(Verdict::gap_closed).collect();
     let mut parts = Vec::new();
     if let Some((bound, hits)) = verdicts().find_map(|verdict| verdict.bound) {
-        let value = if found.sizes.len() == 1 { format!(" {:.2} %,", percent(hits)) } else { String::new() };
+        let value = if found.sizes.len() == 1 {
+            format!(" {:.2} %,", percent(hits))
+        } else {
+            String::new()
+        };
         parts.push(match left.iter().any(|left| *left > 0.0) {
             true => format!("{bound} hits{value} {} points more than the best", range(&left)),
             false => format!("{bound} hits no more often than the best"),
         });
         if !closed.is_empty() {
             let closed = range(&closed);
-            parts.push(format!("the best closes {closed} % of the gap from {REFERENCE} to {bound}"));
+            parts
+                .push(format!("the best closes {closed} % of the gap from {REFERENCE} to {bound}"));
         }
     }
     let most = percent(accesses - found.cold_accesses);
@@ -251,7 +267,8 @@ fn at_sizes(found: &StudyVerdict<'_>, sizes: &[usize]) -> String {
         }
         _ => {
             let nexts = sizes.iter().skip(1).map(|at| Some(*at)).chain([None]);
-            let labels: Vec<String> = sizes.iter().zip(nexts).map(|(at, next)| label(*at, next)).collect();
+            let labels: Vec<String> =
+                sizes.iter().zip(nexts).map(|(at, next)| label(*at, next)).collect();
             format!(" at {}", listed(&labels))
         }
     }
@@ -263,7 +280,9 @@ fn shortened(found: &StudyVerdict<'_>, at: usize, next: Option<usize>) -> String
     let label = label_of(at);
     let unit = |label: &str| label.split_once(' ').map(|(_, unit)| unit.to_owned());
     match (label.split_once(' '), next) {
-        (Some((number, _)), Some(next)) if unit(&label) == unit(&label_of(next)) => number.to_owned(),
+        (Some((number, _)), Some(next)) if unit(&label) == unit(&label_of(next)) => {
+            number.to_owned()
+        }
         _ => label,
     }
 }
@@ -301,7 +320,8 @@ mod tests {
     type Counts = (u64, u64, u64, u64);
 
     fn outcome((hits, written, scattered, left): Counts) -> Outcome {
-        let device = DeviceCounts { writes: written, nonsequential_writes: scattered, ..Default::default() };
+        let device =
+            DeviceCounts { writes: written, nonsequential_writes: scattered, ..Default::default() };
         Outcome {
             read_accesses: 50,
             write_accesses: 50,
@@ -318,7 +338,11 @@ mod tests {
             let kind = |policy| if policy == "belady" { Kind::Bound } else { Kind::Online };
             let contenders: Vec<_> = policies
                 .iter()
-                .map(|(policy, counts)| Contender { policy, kind: kind(*policy), outcome: outcome(*counts) })
+                .map(|(policy, counts)| Contender {
+                    policy,
+                    kind: kind(*policy),
+                    outcome: outcome(*counts),
+                })
                 .collect();
             let frames = 256 << n;
             let verdict = Verdict::of(&contenders).unwrap();
@@ -365,7 +389,10 @@ mod tests {
         let other_best = [("lru", low), ("a", low), ("b", (51, 20, 10, 0))];
         let lru_best = [("lru", high), ("a", low), ("b", low)];
         let judged = |sizes: &[&[_]]| line(&judged(sizes), "most hits");
-        assert_eq!(judged(&[&first_best, &first_best]), "a at every size (10 points more than lru)");
+        assert_eq!(
+            judged(&[&first_best, &first_best]),
+            "a at every size (10 points more than lru)"
+        );
         assert_eq!(
             judged(&[&first_best, &first_best, &other_best, &first_best]),
             "a at 1, 2 and 8 MiB (10 points more than lru); b at 4 MiB (1.0)"
@@ -374,7 +401,10 @@ mod tests {
             judged(&[&first_best, &other_best, &other_best, &other_best]),
             "a at 1 MiB (10 points more than lru); b from 2 to 8 MiB (1.0)"
         );
-        assert_eq!(judged(&[&lru_best, &other_best]), "lru at 1 MiB; b at 2 MiB (1.0 points more than lru)");
+        assert_eq!(
+            judged(&[&lru_best, &other_best]),
+            "lru at 1 MiB; b at 2 MiB (1.0 points more than lru)"
+        );
         let alike = [("lru", low), ("a", low), ("b", low)];
         assert_eq!(judged(&[&lru_best, &alike]), "lru at 1 MiB; all alike at 2 MiB");
         assert_eq!(judged(&[&alike]), "all alike");
@@ -404,7 +434,8 @@ mod tests {
     #[test]
     fn many_equals_are_counted() {
         let same = (50, 20, 10, 0);
-        let mut policies: Vec<_> = ["lru", "a", "b", "c", "d", "e"].map(|policy| (policy, same)).to_vec();
+        let mut policies: Vec<_> =
+            ["lru", "a", "b", "c", "d", "e"].map(|policy| (policy, same)).to_vec();
         policies.push(("worse", (40, 30, 20, 0)));
         assert_eq!(line(&judged(&[&policies]), "most hits"), "6 alike: 50.00 %");
         assert_eq!(line(&judged(&[&policies]), "unbeaten in both"), "6 alike");

@@ -1,7 +1,9 @@
 //! The figures: drawings of each characterisation's tables.
 
 use flashsift_core::describe::{Found, Table, Value};
-use flashsift_report::{Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Scale, Unit, View};
+use flashsift_report::{
+    Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Scale, Unit, View,
+};
 
 type Draw = fn(&Found) -> Vec<Figure>;
 
@@ -26,7 +28,8 @@ pub(super) const FIGURES: &[(&str, Draw)] = &[
 // The same in all figures.
 const READS: Ink = Ink::Series(0);
 const WRITES: Ink = Ink::Series(1);
-const SQLITE: [Ink; 5] = [Ink::Series(2), Ink::Series(3), Ink::Series(4), Ink::Series(5), Ink::Series(0)];
+const SQLITE: [Ink; 5] =
+    [Ink::Series(2), Ink::Series(3), Ink::Series(4), Ink::Series(5), Ink::Series(0)];
 const CACHE: Ink = Ink::Series(3);
 const MADE: Ink = Ink::Series(2);
 
@@ -51,9 +54,15 @@ fn chart(x: Axis, y: Axis, marks: Marks) -> Chart {
 }
 
 /// A figure with one bar for each name, of parts that are shares of 1.
-fn shares(id: &str, title: &str, names: Vec<&str>, parts: Vec<(String, Ink)>, bars: Vec<Vec<f64>>) -> Figure {
-    let names =
-        Axis::new("", Unit::Count).scale(Scale::Names(names.into_iter().map(str::to_owned).collect()));
+fn shares(
+    id: &str,
+    title: &str,
+    names: Vec<&str>,
+    parts: Vec<(String, Ink)>,
+    bars: Vec<Vec<f64>>,
+) -> Figure {
+    let names = Axis::new("", Unit::Count)
+        .scale(Scale::Names(names.into_iter().map(str::to_owned).collect()));
     let bars = bars.into_iter().map(|values| Bar { values }).collect();
     let x = Axis::new("share", Unit::Share).range(0.0, 1.0);
     Figure::new(id, title, chart(x, names, Marks::Bars { parts, bars }))
@@ -71,7 +80,8 @@ fn mix(found: &Found) -> Option<Figure> {
         ("requests", "requests_share"),
         ("bytes", "moved_bytes_share"),
     ];
-    let bars = measures.iter().map(|(_, key)| vec![number(table, reads, key), number(table, writes, key)]);
+    let bars =
+        measures.iter().map(|(_, key)| vec![number(table, reads, key), number(table, writes, key)]);
     let parts = vec![("reads".to_owned(), READS), ("writes".to_owned(), WRITES)];
     Some(shares(
         "reads-and-writes",
@@ -95,8 +105,9 @@ fn fate(found: &Found) -> Option<Figure> {
     let inks = [Ink::Series(0), Ink::Series(3), Ink::Series(1), Ink::Series(2), Ink::Other];
     let parts = ends.iter().zip(inks).map(|(figure, ink)| (figure.label.to_owned(), ink)).collect();
     let values = ends.iter().filter_map(|figure| figure.share.as_ref()?.number()).collect();
-    (!ends.is_empty())
-        .then(|| shares("fates", "End of each page write", vec!["page writes"], parts, vec![values]))
+    (!ends.is_empty()).then(|| {
+        shares("fates", "End of each page write", vec!["page writes"], parts, vec![values])
+    })
 }
 
 fn footprint(found: &Found) -> Option<Figure> {
@@ -107,7 +118,9 @@ fn footprint(found: &Found) -> Option<Figure> {
     let mut names = Vec::new();
     let mut bars = Vec::new();
     for row in &table.rows {
-        let (Value::Label { says, .. }, all) = (&row[0], number(table, row, "touched")) else { continue };
+        let (Value::Label { says, .. }, all) = (&row[0], number(table, row, "touched")) else {
+            continue;
+        };
         names.push(*says);
         bars.push(keys.iter().map(|key| number(table, row, key) / all.max(1.0)).collect());
     }
@@ -141,7 +154,13 @@ fn sqlite(found: &Found) -> Option<Figure> {
         values
     });
     let bars = bars.collect();
-    Some(shares("sqlite-shares", "By kind of file", measures.map(|(name, _)| name).to_vec(), parts, bars))
+    Some(shares(
+        "sqlite-shares",
+        "By kind of file",
+        measures.map(|(name, _)| name).to_vec(),
+        parts,
+        bars,
+    ))
 }
 
 fn cache_files(found: &Found) -> Option<Figure> {
@@ -171,14 +190,16 @@ fn over_time(found: &Found) -> Vec<Figure> {
     let (wide, high) = (column(bins, "page_accesses")[0], column(bins, "pages")[0]);
     let at: Vec<(f64, f64)> =
         column(grid, "first_access").into_iter().zip(column(grid, "first_page")).collect();
-    let end = |of: fn(&(f64, f64)) -> f64, width: f64| at.iter().map(of).fold(0.0, f64::max) + width;
+    let end =
+        |of: fn(&(f64, f64)) -> f64, width: f64| at.iter().map(of).fold(0.0, f64::max) + width;
     let (x_end, y_end) = (end(|at| at.0, wide), end(|at| at.1, high));
     let distinguishes_writes = grid.has("writes");
     let kinds = [("reads", READS), ("writes", WRITES)].into_iter().filter(|(key, _)| grid.has(key));
     let panels = kinds.map(|(key, ink)| {
         let name = if distinguishes_writes { key } else { "accesses" };
         let patches = at.iter().zip(column(grid, key)).filter(|(_, amount)| *amount > 0.0);
-        let patches = patches.map(|((x, y), amount)| Patch { x: (*x, x + wide), y: (*y, y + high), amount });
+        let patches =
+            patches.map(|((x, y), amount)| Patch { x: (*x, x + wide), y: (*y, y + high), amount });
         let layer = Layer { name: name.to_owned(), ink, patches: patches.collect() };
         Chart {
             title: name.to_owned(),
@@ -235,8 +256,9 @@ fn popularity(found: &Found) -> Option<Figure> {
         true => (column(table, "sqlite_pages"), column(table, "sqlite_page_accesses")),
         false => (none(), none()),
     };
-    let less =
-        |all: &[f64], part: &[f64]| all.iter().zip(part).map(|(all, part)| all - part).collect::<Vec<_>>();
+    let less = |all: &[f64], part: &[f64]| {
+        all.iter().zip(part).map(|(all, part)| all - part).collect::<Vec<_>>()
+    };
     let others = ranked(&less(&pages, &sqlite_pages), &less(&accesses, &sqlite_accesses));
     let lines = match named {
         true => vec![
@@ -245,9 +267,14 @@ fn popularity(found: &Found) -> Option<Figure> {
         ],
         false => vec![line("pages", Ink::Series(5), others)],
     };
-    let x = Axis::new(if named { "rank among these" } else { "rank" }, Unit::Count).scale(Scale::Log10);
+    let x =
+        Axis::new(if named { "rank among these" } else { "rank" }, Unit::Count).scale(Scale::Log10);
     let y = Axis::new("accesses to the page", Unit::Count).scale(Scale::Log10);
-    Some(Figure::new("popularity-ranking", "Accesses by popularity", chart(x, y, Marks::Lines(lines))))
+    Some(Figure::new(
+        "popularity-ranking",
+        "Accesses by popularity",
+        chart(x, y, Marks::Lines(lines)),
+    ))
 }
 
 /// First and last rank of each row, with the accesses to each of its pages.
@@ -267,7 +294,8 @@ fn ranked(pages: &[f64], accesses: &[f64]) -> Vec<(f64, f64)> {
 fn skew(found: &Found) -> Option<Figure> {
     let table = found.table_named("curve")?;
     let of = |way: &str| {
-        let rows = table.rows.iter().filter(|row| matches!(row[0], Value::Label { id, .. } if id == way));
+        let rows =
+            table.rows.iter().filter(|row| matches!(row[0], Value::Label { id, .. } if id == way));
         rows.map(|row| (number(table, row, "pages_share"), number(table, row, "accesses_share")))
             .collect::<Vec<_>>()
     };
@@ -279,13 +307,20 @@ fn skew(found: &Found) -> Option<Figure> {
         .collect();
     let x = Axis::new("share of the pages, most accessed first", Unit::Share).range(0.0, 1.0);
     let y = Axis::new("share of the accesses", Unit::Share).range(0.0, 1.0);
-    Some(Figure::new("skew-curve", "Accesses to the most popular pages", chart(x, y, Marks::Lines(lines))))
+    Some(Figure::new(
+        "skew-curve",
+        "Accesses to the most popular pages",
+        chart(x, y, Marks::Lines(lines)),
+    ))
 }
 
 fn reaccess(found: &Found) -> Option<Figure> {
     let table = found.table_named("ranks")?;
     let most = column(table, "most_rank");
-    let ways = [("used last", "by_recency", Ink::Series(0)), ("used most", "by_frequency", Ink::Series(1))];
+    let ways = [
+        ("used last", "by_recency", Ink::Series(0)),
+        ("used most", "by_frequency", Ink::Series(1)),
+    ];
     // The number of ranks behind the previous bucket.
     let each = |key: &str| {
         let values = column(table, key).into_iter().zip(&most);
@@ -313,7 +348,8 @@ fn reaccess(found: &Found) -> Option<Figure> {
     let y = Axis::new("accesses to the page of that rank", Unit::Number).scale(Scale::Log10);
     let each = View { label: "at each rank".to_owned(), panels: vec![chart(x(), y, lines(&each))] };
     let y = Axis::new("share of the accesses up to that rank", Unit::Share).range(0.0, 1.0);
-    let within = View { label: "up to each rank".to_owned(), panels: vec![chart(x(), y, lines(&within))] };
+    let within =
+        View { label: "up to each rank".to_owned(), panels: vec![chart(x(), y, lines(&within))] };
     let figure = Figure::new("again", "Re-accessed pages by rank", each.panels[0].clone());
     Some(Figure { views: vec![each, within], ..figure })
 }
@@ -340,8 +376,9 @@ fn sync_distance(found: &Found) -> Option<Figure> {
     ];
     let x = Axis::new("writes since the sync before, at most", Unit::Count).scale(Scale::Log2);
     let y = Axis::new("share of the syncs that find a write", Unit::Share).range(0.0, 1.0);
-    (!table.rows.is_empty())
-        .then(|| Figure::new("sync-distances", "Writes found by a sync", chart(x, y, Marks::Lines(lines))))
+    (!table.rows.is_empty()).then(|| {
+        Figure::new("sync-distances", "Writes found by a sync", chart(x, y, Marks::Lines(lines)))
+    })
 }
 
 fn lifetimes(found: &Found) -> Option<Figure> {
@@ -354,9 +391,13 @@ fn lifetimes(found: &Found) -> Option<Figure> {
         (start, Some(end)) => format!("{} to {}", plain(start), plain(*end)),
         (start, None) => format!("{} or more", plain(start)),
     };
-    let names = Axis::new("", Unit::Count).scale(Scale::Names((0..starts.len()).map(says).collect()));
-    let bars =
-        files.iter().zip(&cache).map(|(files, cache)| Bar { values: vec![*cache, files - cache] }).collect();
+    let names =
+        Axis::new("", Unit::Count).scale(Scale::Names((0..starts.len()).map(says).collect()));
+    let bars = files
+        .iter()
+        .zip(&cache)
+        .map(|(files, cache)| Bar { values: vec![*cache, files - cache] })
+        .collect();
     let parts = vec![("cache files".to_owned(), CACHE), ("other files".to_owned(), Ink::Series(5))];
     let x = Axis::new("files that the trace makes", Unit::Count);
     (files.iter().any(|files| *files > 0.0)).then(|| {
@@ -413,23 +454,31 @@ fn request_sizes(found: &Found) -> Vec<Figure> {
         .into_iter()
         .filter(|(_, key, _)| table.has(key) && column(table, key).iter().any(|share| *share > 0.0))
         .collect();
-    let classes =
-        [("up to 4 KiB", 0.0, 4096.0), ("to 64 KiB", 4096.0, 65536.0), ("larger", 65536.0, f64::INFINITY)];
+    let classes = [
+        ("up to 4 KiB", 0.0, 4096.0),
+        ("to 64 KiB", 4096.0, 65536.0),
+        ("larger", 65536.0, f64::INFINITY),
+    ];
     let inks = [Ink::Series(2), Ink::Series(3), Ink::Series(5)];
-    let parts = classes.iter().zip(inks).map(|((name, ..), ink)| ((*name).to_owned(), ink)).collect();
+    let parts =
+        classes.iter().zip(inks).map(|((name, ..), ink)| ((*name).to_owned(), ink)).collect();
     let bars = kinds.iter().map(|(_, key, _)| {
         let values: Vec<(f64, f64)> = most.iter().copied().zip(column(table, key)).collect();
         let of = |(_, over, to): &(_, f64, f64)| {
-            values.iter().filter(|(most, _)| most > over && most <= to).map(|(_, share)| share).sum()
+            values
+                .iter()
+                .filter(|(most, _)| most > over && most <= to)
+                .map(|(_, share)| share)
+                .sum()
         };
         classes.iter().map(of).collect()
     });
     let bars = bars.collect();
     let names = kinds.iter().map(|(name, ..)| *name).collect();
     let three = shares("three-sizes", "Small, middling and large requests", names, parts, bars);
-    let lines = kinds
-        .iter()
-        .map(|(name, key, ink)| line(name, *ink, most.iter().copied().zip(column(table, key)).collect()));
+    let lines = kinds.iter().map(|(name, key, ink)| {
+        line(name, *ink, most.iter().copied().zip(column(table, key)).collect())
+    });
     let by_size = chart(
         Axis::new("size, up to", Unit::Bytes).scale(Scale::Log2),
         Axis::new("share of the requests", Unit::Share),
@@ -480,7 +529,8 @@ fn named_rows(
     // Each kind has a lane of its own in the row.
     let lane = 0.9 / kinds.len() as f64;
     let layers = kinds.iter().enumerate().map(|(n, (name, key, ink))| {
-        let patches = files.iter().zip(&starts).zip(column(cells, key)).filter(|(_, amount)| *amount > 0.0);
+        let patches =
+            files.iter().zip(&starts).zip(column(cells, key)).filter(|(_, amount)| *amount > 0.0);
         let patches = patches.map(|((file, start), amount)| {
             let bottom = file - 1.0 + 0.05 + lane * (n + 1) as f64;
             let height = (lane * (amount / most).sqrt()).max(lane * 0.15);
@@ -500,7 +550,8 @@ fn common_folder<'a>(paths: &[&'a str]) -> &'a str {
     let Some((first, others)) = paths.split_first().filter(|(_, others)| !others.is_empty()) else {
         return "";
     };
-    let shared = |other: &&str| first.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    let shared =
+        |other: &&str| first.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let end = others.iter().map(shared).min().unwrap_or(0);
     first.as_bytes()[..end].iter().rposition(|byte| *byte == b'/').map_or("", |at| &first[..=at])
 }

@@ -56,8 +56,10 @@ struct Missing<'a>(&'a [Section]);
 
 impl Serialize for Missing<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let missing =
-            self.0.iter().filter_map(|section| Some((section.spec.name, section.found.as_ref().err()?)));
+        let missing = self
+            .0
+            .iter()
+            .filter_map(|section| Some((section.spec.name, section.found.as_ref().err()?)));
         serializer.collect_map(missing)
     }
 }
@@ -74,7 +76,9 @@ impl Serialize for Object<'_> {
                         if figure.value != Value::Absent {
                             map.serialize_entry(figure.key, &Plain(&figure.value))?;
                         }
-                        if let Some(share) = figure.share.as_ref().filter(|share| **share != Value::Absent) {
+                        if let Some(share) =
+                            figure.share.as_ref().filter(|share| **share != Value::Absent)
+                        {
                             map.serialize_entry(&format!("{}_share", figure.key), &Plain(share))?;
                         }
                     }

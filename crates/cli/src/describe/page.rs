@@ -11,7 +11,10 @@ use flashsift_traces::open::Outcome;
 pub(super) fn build(args: &Args, name: &str, outcome: &Outcome, description: &Description) -> Page {
     let mut sections: Vec<Section> = description.sections.iter().filter_map(section).collect();
     let missing = description.sections.iter().filter_map(|section| {
-        Some((section.spec.title.to_owned(), format!("the trace has {}", section.found.as_ref().err()?)))
+        Some((
+            section.spec.title.to_owned(),
+            format!("the trace has {}", section.found.as_ref().err()?),
+        ))
     });
     let missing: Vec<_> = missing.collect();
     if !missing.is_empty() {
@@ -45,8 +48,11 @@ fn section(section: &describe::Section) -> Option<Section> {
     match figures.first_mut() {
         Some(first) => {
             let how = std::mem::take(&mut first.says);
-            first.says =
-                [says, how].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
+            first.says = [says, how]
+                .into_iter()
+                .filter(|words| !words.is_empty())
+                .collect::<Vec<_>>()
+                .join(" ");
             first.paper = paper;
         }
         None => {
@@ -74,7 +80,8 @@ fn section(section: &describe::Section) -> Option<Section> {
 }
 
 fn line(figure: &describe::Figure) -> (String, String) {
-    let share = figure.share.as_ref().map_or(String::new(), |share| format!(" ({})", text::show(share)));
+    let share =
+        figure.share.as_ref().map_or(String::new(), |share| format!(" ({})", text::show(share)));
     (figure.label.to_owned(), format!("{}{share}", text::show(&figure.value)))
 }
 
@@ -85,7 +92,8 @@ fn table(section: &str, table: &describe::Table) -> Table {
         "" => key.trim_end_matches("_bytes").replace('_', " "),
         title => title.to_owned(),
     };
-    let columns: Vec<String> = table.columns.iter().map(|column| title(column.title, column.key)).collect();
+    let columns: Vec<String> =
+        table.columns.iter().map(|column| title(column.title, column.key)).collect();
     Table {
         id: format!("{section}-{}", table.key.replace('_', "-")),
         title: capital(&match table.columns[0].title {
@@ -121,7 +129,10 @@ mod tests {
     fn figures_are_of_what_there_is() {
         let names: BTreeSet<_> = FIGURES.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), FIGURES.len());
-        assert!(names.iter().all(|name| describe::ALL.iter().any(|spec| spec.name == *name)), "{names:?}");
+        assert!(
+            names.iter().all(|name| describe::ALL.iter().any(|spec| spec.name == *name)),
+            "{names:?}"
+        );
         // A characterisation after a figure of a paper has a figure.
         for spec in describe::ALL.iter().filter(|spec| spec.paper.contains("Fig.")) {
             assert!(names.contains(spec.name), "{} is not drawn", spec.name);

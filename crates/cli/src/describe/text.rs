@@ -80,7 +80,9 @@ fn paragraph(text: &str) -> String {
 fn part(part: &Part) -> Option<String> {
     match part {
         Part::Figures(figures) if figures.is_empty() => None,
-        Part::Figures(figures) => Some(lines(&figures.iter().map(figure).collect::<Vec<_>>(), None)),
+        Part::Figures(figures) => {
+            Some(lines(&figures.iter().map(figure).collect::<Vec<_>>(), None))
+        }
         Part::Table(table) if table.audience == Audience::Programs || table.rows.is_empty() => None,
         Part::Table(table) => Some(shown(table)),
         Part::Note(words) => Some(paragraph(words)),

@@ -2,13 +2,16 @@
 
 use super::{Change, Diff, relative, shown};
 use crate::card;
-use flashsift_report::{Axis, Block, Cell, Chart, Figure, Ink, Marks, Page, Point, Section, Table, Unit};
+use flashsift_report::{
+    Axis, Block, Cell, Chart, Figure, Ink, Marks, Page, Point, Section, Table, Unit,
+};
 
 /// Largest number of fields with a figure.
 const FIGURES_MAX: usize = 12;
 
 pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
-    let figures = diff.by_field().into_iter().filter(|(_, changes)| changes.len() > 1).take(FIGURES_MAX);
+    let figures =
+        diff.by_field().into_iter().filter(|(_, changes)| changes.len() > 1).take(FIGURES_MAX);
     let figures: Vec<Block> =
         figures.map(|(field, changes)| Block::Figure(figure(field, &changes))).collect();
     let mut sections = Vec::new();
@@ -56,9 +59,11 @@ fn figure(field: &str, changes: &[&Change]) -> Figure {
         at: (change.before, change.after),
     });
     let all = || changes.iter().flat_map(|change| [change.before, change.after]);
-    let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+    let (least, most) =
+        (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
     let unit = unit(field);
-    let marks = Marks::Points { points: points.collect(), front: vec![(least, least), (most, most)] };
+    let marks =
+        Marks::Points { points: points.collect(), front: vec![(least, least), (most, most)] };
     let chart = Chart {
         title: String::new(),
         x: Axis::new("before", unit).range(least, most),
@@ -66,15 +71,20 @@ fn figure(field: &str, changes: &[&Change]) -> Figure {
         marks,
     };
     let up = changes.iter().filter(|change| change.after > change.before).count();
-    Figure::new(&format!("field-{}", field.replace('_', "-")), field, chart)
-        .says(format!("{up} rose, {} fell; the dotted line marks unchanged values.", changes.len() - up))
+    Figure::new(&format!("field-{}", field.replace('_', "-")), field, chart).says(format!(
+        "{up} rose, {} fell; the dotted line marks unchanged values.",
+        changes.len() - up
+    ))
 }
 
 fn table(changes: &[Change]) -> Table {
     let columns = ["what", "field", "before", "after", "change"].map(str::to_owned).to_vec();
     let rows = changes.iter().map(|change| {
-        let value =
-            |value: f64| Cell { text: shown(&change.field, value), value: Some(value), strong: false };
+        let value = |value: f64| Cell {
+            text: shown(&change.field, value),
+            value: Some(value),
+            strong: false,
+        };
         let relative =
             Cell { text: relative(change), value: change.change.or(Some(f64::MAX)), strong: false };
         vec![

@@ -122,7 +122,8 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
         match control::status(&mount.point) {
             Ok(status) => show(mount, &status, args.json)?,
             Err(why) if mounts::is_dead(&why) => {
-                let undo = format!("its process was killed; `flashsift unmount {}` takes it away", at());
+                let undo =
+                    format!("its process was killed; `flashsift unmount {}` takes it away", at());
                 failed = failed.and_then(|()| bail!("{}: dead: {undo}", at()));
             }
             Err(why) => failed = failed.and(Err(why).with_context(at)),
@@ -134,7 +135,10 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
 fn show(mount: &Mount, status: &Status, json: bool) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if json {
-        serde_json::to_writer(&mut out, &Row { mountpoint: &mount.point, backing: backing(mount), status })?;
+        serde_json::to_writer(
+            &mut out,
+            &Row { mountpoint: &mount.point, backing: backing(mount), status },
+        )?;
         writeln!(out)?;
     } else {
         write!(out, "{}", in_words(mount, status))?;
@@ -159,7 +163,10 @@ fn in_words(mount: &Mount, status: &Status) -> String {
     if status.faults > 0 {
         line(
             "FAULTS",
-            format!("{} inside flashsift: please report them, the log has more", size::count(status.faults)),
+            format!(
+                "{} inside flashsift: please report them, the log has more",
+                size::count(status.faults)
+            ),
         );
     }
     if !status.failing.is_empty() {
@@ -181,8 +188,8 @@ pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     // write back.
     let all = args.mountpoint.is_empty();
     for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
-        let done =
-            control::settle(&mount.point).with_context(|| format!("{}: settling", mount.point.display()));
+        let done = control::settle(&mount.point)
+            .with_context(|| format!("{}: settling", mount.point.display()));
         failed = failed.and(done);
     }
     failed

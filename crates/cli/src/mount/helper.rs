@@ -22,10 +22,22 @@ const VALUES: [(&str, &str); 6] = [
     ("even_on", "--even-on"),
 ];
 /// Options without a value.
-const FLAGS: [(&str, &str); 2] = [("no_passthrough", "--no-passthrough"), ("even_if_used", "--even-if-used")];
+const FLAGS: [(&str, &str); 2] =
+    [("no_passthrough", "--no-passthrough"), ("even_if_used", "--even-if-used")];
 /// Options that the kernel knows.
-const KERNEL: [&str; 11] =
-    ["rw", "ro", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "atime", "noatime", "allow_other"];
+const KERNEL: [&str; 11] = [
+    "rw",
+    "ro",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "atime",
+    "noatime",
+    "allow_other",
+];
 /// Options for mount(8) or systemd, and options that have no effect here.
 const OTHERS: [&str; 18] = [
     "defaults",
@@ -84,13 +96,16 @@ pub(crate) fn translate(args: impl Iterator<Item = OsString>) -> Result<Call, St
         match arg.as_bytes() {
             b"-o" => {
                 let more = args.next().ok_or("-o takes options, separated by commas")?;
-                let more = more.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty());
+                let more =
+                    more.as_bytes().split(|&byte| byte == b',').filter(|option| !option.is_empty());
                 options.extend(more.map(<[u8]>::to_vec));
             }
             // The type, which follows from our name.
             b"-t" => drop(args.next()),
             b"-N" => {
-                return Err("mounting into another namespace is not for flashsift: enter it first".into());
+                return Err(
+                    "mounting into another namespace is not for flashsift: enter it first".into()
+                );
             }
             [b'-', flags @ ..] if !flags.is_empty() => {
                 for flag in flags {
@@ -166,8 +181,9 @@ fn translated(option: &[u8], words: &mut Vec<OsString>) -> Result<(), String> {
         joined.push(OsStr::from_bytes(value));
         joined
     };
-    let in_list =
-        |list: &[(&str, &'static str)]| list.iter().find(|(ours, _)| *ours == name).map(|(_, word)| *word);
+    let in_list = |list: &[(&str, &'static str)]| {
+        list.iter().find(|(ours, _)| *ours == name).map(|(_, word)| *word)
+    };
     if let (Some(word), Some(value)) = (in_list(&VALUES), value) {
         words.push(given(word, value));
     } else if let (Some(word), None) = (in_list(&FLAGS), value) {
@@ -197,7 +213,9 @@ mod tests {
 
     fn words(args: &[&str]) -> Vec<String> {
         match call(args) {
-            Ok(Call::Mount(words)) => words.into_iter().map(|word| word.into_string().unwrap()).collect(),
+            Ok(Call::Mount(words)) => {
+                words.into_iter().map(|word| word.into_string().unwrap()).collect()
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -238,11 +256,13 @@ mod tests {
             "/mnt/b",
         ];
         assert_eq!(ours, expected);
-        let parsed =
-            <crate::Cli as clap::Parser>::try_parse_from(["flashsift"].iter().copied().chain(expected));
+        let parsed = <crate::Cli as clap::Parser>::try_parse_from(
+            ["flashsift"].iter().copied().chain(expected),
+        );
         assert!(parsed.is_ok(), "{:?}", parsed.err());
         assert_eq!(
-            words(&["-a-directory-", "b"].map(|name| if name == "b" { name } else { "./-a" })).len(),
+            words(&["-a-directory-", "b"].map(|name| if name == "b" { name } else { "./-a" }))
+                .len(),
             4
         );
     }
@@ -256,7 +276,11 @@ mod tests {
         assert!(says(&["a", "b", "-o", "budget"]).contains("takes a value"));
         assert!(says(&["a", "b", "-o"]).contains("-o takes"));
         assert!(says(&["a", "b", "-z"]).contains("unknown flag -z"));
-        assert_eq!(words(&["a", "b", "-s", "-o", "budgte=1M"]), ["mount", "--", "a", "b"], "sloppy");
+        assert_eq!(
+            words(&["a", "b", "-s", "-o", "budgte=1M"]),
+            ["mount", "--", "a", "b"],
+            "sloppy"
+        );
         assert_eq!(call(&["a", "b", "-f"]), Ok(Call::Fake));
         assert!(
             says(&["a", "b", "-o", "user_id=0"]).contains("unknown option user_id=0"),
@@ -275,13 +299,22 @@ mod tests {
             }
             other => panic!("{other:?}"),
         };
-        let (allows, stays) =
-            remount("ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other");
-        let expected =
-            Allows { writes: Some(false), setuid: Some(false), devices: Some(false), programs: None };
+        let (allows, stays) = remount(
+            "ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,allow_other",
+        );
+        let expected = Allows {
+            writes: Some(false),
+            setuid: Some(false),
+            devices: Some(false),
+            programs: None,
+        };
         assert_eq!((allows, stays), (expected, vec![]));
-        let (allows, stays) = remount("ro,noexec,remount,rw,noatime,settle_after=5m,no_passthrough,nofail");
-        assert_eq!(allows, Allows { writes: Some(true), programs: Some(false), ..Allows::default() });
+        let (allows, stays) =
+            remount("ro,noexec,remount,rw,noatime,settle_after=5m,no_passthrough,nofail");
+        assert_eq!(
+            allows,
+            Allows { writes: Some(true), programs: Some(false), ..Allows::default() }
+        );
         assert_eq!(stays, ["noatime", "settle_after=5m", "no_passthrough"]);
         assert!(call(&["a", "b", "-o", "remount,budgte=1M"]).is_err());
         assert_eq!(words(&["a", "b", "-r"])[1], "--option=ro");

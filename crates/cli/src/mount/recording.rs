@@ -2,7 +2,9 @@
 
 use crate::size;
 use anyhow::Context;
-use flashsift_core::event::{About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space};
+use flashsift_core::event::{
+    About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space,
+};
 use flashsift_mount::{daemon, daemon::RecordingError};
 use flashsift_traces::{
     events::{Events, Summary},
@@ -71,7 +73,8 @@ impl Recording {
     /// Gives the finished trace its name. Returns a description of its content.
     fn end(self) -> anyhow::Result<String> {
         let _ = self.events.send(None);
-        let done = self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;
+        let done =
+            self.thread.join().map_err(|_| anyhow::anyhow!("the thread that records panicked"))?;
         let (summary, bytes) = done?;
         Ok(format!(
             "{}: {}, {} of them reads and writes; {}",
@@ -103,7 +106,8 @@ impl daemon::Recording for Recording {
 /// Prefixes the names of an event with the mountpoint: `/a` becomes `/mnt/cache/a`.
 fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
     let absolute = |name: &str| MaybeOwned::from([mountpoint, name].concat());
-    let moved = |names: &Renamed<'_>| Renamed { from: absolute(&names.from), to: absolute(&names.to) };
+    let moved =
+        |names: &Renamed<'_>| Renamed { from: absolute(&names.from), to: absolute(&names.to) };
     match action {
         Action::Bind { name, .. } | Action::Link { name, .. } | Action::Unbind { name, .. } => {
             *name = absolute(name);
@@ -149,12 +153,18 @@ mod tests {
     fn more_events_than_may_wait_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let recording = Recording::begin(&path, Path::new("/nowhere"), 1_700_000_000_000_000).unwrap();
+        let recording =
+            Recording::begin(&path, Path::new("/nowhere"), 1_700_000_000_000_000).unwrap();
         let mut observe = daemon::Recording::sink(&recording);
         let many = 3 * WAITING_MAX as u64;
         for n in 0..many {
-            let action =
-                Action::Write { open: None, file: FileId(n % 7), offset: n * 10, len: 10, sync: false };
+            let action = Action::Write {
+                open: None,
+                file: FileId(n % 7),
+                offset: n * 10,
+                len: 10,
+                sync: false,
+            };
             observe(&Event { at_us: n, pid: 1, tid: 1, action });
         }
         let says = recording.end().unwrap();
@@ -201,7 +211,10 @@ mod tests {
     fn a_recording_does_not_record_itself() {
         let folder = tempfile::tempdir().unwrap();
         let mountpoint = folder.path().canonicalize().unwrap();
-        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint, 0).err().unwrap().to_string();
+        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint, 0)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(says.contains("cannot lie on what it records"), "{says}");
     }
 }

@@ -92,9 +92,11 @@ impl Settings {
         let mut options: Vec<String> = ["nosuid", "nodev"].map(str::to_owned).to_vec();
         let mut allow_other = root;
         for option in self.options {
-            let Some((yes, no)) = OPTIONS.into_iter().find(|(yes, no)| option == *yes || option == *no)
+            let Some((yes, no)) =
+                OPTIONS.into_iter().find(|(yes, no)| option == *yes || option == *no)
             else {
-                let known: Vec<_> = OPTIONS.iter().map(|(yes, no)| format!("{yes}, {no}")).collect();
+                let known: Vec<_> =
+                    OPTIONS.iter().map(|(yes, no)| format!("{yes}, {no}")).collect();
                 return Err(Usage(format!(
                     "unknown mount option {option:?}; there are {}",
                     known.join(", ")
@@ -187,6 +189,8 @@ mod tests {
         assert!(says("settle-after = \"soon\"").contains("write a time as 90s"));
         assert!(says("settle-after = 60").contains("expected a string"));
         let unknown = Settings { options: vec!["roo".into()], ..Settings::default() };
-        assert!(unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"roo\""));
+        assert!(
+            unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"roo\"")
+        );
     }
 }

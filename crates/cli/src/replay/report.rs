@@ -143,10 +143,10 @@ impl ReplayReport<'_> {
     }
 
     fn record(&self) -> ReplayRecord<'_> {
-        let modelled = self
-            .modelled
-            .iter()
-            .map(|(device, tally)| ModelledRecord { device, summary: Summary::new(tally, self.recorded) });
+        let modelled = self.modelled.iter().map(|(device, tally)| ModelledRecord {
+            device,
+            summary: Summary::new(tally, self.recorded),
+        });
         ReplayRecord {
             schema: 1,
             trace: &self.trace,
@@ -167,7 +167,12 @@ impl ReplayReport<'_> {
         let place = match (self.target, self.place) {
             (Some(path), Some(place)) => {
                 let filled = if self.filled { ", filled before" } else { "" };
-                format!("{} ({} of {}{filled})", path.display(), self.kind(), size::bytes(place.bytes))
+                format!(
+                    "{} ({} of {}{filled})",
+                    path.display(),
+                    self.kind(),
+                    size::bytes(place.bytes)
+                )
             }
             _ => "no target (the cost of flashsift itself)".to_owned(),
         };

@@ -35,7 +35,11 @@ fn files_that_are_no_traces() {
     for (name, content, words) in [
         ("empty", &b""[..], &["empty"][..]),
         ("zeros", &[0; 100_000][..], &["no trace format recognises", "--format"]),
-        ("random", &(0..=255u8).rev().collect::<Vec<_>>().repeat(50)[..], &["no trace format recognises"]),
+        (
+            "random",
+            &(0..=255u8).rev().collect::<Vec<_>>().repeat(50)[..],
+            &["no trace format recognises"],
+        ),
         (
             "prose",
             &b"It was a dark and stormy night; the rain fell in torrents.\n".repeat(9)[..],
@@ -104,7 +108,8 @@ fn one_absurd_line_is_counted() {
 #[test]
 fn archives() {
     let dir = tempdir().unwrap();
-    let lines: String = (0..20_000_u64).map(|n| format!("r {}\n", n * 7_919_777 % 1_000_003 * 8)).collect();
+    let lines: String =
+        (0..20_000_u64).map(|n| format!("r {}\n", n * 7_919_777 % 1_000_003 * 8)).collect();
     let plain = write(dir.path(), "plain", lines.as_bytes());
     let Ok(packed) = std::process::Command::new("xz").args(["-c", &plain]).output() else {
         return println!("SKIPPED archives: xz is not installed");
@@ -114,7 +119,8 @@ fn archives() {
     assert!(super::run(&["compare", &path, "--policy", "lru", "--frames", "1"]).status.success());
     let path = write(dir.path(), "cut.xz", &good[..good.len() / 2]);
     says(&["compare", &path], 1, &["cut.xz", "byte"]);
-    let path = write(dir.path(), "broken.xz", &[&good[..5000], &[0x55; 100], &good[5100..]].concat());
+    let path =
+        write(dir.path(), "broken.xz", &[&good[..5000], &[0x55; 100], &good[5100..]].concat());
     says(&["compare", &path], 1, &["broken.xz"]);
 }
 

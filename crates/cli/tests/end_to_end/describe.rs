@@ -37,7 +37,9 @@ fn every_trace() {
     let mut traces: Vec<String> = fs::read_dir(repository("testdata"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file() && path.extension().is_some_and(|extension| extension == "parquet"))
+        .filter(|path| {
+            path.is_file() && path.extension().is_some_and(|extension| extension == "parquet")
+        })
         .map(|path| path.to_str().unwrap().to_owned())
         .collect();
     assert!(!traces.is_empty());
@@ -96,13 +98,20 @@ fn check(trace: &str) {
     assert_eq!(sum(grid, "reads") + sum(grid, "writes"), reads + writes, "{trace}");
     assert_eq!(sum(&json["over_time"]["steady"], "pages"), pages, "{trace}");
     assert_eq!(sum(&json["popularity"]["ranking"], "page_accesses"), reads + writes, "{trace}");
-    for table in
-        json.as_object().unwrap().values().filter_map(Value::as_object).flat_map(|section| section.values())
+    for table in json
+        .as_object()
+        .unwrap()
+        .values()
+        .filter_map(Value::as_object)
+        .flat_map(|section| section.values())
     {
-        assert!(table.as_array().is_none_or(|rows| rows.len() <= 6400), "{trace}: a table without end");
+        assert!(
+            table.as_array().is_none_or(|rows| rows.len() <= 6400),
+            "{trace}: a table without end"
+        );
     }
-    let requests =
-        sum(&json["request_sizes"]["sizes"], "reads") + sum(&json["request_sizes"]["sizes"], "writes");
+    let requests = sum(&json["request_sizes"]["sizes"], "reads")
+        + sum(&json["request_sizes"]["sizes"], "writes");
     assert_eq!(requests, number(&json, "requests"), "{trace}");
     let all_bytes = operation("writes", "moved_bytes");
     for (section, table, field) in
@@ -113,10 +122,21 @@ fn check(trace: &str) {
         }
     }
     // Every section is present, or the output gives the reason for its absence.
-    for section in
-        ["mix", "fate", "footprint", "sync_distance", "lifetimes", "sqlite", "windows", "top_processes"]
-    {
-        assert_ne!(json.get(section).is_some(), json["missing"].get(section).is_some(), "{trace}: {section}");
+    for section in [
+        "mix",
+        "fate",
+        "footprint",
+        "sync_distance",
+        "lifetimes",
+        "sqlite",
+        "windows",
+        "top_processes",
+    ] {
+        assert_ne!(
+            json.get(section).is_some(),
+            json["missing"].get(section).is_some(),
+            "{trace}: {section}"
+        );
     }
 
     let text = text(&[trace]);
@@ -125,7 +145,10 @@ fn check(trace: &str) {
         assert!(line.chars().count() <= 80, "{trace}: {line:?} is wider than 80 columns");
     }
     for (section, reason) in json["missing"].as_object().unwrap() {
-        assert!(text.contains(reason.as_str().unwrap()), "{trace}: {section} is left out for {reason}");
+        assert!(
+            text.contains(reason.as_str().unwrap()),
+            "{trace}: {section} is left out for {reason}"
+        );
     }
 }
 
@@ -207,13 +230,17 @@ fn a_page() {
         let html = fs::read_to_string(&page).unwrap();
         let missing = described(&trace)["missing"].as_object().unwrap().clone();
         for (name, reason) in missing {
-            assert!(html.contains(reason.as_str().unwrap()), "{trace}: {name} is left out for {reason}");
+            assert!(
+                html.contains(reason.as_str().unwrap()),
+                "{trace}: {name} is left out for {reason}"
+            );
         }
         assert!(html.contains("Lim &amp; Bahn") && html.matches("<figure").count() >= 5, "{trace}");
         fs::remove_file(page).unwrap();
     }
-    let output =
-        super::flashsift().args(["describe", &sample(), "--report", &path("absent/page.html")]).output();
+    let output = super::flashsift()
+        .args(["describe", &sample(), "--report", &path("absent/page.html")])
+        .output();
     let output = output.unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
 }
@@ -224,7 +251,8 @@ fn bad_input() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("prose"), "It was a dark and stormy night.\n".repeat(9)).unwrap();
     fs::write(path("nothing"), "r -1\n").unwrap();
-    fs::write(path("many"), (0..40_000).map(|n| format!("r {}\n", n * 800)).collect::<String>()).unwrap();
+    fs::write(path("many"), (0..40_000).map(|n| format!("r {}\n", n * 800)).collect::<String>())
+        .unwrap();
     for (args, code, words) in [
         (vec![path("prose")], 1, "no trace format recognises"),
         (vec![path("nothing")], 1, "holds no read or write"),

@@ -34,8 +34,14 @@ fn every_column(trace: &str, args: &[&str]) {
     for (cell, on) in plain.iter().zip(on.chunks(NAMES.len())) {
         for (name, on) in NAMES.iter().zip(on) {
             assert_eq!(on["device"].as_str(), Some(*name));
-            for field in ["policy", "frames", "hits", "device_reads", "device_writes", "nonsequential_writes"]
-            {
+            for field in [
+                "policy",
+                "frames",
+                "hits",
+                "device_reads",
+                "device_writes",
+                "nonsequential_writes",
+            ] {
                 assert_eq!(on[field], cell[field], "{name}");
             }
             assert!(float(on, "elapsed_s") > 0.0 && float(on, "stall_s") > 0.0, "{on}");
@@ -49,7 +55,10 @@ fn every_column(trace: &str, args: &[&str]) {
         }
         let constant = &on[NAMES.len() - 1];
         let cost_s = number(cell, "cost_us") as f64 / 1e6;
-        assert!((float(constant, "elapsed_s") - cost_s).abs() < 1e-9 * cost_s.max(1.0), "{constant}");
+        assert!(
+            (float(constant, "elapsed_s") - cost_s).abs() < 1e-9 * cost_s.max(1.0),
+            "{constant}"
+        );
     }
 }
 
@@ -63,7 +72,9 @@ fn every_device_fills_every_column() {
 
 #[test]
 fn the_facebook_trace_fills_every_column() {
-    let Some(trace) = shared("the_facebook_trace_fills_every_column", "facebook.mobigen.xz") else { return };
+    let Some(trace) = shared("the_facebook_trace_fills_every_column", "facebook.mobigen.xz") else {
+        return;
+    };
     every_column(&trace, &["--policy", "lru,clock,fab,mglru", "--memory", "1M,4M"]);
 }
 
@@ -71,9 +82,16 @@ fn the_facebook_trace_fills_every_column() {
 #[test]
 fn a_lifetime_stands_beside_its_assumptions() {
     let trace = repository("testdata/messenger.parquet");
-    for cell in
-        cells(&["compare", &trace, "--policy", "lru", "--memory", "1M", "--device", "emmc1-2012,emmc-5.1"])
-    {
+    for cell in cells(&[
+        "compare",
+        &trace,
+        "--policy",
+        "lru",
+        "--memory",
+        "1M",
+        "--device",
+        "emmc1-2012,emmc-5.1",
+    ]) {
         let life = &cell["lifetime"];
         let years = float(life, "cycles") * (1.0 + float(life, "over_provisioning"))
             / (365.0
@@ -90,9 +108,20 @@ fn a_lifetime_stands_beside_its_assumptions() {
 #[test]
 fn an_sd_card_has_no_lifetime() {
     let trace = repository("testdata/messenger.parquet");
-    let card =
-        cells(&["compare", &trace, "--policy", "lru,fab", "--memory", "1M", "--device", "microsd-2012"]);
-    assert!(card.iter().all(|cell| cell.get("lifetime").is_none() && cell.get("lifetime_gain").is_some()));
+    let card = cells(&[
+        "compare",
+        &trace,
+        "--policy",
+        "lru,fab",
+        "--memory",
+        "1M",
+        "--device",
+        "microsd-2012",
+    ]);
+    assert!(
+        card.iter()
+            .all(|cell| cell.get("lifetime").is_none() && cell.get("lifetime_gain").is_some())
+    );
     let sys = tempdir().unwrap();
     let device = sys.path().join("bus/mmc/devices/mmc1:aaaa");
     fs::create_dir_all(&device).unwrap();
@@ -100,7 +129,10 @@ fn an_sd_card_has_no_lifetime() {
     fs::write(device.join("life_time"), "0x01 0x01\n").unwrap();
     let sys = sys.path().to_str().unwrap();
     let says = text(&["devices", "--sys", sys]);
-    assert!(says.contains("mmc1:aaaa SD card: no wear register") && !says.contains("life used"), "{says}");
+    assert!(
+        says.contains("mmc1:aaaa SD card: no wear register") && !says.contains("life used"),
+        "{says}"
+    );
     fs::write(device.join("type"), "MMC\n").unwrap();
     fs::write(device.join("pre_eol_info"), "0x01\n").unwrap();
     assert!(text(&["devices", "--sys", sys]).contains("life used: 0 to 10 % (A)"));
@@ -112,11 +144,21 @@ fn figures_that_a_trace_does_not_support_are_absent() {
     let dir = tempdir().unwrap();
     let trace = dir.path().join("trace");
     fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
-    let args =
-        ["compare", trace.to_str().unwrap(), "--policy", "lru", "--frames", "1", "--device", "emmc-5.1"];
+    let args = [
+        "compare",
+        trace.to_str().unwrap(),
+        "--policy",
+        "lru",
+        "--frames",
+        "1",
+        "--device",
+        "emmc-5.1",
+    ];
     let cell = &cells(&args)[0];
     assert!(
-        cell.get("stall_s").is_none() && cell.get("lifetime").is_none() && cell.get("elapsed_s").is_some()
+        cell.get("stall_s").is_none()
+            && cell.get("lifetime").is_none()
+            && cell.get("elapsed_s").is_some()
     );
     assert!(text(&args).contains("--rate"));
     let timed = &cells(&[&args[..], &["--rate", "10"]].concat())[0];
@@ -135,7 +177,8 @@ fn profiles_of_ones_own() {
     let path = mine.to_str().unwrap();
     let elapsed = |device: &str| {
         let cell =
-            cells(&["compare", &trace, "--policy", "lru", "--memory", "1M", "--device", device]).remove(0);
+            cells(&["compare", &trace, "--policy", "lru", "--memory", "1M", "--device", device])
+                .remove(0);
         (
             cell["device"].as_str().unwrap().to_owned(),
             float(&cell, "elapsed_s"),
@@ -184,8 +227,10 @@ fn every_constant_has_its_source() {
         let shown = text(&["devices", name]);
         for (constant, source) in sources {
             let source = source.as_str().unwrap();
-            let line =
-                shown.lines().find(|line| line.trim_start().starts_with(&format!("{constant} "))).unwrap();
+            let line = shown
+                .lines()
+                .find(|line| line.trim_start().starts_with(&format!("{constant} ")))
+                .unwrap();
             assert!(line.ends_with(source) && !source.is_empty(), "{name}: {line}");
         }
     }
@@ -215,15 +260,23 @@ fn the_table_shows_the_figures() {
             let policy = cell["policy"].as_str().unwrap();
             let row = table.iter().find(|line| line.trim_start().starts_with(policy)).unwrap();
             for (field, digits) in [("elapsed_s", 3), ("stall_s", 3), ("write_amplification", 2)] {
-                assert!(row.contains(&format!("{:.digits$}", float(cell, field))), "{field}: {row}");
+                assert!(
+                    row.contains(&format!("{:.digits$}", float(cell, field))),
+                    "{field}: {row}"
+                );
             }
         }
-        let fastest =
-            on.iter().min_by(|a, b| float(a, "elapsed_s").total_cmp(&float(b, "elapsed_s"))).unwrap();
+        let fastest = on
+            .iter()
+            .min_by(|a, b| float(a, "elapsed_s").total_cmp(&float(b, "elapsed_s")))
+            .unwrap();
         let judged = verdict[0]["verdict"]["sizes"][0]["devices"].as_array().unwrap();
         let judged = judged.iter().find(|one| one["device"] == name).unwrap();
         assert_eq!(judged["least_elapsed_us"]["policies"][0], fastest["policy"]);
         let line = shown.lines().find(|line| line.starts_with(&format!("  on {name} "))).unwrap();
-        assert!(line.contains(&format!("least time {}", fastest["policy"].as_str().unwrap())), "{line}");
+        assert!(
+            line.contains(&format!("least time {}", fastest["policy"].as_str().unwrap())),
+            "{line}"
+        );
     }
 }

@@ -19,7 +19,8 @@ fn weboffice() {
         let wanted: Vec<u64> = rest.iter().map(|n| n.parse().unwrap()).collect();
         let counts = |policy: &str| {
             let found = cells(&["compare", &trace, "--policy", policy, "--frames", frames]);
-            ["read_accesses", "write_accesses", "device_reads", "device_writes"].map(|f| number(&found[0], f))
+            ["read_accesses", "write_accesses", "device_reads", "device_writes"]
+                .map(|f| number(&found[0], f))
         };
         let their_reading = match policy.as_str() {
             "2q" => "2q:a1out=keeps",
@@ -41,14 +42,19 @@ fn weboffice() {
 /// All miss ratios, to four digits.
 #[test]
 fn cloudphysics() {
-    let Some(trace) = shared("expected::cloudphysics", "cloudphysics.oracleGeneral.bin.zst") else { return };
-    let Some(expected) = shared("expected::cloudphysics", "expected/cloudphysics.csv") else { return };
+    let Some(trace) = shared("expected::cloudphysics", "cloudphysics.oracleGeneral.bin.zst") else {
+        return;
+    };
+    let Some(expected) = shared("expected::cloudphysics", "expected/cloudphysics.csv") else {
+        return;
+    };
     let mut seen = 0;
     for row in rows(&std::fs::read_to_string(expected).unwrap()) {
         let [_, _, policy, frames, requests, miss_ratio] = &row[..] else { panic!("{row:?}") };
         // The simulator lists S3-FIFO with its parameters.
         let policy = if policy.starts_with("s3fifo") { "s3fifo" } else { policy };
-        let found = cells(&["compare", &trace, "--object-cache", "--policy", policy, "--frames", frames]);
+        let found =
+            cells(&["compare", &trace, "--object-cache", "--policy", policy, "--frames", frames]);
         let (accesses, hits) = (number(&found[0], "accesses"), number(&found[0], "hits"));
         assert_eq!(accesses.to_string(), *requests);
         let found = (accesses - hits) as f64 / accesses as f64;
@@ -77,10 +83,18 @@ fn every_shared_trace_opens() {
         assert_eq!(says.contains("after-cache trace"), file.starts_with("pixel"), "{file}: {says}");
         let shown = String::from_utf8(output.stdout).unwrap();
         let (tables, verdict) = shown.split_once("In short:").unwrap();
-        assert_eq!(tables.matches("belady ").count(), 5, "five sizes, each with its bound: {tables}");
+        assert_eq!(
+            tables.matches("belady ").count(),
+            5,
+            "five sizes, each with its bound: {tables}"
+        );
         for what in ["most hits", "least CPU", "left to gain"] {
             assert!(verdict.contains(what), "{file}: {verdict}");
         }
-        assert_eq!(verdict.contains("fewest writes"), !file.starts_with("cloudphysics"), "{file}: {verdict}");
+        assert_eq!(
+            verdict.contains("fewest writes"),
+            !file.starts_with("cloudphysics"),
+            "{file}: {verdict}"
+        );
     }
 }

@@ -27,7 +27,11 @@ fn flashsift() -> Command {
 fn run(args: &[&str]) -> Output {
     let output = flashsift().args(args).output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "flashsift {args:?} exits with {:?}: {says}", output.status.code());
+    assert!(
+        output.status.success(),
+        "flashsift {args:?} exits with {:?}: {says}",
+        output.status.code()
+    );
     output
 }
 

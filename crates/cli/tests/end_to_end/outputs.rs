@@ -14,8 +14,15 @@ fn import_changes_no_count() {
     let stored = dir.path().join("browser.parquet").to_str().unwrap().to_owned();
     run(&["import", &repository(BROWSER), "-o", &stored]);
     let counts = |trace: &str| {
-        let mut cells =
-            cells(&["compare", trace, "--policy", "lru,spatialclock", "--memory", "1M,8M", "--drain"]);
+        let mut cells = cells(&[
+            "compare",
+            trace,
+            "--policy",
+            "lru,spatialclock",
+            "--memory",
+            "1M,8M",
+            "--drain",
+        ]);
         for cell in &mut cells {
             let cell = cell.as_object_mut().unwrap();
             cell.remove("cpu_ns_per_access");
@@ -36,15 +43,21 @@ fn after_cache_traces_hold_the_counted_requests() {
         let out = out.to_str().unwrap();
         let args = ["--policy", "lru,spatialclock", "--memory", "1M,2M", "--drain"];
         let files = ["--after-cache", out, "--after-cache-format", format];
-        let cells_made = cells(&[&["compare", &repository(BROWSER)], &args[..], &files[..]].concat());
-        let mut names: Vec<_> = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let cells_made =
+            cells(&[&["compare", &repository(BROWSER)], &args[..], &files[..]].concat());
+        let mut names: Vec<_> =
+            fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.sort();
         assert_eq!(names.len(), 4, "{names:?}");
         let mut found = BTreeMap::new();
         for name in &names {
-            let after = cells(&["compare", name.to_str().unwrap(), "--policy", "fifo", "--frames", "1"]);
+            let after =
+                cells(&["compare", name.to_str().unwrap(), "--policy", "fifo", "--frames", "1"]);
             let file = name.file_name().unwrap().to_str().unwrap().to_owned();
-            found.insert(file, (number(&after[0], "read_accesses"), number(&after[0], "write_accesses")));
+            found.insert(
+                file,
+                (number(&after[0], "read_accesses"), number(&after[0], "write_accesses")),
+            );
         }
         for cell in cells_made {
             let (policy, frames) = (cell["policy"].as_str().unwrap(), cell["frames"].to_string());
@@ -89,7 +102,8 @@ fn the_table_shows_the_counts() {
     let shown = String::from_utf8(run(&args).stdout).unwrap();
     assert!(!shown.contains('\x1b'), "no colour where no terminal is");
     let (table, _) = shown.split_once("In short:").unwrap();
-    let row = |policy: &str| table.lines().find(|line| line.trim_start().starts_with(policy)).unwrap();
+    let row =
+        |policy: &str| table.lines().find(|line| line.trim_start().starts_with(policy)).unwrap();
     let grouped = |n: u64| {
         let digits = n.to_string();
         let groups: Vec<&str> =
@@ -115,13 +129,16 @@ fn the_table_shows_the_counts() {
 #[test]
 fn parameters_reach_the_policy() {
     let trace = repository(BROWSER);
-    let found = cells(&["compare", &trace, "--policy", "clock,clock:insert_ref=1,lru", "--memory", "256K"]);
+    let found =
+        cells(&["compare", &trace, "--policy", "clock,clock:insert_ref=1,lru", "--memory", "256K"]);
     let labels: Vec<_> = found.iter().map(|cell| cell["policy"].as_str().unwrap()).collect();
     assert_eq!(labels, ["clock", "clock:insert_ref=1", "lru"]);
     assert_ne!(found[0]["hits"], found[1]["hits"]);
-    let read = cells(&["compare", &trace, "--policy", "lru", "--memory", "256K", "--write-miss", "read"]);
+    let read =
+        cells(&["compare", &trace, "--policy", "lru", "--memory", "256K", "--write-miss", "read"]);
     assert!(number(&read[0], "device_reads") > number(&found[2], "device_reads"));
-    let f2fs = cells(&["compare", &trace, "--policy", "lru", "--memory", "256K", "--layout", "f2fs"]);
+    let f2fs =
+        cells(&["compare", &trace, "--policy", "lru", "--memory", "256K", "--layout", "f2fs"]);
     assert_eq!(f2fs[0]["device_writes"], found[2]["device_writes"]);
     assert!(number(&f2fs[0], "nonsequential_writes") < number(&found[2], "nonsequential_writes"));
 }
@@ -165,8 +182,11 @@ fn a_closed_pipe_is_no_error() {
 #[test]
 fn threads_change_no_count() {
     let counts = |threads: &str| {
-        let mut cells = cells(&["compare", &repository(BROWSER), "--memory", "1M,4M", "--threads", threads]);
-        cells.iter_mut().for_each(|cell| drop(cell.as_object_mut().unwrap().remove("cpu_ns_per_access")));
+        let mut cells =
+            cells(&["compare", &repository(BROWSER), "--memory", "1M,4M", "--threads", threads]);
+        cells
+            .iter_mut()
+            .for_each(|cell| drop(cell.as_object_mut().unwrap().remove("cpu_ns_per_access")));
         cells
     };
     assert_eq!(counts("1"), counts("3"));
@@ -181,7 +201,8 @@ fn a_stored_trace_keeps_the_notes_of_omissions() {
     run(&["import", &path("trace"), "-o", &path("first")]);
     run(&["import", &path("first"), "-o", &path("second")]);
     for stored in ["first", "second"] {
-        let says = String::from_utf8(run(&["compare", &path(stored), "--policy", "lru"]).stderr).unwrap();
+        let says =
+            String::from_utf8(run(&["compare", &path(stored), "--policy", "lru"]).stderr).unwrap();
         assert!(says.contains("skipped 10: unmapped sector (-1)"), "{stored}: {says}");
     }
 }
@@ -212,7 +233,8 @@ fn an_after_cache_trace_replaces_nothing() {
     let after = dir.path().join("my.web.trace.lru.1.parquet");
     let content = fs::read(&after).unwrap();
     // The same cell would replace the file again.
-    let output = super::flashsift().args(["compare", trace.to_str().unwrap()]).args(cell).output().unwrap();
+    let output =
+        super::flashsift().args(["compare", trace.to_str().unwrap()]).args(cell).output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{says}");
     assert!(says.contains("exists and is not replaced"), "{says}");
@@ -227,9 +249,11 @@ fn a_policy_that_exceeds_the_memory_limit_is_left_out() {
     // 40 reads of 1 GiB: few pages to hold at 8 bytes a step, and 10 million accesses whose future
     // is needed.
     let read = "pread64(3, \"\"..., 1073741824, 0) = 1073741824\n";
-    fs::write(&path, format!("openat(AT_FDCWD, \"/a\", O_RDONLY) = 3\n{}", read.repeat(40))).unwrap();
+    fs::write(&path, format!("openat(AT_FDCWD, \"/a\", O_RDONLY) = 3\n{}", read.repeat(40)))
+        .unwrap();
     let path = path.to_str().unwrap();
-    let args = ["compare", path, "--frames", "16", "--trace-memory", "30M", "--threads", "1", "--json"];
+    let args =
+        ["compare", path, "--frames", "16", "--trace-memory", "30M", "--threads", "1", "--json"];
     let output = run(&[&args[..], &["--policy", "all"]].concat());
     let says = String::from_utf8(output.stderr).unwrap();
     assert!(says.contains("left out of all: belady"), "{says}");

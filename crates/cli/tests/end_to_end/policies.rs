@@ -25,7 +25,10 @@ fn all_forms_say_all() {
     let (text, page, json) = (says(&[]), says(&["--markdown"]), cells(&["policies"]));
     assert_eq!(json.len(), policy::ALL.len());
     for (spec, record) in policy::ALL.iter().zip(json) {
-        assert_eq!((record["schema"].as_u64(), record["policy"].as_str()), (Some(1), Some(spec.name)));
+        assert_eq!(
+            (record["schema"].as_u64(), record["policy"].as_str()),
+            (Some(1), Some(spec.name))
+        );
         // The lines are wrapped; the test joins them again.
         let block = says(&[spec.name]).split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [spec.what, spec.goal, spec.time, spec.memory, spec.when, spec.paper] {
@@ -39,7 +42,9 @@ fn all_forms_say_all() {
             let default = match param.kind {
                 params::ParamKind::Number { default, .. } => Value::from(default),
                 params::ParamKind::Word(words) => Value::from(words[0]),
-                params::ParamKind::Duration { default_us, .. } => Value::from(Exact(default_us).to_string()),
+                params::ParamKind::Duration { default_us, .. } => {
+                    Value::from(Exact(default_us).to_string())
+                }
             };
             assert_eq!((&value["name"], &value["default"]), (&param.name.into(), &default));
         }

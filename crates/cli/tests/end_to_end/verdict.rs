@@ -18,9 +18,13 @@ fn writes_due(cell: &Value) -> u64 {
 
 /// The best policy by the cells of a size, without offline policies.
 fn best<'a>(cells: &[&'a Value], count: impl Fn(&Value) -> i64) -> Vec<&'a str> {
-    let online = || cells.iter().filter(|cell| !cell["policy"].as_str().unwrap().starts_with("belady"));
+    let online =
+        || cells.iter().filter(|cell| !cell["policy"].as_str().unwrap().starts_with("belady"));
     let best = online().map(|cell| count(cell)).max().unwrap();
-    online().filter(|cell| count(cell) == best).map(|cell| cell["policy"].as_str().unwrap()).collect()
+    online()
+        .filter(|cell| count(cell) == best)
+        .map(|cell| cell["policy"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -44,9 +48,13 @@ fn the_verdict_is_that_of_the_cells() {
                     policies("fewest_writes"),
                     Value::from(best(&cells, |cell| -(writes_due(cell) as i64)))
                 );
-                let least_scattered = best(&cells, |cell| -(number(cell, "nonsequential_writes") as i64));
+                let least_scattered =
+                    best(&cells, |cell| -(number(cell, "nonsequential_writes") as i64));
                 if drain || size.get("fewest_nonsequential_writes").is_some() {
-                    assert_eq!(policies("fewest_nonsequential_writes"), Value::from(least_scattered));
+                    assert_eq!(
+                        policies("fewest_nonsequential_writes"),
+                        Value::from(least_scattered)
+                    );
                 }
                 let bound = cells.iter().find(|cell| cell["policy"] == "belady").unwrap();
                 assert_eq!(size["bound"]["hits"], bound["hits"]);
@@ -63,7 +71,12 @@ fn a_drain_changes_no_policys_writes() {
     let trace = repository("testdata/browser.parquet");
     let fewest = |args: &[&str]| -> Vec<Value> {
         let (_, verdict) = judged(args);
-        verdict["sizes"].as_array().unwrap().iter().map(|size| size["fewest_writes"].clone()).collect()
+        verdict["sizes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|size| size["fewest_writes"].clone())
+            .collect()
     };
     assert_eq!(fewest(&["compare", &trace]), fewest(&["compare", &trace, "--drain"]));
 }

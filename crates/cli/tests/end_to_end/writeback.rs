@@ -18,7 +18,8 @@ fn cell(trace: &str, writeback: &str, more: &[&str]) -> Value {
 fn syncs_write_the_pages_that_describe_counts_as_forced_out() {
     for name in TRACES {
         let trace = repository(&format!("testdata/{name}.parquet"));
-        let described: Value = serde_json::from_slice(&run(&["describe", &trace, "--json"]).stdout).unwrap();
+        let described: Value =
+            serde_json::from_slice(&run(&["describe", &trace, "--json"]).stdout).unwrap();
         let forced = described.pointer("/sync_distance/forced_pages").and_then(Value::as_u64);
         let cell = cell(&trace, "sync", &["--memory", "64GiB"]);
         assert_eq!(Some(number(&cell, "sync_writes")), forced, "{name}");
@@ -42,7 +43,9 @@ fn eager_modes_write_more() {
             assert_eq!(number(other, "dirty_left"), 0);
         }
         assert!(number(&hf, "device_writes") >= number(&linux, "device_writes"), "{name}");
-        assert!(evict.get("sync_writes").is_none() && hf["writeback"] == "evict,periodic:5s,sync-all");
+        assert!(
+            evict.get("sync_writes").is_none() && hf["writeback"] == "evict,periodic:5s,sync-all"
+        );
     }
 }
 
@@ -54,7 +57,8 @@ fn a_mode_that_needs_absent_data_is_refused() {
     fs::write(&path, "w 8\nw 16\nr 8\n".repeat(10)).unwrap();
     let path = path.to_str().unwrap();
     let refused = |args: &[&str], says: &str| {
-        let output = flashsift().args(["compare", path, "--policy", "lru"]).args(args).output().unwrap();
+        let output =
+            flashsift().args(["compare", path, "--policy", "lru"]).args(args).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(says), "{said}");

@@ -28,7 +28,10 @@ fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
     };
     let missing = ["qemu-system-x86_64", "mkfs.f2fs"].into_iter().find(|program| !found(program));
     let home = std::env::var_os("FLASHSIFT_GUEST")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"), PathBuf::from)
+        .map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"),
+            PathBuf::from,
+        )
         .join(kernel);
     match missing {
         Some(program) => println!("SKIPPED guest::{test}: {program} is not installed"),
@@ -116,7 +119,9 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             Action::Bind { file, name } | Action::Link { file, name } => {
                 format!("bind {} {}", of(file), short(name))
             }
-            Action::Rename { file, names } => format!("rename {} to {}", of(file), short(&names.to)),
+            Action::Rename { file, names } => {
+                format!("rename {} to {}", of(file), short(&names.to))
+            }
             Action::Unbind { file, name } => format!("unbind {} {}", of(file), short(name)),
             Action::Gone { file } => format!("gone {}", of(file)),
             Action::SyncAll
@@ -197,7 +202,11 @@ fn asleep<T>(test: &str) -> Option<T> {
 
 /// Records `accesses` in a guest. Returns the events, the counts of missing or guessed ones, and
 /// the recorder's messages.
-fn record(test: &str, guest: &Path, file_system: &str) -> Option<(Vec<String>, Vec<String>, String)> {
+fn record(
+    test: &str,
+    guest: &Path,
+    file_system: &str,
+) -> Option<(Vec<String>, Vec<String>, String)> {
     let out = tempfile::tempdir().unwrap();
     let script = format!(
         "{FLASHSIFT} record -o /out/t.parquet -- bash -e {} 2> /out/says",
@@ -216,7 +225,9 @@ fn record(test: &str, guest: &Path, file_system: &str) -> Option<(Vec<String>, V
 #[test]
 fn f2fs_is_recorded_exactly() {
     let Some(guest) = guest("f2fs_is_recorded_exactly", DEBIAN) else { return };
-    let Some((told, skipped, _)) = record("f2fs_is_recorded_exactly", &guest, "f2fs") else { return };
+    let Some((told, skipped, _)) = record("f2fs_is_recorded_exactly", &guest, "f2fs") else {
+        return;
+    };
     let done: Vec<_> = DONE.iter().map(|&event| event.to_owned()).collect();
     assert_eq!(contents_and_names(&told), contents_and_names(&done));
     assert!(skipped.is_empty(), "{skipped:?}");
@@ -251,7 +262,8 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
         );
         return;
     }
-    let visible = DONE.iter().filter(|event| !event.starts_with("read ")).flat_map(|event| by_page(event));
+    let visible =
+        DONE.iter().filter(|event| !event.starts_with("read ")).flat_map(|event| by_page(event));
     let visible: Vec<_> = visible.collect();
     assert_eq!(contents_and_names(&told), contents_and_names(&visible));
 }
@@ -298,7 +310,8 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
     let out = tempfile::tempdir().unwrap();
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
     let init = out.path().join("init");
-    let first = format!("#!/bin/bash\n. {} {FLASHSIFT} {}\n", here("shutdown").display(), dist.display());
+    let first =
+        format!("#!/bin/bash\n. {} {FLASHSIFT} {}\n", here("shutdown").display(), dist.display());
     fs::write(&init, first).unwrap();
     fs::set_permissions(&init, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let script = format!(
@@ -320,7 +333,8 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
 
     let card = out.path().join("card");
     let debugfs = |ask: &str| {
-        let output = Command::new("/usr/sbin/debugfs").args(["-R", ask]).arg(&card).output().unwrap();
+        let output =
+            Command::new("/usr/sbin/debugfs").args(["-R", ask]).arg(&card).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     // ext4 has this flag while it is mounted, and after a power cut.
@@ -333,8 +347,13 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
             found.insert(name.to_owned(), debugfs(&format!("cat /app/{name}")));
         }
     }
-    let expected =
-        [("first", "first"), ("held", "held"), ("last", "last"), ("slept", "before"), ("waiting", "after")];
+    let expected = [
+        ("first", "first"),
+        ("held", "held"),
+        ("last", "last"),
+        ("slept", "before"),
+        ("waiting", "after"),
+    ];
     let expected = expected.map(|(name, content)| (name.to_owned(), format!("{content}\n")));
     assert_eq!(found, BTreeMap::from(expected));
 }

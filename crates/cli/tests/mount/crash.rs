@@ -3,7 +3,8 @@
 //! fault code in the product. Then the same with power cuts.
 
 use super::{
-    FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run, started::started, tree,
+    FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run,
+    started::started, tree,
 };
 use rustix::fs::RenameFlags;
 use std::{
@@ -133,7 +134,13 @@ impl Step<'_> {
             Exchange(one, other) => {
                 model.exchange(one, other);
                 let here = rustix::fs::CWD;
-                Ok(rustix::fs::renameat_with(here, at(one), here, at(other), RenameFlags::EXCHANGE)?)
+                Ok(rustix::fs::renameat_with(
+                    here,
+                    at(one),
+                    here,
+                    at(other),
+                    RenameFlags::EXCHANGE,
+                )?)
             }
             Link(from, to) => {
                 model.link(from, to);
@@ -277,7 +284,9 @@ fn fault_points(mounted: &mut Mounted) -> BTreeMap<String, usize> {
 const OFTEN: usize = 24;
 
 fn every_fault(test: &str, power: bool) {
-    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--threads", "1"]].concat()) else { return };
+    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--threads", "1"]].concat()) else {
+        return;
+    };
     if Command::new("strace").arg("--version").output().is_err() {
         println!("SKIPPED {test}: strace is not installed");
         return;
@@ -291,12 +300,17 @@ fn every_fault(test: &str, power: bool) {
             empty(&mounted.ext4.backing());
             mounted.start();
             let inject = format!("inject={call}:signal=SIGKILL:when={when}");
-            let mut strace =
-                strace(&mounted, &["-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject]);
+            let mut strace = strace(
+                &mounted,
+                &["-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &inject],
+            );
             let (model, failed) = play(&mounted.ext4.mountpoint(), power);
-            let step = failed.as_ref().map(|(step, error)| format!("{:?}: {error}", SCENARIO[*step]));
-            let told =
-                format!("killed before {call} no. {when}, at {}", step.as_deref().unwrap_or("the end"));
+            let step =
+                failed.as_ref().map(|(step, error)| format!("{:?}: {error}", SCENARIO[*step]));
+            let told = format!(
+                "killed before {call} no. {when}, at {}",
+                step.as_deref().unwrap_or("the end")
+            );
             if failed.is_some() {
                 killed += 1
             } else {
@@ -337,7 +351,11 @@ pub(super) fn restarts(mounted: &mut Mounted, found: &Tree, told: &str) {
     let left: Vec<_> =
         fs::read_dir(mounted.below(".flashsift/tmp")).into_iter().flatten().flatten().collect();
     assert!(left.is_empty(), "{told}: after a restart there is still {left:?}");
-    assert_eq!(&tree(&mounted.ext4.mountpoint()), found, "{told}: the next mount shows something else");
+    assert_eq!(
+        &tree(&mounted.ext4.mountpoint()),
+        found,
+        "{told}: the next mount shows something else"
+    );
     assert_eq!(&mounted.ended(), found, "{told}: the next mount changed something");
 }
 
@@ -362,7 +380,9 @@ fn promises_hold_after_a_power_cut_at_any_step() {
 
 #[test]
 fn a_kill_loses_only_files_that_were_not_written_back() {
-    let Some(mut mounted) = Mounted::new("a_kill_loses_only_files_that_were_not_written_back", &LATE) else {
+    let Some(mut mounted) =
+        Mounted::new("a_kill_loses_only_files_that_were_not_written_back", &LATE)
+    else {
         return;
     };
     create(&mounted.at("settled"), &bytes(1, 5000));
@@ -389,7 +409,8 @@ fn synchronous_writes_are_durable() {
     let top = directory(&mounted.ext4.mountpoint());
     for (name, flag) in [("O_SYNC", OFlags::SYNC), ("O_DSYNC", OFlags::DSYNC)] {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | flag;
-        let mut file = File::from(rustix::fs::openat(&top, name, flags, Mode::from(0o644)).unwrap());
+        let mut file =
+            File::from(rustix::fs::openat(&top, name, flags, Mode::from(0o644)).unwrap());
         file.write_all(&bytes(1, 9000)).unwrap();
     }
     // As O_SYNC does, for one write.
@@ -451,7 +472,9 @@ fn a_sync_after_the_write_back_makes_the_name_durable() {
 
 #[test]
 fn fsync_of_a_directory_makes_its_names_last() {
-    let Some(mut mounted) = Mounted::new("fsync_of_a_directory_makes_its_names_last", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new("fsync_of_a_directory_makes_its_names_last", &LATE) else {
+        return;
+    };
     fs::create_dir(mounted.at("here")).unwrap();
     create(&mounted.at("here/one"), &bytes(1, 100));
     create(&mounted.at("here/two"), &bytes(2, 200));
@@ -480,7 +503,9 @@ fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
     kill_and_lose_power(&mut mounted);
     for name in 0..200 {
         match fs::read(mounted.below(&name.to_string())) {
-            Ok(found) => assert!(found == bytes(name, 1000 * (name as usize % 60)), "{name} is torn"),
+            Ok(found) => {
+                assert!(found == bytes(name, 1000 * (name as usize % 60)), "{name} is torn")
+            }
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name}"),
         }
     }
@@ -490,7 +515,8 @@ fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
 /// is old or new.
 #[test]
 fn a_careless_rename_leaves_the_old_or_the_new() {
-    let Some(mut mounted) = Mounted::new("a_careless_rename_leaves_the_old_or_the_new", &LATE) else {
+    let Some(mut mounted) = Mounted::new("a_careless_rename_leaves_the_old_or_the_new", &LATE)
+    else {
         return;
     };
     let (old, new) = (bytes(1, 50_000), bytes(2, 60_000));
@@ -499,7 +525,10 @@ fn a_careless_rename_leaves_the_old_or_the_new() {
         create(&mounted.at("file~"), &new);
         fs::rename(mounted.at("file~"), mounted.at("file")).unwrap();
         assert!(fs::read(mounted.at("file")).unwrap() == new, "applications see the new one");
-        assert!(fs::read(mounted.below("file")).unwrap() == old, "BACKING has the old one until it settles");
+        assert!(
+            fs::read(mounted.below("file")).unwrap() == old,
+            "BACKING has the old one until it settles"
+        );
         if settles {
             mounted.settle();
             assert!(fs::read(mounted.below("file")).unwrap() == new);
@@ -519,7 +548,12 @@ fn ended_in_any_order_everything_is_in_backing() {
     use rustix::process::Signal;
     let test = "ended_in_any_order_everything_is_in_backing";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
-    for end in [End::Unmount, End::Signal(Signal::TERM), End::Signal(Signal::INT), End::Signal(Signal::HUP)] {
+    for end in [
+        End::Unmount,
+        End::Signal(Signal::TERM),
+        End::Signal(Signal::INT),
+        End::Signal(Signal::HUP),
+    ] {
         create(&mounted.at("old"), b"old").sync_all().unwrap();
         create(&mounted.at("new"), &bytes(1, 300_000));
         fs::rename(mounted.at("new"), mounted.at("old")).unwrap();

@@ -43,9 +43,16 @@ fn did(mounted: &Mounted, who: (u32, u32), script: &str) -> String {
 
 #[test]
 fn files_belong_to_the_user_that_created_them() {
-    let Some(mut mounted) = Mounted::new("files_belong_to_the_user_that_created_them", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new("files_belong_to_the_user_that_created_them", &LATE)
+    else {
+        return;
+    };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
-    did(&mounted, (ANN, ANN), "umask 027; echo hello > file; mkdir folder; mkfifo pipe; ln -s file link");
+    did(
+        &mounted,
+        (ANN, ANN),
+        "umask 027; echo hello > file; mkdir folder; mkfifo pipe; ln -s file link",
+    );
     fs::create_dir(mounted.at("team")).unwrap();
     std::os::unix::fs::chown(mounted.at("team"), Some(ANN), Some(TEAM)).unwrap();
     fs::set_permissions(mounted.at("team"), super::mode(0o2777)).unwrap();
@@ -70,7 +77,12 @@ fn files_belong_to_the_user_that_created_them() {
         for (name, uid, gid, mode) in expected {
             let about = fs::symlink_metadata(top.join(name)).unwrap();
             let found = (about.uid(), about.gid(), about.mode());
-            assert_eq!(found, (uid, gid, mode), "{name} in {top:?}: {:o}, not {mode:o}", about.mode());
+            assert_eq!(
+                found,
+                (uid, gid, mode),
+                "{name} in {top:?}: {:o}, not {mode:o}",
+                about.mode()
+            );
         }
     };
     check(mounted.ext4.mountpoint());
@@ -138,14 +150,18 @@ fn default_access_lists_are_inherited() {
 
 #[test]
 fn a_user_cannot_read_another_users_file() {
-    let Some(mounted) = Mounted::new("a_user_cannot_read_another_users_file", &LATE) else { return };
+    let Some(mounted) = Mounted::new("a_user_cannot_read_another_users_file", &LATE) else {
+        return;
+    };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
     for settles in [false, true] {
         let name = if settles { "settled" } else { "in-ram" };
         did(
             &mounted,
             (ANN, ANN),
-            &format!("umask 077; echo secret > {name}; mkdir d-{name}; echo secret > d-{name}/file"),
+            &format!(
+                "umask 077; echo secret > {name}; mkdir d-{name}; echo secret > d-{name}/file"
+            ),
         );
         did(&mounted, (ANN, ANN), &format!("echo list > acl-{name}; chmod 600 acl-{name}"));
         let set = |mask| {
@@ -156,8 +172,13 @@ fn a_user_cannot_read_another_users_file() {
                 (MASK, mask, NOBODY),
                 (OTHER, 0, NOBODY),
             ]);
-            rustix::fs::setxattr(mounted.at(&format!("acl-{name}")), ACCESS, &list, XattrFlags::empty())
-                .unwrap();
+            rustix::fs::setxattr(
+                mounted.at(&format!("acl-{name}")),
+                ACCESS,
+                &list,
+                XattrFlags::empty(),
+            )
+            .unwrap();
         };
         set(4);
         if settles {
@@ -185,7 +206,10 @@ fn a_user_cannot_read_another_users_file() {
         did(&mounted, bob, &format!("echo x >> acl-{name}"));
         set(0);
         assert!(!shell(&mounted, bob, &format!("cat acl-{name}")).0, "the mask forbids it");
-        assert!(!shell(&mounted, bob, "ls .flashsift || cat .flashsift/lock").0, "what is ours is nobody's");
+        assert!(
+            !shell(&mounted, bob, "ls .flashsift || cat .flashsift/lock").0,
+            "what is ours is nobody's"
+        );
     }
     assert!(!fs::exists(mounted.at(".flashsift")).unwrap(), "and hidden");
     assert_eq!(fs::metadata(mounted.below(".flashsift")).unwrap().mode() & 0o777, 0o700);
@@ -196,7 +220,15 @@ const OTHERS: [&[&str]; 5] = [
     &["setpriv", "--reuid=12001", "--regid=12001", "--clear-groups"],
     &["setpriv", "--reuid=12001", "--regid=12001", "--groups=7,12100"],
     &["setpriv", "--reuid=12001", "--regid=12100", "--clear-groups"],
-    &["setpriv", "--reuid=12001", "--regid=12001", "--clear-groups", "unshare", "--user", "--map-root-user"],
+    &[
+        "setpriv",
+        "--reuid=12001",
+        "--regid=12001",
+        "--clear-groups",
+        "unshare",
+        "--user",
+        "--map-root-user",
+    ],
     &["setpriv", "--bounding-set=-fsetid", "--inh-caps=-fsetid"],
 ];
 
@@ -279,9 +311,11 @@ fn noatime_holds_for_backing_too() {
         assert_eq!(fs::read(mounted.at("folder/settled")).unwrap(), b"x");
         create(&mounted.at("in RAM"), b"x").set_times(long_ago).unwrap();
         assert_eq!(fs::read(mounted.at("in RAM")).unwrap(), b"x");
-        let read_since = |path: PathBuf| fs::metadata(path).unwrap().atime() != LONG_AGO.as_secs() as i64;
+        let read_since =
+            |path: PathBuf| fs::metadata(path).unwrap().atime() != LONG_AGO.as_secs() as i64;
         let noatime = options.contains(&"noatime");
-        for path in [mounted.below("folder/settled"), mounted.below("folder"), mounted.at("in RAM")] {
+        for path in [mounted.below("folder/settled"), mounted.below("folder"), mounted.at("in RAM")]
+        {
             assert_eq!(read_since(path.clone()), !noatime, "{options:?}: {}", path.display());
         }
         let umount = Command::new("umount").arg(mounted.ext4.backing()).output().unwrap();
@@ -301,7 +335,8 @@ fn noatime_in_place_on_a_shared_mount() {
     fs::write(place.join("old"), "old").unwrap();
     let mut command = Command::new(super::FLASHSIFT);
     let said = File::create(ext4.path("said")).unwrap();
-    let mount = command.arg("mount").args([&place, &place]).args(LATE).args(["-o", "noatime"]).stderr(said);
+    let mount =
+        command.arg("mount").args([&place, &place]).args(LATE).args(["-o", "noatime"]).stderr(said);
     assert!(mount.status().unwrap().success());
     assert_eq!(fs::read(place.join("old")).unwrap(), b"old");
     fs::create_dir(place.join("folder")).unwrap();
@@ -332,7 +367,13 @@ fn writing_takes_setuid_away() {
         for (way, plain) in ways.iter().flat_map(|way| [(way, 0o777), (way, 0o666)]) {
             fs::set_permissions(&path, super::mode(plain)).unwrap();
             let mut shell = Command::new("sh");
-            shell.args(["-c", way]).arg(&path).uid(BOB).gid(BOB).stdin(Stdio::piped()).stdout(Stdio::piped());
+            shell
+                .args(["-c", way])
+                .arg(&path)
+                .uid(BOB)
+                .gid(BOB)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
             if !way.starts_with("exec") {
                 fs::set_permissions(&path, super::mode(plain | 0o6000)).unwrap();
             }
@@ -398,7 +439,9 @@ fn nothing_escapes_backing() {
 /// can return to an earlier position.
 #[test]
 fn large_directories_are_listed_whole() {
-    let Some(mut mounted) = Mounted::new("large_directories_are_listed_whole", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new("large_directories_are_listed_whole", &LATE) else {
+        return;
+    };
     const FILES: usize = 20_000;
     const NAME: &str = "a name of some length ";
     fs::create_dir(mounted.at("many")).unwrap();
@@ -418,7 +461,10 @@ fn large_directories_are_listed_whole() {
         names
     };
     let all = |path: &Path| -> Vec<String> {
-        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
     };
     let names = listed(all(&mounted.at("many")));
     assert_eq!(names.len(), FILES + 1);
@@ -426,7 +472,9 @@ fn large_directories_are_listed_whole() {
     // As `ls -l` does, for which the kernel asks for names and attributes at once.
     for entry in fs::read_dir(mounted.at("many")).unwrap() {
         let entry = entry.unwrap();
-        let Ok(number) = entry.file_name().to_str().unwrap().trim_start_matches(NAME).parse::<u64>() else {
+        let Ok(number) =
+            entry.file_name().to_str().unwrap().trim_start_matches(NAME).parse::<u64>()
+        else {
             continue;
         };
         assert_eq!(entry.metadata().unwrap().len(), number % 7, "{entry:?}");
@@ -467,7 +515,8 @@ fn large_directories_are_listed_whole() {
         seen.push(entry);
     }
     let seen = listed(seen);
-    let missing: Vec<_> = (0..FILES).step_by(2).map(name).filter(|name| !seen.contains(name)).collect();
+    let missing: Vec<_> =
+        (0..FILES).step_by(2).map(name).filter(|name| !seen.contains(name)).collect();
     assert!(
         missing.is_empty(),
         "{} names that stayed were not listed: {:?}…",
@@ -487,7 +536,9 @@ fn large_directories_are_listed_whole() {
 
 #[test]
 fn an_unlinked_file_lives_while_it_is_open() {
-    let Some(mut mounted) = Mounted::new("an_unlinked_file_lives_while_it_is_open", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new("an_unlinked_file_lives_while_it_is_open", &LATE) else {
+        return;
+    };
     for settles in [false, true] {
         let mut file = create(&mounted.at("file"), b"first");
         if settles {
@@ -533,10 +584,15 @@ fn a_file_without_a_name_is_not_supported_and_programs_know() {
 /// Several processes append at once: every line is there, whole, also during the write-back.
 #[test]
 fn appended_lines_do_not_overwrite_each_other() {
-    let Some(mut mounted) = Mounted::new("appended_lines_do_not_overwrite_each_other", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new("appended_lines_do_not_overwrite_each_other", &LATE)
+    else {
+        return;
+    };
     let writers: Vec<_> = (0..4)
         .map(|writer| {
-            let script = format!("for n in $(seq 500); do echo line {writer} $n of some length >> log; done");
+            let script = format!(
+                "for n in $(seq 500); do echo line {writer} $n of some length >> log; done"
+            );
             let mut command = Command::new("sh");
             command.args(["-c", &script]).current_dir(mounted.ext4.mountpoint()).spawn().unwrap()
         })
@@ -554,14 +610,18 @@ fn appended_lines_do_not_overwrite_each_other() {
 
 #[test]
 fn holes_and_preallocated_space_are_as_requested() {
-    let Some(mounted) = Mounted::new("holes_and_preallocated_space_are_as_requested", &LATE) else { return };
+    let Some(mounted) = Mounted::new("holes_and_preallocated_space_are_as_requested", &LATE) else {
+        return;
+    };
     for settles in [false, true] {
-        let file = create(&mounted.at(if settles { "settled" } else { "in RAM" }), &vec![1; 64 * KIB]);
+        let file =
+            create(&mounted.at(if settles { "settled" } else { "in RAM" }), &vec![1; 64 * KIB]);
         if settles {
             mounted.settle();
         }
-        let try_to =
-            |flags, from: usize, len: usize| rustix::fs::fallocate(&file, flags, from as u64, len as u64);
+        let try_to = |flags, from: usize, len: usize| {
+            rustix::fs::fallocate(&file, flags, from as u64, len as u64)
+        };
         try_to(FallocateFlags::empty(), 0, 128 * KIB).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 128 * KIB as u64);
         try_to(FallocateFlags::KEEP_SIZE, 0, MIB).unwrap();
@@ -594,7 +654,8 @@ fn locks_hold_across_the_write_back() {
         let other = File::open(mounted.at("file")).unwrap();
         let tried = rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
         assert_eq!(tried, Err(Errno::WOULDBLOCK), "settled: {settles}");
-        let tried = Command::new("flock").args(["--nonblock"]).arg(mounted.at("file")).arg("true").status();
+        let tried =
+            Command::new("flock").args(["--nonblock"]).arg(mounted.at("file")).arg("true").status();
         assert!(tried.map_or(true, |status| !status.success()), "another process got it");
     }
     drop(file);
@@ -608,7 +669,8 @@ fn programs_run_from_the_mount() {
     let Some(mounted) = Mounted::new("programs_run_from_the_mount", &LATE) else { return };
     let program = mounted.at("cat");
     fs::copy("/bin/cat", &program).unwrap();
-    let mut running = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut running =
+        Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = running.stdin.take().unwrap();
     stdin.write_all(b"before, ").unwrap();
     mounted.settle();
@@ -623,14 +685,16 @@ fn programs_run_from_the_mount() {
 
 /// Events that inotify reports for the same operations in two directories, without cookies.
 fn told(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
-    let notify = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
+    let notify =
+        inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&notify, watch, inotify::WatchFlags::ALL_EVENTS).unwrap();
     doings();
     let mut space = vec![std::mem::MaybeUninit::uninit(); 64 * KIB];
     let mut reader = inotify::Reader::new(&notify, &mut space);
     let mut told = Vec::new();
     while let Ok(event) = reader.next() {
-        let name = event.file_name().map(|name| name.to_str().unwrap().to_owned()).unwrap_or_default();
+        let name =
+            event.file_name().map(|name| name.to_str().unwrap().to_owned()).unwrap_or_default();
         told.push((event.events().bits(), name));
     }
     told
@@ -644,7 +708,9 @@ fn inotify_reports_operations_of_applications_and_no_write_back() {
     let script = "echo x > a; echo y >> a; cat a > /dev/null; chmod 600 a; mv a b; ln b c; rm b; mkdir d; rmdir d; : > c";
     let doings = |folder: &Path| {
         let (shell, folder) = (["-c", script], folder.to_owned());
-        move || assert!(Command::new("sh").args(shell).current_dir(folder).status().unwrap().success())
+        move || {
+            assert!(Command::new("sh").args(shell).current_dir(folder).status().unwrap().success())
+        }
     };
     let top = mounted.ext4.mountpoint();
     assert_eq!(told(&top, doings(&top)), told(native.path(), doings(native.path())));
@@ -677,7 +743,10 @@ fn statfs_subtracts_the_files_in_ram() {
     assert!(left >= room - 16 * MIB as u64, "{left} of {room} with 8 MiB in RAM");
     mounted.settle();
     let told = of(mounted.ext4.mountpoint());
-    assert_eq!(told.f_bavail * told.f_frsize, of(mounted.ext4.backing()).f_bavail * backing.f_frsize);
+    assert_eq!(
+        told.f_bavail * told.f_frsize,
+        of(mounted.ext4.backing()).f_bavail * backing.f_frsize
+    );
 }
 
 /// `sync` reaches only the kernel's own data; files that wait in RAM are written back by fsync,
@@ -697,7 +766,8 @@ fn odd_names_are_kept() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
     let Some(mut mounted) = Mounted::new("odd_names_are_kept", &LATE) else { return };
     let longest = vec![b'x'; 255];
-    let names: [&[u8]; 7] = [b"\xff\xfe not UTF-8", b"line\nbreak", b" ", b"-rf", b"*", b"%s%n\\", &longest];
+    let names: [&[u8]; 7] =
+        [b"\xff\xfe not UTF-8", b"line\nbreak", b" ", b"-rf", b"*", b"%s%n\\", &longest];
     for name in names {
         create(&mounted.ext4.mountpoint().join(OsStr::from_bytes(name)), name);
     }
@@ -756,8 +826,9 @@ fn status_reports_the_files_in_ram() {
     assert!(told.status.success(), "{told:?}");
     let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
     let through: serde_json::Value = mounted.status();
-    let keys =
-        |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let keys = |value: &serde_json::Value| {
+        value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>()
+    };
     assert!(keys(&told).is_superset(&keys(&through)), "{told} {through}");
     run(super::FLASHSIFT, &[Path::new("settle"), &mounted.ext4.mountpoint()]);
     assert_eq!(fs::read(mounted.below("file")).unwrap(), bytes(1, 100 * KIB));
@@ -813,7 +884,8 @@ fn a_mount_works_for_a_plain_user() {
         (output.status.success(), text(output.stdout) + &text(output.stderr))
     };
     let options: Vec<_> = LATE.iter().map(Path::new).collect();
-    let (success, said) = ann(&[&[Path::new("mount"), &backing, &mountpoint][..], &options].concat());
+    let (success, said) =
+        ann(&[&[Path::new("mount"), &backing, &mountpoint][..], &options].concat());
     assert!(success, "{said}");
     assert!(said.contains("passthrough"), "what she does not get is said: {said}");
     let mut shell = Command::new("sh");
@@ -850,6 +922,9 @@ fn a_place_in_use_is_not_mounted_over() {
     drop(user.stdin.take());
     user.wait().unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&user.id().to_string()) || said.contains("sh"), "it names who uses it: {said}");
+    assert!(
+        said.contains(&user.id().to_string()) || said.contains("sh"),
+        "it names who uses it: {said}"
+    );
     assert!(!super::is_mounted(&ext4.mountpoint()));
 }

@@ -47,7 +47,8 @@ static TURN: (Mutex<Option<(ThreadId, u32)>>, Condvar) = (Mutex::new(None), Cond
 impl Alone {
     fn wait() -> Self {
         let us = thread::current().id();
-        let others = |turn: &mut Option<(ThreadId, u32)>| turn.is_some_and(|(whose, _)| whose != us);
+        let others =
+            |turn: &mut Option<(ThreadId, u32)>| turn.is_some_and(|(whose, _)| whose != us);
         let turn = TURN.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut turn = TURN.1.wait_while(turn, others).unwrap_or_else(PoisonError::into_inner);
         turn.get_or_insert((us, 0)).1 += 1;
@@ -80,8 +81,11 @@ impl Ext4 {
     fn new(test: &str) -> Option<Self> {
         let ext4 = Self { places: Places::new(test)?, _alone: Alone::wait() };
         ext4.places.create_directories();
-        let mkfs =
-            if on_f2fs() { &["mkfs.f2fs", "-q"][..] } else { &["mkfs.ext4", "-q", "-F", "-b", "4096"] };
+        let mkfs = if on_f2fs() {
+            &["mkfs.f2fs", "-q"][..]
+        } else {
+            &["mkfs.ext4", "-q", "-F", "-b", "4096"]
+        };
         let made = make_image(&ext4.image(), 128 * MIB as u64, mkfs);
         if let Err(why) = made.and_then(|()| ext4.mount()) {
             return skip(test, &why);
@@ -112,7 +116,8 @@ impl Ext4 {
     /// The result of a power cut must not depend on how long the test took, so no timer commits the
     /// journal.
     fn mount(&self) -> Result<(), String> {
-        let (kind, options) = if on_f2fs() { ("f2fs", "loop") } else { ("ext4", "loop,commit=3600") };
+        let (kind, options) =
+            if on_f2fs() { ("f2fs", "loop") } else { ("ext4", "loop,commit=3600") };
         mount_image(&self.image(), kind, options, &self.backing())
     }
 
@@ -137,7 +142,14 @@ impl Ext4 {
         // A test with its own mount namespace keeps a copy of our mount for as long as it runs. A
         // new mount meanwhile would be the file system that has lost its power, and every read an
         // error.
-        while !Command::new("losetup").arg("-j").arg(self.image()).output().unwrap().stdout.is_empty() {
+        while !Command::new("losetup")
+            .arg("-j")
+            .arg(self.image())
+            .output()
+            .unwrap()
+            .stdout
+            .is_empty()
+        {
             assert!(begun.elapsed() < PATIENCE, "somebody still has BACKING mounted");
             thread::yield_now();
         }
@@ -251,7 +263,8 @@ impl Mounted {
 
     fn status(&self) -> serde_json::Value {
         let mut space = vec![0; 64 * KIB];
-        let len = rustix::fs::getxattr(self.ext4.mountpoint(), "user.flashsift.status", &mut space).unwrap();
+        let len = rustix::fs::getxattr(self.ext4.mountpoint(), "user.flashsift.status", &mut space)
+            .unwrap();
         serde_json::from_slice(&space[..len]).unwrap()
     }
 
@@ -404,5 +417,6 @@ fn create(path: &Path, bytes: &[u8]) -> File {
 }
 
 fn directory(path: &Path) -> OwnedFd {
-    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .unwrap()
 }

@@ -87,7 +87,8 @@ impl Model {
         let file = &mut self.files[number];
         let mut moment = file.moments.last().unwrap().clone();
         change(&mut moment);
-        file.torn |= (file.in_place || self.anytime) && moment.bytes != file.moments.last().unwrap().bytes;
+        file.torn |=
+            (file.in_place || self.anytime) && moment.bytes != file.moments.last().unwrap().bytes;
         file.moments.push(moment);
     }
 
@@ -109,7 +110,8 @@ impl Model {
         self.set(to, moved);
         self.set(from, Entry::Nothing);
         let below = format!("{from}/");
-        let inside: Vec<_> = self.names.keys().filter(|name| name.starts_with(&below)).cloned().collect();
+        let inside: Vec<_> =
+            self.names.keys().filter(|name| name.starts_with(&below)).cloned().collect();
         for name in inside {
             self.set(&format!("{to}/{}", &name[below.len()..]), self.now(&name));
             self.set(&name, Entry::Nothing);
@@ -126,7 +128,9 @@ impl Model {
     pub(super) fn synced(&mut self, name: &str) {
         let file = self.file(name);
         self.lasts(file);
-        for name in self.names.values_mut().filter(|name| name.entries.last() == Some(&Entry::File(file))) {
+        for name in
+            self.names.values_mut().filter(|name| name.entries.last() == Some(&Entry::File(file)))
+        {
             name.first = name.entries.len() - 1;
         }
     }
@@ -139,7 +143,8 @@ impl Model {
 
     /// fsync of a directory: its names last, as they are.
     pub(super) fn names_synced(&mut self, directory: &str) {
-        let within = |name: &str| name.rsplit_once('/').map_or("", |(parent, _)| parent) == directory;
+        let within =
+            |name: &str| name.rsplit_once('/').map_or("", |(parent, _)| parent) == directory;
         for (_, name) in self.names.iter_mut().filter(|(name, _)| within(name)) {
             name.first = name.entries.len() - 1;
         }
@@ -172,7 +177,10 @@ impl Model {
             };
             if !may_be.iter().any(fits) {
                 let may_be: Vec<_> = may_be.iter().map(|entry| self.tell(entry)).collect();
-                return Err(format!("{path} is {:?}; it may be one of {may_be:?}", found.get(path)));
+                return Err(format!(
+                    "{path} is {:?}; it may be one of {may_be:?}",
+                    found.get(path)
+                ));
             }
         }
         // After a rename, the name may stand for the old or the new file; a durable file may not
@@ -184,7 +192,10 @@ impl Model {
             }
             let mut had = self.names.iter().filter(|(_, name)| name.entries.contains(&entry));
             if !had.any(|(path, _)| found.get(path).is_some_and(|node| self.is(number, node))) {
-                return Err(format!("file {number}, {}, is under none of its names", self.tell(&entry)));
+                return Err(format!(
+                    "file {number}, {}, is under none of its names",
+                    self.tell(&entry)
+                ));
             }
         }
         Ok(())

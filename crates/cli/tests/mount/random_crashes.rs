@@ -67,8 +67,11 @@ fn application(mounted: &Mounted, over: &AtomicBool, app: u64, seed: u64, power:
             over.store(true, Ordering::Release);
             kill_process(mounted.pid(), Signal::KILL).unwrap();
         }
-        let step =
-            if number == 0 { Step::Directory(&folder) } else { step(&mut random, &model, &folder, &names) };
+        let step = if number == 0 {
+            Step::Directory(&folder)
+        } else {
+            step(&mut random, &model, &folder, &names)
+        };
         if let Err(error) = step.take(number, &top, &mut model) {
             assert!(over.load(Ordering::Acquire), "seed {seed}: {step:?}: {error}");
             break;

@@ -54,7 +54,9 @@ fn until_it_waits(mounted: &Mounted) {
 #[test]
 fn a_slow_write_delays_no_other_process() {
     let options = ["--settle-after", "1h", "--no-passthrough", "--settled", "*"];
-    let Some(mounted) = Mounted::new("a_slow_write_delays_no_other_process", &options) else { return };
+    let Some(mounted) = Mounted::new("a_slow_write_delays_no_other_process", &options) else {
+        return;
+    };
     let slow = create(&mounted.at("slow"), b"before");
     create(&mounted.at("other"), b"other");
     let frozen = Frozen::new(&mounted);

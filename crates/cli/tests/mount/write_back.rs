@@ -90,7 +90,10 @@ fn stores_through_a_mapping_survive_the_write_back() {
         assert!((0..LEN).all(|at| map.load(at) == expected[at]), "the mapping itself lost a store");
         if round % 3 == 0 {
             map.sync();
-            assert!(fs::read(mounted.below(&name)).unwrap() == expected, "msync: BACKING has all stores");
+            assert!(
+                fs::read(mounted.below(&name)).unwrap() == expected,
+                "msync: BACKING has all stores"
+            );
         }
         drop((map, file));
         assert!(fs::read(mounted.at(&name)).unwrap() == expected, "the mount lost a store");
@@ -102,7 +105,9 @@ fn stores_through_a_mapping_survive_the_write_back() {
 /// Descriptor, mapping and another reader see one file, before and after its write-back.
 #[test]
 fn mapping_and_descriptor_see_each_other() {
-    let Some(mounted) = Mounted::new("mapping_and_descriptor_see_each_other", &LATE) else { return };
+    let Some(mounted) = Mounted::new("mapping_and_descriptor_see_each_other", &LATE) else {
+        return;
+    };
     let file = create(&mounted.at("file"), &vec![b'.'; 64 * KIB]);
     let map = Mapping::new(&file, 64 * KIB);
     let other = File::open(mounted.at("file")).unwrap();
@@ -124,7 +129,9 @@ fn mapping_and_descriptor_see_each_other() {
 /// Programs that build and copy look at times, and ask the kernel for nothing else.
 #[test]
 fn a_store_through_a_mapping_changes_the_times() {
-    let Some(mounted) = Mounted::new("a_store_through_a_mapping_changes_the_times", &LATE) else { return };
+    let Some(mounted) = Mounted::new("a_store_through_a_mapping_changes_the_times", &LATE) else {
+        return;
+    };
     let modified = |name: &str| {
         let (none, times) = (rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::MTIME);
         let told = rustix::fs::statx(rustix::fs::CWD, mounted.at(name), none, times).unwrap();
@@ -175,8 +182,7 @@ fn files_are_truncated_renamed_and_unlinked_during_write_back() {
     });
     let found = mounted.ended();
     for (name, bytes) in models.into_iter().flatten() {
-        let same =
-            |node: &super::Node| matches!(node, super::Node::File { bytes: found, .. } if *found == bytes);
+        let same = |node: &super::Node| matches!(node, super::Node::File { bytes: found, .. } if *found == bytes);
         assert!(
             found.get(&name).is_some_and(same),
             "{name} has {:?}, not {} bytes",
@@ -254,7 +260,9 @@ fn busy(mounted: &Mounted, app: u64) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn readers_of_backing_never_see_a_partial_file() {
-    let Some(mounted) = Mounted::new("readers_of_backing_never_see_a_partial_file", &LATE) else { return };
+    let Some(mounted) = Mounted::new("readers_of_backing_never_see_a_partial_file", &LATE) else {
+        return;
+    };
     let done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -267,10 +275,15 @@ fn readers_of_backing_never_see_a_partial_file() {
                         continue;
                     };
                     let file = File::open(mounted.below(&name)).unwrap();
-                    assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o640, "{name} has its mode at once");
+                    assert_eq!(
+                        file.metadata().unwrap().mode() & 0o777,
+                        0o640,
+                        "{name} has its mode at once"
+                    );
                     let mut found = Vec::new();
                     (&file).read_to_end(&mut found).unwrap();
-                    let (old, new) = (bytes(seed, 30_000 + seed as usize), bytes(seed + 1000, 300_000));
+                    let (old, new) =
+                        (bytes(seed, 30_000 + seed as usize), bytes(seed + 1000, 300_000));
                     assert!(found == old || found == new, "{name} has {} bytes", found.len());
                     seen += 1;
                 }
@@ -305,7 +318,8 @@ fn ram_full_is_no_error() {
         return;
     };
     // All at once, in turns, so that none is whole before RAM is full.
-    let mut files: Vec<_> = (0..10).map(|name| create(&mounted.at(&name.to_string()), b"")).collect();
+    let mut files: Vec<_> =
+        (0..10).map(|name| create(&mounted.at(&name.to_string()), b"")).collect();
     let whole: Vec<_> = (0..10).map(|name| bytes(name, 2 * MIB)).collect();
     for from in (0..2 * MIB).step_by(64 * KIB) {
         for (file, whole) in files.iter_mut().zip(&whole) {
@@ -336,7 +350,8 @@ fn ram_full_is_no_error() {
 fn a_full_backing_fails_the_write() {
     let test = "a_full_backing_fails_the_write";
     for budget in ["4MiB", "1GiB"] {
-        let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", budget]].concat()) else {
+        let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", budget]].concat())
+        else {
             return;
         };
         let mut file = create(&mounted.at("file"), b"");
@@ -500,9 +515,10 @@ fn a_written_back_file_is_the_same_file() {
 /// Names that are configured, and those of databases, are born in BACKING.
 #[test]
 fn write_through_names_never_wait_in_ram() {
-    let Some(mounted) =
-        Mounted::new("write_through_names_never_wait_in_ram", &[&LATE[..], &["--settled", "*.log"]].concat())
-    else {
+    let Some(mounted) = Mounted::new(
+        "write_through_names_never_wait_in_ram",
+        &[&LATE[..], &["--settled", "*.log"]].concat(),
+    ) else {
         return;
     };
     for name in ["a.log", "x.db", "x.db-wal", "x.db-journal", "x.sqlite", "x.sqlite3"] {
@@ -517,7 +533,8 @@ fn write_through_names_never_wait_in_ram() {
 /// time.
 #[test]
 fn files_are_written_back_on_schedule() {
-    let Some(mounted) = Mounted::new("files_are_written_back_on_schedule", &["--settle-after", "0.1s"])
+    let Some(mounted) =
+        Mounted::new("files_are_written_back_on_schedule", &["--settle-after", "0.1s"])
     else {
         return;
     };
@@ -528,14 +545,19 @@ fn files_are_written_back_on_schedule() {
     }
     assert_eq!(fs::read(mounted.below("file")).unwrap(), b"whole");
     held.write_all(b" second").unwrap();
-    assert_eq!(fs::read(mounted.below("held open")).unwrap(), b"first second", "from then on in place");
+    assert_eq!(
+        fs::read(mounted.below("held open")).unwrap(),
+        b"first second",
+        "from then on in place"
+    );
 }
 
 /// Files were created in RAM for which BACKING had no inode left: they could never be written back,
 /// and the mount could never end.
 #[test]
 fn a_file_without_a_free_inode_on_flash_is_not_created() {
-    let Some(mut mounted) = Mounted::new("a_file_without_a_free_inode_on_flash_is_not_created", &LATE[..])
+    let Some(mut mounted) =
+        Mounted::new("a_file_without_a_free_inode_on_flash_is_not_created", &LATE[..])
     else {
         return;
     };
@@ -565,7 +587,9 @@ fn a_file_without_a_free_inode_on_flash_is_not_created() {
 #[test]
 fn small_files_count_as_whole_blocks() {
     let test = "small_files_count_as_whole_blocks";
-    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", "1GiB"]].concat()) else { return };
+    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", "1GiB"]].concat()) else {
+        return;
+    };
     let mut born = 0;
     let error = loop {
         if let Err(error) = fs::write(mounted.at(&format!("f{born}")), "x") {
@@ -580,5 +604,8 @@ fn small_files_count_as_whole_blocks() {
     let whole = (0..born)
         .all(|name| matches!(&found[&format!("f{name}")], super::Node::File { bytes, .. } if bytes == b"x"));
     assert!(whole && found.len() <= born + 1, "{} of {born} files", found.len());
-    assert!(born * 4 * KIB > 80 * MIB || super::on_f2fs(), "only {born} files of a block each in 128 MiB");
+    assert!(
+        born * 4 * KIB > 80 * MIB || super::on_f2fs(),
+        "only {born} files of a block each in 128 MiB"
+    );
 }

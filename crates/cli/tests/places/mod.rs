@@ -57,7 +57,9 @@ impl Places {
 impl Drop for Places {
     fn drop(&mut self) {
         for place in [&self.mountpoint(), &self.backing(), self.folder()] {
-            while is_mounted(place) && output(Command::new("umount").arg("--lazy").arg(place)).is_ok() {}
+            while is_mounted(place)
+                && output(Command::new("umount").arg("--lazy").arg(place)).is_ok()
+            {}
         }
     }
 }
@@ -69,7 +71,12 @@ pub(crate) fn make_image(image: &Path, bytes: u64, mkfs: &[&str]) -> Result<(), 
 }
 
 /// Mounts an image of that type on a loop device.
-pub(crate) fn mount_image(image: &Path, kind: &str, options: &str, on: &Path) -> Result<(), String> {
+pub(crate) fn mount_image(
+    image: &Path,
+    kind: &str,
+    options: &str,
+    on: &Path,
+) -> Result<(), String> {
     output(Command::new("mount").args(["-t", kind, "-o", options]).args([image, on])).map(drop)
 }
 

@@ -67,7 +67,8 @@ fn run(program: &str, args: &[&str]) -> bool {
 
 #[test]
 fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
-    let Some(device) = Loop::new("a_device_holds_what_the_log_says_and_the_kernel_counts_the_same", &[])
+    let Some(device) =
+        Loop::new("a_device_holds_what_the_log_says_and_the_kernel_counts_the_same", &[])
     else {
         return;
     };
@@ -78,13 +79,18 @@ fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
         let target = ["--target", text(&device.path), "--yes-destroy-data"];
         let record = replayed(&log, &[&target[..], way].concat());
         let now = device.stat();
-        let sectors = |kind: fn(&Ask) -> Option<u64>| asks.iter().filter_map(kind).sum::<u64>() / SECTOR;
+        let sectors =
+            |kind: fn(&Ask) -> Option<u64>| asks.iter().filter_map(kind).sum::<u64>() / SECTOR;
         let read = sectors(|ask| if let Ask::Read(_, len) = ask { Some(*len) } else { None });
         let written = sectors(|ask| if let Ask::Write(_, len) = ask { Some(*len) } else { None });
         let discarded = sectors(|ask| if let Ask::Trim(_, len) = ask { Some(*len) } else { None });
         let syncs = asks.iter().filter(|ask| **ask == Ask::Sync).count() as u64;
         let moved: Vec<_> = now.iter().zip(before).map(|(now, before)| now - before).collect();
-        assert_eq!((moved[2], moved[6], moved[13], moved[15]), (read, written, discarded, syncs), "{way:?}");
+        assert_eq!(
+            (moved[2], moved[6], moved[13], moved[15]),
+            (read, written, discarded, syncs),
+            "{way:?}"
+        );
         assert_eq!(record["operations"]["sync"]["requests"], syncs);
         assert_eq!(record["kind"], "device");
         assert_holds(&device.path, BYTES, &model, false);
@@ -99,7 +105,10 @@ fn a_device_is_free_when_its_replay_is_over() {
     let Some(device) = Loop::new("a_device_is_free_when_its_replay_is_over", &[]) else { return };
     let log = log(device.folder.path(), &asks(3, 40, BYTES, 512));
     for round in 0..40 {
-        replayed(&log, &["--target", text(&device.path), "--yes-destroy-data", "--queue-depth", "16"]);
+        replayed(
+            &log,
+            &["--target", text(&device.path), "--yes-destroy-data", "--queue-depth", "16"],
+        );
         let alone = fs::OpenOptions::new().write(true).custom_flags(O_EXCL).open(&device.path);
         assert!(alone.is_ok(), "round {round}: {alone:?}");
     }
@@ -110,16 +119,20 @@ fn a_device_is_free_when_its_replay_is_over() {
 fn the_kernel_issues_each_request_as_the_log_has_it() {
     const TEST: &str = "the_kernel_issues_each_request_as_the_log_has_it";
     let Some(device) = Loop::new(TEST, &[]) else { return };
-    let instance =
-        PathBuf::from(format!("/sys/kernel/tracing/instances/flashsift-test-{}", std::process::id()));
+    let instance = PathBuf::from(format!(
+        "/sys/kernel/tracing/instances/flashsift-test-{}",
+        std::process::id()
+    ));
     if let Err(error) = fs::create_dir(&instance) {
         println!("SKIPPED {TEST}: {}: {error}", instance.display());
         return;
     }
-    let numbers = fs::read_to_string(format!("/sys/block/{}/dev", device.name())).unwrap().trim().to_owned();
+    let numbers =
+        fs::read_to_string(format!("/sys/block/{}/dev", device.name())).unwrap().trim().to_owned();
     let (major, minor) = numbers.split_once(':').unwrap();
     let dev = (major.parse::<u64>().unwrap() << 20) | minor.parse::<u64>().unwrap();
-    fs::write(instance.join("events/block/block_rq_issue/filter"), format!("dev == {dev}")).unwrap();
+    fs::write(instance.join("events/block/block_rq_issue/filter"), format!("dev == {dev}"))
+        .unwrap();
     fs::write(instance.join("events/block/block_rq_issue/enable"), "1").unwrap();
     // Each of these fits into one request of the device.
     let asks: Vec<_> = asks(8, 800, BYTES, 512)
@@ -205,7 +218,11 @@ fn a_device_needs_consent_and_must_be_unused() {
     // The same through a symbolic link.
     let link = device.folder.path().join("link");
     std::os::unix::fs::symlink(&device.path, &link).unwrap();
-    refused(&log, &["--target", text(&link), "--yes-destroy-data"], &["is mounted on", text(&point)]);
+    refused(
+        &log,
+        &["--target", text(&link), "--yes-destroy-data"],
+        &["is mounted on", text(&point)],
+    );
     assert!(run("umount", &[text(&point)]), "umount");
     assert_eq!(fs::read(&device.backing).unwrap(), content, "nothing was written");
 

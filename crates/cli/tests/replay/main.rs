@@ -117,7 +117,11 @@ fn assert_holds(path: &Path, bytes: u64, model: &HashMap<u64, Option<u64>>, fill
         file.read_exact_at(&mut sector, at * SECTOR).unwrap();
         assert_eq!((word(&sector[..8]), word(&sector[8..16])), wanted, "sector {at}");
         let zeros = sector.iter().all(|byte| *byte == 0);
-        assert_eq!(zeros, model.get(&at) == Some(&None), "sector {at}: only what was discarded is empty");
+        assert_eq!(
+            zeros,
+            model.get(&at) == Some(&None),
+            "sector {at}: only what was discarded is empty"
+        );
     }
 }
 
@@ -180,7 +184,8 @@ fn a_file_holds_what_the_log_says_at_any_depth() {
         assert_eq!(operations["write"]["requests"], count(|ask| matches!(ask, Ask::Write(..))) + 2);
         assert_eq!(operations["discard"]["requests"], count(|ask| matches!(ask, Ask::Trim(..))));
         assert_eq!(operations["sync"]["requests"], count(|ask| matches!(ask, Ask::Sync)));
-        let bytes: u64 = asks.iter().map(|ask| if let Ask::Write(_, len) = ask { *len } else { 0 }).sum();
+        let bytes: u64 =
+            asks.iter().map(|ask| if let Ask::Write(_, len) = ask { *len } else { 0 }).sum();
         assert_eq!(operations["write"]["bytes"], bytes);
         assert_eq!(record["whole"], true);
         assert_eq!(record.get("late").is_some(), way.contains(&"recorded"));
@@ -198,7 +203,10 @@ fn addresses_fold_into_a_smaller_target() {
     let size = bytes.to_string();
     refused(&log, &["--target", text(&file), "--fold"], &["--size"]);
     refused(&log, &["--target", text(&file), "--size", &size], &["--fold", "larger"]);
-    replayed(&log, &["--target", text(&file), "--size", &size, "--fold", "--keep", "--queue-depth", "16"]);
+    replayed(
+        &log,
+        &["--target", text(&file), "--size", &size, "--fold", "--keep", "--queue-depth", "16"],
+    );
     assert_holds(&file, bytes, &model(&asks, bytes), true);
 }
 
@@ -214,7 +222,11 @@ fn a_file_that_was_made_is_gone_and_one_that_existed_stays() {
     assert_eq!(fs::read(&file).unwrap(), vec![7; 4 << 20]);
     replayed(&log, &["--target", text(&file), "--yes-destroy-data"]);
     assert!(file.exists());
-    refused(&log, &["--target", text(&file), "--yes-destroy-data", "--size", "8M"], &["--size", "exists"]);
+    refused(
+        &log,
+        &["--target", text(&file), "--yes-destroy-data", "--size", "8M"],
+        &["--size", "exists"],
+    );
     let content = fs::read(&log).unwrap();
     refused(&log, &["--target", text(&log), "--yes-destroy-data"], &["trace itself"]);
     assert_eq!(fs::read(&log).unwrap(), content);
@@ -243,7 +255,11 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_written() {
         "two",
         "fio version 3 iolog\n0 /dev/a write 0 4096\n0 /dev/b write 0 4096\n1 /dev/b read 0 4096\n",
     );
-    refused(&two, &target, &["2 devices", "/dev/a (1 requests)", "/dev/b (2 requests)", "--source"]);
+    refused(
+        &two,
+        &target,
+        &["2 devices", "/dev/a (1 requests)", "/dev/b (2 requests)", "--source"],
+    );
     refused(&two, &[&target[..], &["--source", "/dev/c"]].concat(), &["no device /dev/c"]);
     let odd = at("odd", "fio version 3 iolog\n0 /dev/a write 0 4096\n1 /dev/a write 4096 700\n");
     refused(&odd, &target, &["request 2", "write of 700 bytes at 4096"]);
@@ -252,11 +268,16 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_written() {
     assert!(!file.exists());
     refused(&log, &["--target", text(folder.path())], &["neither a file nor a block device"]);
     refused(&log, &["--target", "/dev/null"], &["neither a file nor a block device"]);
-    refused(&log, &[&target[..], &["--engine", "sync", "--queue-depth", "2"]].concat(), &["--queue-depth"]);
+    refused(
+        &log,
+        &[&target[..], &["--engine", "sync", "--queue-depth", "2"]].concat(),
+        &["--queue-depth"],
+    );
     refused(Path::new("-"), &target, &["twice"]);
     let record = replayed(&two, &[&target[..], &["--source", "/dev/b"]].concat());
     assert_eq!(record["requests"], 2);
-    let record = replayed(&timeless, &[&target[..], &["--timing", "recorded", "--rate", "100"]].concat());
+    let record =
+        replayed(&timeless, &[&target[..], &["--timing", "recorded", "--rate", "100"]].concat());
     assert_eq!(record["requests"], 1);
 }
 
@@ -268,15 +289,20 @@ fn begun(log: &Path, target: &Path) -> (Child, BufReader<ChildStderr>) {
 }
 
 fn signal(child: &Child, signal: &str) {
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()
+    );
 }
 
 #[test]
 fn a_signal_ends_it_with_a_report_and_nothing_is_left() {
     let folder = folder();
     let log = folder.path().join("log");
-    fs::write(&log, "fio version 3 iolog\n0 /dev/a write 0 4096\n3600000000 /dev/a write 4096 4096\n")
-        .unwrap();
+    fs::write(
+        &log,
+        "fio version 3 iolog\n0 /dev/a write 0 4096\n3600000000 /dev/a write 4096 4096\n",
+    )
+    .unwrap();
     for (end, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let file = folder.path().join("file");
         let (mut child, mut stderr) = begun(&log, &file);
@@ -316,11 +342,20 @@ fn nowhere_costs_next_to_nothing() {
 fn the_table_shows_the_percentiles() {
     let folder = folder();
     let log = log(folder.path(), &asks(6, 500, 4 * MIB, 4096));
-    let output = replay(&log, &["--target", text(&folder.path().join("file")), "--timing", "recorded"]);
+    let output =
+        replay(&log, &["--target", text(&folder.path().join("file")), "--timing", "recorded"]);
     assert!(output.status.success(), "{}", said(&output));
     let shown = String::from_utf8(output.stdout).unwrap();
-    for word in ["99.9 %", "read ", "write ", "sync ", "discard ", "late ", "one at a time", "filled before"]
-    {
+    for word in [
+        "99.9 %",
+        "read ",
+        "write ",
+        "sync ",
+        "discard ",
+        "late ",
+        "one at a time",
+        "filled before",
+    ] {
         assert!(shown.contains(word), "no {word} in: {shown}");
     }
     // The first line names files, however long these names are.
@@ -337,15 +372,23 @@ fn modelled_devices_stand_beside_it() {
     let log = log(folder.path(), &asks);
     let record = replayed(&log, &["--null", "--device", "latency-100-800,microsd-2012"]);
     let [latency, card] = &record["modelled"].as_array().unwrap()[..] else { panic!("{record}") };
-    assert_eq!((&latency["device"], &card["device"]), (&"latency-100-800".into(), &"microsd-2012".into()));
+    assert_eq!(
+        (&latency["device"], &card["device"]),
+        (&"latency-100-800".into(), &"microsd-2012".into())
+    );
     let pages = |kind: fn(&Ask) -> u64| asks.iter().map(kind).sum::<u64>() / 4096;
     let read = pages(|ask| if let Ask::Read(_, len) = ask { *len } else { 0 });
     let written = pages(|ask| if let Ask::Write(_, len) = ask { *len } else { 0 });
     let elapsed_s = latency["elapsed_s"].as_f64().unwrap();
     assert!((elapsed_s - (read * 100 + written * 800) as f64 / 1e6).abs() < 1e-9, "{latency}");
-    assert_eq!(latency["operations"]["write"]["requests"], record["operations"]["write"]["requests"]);
+    assert_eq!(
+        latency["operations"]["write"]["requests"],
+        record["operations"]["write"]["requests"]
+    );
     let shown = replay(&log, &["--null", "--device", "microsd-2012"]);
-    assert!(String::from_utf8(shown.stdout).unwrap().contains("The same on microsd-2012, modelled"));
+    assert!(
+        String::from_utf8(shown.stdout).unwrap().contains("The same on microsd-2012, modelled")
+    );
     refused(&log, &["--null", "--device", "floppy"], &["floppy"]);
 }
 
@@ -356,16 +399,24 @@ fn a_profile_is_what_compare_takes() {
     let (file, card) = (folder.path().join("file"), folder.path().join("card.toml"));
     let profile = |args: &[&str]| {
         let mut command = Command::new(FLASHSIFT);
-        command.args(["profile", "--target", text(&file), "--span", "32MiB", "-o", text(&card)]).args(args);
+        command
+            .args(["profile", "--target", text(&file), "--span", "32MiB", "-o", text(&card)])
+            .args(args);
         command.output().unwrap()
     };
     let output = profile(&["--json"]);
     assert!(output.status.success(), "{}", said(&output));
     let record: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(record["write_us"].as_f64().unwrap() > 0.0 && record["profile"]["model"].is_object(), "{record}");
+    assert!(
+        record["write_us"].as_f64().unwrap() > 0.0 && record["profile"]["model"].is_object(),
+        "{record}"
+    );
     assert!(!file.exists());
     let saved = fs::read_to_string(&card).unwrap();
-    assert!(saved.starts_with("# ") && saved.contains("measured by flashsift profile on 32 MiB"), "{saved}");
+    assert!(
+        saved.starts_with("# ") && saved.contains("measured by flashsift profile on 32 MiB"),
+        "{saved}"
+    );
     let log = log(folder.path(), &[Ask::Write(0, 4096), Ask::Read(0, 8192)]);
     let record = replayed(&log, &["--null", "--device", text(&card)]);
     assert_eq!(record["modelled"][0]["device"], "card");

@@ -232,8 +232,10 @@ mod tests {
     fn a_write_directly_after_the_last_one_is_sequential() {
         let mut seen = Vec::new();
         let mut sink = |io: Io| seen.push((io.op, io.lba));
-        let mut storage =
-            Storage::new(Some(Box::new(Fixed(vec![7, 8, 9, 20, 8]))), &mut sink as &mut dyn FnMut(Io));
+        let mut storage = Storage::new(
+            Some(Box::new(Fixed(vec![7, 8, 9, 20, 8]))),
+            &mut sink as &mut dyn FnMut(Io),
+        );
         let mut nonsequential = Vec::new();
         for (page, read_between) in
             [(0, false), (1, true), (2, false), (3, false), (2, false), (2, false), (4, false)]

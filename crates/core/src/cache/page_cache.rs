@@ -287,7 +287,9 @@ impl<P: Policy> Cache for PageCache<P> {
                 Some(frame) => {
                     self.policy.remove(frame, &self.frames);
                     self.frames.page[frame.0 as usize] = NONE;
-                    back.dropped(std::mem::replace(&mut self.frames.table[page as usize], NONE) & DIRTY != 0);
+                    back.dropped(
+                        std::mem::replace(&mut self.frames.table[page as usize], NONE) & DIRTY != 0,
+                    );
                     self.free.push(frame);
                 }
                 None => self.policy.forget(Page(page)),
@@ -325,7 +327,8 @@ impl<P: Policy> Cache for PageCache<P> {
     }
 
     fn dirty_pages(&self) -> u64 {
-        self.frames.table.iter().filter(|entry| **entry != NONE && **entry & DIRTY != 0).count() as u64
+        self.frames.table.iter().filter(|entry| **entry != NONE && **entry & DIRTY != 0).count()
+            as u64
     }
 
     fn pages(&self) -> u64 {
@@ -336,7 +339,11 @@ impl<P: Policy> Cache for PageCache<P> {
         let Frames { table, page, .. } = &self.frames;
         let used = page.iter().filter(|page| **page != NONE).count();
         assert_eq!(used + self.free.len(), page.len(), "a frame is in use or free");
-        assert_eq!(used, table.iter().filter(|frame| **frame != NONE).count(), "table and frames agree");
+        assert_eq!(
+            used,
+            table.iter().filter(|frame| **frame != NONE).count(),
+            "table and frames agree"
+        );
         for (frame, page) in page.iter().enumerate() {
             if *page != NONE {
                 assert_eq!(table[*page as usize] & !DIRTY, frame as u32, "table and frames agree");

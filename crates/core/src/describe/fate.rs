@@ -10,7 +10,8 @@
 //! a whole page ends the unread bytes in it. So "never read" is a lower bound.
 
 use super::{
-    Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Seen, Value, WRITE_BACK_US,
+    Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Seen, Value,
+    WRITE_BACK_US,
     page_set::{PageSet, removed},
 };
 use crate::{
@@ -94,7 +95,8 @@ impl Characterisation for Fate {
             }
             Action::Write { file, offset, len, .. } => {
                 let Some(most) = seen.pages.iter().max() else { return };
-                self.versions.resize((*most as usize + 1).max(self.versions.len()), Version::default());
+                self.versions
+                    .resize((*most as usize + 1).max(self.versions.len()), Version::default());
                 self.page_writes += seen.pages.len() as u64;
                 self.written_bytes = self.written_bytes.saturating_add(len);
                 for (number, page) in (offset / PAGE_BYTES..).zip(seen.pages) {
@@ -115,7 +117,9 @@ impl Characterisation for Fate {
                 }
             }
             _ => {
-                let Some((file, pages)) = removed(&event.action).filter(|_| self.removals) else { return };
+                let Some((file, pages)) = removed(&event.action).filter(|_| self.removals) else {
+                    return;
+                };
                 let Self { existing, versions, removed, never_read_bytes, .. } = self;
                 existing.drain(file, pages, |number| {
                     let page = seen.ledger.pages.find(file, number).expect("it was written");
@@ -143,12 +147,17 @@ impl Characterisation for Fate {
         self.never_read_bytes +=
             self.versions.iter().map(|version| u64::from(version.unread_bytes)).sum::<u64>();
         let page_writes = self.page_writes;
-        let part = |key, label, count| Figure::new(key, label, Value::Count(count)).of(count, page_writes);
+        let part =
+            |key, label, count| Figure::new(key, label, Value::Count(count)).of(count, page_writes);
         let Knows { times, removals, .. } = ledger.about.knows;
         let Self { rewritten, removed, .. } = self;
         let mut figures = Vec::new();
         if times {
-            figures.push(part("rewritten_soon", "page writes written again within 30 s", rewritten.soon));
+            figures.push(part(
+                "rewritten_soon",
+                "page writes written again within 30 s",
+                rewritten.soon,
+            ));
             figures.push(part("rewritten_later", "written again later", rewritten.later));
         } else {
             figures.push(part("rewritten", "page writes written again", rewritten.all()));
@@ -163,12 +172,14 @@ impl Characterisation for Fate {
         }
         figures.push(part("left", "still there at the end", left));
         let label = "bytes never read after they were written";
-        let never_read = Figure::new("never_read_bytes", label, Value::Bytes(self.never_read_bytes));
+        let never_read =
+            Figure::new("never_read_bytes", label, Value::Bytes(self.never_read_bytes));
         figures.push(never_read.of(self.never_read_bytes, self.written_bytes));
         let mut found = Found::default().figures(figures);
         if times {
-            found =
-                found.note("Page writes that end within 30 s need no write-back, unless a sync comes first.");
+            found = found.note(
+                "Page writes that end within 30 s need no write-back, unless a sync comes first.",
+            );
         }
 
         // Without times, the two writes of a page may be hours apart.
@@ -176,10 +187,13 @@ impl Characterisation for Fate {
         let share = |part| Value::share(part, page_writes).into();
         found.sentence = match (soon, removed.all()) {
             (0, 0) => None,
-            (soon, 0) => Some(vec![share(soon), "of the page writes are written again within 30 s.".into()]),
-            (0, gone) => {
-                Some(vec![share(gone), "of the page writes are deleted or cut before the trace ends.".into()])
+            (soon, 0) => {
+                Some(vec![share(soon), "of the page writes are written again within 30 s.".into()])
             }
+            (0, gone) => Some(vec![
+                share(gone),
+                "of the page writes are deleted or cut before the trace ends.".into(),
+            ]),
             (soon, gone) => Some(vec![
                 share(soon + gone),
                 "of the page writes do not last:".into(),
@@ -238,8 +252,9 @@ mod tests {
         let mut about = about();
         about.knows.times = false;
         let found = describe_as(about, "fate", &events).unwrap();
-        let counted =
-            |found: &_, fates: &[&str]| fates.iter().map(|fate| figure(found, fate)).collect::<Vec<_>>();
+        let counted = |found: &_, fates: &[&str]| {
+            fates.iter().map(|fate| figure(found, fate)).collect::<Vec<_>>()
+        };
         assert_eq!(counted(&found, &["rewritten", "removed", "left"]), counts([1, 1, 0]));
         assert!(!found.parts.iter().any(|part| format!("{part:?}").contains("soon")));
         about.knows.removals = false;

@@ -8,8 +8,8 @@
 //! with the same last name are one; their size is the furthest end of a request to any of them.
 
 use super::{
-    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Need, Piece, Seen, Table, Value,
-    WRITE_BACK_US,
+    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Need, Piece, Seen, Table,
+    Value, WRITE_BACK_US,
     bins::Bins,
     ledger::File,
     ranking::{self, Key, Ranked},
@@ -126,10 +126,15 @@ impl FilesOverTime {
         }
         let uses = [("requests", ""), ("read_bytes", ""), ("written_bytes", "")];
         let values = |used: &Use| {
-            [Value::Count(used.requests), Value::Bytes(used.read_bytes), Value::Bytes(used.written_bytes)]
+            [
+                Value::Count(used.requests),
+                Value::Bytes(used.read_bytes),
+                Value::Bytes(used.written_bytes),
+            ]
         };
         let about = [("file", ""), ("name", ""), ("files", ""), ("size_bytes", "")];
-        let mut names = Table::new(keys[0], &[&about[..], &uses].concat()).only_for(Audience::Programs);
+        let mut names =
+            Table::new(keys[0], &[&about[..], &uses].concat()).only_for(Audience::Programs);
         for (n, ranked) in ranked.iter().enumerate() {
             let about = [
                 Value::Count(n as u64 + 1),
@@ -140,7 +145,8 @@ impl FilesOverTime {
             names.push([&about[..], &values(&totals[n])].concat());
         }
         let when = [("file", ""), ("start_us", "")];
-        let mut cells = Table::new(keys[1], &[&when[..], &uses].concat()).only_for(Audience::Programs);
+        let mut cells =
+            Table::new(keys[1], &[&when[..], &uses].concat()).only_for(Audience::Programs);
         for ((rank, window), used) in &windows {
             let start_us = u64::from(*window) * self.windows.width();
             let when = [Value::Count(*rank as u64 + 1), Value::TimeUs(start_us)];
@@ -155,7 +161,8 @@ fn short<const N: usize>(ledger: &Ledger, ranked: &[Ranked<Key, N>]) -> u64 {
     let mut active: HashMap<Key, Option<(u64, u64)>, FixedState> =
         ranked.iter().map(|ranked| (ranked.key, None)).collect();
     for (n, file) in ledger.files.all().iter().enumerate() {
-        if let (Some(active), Some((first, last))) = (active.get_mut(&ranking::key(n, file)), file.active_us)
+        if let (Some(active), Some((first, last))) =
+            (active.get_mut(&ranking::key(n, file)), file.active_us)
         {
             let (earlier, later) = active.unwrap_or((first, last));
             *active = Some((first.min(earlier), last.max(later)));
@@ -202,7 +209,11 @@ impl Characterisation for FilesOverTime {
         let all = ranking::files(ledger, |_, file| [moved(file)]);
         let most = all.top(0, FILES, ranking::file_name(ledger));
         let cache = ranking::files(ledger, |_, file| {
-            [if ledger.files.is_cache(file) { file.reads.requests + file.writes.requests } else { 0 }]
+            [if ledger.files.is_cache(file) {
+                file.reads.requests + file.writes.requests
+            } else {
+                0
+            }]
         });
         let cache = cache.top(0, CACHE_FILES, ranking::file_name(ledger));
         if most.is_empty() {

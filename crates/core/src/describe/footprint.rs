@@ -40,14 +40,16 @@ impl Count {
     fn row(&self, what: &'static str, unit_bytes: Option<u64>) -> [Value; 6] {
         let all = self.read + self.written + self.both;
         let bytes = unit_bytes.map_or(Value::Absent, |unit| Value::Bytes(all * unit));
-        let [all, read, written, both] = [all, self.read, self.written, self.both].map(Value::Count);
+        let [all, read, written, both] =
+            [all, self.read, self.written, self.both].map(Value::Count);
         [Value::label(what, what), all, bytes, read, written, both]
     }
 }
 
 impl Characterisation for Footprint {
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
-        let (mut pages, mut objects, mut files) = (Count::default(), Count::default(), Count::default());
+        let (mut pages, mut objects, mut files) =
+            (Count::default(), Count::default(), Count::default());
         for page in ledger.pages.all() {
             pages.add(page.reads > 0, page.writes > 0);
             // A request for an object covers all of it, so its first page represents it.
@@ -81,7 +83,11 @@ impl Characterisation for Footprint {
             Space::Objects => table.push(objects.row("objects", None)),
         }
         let found = Found::default().table(table);
-        Ok(if ledger.about.knows.writes && all_pages > 0 { found.sentence(sentence) } else { found })
+        Ok(if ledger.about.knows.writes && all_pages > 0 {
+            found.sentence(sentence)
+        } else {
+            found
+        })
     }
 }
 

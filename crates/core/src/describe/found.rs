@@ -202,7 +202,9 @@ impl Found {
             _ => None,
         });
         let all: Vec<&Figure> = all.flatten().collect();
-        keys.iter().filter_map(|key| all.iter().find(|figure| figure.key == *key).copied()).collect()
+        keys.iter()
+            .filter_map(|key| all.iter().find(|figure| figure.key == *key).copied())
+            .collect()
     }
 
     /// Adds figures at the end.

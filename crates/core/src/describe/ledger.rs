@@ -47,7 +47,11 @@ impl Ledger {
     ///
     /// The trace has too many pages.
     #[inline]
-    pub(super) fn take(&mut self, event: &Event, touched: &mut Vec<u32>) -> Result<Option<u32>, TraceError> {
+    pub(super) fn take(
+        &mut self,
+        event: &Event,
+        touched: &mut Vec<u32>,
+    ) -> Result<Option<u32>, TraceError> {
         touched.clear();
         self.end_us = self.end_us.max(event.at_us);
         let access = match event.action {
@@ -56,7 +60,8 @@ impl Ledger {
             _ => None,
         };
         if let Some((file, offset, len, write)) = access.filter(|(_, _, len, _)| *len > 0) {
-            let (first, last) = (offset / PAGE_BYTES, (offset.saturating_add(len) - 1) / PAGE_BYTES);
+            let (first, last) =
+                (offset / PAGE_BYTES, (offset.saturating_add(len) - 1) / PAGE_BYTES);
             // The limit of a dense trace applies.
             let last = last.min(first + u64::from(PAGES_MAX) - 1);
             self.pages.touch(file, first..=last, write, touched)?;
@@ -75,7 +80,9 @@ impl Ledger {
         let Pages { pages, slots } = &self.pages;
         likely.clear();
         for event in events {
-            if let Action::Read { file, offset, .. } | Action::Write { file, offset, .. } = event.action {
+            if let Action::Read { file, offset, .. } | Action::Write { file, offset, .. } =
+                event.action
+            {
                 let slot = self.pages.slot(file, offset / PAGE_BYTES);
                 prefetch_index(slots, slot);
                 likely.push(slot as u32);
@@ -311,7 +318,9 @@ impl Files {
             Action::Read { len, .. } if pages > 0 => file.reads.add(*len, pages),
             Action::Write { len, .. } if pages > 0 => file.writes.add(*len, pages),
             Action::Sync { .. } => file.syncs += 1,
-            Action::Open { created: true, .. } => file.created_us = file.created_us.or(Some(event.at_us)),
+            Action::Open { created: true, .. } => {
+                file.created_us = file.created_us.or(Some(event.at_us))
+            }
             Action::Create(create) => {
                 file.created_us = file.created_us.or(Some(event.at_us));
                 if !create.name.is_empty() {
@@ -387,8 +396,9 @@ impl Names {
         let fresh = self.names.len() as u32;
         self.names.push(Name { text: text.into(), is_cache: crate::names::in_cache(text) });
         let names = &self.names;
-        self.index
-            .insert_unique(HASHER.hash_one(text), fresh, |n| HASHER.hash_one(&*names[*n as usize].text));
+        self.index.insert_unique(HASHER.hash_one(text), fresh, |n| {
+            HASHER.hash_one(&*names[*n as usize].text)
+        });
         // Two entries of the table, as it doubles.
         self.held_bytes += text.len() + size_of::<Name>() + 2 * size_of::<u32>();
         fresh

@@ -29,7 +29,8 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
 };
 
 /// Lower bounds of the bins, in seconds. The first bin has files with an active period above 0.
-const BINS_S: [u64; 17] = [0, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600];
+const BINS_S: [u64; 17] =
+    [0, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600];
 
 /// An active period above this makes a file long-living.
 const LONG_US: u64 = 90_000_000;
@@ -94,11 +95,16 @@ impl Characterisation for Lifetimes {
             at => Value::TimeUs(lives[at - 1]),
         };
         let found = found.figures(vec![
-            Figure::new("lifetime_median_us", "half of those made and deleted lived at most", percentile(50)),
+            Figure::new(
+                "lifetime_median_us",
+                "half of those made and deleted lived at most",
+                percentile(50),
+            ),
             Figure::new("lifetime_p90_us", "90 % of them", percentile(90)),
         ]);
-        let classed =
-            |wanted| made(ledger).filter(|file| class(file, ledger.end_us) == wanted).count() as u64;
+        let classed = |wanted| {
+            made(ledger).filter(|file| class(file, ledger.end_us) == wanted).count() as u64
+        };
         let short = classed(Class::BurnAfterReading);
         let all = short + classed(Class::Transient) + classed(Class::LongLiving);
         let sentence = [
@@ -113,7 +119,11 @@ impl Characterisation for Lifetimes {
         let late = Value::Count(classed(Class::TooLate));
         let unused = Value::Count(classed(Class::Unused));
         Ok(found.table(active_periods(ledger)).table(distribution(ledger)).figures(vec![
-            Figure::new("made_too_late", "not among them: made less than 90 s before the end", late),
+            Figure::new(
+                "made_too_late",
+                "not among them: made less than 90 s before the end",
+                late,
+            ),
             Figure::new("never_used", "not among them: made, never read nor written", unused),
         ]))
     }
@@ -128,17 +138,30 @@ fn made(ledger: &Ledger) -> impl Iterator<Item = &File> {
 fn file_counts(ledger: &Ledger) -> Table {
     let all = || ledger.files.all().iter();
     let used = Sum::of(all().filter(|file| file.active_us.is_some()));
-    let columns =
-        [("what", ""), ("files", "files"), ("written_bytes", "written to them"), ("written_bytes_share", "")];
+    let columns = [
+        ("what", ""),
+        ("files", "files"),
+        ("written_bytes", "written to them"),
+        ("written_bytes_share", ""),
+    ];
     let mut table = Table::new("files", &columns);
     let mut row = |id, says, sum: Sum| {
         let share = Value::share(sum.bytes, used.bytes);
-        table.push([Value::label(id, says), Value::Count(sum.files), Value::Bytes(sum.bytes), share]);
+        table.push([
+            Value::label(id, says),
+            Value::Count(sum.files),
+            Value::Bytes(sum.bytes),
+            share,
+        ]);
     };
     row("used", "read or written", used);
     row("made", "made in the trace", Sum::of(made(ledger)));
     row("deleted", "deleted in the trace", Sum::of(all().filter(|file| file.gone_us.is_some())));
-    row("made_and_deleted", "made and deleted", Sum::of(made(ledger).filter(|file| file.gone_us.is_some())));
+    row(
+        "made_and_deleted",
+        "made and deleted",
+        Sum::of(made(ledger).filter(|file| file.gone_us.is_some())),
+    );
     if ledger.about.knows.times {
         let young = |file: &&File| lived_us(file).is_some_and(|lived_us| lived_us < WRITE_BACK_US);
         row("deleted_young", "… less than 30 s old", Sum::of(made(ledger).filter(young)));
@@ -165,7 +188,8 @@ fn active_periods(ledger: &Ledger) -> Table {
         (Class::Transient, "transient", "transient (30–90 s)"),
         (Class::LongLiving, "long_living", "long-living (> 90 s)"),
     ];
-    let sums = classes.map(|(class, ..)| (Sum::of(of(class)), of(class).filter(is_cache).count() as u64));
+    let sums =
+        classes.map(|(class, ..)| (Sum::of(of(class)), of(class).filter(is_cache).count() as u64));
     let files = sums.iter().map(|(sum, _)| sum.files).sum();
     let bytes = sums.iter().map(|(sum, _)| sum.bytes).sum();
     let cache_files = sums.iter().map(|(_, cache_files)| cache_files).sum();

@@ -4,7 +4,8 @@
 //! request may touch many pages.
 
 use super::{
-    Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value, ledger::Traffic,
+    Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value,
+    ledger::Traffic,
 };
 use crate::event::{Action, Event};
 
@@ -93,7 +94,8 @@ impl Characterisation for Mix {
         if knows.syncs || self.waiting.requests > 0 {
             let (waiting, writes) = (self.waiting.requests, self.writes.requests);
             let label = "writes that wait for storage (O_SYNC, O_DSYNC)";
-            figures.push(Figure::new("sync_writes", label, Value::Count(waiting)).of(waiting, writes));
+            figures
+                .push(Figure::new("sync_writes", label, Value::Count(waiting)).of(waiting, writes));
         }
         if knows.syncs {
             figures.push(Figure::new(
@@ -111,7 +113,11 @@ impl Characterisation for Mix {
             let requests = Value::Count(self.direct.requests);
             let label = "requests past the page cache (O_DIRECT; counted here only)";
             figures.push(Figure::new("direct_requests", label, requests));
-            figures.push(Figure::new("direct_bytes", "bytes of these", Value::Bytes(self.direct.bytes)));
+            figures.push(Figure::new(
+                "direct_bytes",
+                "bytes of these",
+                Value::Bytes(self.direct.bytes),
+            ));
         }
         if self.empty_requests > 0 {
             let label = "requests of no bytes (counted here only)";
@@ -144,7 +150,10 @@ mod tests {
             at(0, write(1, 4000, 200)),
             at(0, write_sync(1, 0, 100)),
             at(0, read(1, 0, 0)),
-            at(0, Action::Direct { open: None, file: FileId(1), offset: 0, len: 8192, write: true }),
+            at(
+                0,
+                Action::Direct { open: None, file: FileId(1), offset: 0, len: 8192, write: true },
+            ),
             at(0, sync(1)),
             at(0, sync(1)),
             at(0, Action::SyncAll),
@@ -153,8 +162,12 @@ mod tests {
         assert_eq!(column(&found, "operations", "requests"), counts([1, 2, 3]));
         assert_eq!(column(&found, "operations", "moved_bytes"), [4097, 300, 4397].map(bytes));
         assert_eq!(column(&found, "operations", "page_accesses"), counts([2, 3, 5]));
-        assert_eq!(column(&found, "operations", "page_accesses_share"), [0.4, 0.6, 1.0].map(Value::Share));
-        let figures = ["sync_writes", "syncs", "sync_alls", "empty_requests"].map(|key| figure(&found, key));
+        assert_eq!(
+            column(&found, "operations", "page_accesses_share"),
+            [0.4, 0.6, 1.0].map(Value::Share)
+        );
+        let figures =
+            ["sync_writes", "syncs", "sync_alls", "empty_requests"].map(|key| figure(&found, key));
         assert_eq!(figures.to_vec(), counts([1, 2, 1, 1]));
         assert_eq!(figure(&found, "direct_requests"), Value::Count(1));
         assert_eq!(figure(&found, "direct_bytes"), bytes(8192));

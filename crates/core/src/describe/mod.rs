@@ -179,7 +179,8 @@ impl Describer {
 
     /// Returns the memory held in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.ledger.held_bytes() + self.watching.iter().map(|machine| machine.held_bytes()).sum::<usize>()
+        self.ledger.held_bytes()
+            + self.watching.iter().map(|machine| machine.held_bytes()).sum::<usize>()
     }
 
     /// Returns the description. `top`: longest list of the greatest items.
@@ -192,8 +193,9 @@ impl Describer {
                 let found = match spec.missing(&about) {
                     Some(missing) => Err(missing),
                     None => {
-                        let machine =
-                            watching.next().expect("there is a state for each possible characterisation");
+                        let machine = watching
+                            .next()
+                            .expect("there is a state for each possible characterisation");
                         machine.finish(&self.ledger, top)
                     }
                 };

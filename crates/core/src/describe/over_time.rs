@@ -15,8 +15,8 @@
 //! count. `steady` lists the number of pages by the number of windows in which they are accessed.
 
 use super::{
-    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Piece, Seen, Table, Value,
-    bins::Bins,
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Piece, Seen, Table,
+    Value, bins::Bins,
 };
 use crate::event::{Action, Event};
 use prefetch_index::prefetch_index;
@@ -127,7 +127,9 @@ impl OverTime {
         let mut columns = vec![("first_access", ""), ("first_page", ""), ("reads", "")];
         columns.extend(knows_writes.then_some(("writes", "")));
         let mut table = Table::new("grid", &columns).only_for(Audience::Programs);
-        for (n, [reads, writes]) in self.grid.iter().enumerate().filter(|(_, cell)| **cell != [0, 0]) {
+        for (n, [reads, writes]) in
+            self.grid.iter().enumerate().filter(|(_, cell)| **cell != [0, 0])
+        {
             let at = (n / SIDE) as u64 * self.accesses.width();
             let page = (n % SIDE) as u64 * self.pages.width();
             let mut row = [at, page, *reads].map(Value::Count).to_vec();
@@ -173,7 +175,8 @@ impl Characterisation for OverTime {
         let columns = [("windows", ""), ("pages", ""), ("page_accesses", "")];
         let mut table = Table::new("steady", &columns).only_for(Audience::Programs);
         let (mut steady, mut accesses) = (0, 0);
-        for (in_windows, (pages, accesses_here)) in (0..).zip(by_windows).filter(|(_, (pages, _))| *pages > 0)
+        for (in_windows, (pages, accesses_here)) in
+            (0..).zip(by_windows).filter(|(_, (pages, _))| *pages > 0)
         {
             table.push([in_windows, pages, accesses_here].map(Value::Count));
             if in_windows * 10 >= u64::from(windows) * 9 {
@@ -183,14 +186,18 @@ impl Characterisation for OverTime {
         }
         let all_pages = ledger.pages.all().len() as u64;
         let figures = vec![
-            Figure::new("windows", "windows of equally many page accesses", Value::Count(windows.into())),
+            Figure::new(
+                "windows",
+                "windows of equally many page accesses",
+                Value::Count(windows.into()),
+            ),
             Figure::new("steady_pages", "pages accessed in 90 % of them", Value::Count(steady))
                 .of(steady, all_pages),
             Figure::new("steady_page_accesses", "accesses to these", Value::Count(accesses))
                 .of(accesses, self.clock),
         ];
-        let mut bins =
-            Table::new("bins", &[("page_accesses", ""), ("pages", "")]).only_for(Audience::Programs);
+        let mut bins = Table::new("bins", &[("page_accesses", ""), ("pages", "")])
+            .only_for(Audience::Programs);
         bins.push([&self.accesses, &self.pages].map(|bins| Value::Count(bins.width())));
         let windows = Value::Count(windows.into());
         let sentence: Vec<Piece> = match steady {
@@ -209,7 +216,12 @@ impl Characterisation for OverTime {
             ],
         };
         let grid = self.grid_table(ledger.about.knows.writes);
-        Ok(Found::default().sentence(sentence).figures(figures).table(table).table(bins).table(grid))
+        Ok(Found::default()
+            .sentence(sentence)
+            .figures(figures)
+            .table(table)
+            .table(bins)
+            .table(grid))
     }
 }
 

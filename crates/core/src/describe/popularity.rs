@@ -6,8 +6,8 @@
 //! too. Sums are exact. The module `sqlite` decides which pages are SQLite's.
 
 use super::{
-    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Table, Value, bins::logarithmic,
-    ledger::Page, sqlite,
+    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Table, Value,
+    bins::logarithmic, ledger::Page, sqlite,
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -89,7 +89,8 @@ impl Characterisation for Popularity {
             let is_sqlite = match last {
                 Some((file, known)) if file == page.file => known,
                 _ => {
-                    let known = ledger.files.find(page.file).is_some_and(|file| of_sqlite[file as usize]);
+                    let known =
+                        ledger.files.find(page.file).is_some_and(|file| of_sqlite[file as usize]);
                     last = Some((page.file, known));
                     known
                 }

@@ -26,10 +26,14 @@ pub(super) struct Ranked<K, const N: usize> {
 impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
     pub(super) fn new(numbers: impl Iterator<Item = (K, [u64; N])>) -> Self {
         let mut ranking: HashMap<K, (u64, [u64; N]), FixedState> = HashMap::default();
-        for (key, numbers) in numbers.filter(|(_, numbers)| numbers.iter().any(|number| *number > 0)) {
+        for (key, numbers) in
+            numbers.filter(|(_, numbers)| numbers.iter().any(|number| *number > 0))
+        {
             let (count, sums) = ranking.entry(key).or_insert((0, [0; N]));
             *count += 1;
-            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.saturating_add(number));
+            sums.iter_mut()
+                .zip(numbers)
+                .for_each(|(sum, number)| *sum = sum.saturating_add(number));
         }
         Self { sums: ranking }
     }
@@ -44,7 +48,12 @@ impl<K: Copy + Eq + Hash, const N: usize> Ranking<K, N> {
     }
 
     /// Returns the greatest by one of the sums, all above 0; ties are ordered by name.
-    pub(super) fn top(&self, by: usize, top: usize, name: impl Fn(K) -> Box<str>) -> Vec<Ranked<K, N>> {
+    pub(super) fn top(
+        &self,
+        by: usize,
+        top: usize,
+        name: impl Fn(K) -> Box<str>,
+    ) -> Vec<Ranked<K, N>> {
         let mut list: Vec<_> = self.sums.iter().filter(|(_, (_, sums))| sums[by] > 0).collect();
         let sum = |(_, (_, sums)): &(&K, &(u64, [u64; N]))| Reverse(sums[by]);
         if list.len() > top && top > 0 {

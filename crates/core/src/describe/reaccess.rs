@@ -10,7 +10,9 @@
 //!
 //! The paper finds frequency the better predictor on Android, except for the first two ranks.
 
-use super::{Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value};
+use super::{
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value,
+};
 use crate::{event::Event, page::PAGE_BYTES, structure::Recency};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

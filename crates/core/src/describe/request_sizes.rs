@@ -4,7 +4,9 @@
 //! block layer, where most reads of mobile devices are below 64 KiB. A trace of file accesses has
 //! the requests of applications.)
 
-use super::{Audience, Characterisation, CharacterisationSpec, Found, Ledger, Piece, Seen, Table, Value};
+use super::{
+    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Piece, Seen, Table, Value,
+};
 use crate::event::{Action, Event};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
@@ -54,7 +56,8 @@ impl Characterisation for RequestSizes {
         let (all_reads, all_writes) = (self.reads.iter().sum(), self.writes.iter().sum());
         let row = |size: usize, reads: u64, writes: u64| {
             let most = 1u64.checked_shl(size as u32).unwrap_or(u64::MAX);
-            let mut row = vec![Value::Bytes(most), Value::Count(reads), Value::share(reads, all_reads)];
+            let mut row =
+                vec![Value::Bytes(most), Value::Count(reads), Value::share(reads, all_reads)];
             if writes_known {
                 row.extend([Value::Count(writes), Value::share(writes, all_writes)]);
             }
@@ -68,14 +71,20 @@ impl Characterisation for RequestSizes {
         for size in least..=most {
             all.push(row(size, self.reads[size], self.writes[size]));
             if size == SMALL.min(most) {
-                shown.push(row(size, self.reads[..=size].iter().sum(), self.writes[..=size].iter().sum()));
+                shown.push(row(
+                    size,
+                    self.reads[..=size].iter().sum(),
+                    self.writes[..=size].iter().sum(),
+                ));
             } else if size > SMALL {
                 shown.push(row(size, self.reads[size], self.writes[size]));
             }
         }
         let small = |counts: &[u64; SIZES]| counts[..=COMPARED].iter().sum::<u64>();
         let mut sentence: Vec<Piece> = Vec::new();
-        for (what, counts, all) in [("reads", &self.reads, all_reads), ("writes", &self.writes, all_writes)] {
+        for (what, counts, all) in
+            [("reads", &self.reads, all_reads), ("writes", &self.writes, all_writes)]
+        {
             if all > 0 {
                 if !sentence.is_empty() {
                     sentence.push("and".into());

@@ -5,7 +5,9 @@
 //! often. A page is an offset in a file: truncated and written again, it is the same page. (The
 //! paper finds 80 % of the accesses in the top 20 %; on servers, in 50–60 %.)
 
-use super::{Audience, Characterisation, CharacterisationSpec, Found, Ledger, Table, Value, ledger::Page};
+use super::{
+    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Table, Value, ledger::Page,
+};
 use std::collections::BTreeMap;
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
@@ -27,8 +29,8 @@ type Count = fn(&Page) -> u64;
 /// Points of the curve in tenths of a percent of the pages, rounded up to whole pages; denser where
 /// it bends.
 const POINTS: [u64; 33] = [
-    0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 180, 200, 250, 300, 350, 400, 450,
-    500, 550, 600, 700, 800, 850, 900, 1000,
+    0, 1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 180, 200, 250, 300, 350,
+    400, 450, 500, 550, 600, 700, 800, 850, 900, 1000,
 ];
 
 /// Number of pages for each number of accesses, in descending order.
@@ -155,7 +157,10 @@ mod tests {
         // Two of six pages; the only one; two of six.
         assert_eq!(shares, [Value::Share(9.0 / 13.0), Value::Share(1.0), Value::Share(3.0 / 7.0)]);
         // 11 of 13 accesses: the first page and three others.
-        assert_eq!(column(&found, "skew", "pages_for_80_percent_share")[0], Value::Share(4.0 / 6.0));
+        assert_eq!(
+            column(&found, "skew", "pages_for_80_percent_share")[0],
+            Value::Share(4.0 / 6.0)
+        );
     }
 
     proptest! {

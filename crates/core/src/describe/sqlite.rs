@@ -91,7 +91,8 @@ impl Characterisation for SqliteShare {
         ];
         let mut table = Table::new("kinds", &columns);
         let mut row = |id, says, sum: Sum| {
-            let (accesses, of) = (sum.reads.pages + sum.writes.pages, all.reads.pages + all.writes.pages);
+            let (accesses, of) =
+                (sum.reads.pages + sum.writes.pages, all.reads.pages + all.writes.pages);
             table.push([
                 Value::label(id, says),
                 Value::Count(sum.files),
@@ -124,14 +125,18 @@ impl Characterisation for SqliteShare {
             popular.truncate(POPULAR);
         }
         popular.sort_unstable_by_key(key);
-        let mut ranks = Table::new("popular_pages", &[("rank", ""), ("accesses", ""), ("kind", "")])
-            .only_for(Audience::Programs);
+        let mut ranks =
+            Table::new("popular_pages", &[("rank", ""), ("accesses", ""), ("kind", "")])
+                .only_for(Audience::Programs);
         let mut sqlite = 0;
         for (rank, page) in (1..).zip(&popular) {
             let page = pages[*page as usize];
             let file = ledger.files.find(page.file).map(|file| ledger.files.get(file));
             let kind = file.and_then(kind);
-            let id = KINDS.iter().find(|(known, ..)| Some(*known) == kind).map_or("other", |(_, id, _)| id);
+            let id = KINDS
+                .iter()
+                .find(|(known, ..)| Some(*known) == kind)
+                .map_or("other", |(_, id, _)| id);
             sqlite += u64::from(kind.is_some());
             ranks.push([Value::Count(rank), Value::Count(page.accesses()), Value::label(id, id)]);
         }
@@ -179,7 +184,10 @@ mod tests {
         assert_eq!(column(&found, "kinds", "files"), counts([2, 1, 3, 1]));
         assert_eq!(column(&found, "kinds", "kind")[2], Value::label("sqlite", "SQLite, all"));
         assert_eq!(column(&found, "kinds", "page_accesses"), counts([3, 1, 4, 1]));
-        assert_eq!(column(&found, "kinds", "written_bytes_share"), [0.1, 0.3, 0.4, 0.5].map(Value::Share));
+        assert_eq!(
+            column(&found, "kinds", "written_bytes_share"),
+            [0.1, 0.3, 0.4, 0.5].map(Value::Share)
+        );
         assert_eq!(column(&found, "kinds", "syncs"), counts([0, 1, 1, 0]));
         assert_eq!(figure(&found, "popular_pages_of_sqlite"), Value::Count(4));
         assert_eq!(describe_as(about(), "sqlite", &events[4..6]), Err("no file names"));

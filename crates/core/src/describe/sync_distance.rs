@@ -19,7 +19,8 @@
 //! may have written some of them back before.
 
 use super::{
-    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Piece, Seen, Table, Value,
+    Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Piece, Seen,
+    Table, Value,
     bins::logarithmic,
     page_set::{PageSet, removed},
     ranking,
@@ -65,7 +66,10 @@ impl Distances {
     fn histogram(&self) -> Vec<(u64, u64, u64)> {
         let mut bins: Vec<(u64, u64, u64)> = Vec::new();
         for (distance, count) in &self.seen {
-            match bins.last_mut().filter(|(least, ..)| logarithmic(*least) == logarithmic(*distance)) {
+            match bins
+                .last_mut()
+                .filter(|(least, ..)| logarithmic(*least) == logarithmic(*distance))
+            {
                 Some((_, most, syncs)) => (*most, *syncs) = (*distance, *syncs + count),
                 None => bins.push((*distance, *distance, *count)),
             }
@@ -189,7 +193,8 @@ impl Characterisation for SyncDistance {
         let mut table = Table::new("distances", &columns);
         let columns = [("of", ""), ("writes", ""), ("most_writes", ""), ("syncs", "")];
         let mut histogram = Table::new("histogram", &columns).only_for(Audience::Programs);
-        let rows = [(("file", "a file's own"), &self.of_files), (("all", "of all files"), &self.of_all)];
+        let rows =
+            [(("file", "a file's own"), &self.of_files), (("all", "of all files"), &self.of_all)];
         for ((id, says), distances) in rows {
             let empty = distances.empty;
             let percentiles = [50, 90, 99, 100].map(|percent| distances.percentile(percent));
@@ -233,9 +238,14 @@ impl Characterisation for SyncDistance {
                 "of the page writes out.".into(),
             ],
         };
-        let found = Found::default().sentence(sentence).table(table).table(histogram).figures(vec![forced]);
-        let columns =
-            [("name", "most synced"), ("files", "files"), ("syncs", "syncs"), ("mean", "mean distance")];
+        let found =
+            Found::default().sentence(sentence).table(table).table(histogram).figures(vec![forced]);
+        let columns = [
+            ("name", "most synced"),
+            ("files", "files"),
+            ("syncs", "syncs"),
+            ("mean", "mean distance"),
+        ];
         let mut files = Table::new("files", &columns);
         let syncs = ranking::files(ledger, |n, file| {
             let File { distances, writes, .. } = self.files[n];
@@ -295,7 +305,9 @@ mod tests {
     #[test]
     fn long_distances_stand_in_bins() {
         let mut distances = Distances::default();
-        [1, 1, 127, 128, 135, 136, 4000, 4001].into_iter().for_each(|distance| distances.add(distance));
+        [1, 1, 127, 128, 135, 136, 4000, 4001]
+            .into_iter()
+            .for_each(|distance| distances.add(distance));
         let bins = [(1, 1, 2), (127, 127, 1), (128, 135, 2), (136, 136, 1), (4000, 4001, 2)];
         assert_eq!(distances.histogram(), bins);
     }

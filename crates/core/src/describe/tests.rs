@@ -41,7 +41,9 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         10 => create(file),
         11 => bind(file, name),
         12 => rename(file, "/z", name),
-        13 => Action::Direct { open: None, file: FileId(file), offset, len, write: offset % 2 == 0 },
+        13 => {
+            Action::Direct { open: None, file: FileId(file), offset, len, write: offset % 2 == 0 }
+        }
         14 => create_named(file, name),
         15 => link(file, name),
         16 => rename_directory("/a", if offset % 2 == 0 { "/a/b" } else { "/z" }),
@@ -70,7 +72,12 @@ fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
             events.push(Event { at_us, pid, tid: pid, action });
         }
         // Files end once, at the end.
-        events.extend([1, 2].map(|file| Event { at_us: at_us + 1, pid: 0, tid: 0, action: gone(file) }));
+        events.extend([1, 2].map(|file| Event {
+            at_us: at_us + 1,
+            pid: 0,
+            tid: 0,
+            action: gone(file),
+        }));
         events
     })
 }
@@ -140,9 +147,12 @@ fn names_are_one_each() {
 #[test]
 fn the_least_traces() {
     for about in abouts() {
-        for events in
-            [vec![], vec![at(0, read(0, 0, 0))], vec![at(0, read(7, 5, 1))], vec![at(9, write(7, 4095, 2))]]
-        {
+        for events in [
+            vec![],
+            vec![at(0, read(0, 0, 0))],
+            vec![at(0, read(7, 5, 1))],
+            vec![at(9, write(7, 4095, 2))],
+        ] {
             // A trace without writes has none.
             if !about.knows.writes
                 && matches!(events.first(), Some(Event { action: Action::Write { .. }, .. }))
@@ -160,7 +170,10 @@ fn memory_is_bounded() {
     let mut describer = Describer::new(about(), 1 << 20);
     let events: Vec<_> = (0..40_000).map(|page| at(0, write(1, page * 8192, 1))).collect();
     let error = events.chunks(1000).find_map(|events| describer.extend(events).err());
-    assert!(matches!(error, Some(TraceError::TooMuchMemory { limit_bytes: 0x100000, .. })), "{error:?}");
+    assert!(
+        matches!(error, Some(TraceError::TooMuchMemory { limit_bytes: 0x100000, .. })),
+        "{error:?}"
+    );
     let mut describer = Describer::new(about(), u64::MAX);
     (0..300).for_each(|_| describer.extend(&[at(0, write(1, 0, 40 << 12))]).unwrap());
     assert!(describer.held_bytes() < 1 << 20, "many events on few pages take little");

@@ -36,7 +36,11 @@ impl Characterisation for TopDirectories {
             Some((directory(name), [file.writes.bytes]))
         });
         let directories = Ranking::new(named);
-        let all = ledger.files.all().iter().fold(0, |all: u64, file| all.saturating_add(file.writes.bytes));
+        let all = ledger
+            .files
+            .all()
+            .iter()
+            .fold(0, |all: u64, file| all.saturating_add(file.writes.bytes));
         let columns = [
             ("name", "most written"),
             ("files", "files"),
@@ -93,7 +97,8 @@ mod tests {
 
     #[test]
     fn files_count_for_the_directory_they_stand_in() {
-        let files = [(1, "/a/b/x", 10), (2, "/a/b/y", 20), (3, "/a/z", 40), (4, "/top", 1), (5, "bare", 2)];
+        let files =
+            [(1, "/a/b/x", 10), (2, "/a/b/y", 20), (3, "/a/z", 40), (4, "/top", 1), (5, "bare", 2)];
         let mut events = vec![at(0, write(6, 0, 27)), at(0, bind(7, "/never/written"))];
         for (file, name, len) in files {
             events.extend([at(0, bind(file, name)), at(0, write(file, 0, len))]);

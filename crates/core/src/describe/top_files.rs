@@ -22,7 +22,12 @@ impl Characterisation for TopFiles {
         let files = ranking::files(ledger, |_, file| [file.writes.bytes, file.reads.bytes]);
         let mut found = Found::default();
         for (by, key, title, columns) in [
-            (0, "written", "most written", [("written_bytes", "written"), ("written_bytes_share", "")]),
+            (
+                0,
+                "written",
+                "most written",
+                [("written_bytes", "written"), ("written_bytes_share", "")],
+            ),
             (1, "read", "most read", [("read_bytes", "read"), ("read_bytes_share", "")]),
         ] {
             let all = files.all(by);
@@ -37,7 +42,8 @@ impl Characterisation for TopFiles {
                     "of all.".into(),
                 ]);
             }
-            let mut table = Table::new(key, &[("name", title), ("files", "files"), columns[0], columns[1]]);
+            let mut table =
+                Table::new(key, &[("name", title), ("files", "files"), columns[0], columns[1]]);
             for file in top_files {
                 let bytes = file.sums[by];
                 table.push([
@@ -73,7 +79,10 @@ mod tests {
             at(0, read(4, 0, 5)),
         ];
         let found = describe("top_files", &events);
-        assert_eq!(column(&found, "written", "name"), [name("/a"), name("(no name, file 3)"), name("/b")]);
+        assert_eq!(
+            column(&found, "written", "name"),
+            [name("/a"), name("(no name, file 3)"), name("/b")]
+        );
         assert_eq!(column(&found, "written", "files"), counts([2, 1, 1]));
         assert_eq!(column(&found, "written", "written_bytes"), [30, 25, 25].map(bytes));
         assert_eq!(column(&found, "read", "name"), [name("/b")]);

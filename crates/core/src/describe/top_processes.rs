@@ -3,7 +3,9 @@
 //! Processes of one name are one line. Accesses of a process before its first name count for that
 //! name. After it runs another program, they count for that one.
 
-use super::{Characterisation, CharacterisationSpec, Found, Ledger, Seen, Table, Value, ranking::Ranking};
+use super::{
+    Characterisation, CharacterisationSpec, Found, Ledger, Seen, Table, Value, ranking::Ranking,
+};
 use crate::event::{Action, Event};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -89,7 +91,10 @@ impl Characterisation for TopProcesses {
 
     fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
         let each = self.programs.iter().map(|program| {
-            (program.name.as_deref().ok_or(program.pid), [program.written_bytes, program.read_bytes])
+            (
+                program.name.as_deref().ok_or(program.pid),
+                [program.written_bytes, program.read_bytes],
+            )
         });
         let programs = Ranking::new(each);
         if programs.is_empty() {
@@ -101,7 +106,8 @@ impl Characterisation for TopProcesses {
             Ok(name) => name.into(),
             Err(pid) => format!("(process {pid})").into(),
         });
-        let mut columns = vec![("name", ["most written by", "most read by"][by]), ("processes", "processes")];
+        let mut columns =
+            vec![("name", ["most written by", "most read by"][by]), ("processes", "processes")];
         let writes = ledger.about.knows.writes;
         if writes {
             columns.extend([("written_bytes", "written"), ("written_bytes_share", "")]);
@@ -156,6 +162,9 @@ mod tests {
         let found = describe("top_processes", &events[9..]);
         assert_eq!(column(&found, "processes", "name"), [name("(process 3)")]);
         assert_eq!(found.sentence, None);
-        assert_eq!(describe_as(about(), "top_processes", &[at(0, read(1, 0, 1))]), Err("no processes"));
+        assert_eq!(
+            describe_as(about(), "top_processes", &[at(0, read(1, 0, 1))]),
+            Err("no processes")
+        );
     }
 }

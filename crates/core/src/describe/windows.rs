@@ -6,7 +6,9 @@
 //! leaves out windows without writes. Where it would have more than a thousand rows, a row covers
 //! several `windows`, with the sum of their bytes and the maximum of one window.
 
-use super::{Audience, Characterisation, CharacterisationSpec, Found, Ledger, Need, Seen, Table, Value};
+use super::{
+    Audience, Characterisation, CharacterisationSpec, Found, Ledger, Need, Seen, Table, Value,
+};
 use crate::event::{Action, Event, Space};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
@@ -79,14 +81,25 @@ impl Characterisation for Windows {
                 let at = (u128::from(windows) * u128::from(percent)).div_ceil(100) as u64 - 1;
                 Value::Bytes(at.checked_sub(idle).map_or(0, |at| bytes[at as usize]))
             };
-            let mean =
-                Value::Bytes(bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)) / windows);
-            table.push([Value::label(id, says), mean, percentile(50), percentile(90), percentile(100)]);
+            let mean = Value::Bytes(
+                bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)) / windows,
+            );
+            table.push([
+                Value::label(id, says),
+                mean,
+                percentile(50),
+                percentile(90),
+                percentile(100),
+            ]);
         }
         let mut columns = vec![("start_us", ""), ("windows", "")];
-        columns.extend([("all_bytes", ""), ("made_bytes", ""), ("cache_bytes", "")].iter().take(kinds));
         columns.extend(
-            [("all_most_bytes", ""), ("made_most_bytes", ""), ("cache_most_bytes", "")].iter().take(kinds),
+            [("all_bytes", ""), ("made_bytes", ""), ("cache_bytes", "")].iter().take(kinds),
+        );
+        columns.extend(
+            [("all_most_bytes", ""), ("made_most_bytes", ""), ("cache_most_bytes", "")]
+                .iter()
+                .take(kinds),
         );
         let mut series = Table::new("windows", &columns).only_for(Audience::Programs);
         let a_row = windows.div_ceil(SERIES);
@@ -142,7 +155,8 @@ mod tests {
     #[test]
     fn a_long_series_gives_the_most_of_several() {
         let minutes = [(0, 5), (1, 7), (500, 3), (501, 2), (1000, 9)];
-        let events: Vec<_> = minutes.map(|(minute, len)| at(minute * 60, write(1, 0, len))).to_vec();
+        let events: Vec<_> =
+            minutes.map(|(minute, len)| at(minute * 60, write(1, 0, len))).to_vec();
         let found = describe("windows", &events);
         let starts = [0, 500, 1000].map(|minute| super::Value::TimeUs(minute * 60_000_000));
         assert_eq!(column(&found, "windows", "start_us"), starts);

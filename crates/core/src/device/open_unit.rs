@@ -217,7 +217,9 @@ impl OpenUnit {
         let (held, lacking) = self.held_and_lacking(slot);
         let (n, unit) = (slot.0 as usize, self.unit[slot.0 as usize]);
         let words = self.held_words(unit);
-        for (word, log) in self.held[words].iter_mut().zip(&mut self.log[n * self.words..][..self.words]) {
+        for (word, log) in
+            self.held[words].iter_mut().zip(&mut self.log[n * self.words..][..self.words])
+        {
             let logged = std::mem::take(log);
             *word = if self.inverted { *word & !logged } else { *word | logged };
         }
@@ -245,7 +247,8 @@ impl OpenUnit {
             return;
         }
         self.held[at] ^= bit;
-        let empty = self.held_words(unit).enumerate().all(|(n, at)| self.content(n, self.held[at]) == 0);
+        let empty =
+            self.held_words(unit).enumerate().all(|(n, at)| self.content(n, self.held[at]) == 0);
         self.wear.erases += u64::from(empty);
     }
 }
@@ -276,7 +279,8 @@ impl Device for OpenUnit {
 
     fn wear(&self) -> Wear {
         let mut wear = self.wear;
-        wear.copies_due = self.slots.iter(OPEN).map(|slot| u64::from(self.held_and_lacking(slot).1)).sum();
+        wear.copies_due =
+            self.slots.iter(OPEN).map(|slot| u64::from(self.held_and_lacking(slot).1)).sum();
         wear
     }
 
@@ -297,8 +301,16 @@ impl Device for OpenUnit {
         }
         self.slots.check();
         assert_eq!(self.slots.iter(OPEN).count(), open, "each open unit is in the order of use");
-        assert_eq!(open + self.slots.iter(UNUSED).count(), self.unit.len(), "a slot is open or unused");
-        assert_eq!(self.wear.host_pages + self.wear.copies, self.wear.programs, "nothing else is programmed");
+        assert_eq!(
+            open + self.slots.iter(UNUSED).count(),
+            self.unit.len(),
+            "a slot is open or unused"
+        );
+        assert_eq!(
+            self.wear.host_pages + self.wear.copies,
+            self.wear.programs,
+            "nothing else is programmed"
+        );
     }
 }
 

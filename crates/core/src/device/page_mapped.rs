@@ -273,7 +273,9 @@ impl Slc {
     fn has_space(&self) -> bool {
         let slots = u64::from(self.slots);
         slots > 0
-            && self.written - self.emptied / u64::from(self.block_slots) * u64::from(self.block_slots) < slots
+            && self.written
+                - self.emptied / u64::from(self.block_slots) * u64::from(self.block_slots)
+                < slots
     }
 }
 
@@ -491,7 +493,8 @@ impl Die {
         for word in 0..self.words {
             let last = self.block_pages as usize - word * 64;
             let mask = if last >= 64 { !0 } else { (1u64 << last) - 1 };
-            let mut live = !std::mem::take(&mut self.stale[victim.0 as usize * self.words + word]) & mask;
+            let mut live =
+                !std::mem::take(&mut self.stale[victim.0 as usize * self.words + word]) & mask;
             while live != 0 {
                 let slot = word as u32 * 64 + live.trailing_zeros();
                 self.program(self.page_at(victim.0 * self.block_pages + slot));

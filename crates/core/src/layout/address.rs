@@ -71,7 +71,8 @@ impl Goals {
     /// recently.
     pub(crate) fn new(trace: &Trace, layout: &dyn Layout) -> Self {
         let files = Files::of(trace.runs(), trace.pages());
-        let by_file: Vec<_> = files.all().map(|file| layout.place(Page(files.pages(file).end - 1))).collect();
+        let by_file: Vec<_> =
+            files.all().map(|file| layout.place(Page(files.pages(file).end - 1))).collect();
         let newest = by_file.iter().copied().flatten().max();
         Self { files, by_file, newest }
     }

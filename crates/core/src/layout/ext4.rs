@@ -66,7 +66,8 @@ impl Ext4 {
 
 impl Layout for Ext4 {
     fn write(&mut self, page: Page) -> Lba {
-        let (run, offset) = self.runs.find(page).expect("a file trace knows the place of its pages");
+        let (run, offset) =
+            self.runs.find(page).expect("a file trace knows the place of its pages");
         let base = match self.base[run] {
             Some(base) => {
                 self.moved = 0..0;
@@ -86,7 +87,8 @@ impl Layout for Ext4 {
     }
 
     fn place(&self, page: Page) -> Option<Lba> {
-        let (run, offset) = self.runs.find(page).expect("a file trace knows the place of its pages");
+        let (run, offset) =
+            self.runs.find(page).expect("a file trace knows the place of its pages");
         Some(self.base[run]? + u64::from(offset))
     }
 
@@ -97,7 +99,8 @@ impl Layout for Ext4 {
     fn free(&mut self, pages: Range<u32>) {
         let mut at = pages.start;
         while at < pages.end {
-            let (n, offset) = self.runs.find(Page(at)).expect("a file trace knows the place of its pages");
+            let (n, offset) =
+                self.runs.find(Page(at)).expect("a file trace knows the place of its pages");
             let run = self.runs.runs[n];
             let part = (run.pages - offset).min(pages.end - at);
             if part == run.pages

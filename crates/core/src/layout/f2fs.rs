@@ -82,7 +82,9 @@ impl F2fs {
         if trace.runs().is_empty() {
             (0..pages).for_each(|page| layout.append(page));
         }
-        for run in trace.runs().iter().filter(|run| trace.created().binary_search(&run.file).is_err()) {
+        for run in
+            trace.runs().iter().filter(|run| trace.created().binary_search(&run.file).is_err())
+        {
             (run.first..run.first + run.pages).for_each(|page| layout.append(page));
         }
         layout
@@ -182,7 +184,8 @@ impl Layout for F2fs {
         self.free.check();
         self.free_segments.check();
         let mut used = vec![0; self.used_pages.len()];
-        let mut slots: Vec<u32> = self.place.iter().copied().filter(|slot| *slot != NOWHERE).collect();
+        let mut slots: Vec<u32> =
+            self.place.iter().copied().filter(|slot| *slot != NOWHERE).collect();
         for slot in &slots {
             used[(slot / SEGMENT_PAGES) as usize] += 1;
             assert!(!self.free.contains(*slot), "slot {slot} is in use and free");

@@ -10,8 +10,11 @@ use std::collections::BTreeMap as Model;
 
 fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
     let knows = Knows { times: false, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-    let mut builder =
-        TraceBuilder::new(About { epoch_us: None, side: Side::Before, space, knows }, Unit::Page, u64::MAX);
+    let mut builder = TraceBuilder::new(
+        About { epoch_us: None, side: Side::Before, space, knows },
+        Unit::Page,
+        u64::MAX,
+    );
     for (n, (created, ranges)) in files.iter().enumerate() {
         let file = FileId(n as u64);
         let mut actions = vec![Action::Open { open: None, file, created: *created }];
@@ -92,7 +95,12 @@ proptest! {
 fn ext4_reuses_what_unlink_freed() {
     let trace = trace(
         Space::Files,
-        &[(false, vec![(0, 4)]), (true, vec![(0, 2)]), (true, vec![(0, 2)]), (false, vec![(10, 3)])],
+        &[
+            (false, vec![(0, 4)]),
+            (true, vec![(0, 2)]),
+            (true, vec![(0, 2)]),
+            (false, vec![(10, 3)]),
+        ],
     );
     let chosen = Selection::parse("ext4").unwrap();
     let mut layout = (chosen.spec.build)(&trace, &chosen.params);

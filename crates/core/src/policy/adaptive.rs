@@ -161,7 +161,11 @@ impl Adaptive {
         self.ghosts.check();
         for list in [ONCE, TWICE] {
             assert_eq!(self.resident.iter(list).count(), self.len[list] as usize);
-            assert!(self.resident.iter(list).all(|frame| self.twice[frame.0 as usize] == (list == TWICE)));
+            assert!(
+                self.resident
+                    .iter(list)
+                    .all(|frame| self.twice[frame.0 as usize] == (list == TWICE))
+            );
             assert!(
                 self.ghosts.iter(list).all(|page| frames.frame(page).is_none()),
                 "a ghost is not resident"

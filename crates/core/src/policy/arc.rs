@@ -64,7 +64,11 @@ struct Arc {
 
 impl Build for Arc {
     fn build(setup: &Setup<'_>) -> Self {
-        Self { directory: Adaptive::new(setup), steps_are_whole: steps_are_whole(setup), prepared: false }
+        Self {
+            directory: Adaptive::new(setup),
+            steps_are_whole: steps_are_whole(setup),
+            prepared: false,
+        }
     }
 }
 
@@ -172,7 +176,8 @@ mod model {
 
         fn replace(&mut self, in_b2: bool) -> Page {
             let t1 = self.t1.len() as f64;
-            if !self.t1.is_empty() && (t1 > self.p || (in_b2 && t1 == self.p)) || self.t2.is_empty() {
+            if !self.t1.is_empty() && (t1 > self.p || (in_b2 && t1 == self.p)) || self.t2.is_empty()
+            {
                 let page = self.t1.remove(0);
                 self.b1.push(page);
                 page

@@ -59,7 +59,8 @@ impl Belady {
         self.next_of[frame.0 as usize] = Some((access.next_use, access.page));
         self.heap.push((access.next_use, Reverse(access.page)));
         if self.heap.len() > 4 * self.next_of.len() + 64 {
-            self.heap = self.next_of.iter().flatten().map(|(next, page)| (*next, Reverse(*page))).collect();
+            self.heap =
+                self.next_of.iter().flatten().map(|(next, page)| (*next, Reverse(*page))).collect();
         }
     }
 }
@@ -78,7 +79,8 @@ impl Policy for Belady {
 
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         loop {
-            let (next_use, Reverse(page)) = self.heap.pop().expect("evict is never called on an empty cache");
+            let (next_use, Reverse(page)) =
+                self.heap.pop().expect("evict is never called on an empty cache");
             if let Some(frame) = frames.frame(page)
                 && self.next_of[frame.0 as usize] == Some((next_use, page))
             {
@@ -96,7 +98,10 @@ impl Policy for Belady {
 
     fn check(&self, frames: &Frames) {
         assert_eq!(self.next_of.iter().flatten().count(), self.used);
-        assert!(self.heap.len() <= 4 * self.next_of.len() + 64, "stale entries are removed in time");
+        assert!(
+            self.heap.len() <= 4 * self.next_of.len() + 64,
+            "stale entries are removed in time"
+        );
         for (frame, next) in self.next_of.iter().enumerate() {
             if let Some((_, page)) = next {
                 assert_eq!(frames.frame(*page), Some(Frame(frame as u32)));
@@ -125,8 +130,13 @@ mod model {
         }
         fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
             let farthest = self.0.iter().map(|(_, next)| *next).max().unwrap();
-            let page =
-                self.0.iter().filter(|(_, next)| *next == farthest).map(|(page, _)| *page).min().unwrap();
+            let page = self
+                .0
+                .iter()
+                .filter(|(_, next)| *next == farthest)
+                .map(|(page, _)| *page)
+                .min()
+                .unwrap();
             self.remove(page);
             vec![page]
         }

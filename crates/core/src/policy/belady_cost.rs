@@ -86,7 +86,13 @@ struct BeladyCost {
 impl Build for BeladyCost {
     fn build(setup: &Setup<'_>) -> Self {
         let [read, write] = costs(setup);
-        Self { heaps: Default::default(), known: vec![None; setup.slots() as usize], now: 0, read, write }
+        Self {
+            heaps: Default::default(),
+            known: vec![None; setup.slots() as usize],
+            now: 0,
+            read,
+            write,
+        }
     }
 }
 
@@ -228,8 +234,11 @@ mod model {
                     }
                 }
             };
-            let best =
-                self.pages.iter().copied().reduce(|best, page| if better(page, best) { page } else { best });
+            let best = self
+                .pages
+                .iter()
+                .copied()
+                .reduce(|best, page| if better(page, best) { page } else { best });
             let (page, _) = best.unwrap();
             self.remove(page);
             vec![page]
@@ -253,7 +262,8 @@ mod tests {
 
     fn run(text: &str, frames: u32, pages: u32, acts: &[Act]) -> Vec<naive::Effect> {
         let chosen = Selection::parse(text).unwrap();
-        let mut cache = (chosen.spec.cache)(&Setup { frames, pages, runs: &[], params: &chosen.params });
+        let mut cache =
+            (chosen.spec.cache)(&Setup { frames, pages, runs: &[], params: &chosen.params });
         acts.iter().zip(naive::next_uses(acts)).map(|(act, next)| cache.step(*act, next)).collect()
     }
 
@@ -267,7 +277,10 @@ mod tests {
             let acts = history(&mut dice, pages, 300);
             for map in [reads_only, writes_only] {
                 let acts: Vec<Act> = acts.iter().copied().map(map).collect();
-                assert_eq!(run("belady-cost", frames, pages, &acts), run("belady", frames, pages, &acts));
+                assert_eq!(
+                    run("belady-cost", frames, pages, &acts),
+                    run("belady", frames, pages, &acts)
+                );
             }
         }
     }
@@ -279,7 +292,8 @@ mod tests {
         for distance in 1..40 {
             // Position 2 reads page 2. Page 1 is clean and used at 4, which is 2 ahead. Page 0 is
             // dirty and used at 2 + distance.
-            let mut acts = vec![Act::Write(0), Act::Read(1), Act::Read(2), Act::Read(2), Act::Read(1)];
+            let mut acts =
+                vec![Act::Write(0), Act::Read(1), Act::Read(2), Act::Read(2), Act::Read(1)];
             if distance < 3 {
                 continue;
             }
@@ -297,8 +311,12 @@ mod tests {
             let histories = (0..100).map(|seed| {
                 let mut dice = Dice::new(seed);
                 let acts = history(&mut dice, 60, 400);
-                let mut cache =
-                    (spec.cache)(&Setup { frames: 20, pages: 60, runs: &[], params: &Params::default() });
+                let mut cache = (spec.cache)(&Setup {
+                    frames: 20,
+                    pages: 60,
+                    runs: &[],
+                    params: &Params::default(),
+                });
                 let mut cost = 0;
                 for (act, next) in acts.iter().zip(naive::next_uses(&acts)) {
                     let effect = cache.step(*act, next);

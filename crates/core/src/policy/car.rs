@@ -146,7 +146,9 @@ mod model {
             } else {
                 if self.t1.len() + self.b1.len() == self.c {
                     self.b1.remove(0);
-                } else if self.t1.len() + self.t2.len() + self.b1.len() + self.b2.len() == 2 * self.c {
+                } else if self.t1.len() + self.t2.len() + self.b1.len() + self.b2.len()
+                    == 2 * self.c
+                {
                     self.b2.remove(0);
                 }
                 self.t1.push((page, false));
@@ -158,7 +160,9 @@ mod model {
         }
         fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
             loop {
-                if !self.t1.is_empty() && (self.t1.len() as f64 >= self.p.max(1.0) || self.t2.is_empty()) {
+                if !self.t1.is_empty()
+                    && (self.t1.len() as f64 >= self.p.max(1.0) || self.t2.is_empty())
+                {
                     let (page, bit) = self.t1.remove(0);
                     if !bit {
                         self.b1.push(page);

@@ -192,15 +192,23 @@ impl Policy for Cflru {
 
     fn check(&self, frames: &Frames) {
         self.clean.check();
-        let alive: Vec<u32> = (0..self.log.len() as u32).filter(|place| self.is_alive(*place)).collect();
+        let alive: Vec<u32> =
+            (0..self.log.len() as u32).filter(|place| self.is_alive(*place)).collect();
         assert_eq!(alive.len(), self.used as usize);
         assert_eq!(self.place.iter().filter(|place| **place != NOWHERE).count(), alive.len());
         assert!(
             alive.first().is_none_or(|first| *first >= self.oldest),
             "all entries before `oldest` are dead"
         );
-        assert_eq!(self.window_len, self.window.min(self.used), "the window is as full as it can be");
-        assert_eq!(alive.partition_point(|place| *place < self.window_end), self.window_len as usize);
+        assert_eq!(
+            self.window_len,
+            self.window.min(self.used),
+            "the window is as full as it can be"
+        );
+        assert_eq!(
+            alive.partition_point(|place| *place < self.window_end),
+            self.window_len as usize
+        );
         let clean = alive.iter().filter(|place| !frames.dirty(self.log[**place as usize]));
         let set = std::iter::successors(self.clean.next(0), |place| self.clean.next(place + 1));
         assert!(set.eq(clean.copied()), "the set holds the positions of clean frames");
@@ -261,7 +269,8 @@ mod tests {
     /// policy evicts P7, P5, P8, P6.
     #[test]
     fn evicts_as_in_the_figure_of_the_paper() {
-        let full = [8, 7, 6, 5, 4, 3, 2, 1].map(|page| if page % 2 == 0 { Write(page) } else { Read(page) });
+        let full = [8, 7, 6, 5, 4, 3, 2, 1]
+            .map(|page| if page % 2 == 0 { Write(page) } else { Read(page) });
         let next = [Write(11), Write(12), Write(13), Write(14)];
         // After P7 and P5 the window holds P4 and P3: if P3 were clean, it would be evicted before
         // P8.

@@ -310,7 +310,9 @@ impl Policy for ClockPro {
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         loop {
             let Some(frame) = self.hand_cold.or(self.cold.oldest(0)) else {
-                self.run_hot(self.hot.checked_sub(1).expect("evict is never called on an empty cache"));
+                self.run_hot(
+                    self.hot.checked_sub(1).expect("evict is never called on an empty cache"),
+                );
                 continue;
             };
             self.hand_cold = Some(frame);
@@ -330,7 +332,10 @@ impl Policy for ClockPro {
             }
             if in_test {
                 let page = frames.page(frame);
-                let left = self.free.pop().expect("there are nodes for all pages that may be non-resident");
+                let left = self
+                    .free
+                    .pop()
+                    .expect("there are nodes for all pages that may be non-resident");
                 self.left[page.0 as usize] = left.0;
                 self.left_page[(left.0 - self.slots) as usize] = page;
                 self.ring.replace(node, left);
@@ -374,12 +379,16 @@ impl Policy for ClockPro {
         self.cold.check();
         let in_ring = |state: State| {
             let resident = self.ring.iter(0).filter_map(|node| self.resident(node));
-            resident
-                .filter(move |frame| (self.state[frame.0 as usize] == State::Hot) == (state == State::Hot))
+            resident.filter(move |frame| {
+                (self.state[frame.0 as usize] == State::Hot) == (state == State::Hot)
+            })
         };
         assert_eq!(in_ring(State::Hot).count(), self.hot as usize);
         assert_eq!(self.hot as usize + self.cold.iter(0).count(), self.resident as usize);
-        assert!(in_ring(State::Cold).eq(self.cold.iter(0)), "cold pages are in the order of the ring");
+        assert!(
+            in_ring(State::Cold).eq(self.cold.iter(0)),
+            "cold pages are in the order of the ring"
+        );
         assert!((1..=self.m).contains(&self.cold_target) && self.hot <= self.m - self.cold_target);
         assert!(self.hand_cold.is_none_or(|frame| self.cold.contains(frame)));
         assert!(self.hand_test.is_none_or(|node| self.ring.contains(node) && !self.is_hot(node)));

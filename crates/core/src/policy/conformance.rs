@@ -74,9 +74,9 @@ pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) 
         let mut dice = Dice::new(seed);
         let pages = 1 + dice.below(60);
         let frames = 1 + dice.below(pages + 1);
-        let [mut one_cache, mut other_cache] = chosen
-            .each_ref()
-            .map(|chosen| (chosen.spec.cache)(&Setup { frames, pages, runs: &[], params: &chosen.params }));
+        let [mut one_cache, mut other_cache] = chosen.each_ref().map(|chosen| {
+            (chosen.spec.cache)(&Setup { frames, pages, runs: &[], params: &chosen.params })
+        });
         for (step, act) in history(&mut dice, pages, 300).into_iter().map(&map).enumerate() {
             let (left, right) = (one_cache.step(act, 0), other_cache.step(act, 0));
             assert_eq!(
@@ -96,7 +96,8 @@ pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) 
 /// ascending order within a step.
 pub(super) fn pushed_out(text: &str, frames: u32, acts: &[Act]) -> Vec<Page> {
     let chosen = super::Selection::parse(text).unwrap();
-    let mut cache = (chosen.spec.cache)(&Setup { frames, pages: 1000, runs: &[], params: &chosen.params });
+    let mut cache =
+        (chosen.spec.cache)(&Setup { frames, pages: 1000, runs: &[], params: &chosen.params });
     let (mut gone, mut before) = (Vec::new(), Vec::new());
     for act in acts {
         let after = cache.step(*act, 0).resident;
@@ -118,14 +119,21 @@ fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
                 texts.extend([min, max].map(|n| format!("{}:{}={n}", spec.name, param.name)));
             }
             params::ParamKind::Word(words) => {
-                texts.extend(words.iter().map(|word| format!("{}:{}={word}", spec.name, param.name)));
+                texts.extend(
+                    words.iter().map(|word| format!("{}:{}={word}", spec.name, param.name)),
+                );
             }
             params::ParamKind::Duration { min_us, max_us, .. } => {
-                texts.extend([min_us, max_us].map(|us| format!("{}:{}={us}us", spec.name, param.name)));
+                texts.extend(
+                    [min_us, max_us].map(|us| format!("{}:{}={us}us", spec.name, param.name)),
+                );
             }
         }
     }
-    texts.into_iter().map(|text| (text.clone(), super::Selection::parse(&text).unwrap().params)).collect()
+    texts
+        .into_iter()
+        .map(|text| (text.clone(), super::Selection::parse(&text).unwrap().params))
+        .collect()
 }
 
 /// Each policy evicts the same pages as its model over 1,000 seeded histories per setting, at
@@ -201,17 +209,21 @@ fn assert_coincide_live(
     let frames = 1 + dice.below(frames_max);
     let chosen = [one, other].map(|text| super::Selection::parse(text).unwrap());
     let setup = |params| Setup { frames, pages: STEPS, runs: &[], params };
-    let [mut left, mut right] = chosen.each_ref().map(|chosen| (chosen.spec.cache)(&setup(&chosen.params)));
+    let [mut left, mut right] =
+        chosen.each_ref().map(|chosen| (chosen.spec.cache)(&setup(&chosen.params)));
     let (mut resident, mut gone) = (Vec::new(), Vec::new());
     for step in 0..STEPS {
         let live = Live { dice: &mut dice, frames: frames as usize, step, resident: &resident };
         for act in acts(live) {
             let effect = left.step(act, 0);
-            let difference =
-                format!("{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}");
+            let difference = format!(
+                "{one} and {other} differ, seed {seed}, {frames} frames, step {step} {act:?}"
+            );
             assert_eq!(effect, right.step(act, 0), "{difference}");
             if !matches!(act, Act::Drop(..)) {
-                gone.extend(resident.iter().filter(|page| !effect.resident.contains(page)).copied());
+                gone.extend(
+                    resident.iter().filter(|page| !effect.resident.contains(page)).copied(),
+                );
             }
             resident.retain(|page| effect.resident.contains(page));
             let arrived = effect.resident.iter().find(|page| !resident.contains(page));
@@ -273,7 +285,11 @@ fn spatialclock_on_ascending_arrivals_is_clock() {
             {
                 acts.push(Act::Drop(page.0, 1));
             }
-            acts.push(if live.dice.below(2) == 0 { Act::Read(live.step) } else { Act::Write(live.step) });
+            acts.push(if live.dice.below(2) == 0 {
+                Act::Read(live.step)
+            } else {
+                Act::Write(live.step)
+            });
             acts
         });
         not_fifo += usize::from(!gone.is_sorted());

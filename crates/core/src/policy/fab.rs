@@ -43,7 +43,9 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     run: system::run::<Fab>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::Fab::new(setup, u64::from(block_pages(setup)), counts_dirty(setup))),
+    naive: |setup| {
+        Box::new(model::Fab::new(setup, u64::from(block_pages(setup)), counts_dirty(setup)))
+    },
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<Fab>,
 };
@@ -106,7 +108,8 @@ impl Build for Fab {
         match setup.runs {
             [] => (0..u64::from(setup.pages)).for_each(|page| place(None, page)),
             runs => runs.iter().for_each(|run| {
-                (run.page..run.page + u64::from(run.pages)).for_each(|page| place(Some(run.file), page));
+                (run.page..run.page + u64::from(run.pages))
+                    .for_each(|page| place(Some(run.file), page));
             }),
         }
         assert_eq!(block_of.len(), setup.pages as usize, "runs cover every page");
@@ -197,14 +200,20 @@ impl Policy for Fab {
         for (block, key) in self.blocks.keys.iter().enumerate() {
             let pages = self.first[block]..self.first[block + 1];
             assert!(
-                !pages.is_empty() && pages.clone().all(|page| self.block_of[page as usize] == block as u32)
+                !pages.is_empty()
+                    && pages.clone().all(|page| self.block_of[page as usize] == block as u32)
             );
             let here: Vec<Frame> = pages.filter_map(|page| frames.frame(Page(page))).collect();
             assert_eq!(self.resident[block] as usize, here.len());
             assert!(here.iter().all(|frame| self.block_in[frame.0 as usize] == block as u32));
-            let counted = here.iter().filter(|frame| !self.counts_dirty || frames.dirty(**frame)).count();
+            let counted =
+                here.iter().filter(|frame| !self.counts_dirty || frames.dirty(**frame)).count();
             let count = if here.is_empty() { 0 } else { counted as u64 + 1 };
-            assert_eq!(key >> STAMP_BITS, count, "the key of block {block} contains the count of its pages");
+            assert_eq!(
+                key >> STAMP_BITS,
+                count,
+                "the key of block {block} contains the count of its pages"
+            );
         }
     }
 }
@@ -260,7 +269,11 @@ impl Tournament {
         for node in 1..self.keys.len() {
             assert_eq!(self.keys[self.best[node] as usize], self.keys[self.better(node) as usize]);
         }
-        assert_eq!(self.keys.get(self.winner() as usize), self.keys.iter().max(), "the greatest key wins");
+        assert_eq!(
+            self.keys.get(self.winner() as usize),
+            self.keys.iter().max(),
+            "the greatest key wins"
+        );
     }
 }
 
@@ -290,9 +303,12 @@ mod model {
         }
 
         fn block(&self, Page(rank): Page) -> Block {
-            let run = self.runs.iter().find(|run| (run.first..run.first + run.pages).contains(&rank));
+            let run =
+                self.runs.iter().find(|run| (run.first..run.first + run.pages).contains(&rank));
             match run {
-                Some(run) => (Some(run.file), (run.page + u64::from(rank - run.first)) / self.block_pages),
+                Some(run) => {
+                    (Some(run.file), (run.page + u64::from(rank - run.first)) / self.block_pages)
+                }
                 None => (None, u64::from(rank) / self.block_pages),
             }
         }
@@ -360,7 +376,9 @@ mod tests {
             let mut lru: Vec<(u32, bool)> = Vec::new();
             for act in history(&mut dice, 40, 300) {
                 match act {
-                    Act::Drop(first, pages) => lru.retain(|(page, _)| !(first..first + pages).contains(page)),
+                    Act::Drop(first, pages) => {
+                        lru.retain(|(page, _)| !(first..first + pages).contains(page))
+                    }
                     Act::Clean(page) => lru.iter_mut().for_each(|entry| entry.1 &= entry.0 != page),
                     Act::Read(page) | Act::Write(page) => {
                         let at = lru.iter().position(|(p, _)| *p == page);
@@ -373,7 +391,11 @@ mod tests {
                 }
                 let mut expected: Vec<Page> = lru.iter().map(|(page, _)| Page(*page)).collect();
                 expected.sort_unstable();
-                assert_eq!(cache.step(act, 0).resident, expected, "seed {seed}, {frames} frames, {act:?}");
+                assert_eq!(
+                    cache.step(act, 0).resident,
+                    expected,
+                    "seed {seed}, {frames} frames, {act:?}"
+                );
             }
         }
     }
@@ -407,22 +429,27 @@ mod tests {
                 pages += run.pages;
             }
             let count = ["resident", "dirty"][dice.below(2) as usize];
-            let text =
-                format!("fab:block_pages={},count={count}", [1, 2, 3, 4, 8, 64][dice.below(6) as usize]);
+            let text = format!(
+                "fab:block_pages={},count={count}",
+                [1, 2, 3, 4, 8, 64][dice.below(6) as usize]
+            );
             let chosen = Selection::parse(&text).unwrap();
             let frames = 1 + dice.below(pages);
             let acts = history(&mut dice, pages, 200);
             let setup = Setup { frames, pages, runs: &runs, params: &chosen.params };
             if let Err(difference) = naive::compare(chosen.spec, &setup, &acts) {
-                panic!("{text}, seed {seed}, {frames} frames: differs from its model at {difference}");
+                panic!(
+                    "{text}, seed {seed}, {frames} frames: differs from its model at {difference}"
+                );
             }
         }
     }
 
     #[test]
     fn the_fullest_block_is_evicted_whole() {
-        let out =
-            |text, acts: &[Act]| pushed_out(text, 6, acts).iter().map(|page| page.0).collect::<Vec<_>>();
+        let out = |text, acts: &[Act]| {
+            pushed_out(text, 6, acts).iter().map(|page| page.0).collect::<Vec<_>>()
+        };
         // Blocks of four pages: 0 to 3 has two resident pages, 4 to 7 three, 8 to 11 one.
         let acts = [1, 5, 4, 7, 2, 9].map(Act::Read);
         assert_eq!(out("fab:block_pages=4", &[&acts[..], &[Act::Read(50)]].concat()), [4, 5, 7]);
@@ -430,7 +457,10 @@ mod tests {
         let full = [&acts[..5], &[Act::Write(3)]].concat();
         assert_eq!(out("fab:block_pages=4", &[&full[..], &[Act::Read(50)]].concat()), [4, 5, 7]);
         // Under `count=dirty` the first block counts one page and the second none.
-        assert_eq!(out("fab:block_pages=4,count=dirty", &[&full[..], &[Act::Read(50)]].concat()), [1, 2, 3]);
+        assert_eq!(
+            out("fab:block_pages=4,count=dirty", &[&full[..], &[Act::Read(50)]].concat()),
+            [1, 2, 3]
+        );
     }
 
     #[test]
@@ -439,7 +469,8 @@ mod tests {
             let mut dice = Dice::new(keys);
             let mut tournament = Tournament::new(keys as usize);
             for step in 1..200 {
-                let key = if dice.below(4) == 0 { 0 } else { u64::from(dice.below(1000)) << 32 | step };
+                let key =
+                    if dice.below(4) == 0 { 0 } else { u64::from(dice.below(1000)) << 32 | step };
                 tournament.set(dice.below(keys as u32), key);
                 tournament.check();
             }

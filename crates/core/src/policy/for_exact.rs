@@ -48,7 +48,9 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: true,
     run: system::run::<For>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::For::new(Weights::new(setup), keeps_history(setup), setup.pages)),
+    naive: |setup| {
+        Box::new(model::For::new(Weights::new(setup), keeps_history(setup), setup.pages))
+    },
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<For>,
 };
@@ -157,7 +159,10 @@ impl For {
             if iod != UNSEEN {
                 let (weight, latest) = found.unwrap_or((0.0, 0));
                 let iod = (iod != ONCE).then_some(f64::from(iod));
-                found = Some((weight + self.weights.term(op, iod, f64::from(r(last))), last.max(latest)));
+                found = Some((
+                    weight + self.weights.term(op, iod, f64::from(r(last))),
+                    last.max(latest),
+                ));
             }
         }
         found
@@ -185,8 +190,9 @@ impl Policy for For {
         if self.marks.is_full() {
             let new_place = self.marks.squeeze();
             for history in self.here.iter_mut().chain(&mut self.gone) {
-                history.last =
-                    history.last.map(|last| if last == NO_MARK { NO_MARK } else { new_place(last) });
+                history.last = history
+                    .last
+                    .map(|last| if last == NO_MARK { NO_MARK } else { new_place(last) });
             }
         }
         let history = &mut self.here[frame.0 as usize];
@@ -240,7 +246,10 @@ impl Policy for For {
         for (page, gone) in self.gone.iter().enumerate() {
             match frames.frame(Page(page as u32)) {
                 Some(frame) => {
-                    assert_eq!(*gone, NOTHING, "the history of a resident page is stored with its frame");
+                    assert_eq!(
+                        *gone, NOTHING,
+                        "the history of a resident page is stored with its frame"
+                    );
                     assert_ne!(
                         self.here[frame.0 as usize].iod, [UNSEEN; 2],
                         "a resident page has been accessed"
@@ -375,7 +384,14 @@ mod model {
 
     impl For {
         pub(super) fn new(weights: Weights, keeps_history: bool, pages: u32) -> Self {
-            Self { weights, keeps_history, pages, log: vec![], iod: BTreeMap::new(), resident: vec![] }
+            Self {
+                weights,
+                keeps_history,
+                pages,
+                log: vec![],
+                iod: BTreeMap::new(),
+                resident: vec![],
+            }
         }
 
         /// Returns, for each operation, how many distinct ones were performed after its last time,
@@ -398,11 +414,13 @@ mod model {
         fn insert(&mut self, access: &Access) {
             self.resident.retain(|page| *page != access.page);
             self.resident.push(access.page);
-            let before = self.log.iter().rposition(|operation| *operation == (access.page, access.op));
+            let before =
+                self.log.iter().rposition(|operation| *operation == (access.page, access.op));
             self.log.push((access.page, access.op));
             let operation = (access.page, usize::from(access.op == Op::Write));
             let known = self.iod.contains_key(&operation);
-            let iod = known.then(|| Self::distances(&self.log[before.unwrap() + 1..], self.pages).1);
+            let iod =
+                known.then(|| Self::distances(&self.log[before.unwrap() + 1..], self.pages).1);
             self.iod.insert(operation, iod);
         }
         fn hit(&mut self, access: &Access) {
@@ -421,7 +439,8 @@ mod model {
                 }
                 weight
             };
-            let least = self.resident.iter().map(|page| weight(*page)).fold(f64::INFINITY, f64::min);
+            let least =
+                self.resident.iter().map(|page| weight(*page)).fold(f64::INFINITY, f64::min);
             let victim = *self.resident.iter().find(|page| weight(**page) == least).unwrap();
             self.resident.retain(|page| *page != victim);
             if !self.keeps_history {
@@ -514,7 +533,10 @@ mod tests {
             let mut before = Vec::new();
             marks.sums(&mut before);
             for (word, before) in before.into_iter().enumerate() {
-                assert_eq!(before as usize, model.iter().filter(|place| **place < 64 * word as u32).count());
+                assert_eq!(
+                    before as usize,
+                    model.iter().filter(|place| **place < 64 * word as u32).count()
+                );
             }
         }
     }

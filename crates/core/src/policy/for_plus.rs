@@ -192,12 +192,13 @@ mod model {
         fn weight(&self, operations: &[(Op, usize)]) -> f64 {
             let mut weight = 0.0;
             for (op, cost) in [Op::Read, Op::Write].into_iter().zip(self.weights.cost) {
-                let mut latest = operations.iter().rev().filter(|(o, _)| *o == op).map(|(_, at)| *at);
+                let mut latest =
+                    operations.iter().rev().filter(|(o, _)| *o == op).map(|(_, at)| *at);
                 if let Some(last) = latest.next() {
                     let r = self.now - last;
                     let iod = latest.next().map_or(r, |before| last - before);
-                    weight +=
-                        cost / (self.weights.alpha * iod as f64 + (1.0 - self.weights.alpha) * r as f64);
+                    weight += cost
+                        / (self.weights.alpha * iod as f64 + (1.0 - self.weights.alpha) * r as f64);
                 }
             }
             weight
@@ -222,8 +223,10 @@ mod model {
             let mut tails: Vec<usize> = read_tail.into_iter().chain(write_tail).collect();
             tails.sort_unstable();
             // Sorted by recency, so that the first of equal weights is the less recent.
-            let weights: Vec<f64> = tails.iter().map(|at| self.weight(&self.pages[*at].1)).collect();
-            let victim = if weights.len() == 2 && weights[1] < weights[0] { tails[1] } else { tails[0] };
+            let weights: Vec<f64> =
+                tails.iter().map(|at| self.weight(&self.pages[*at].1)).collect();
+            let victim =
+                if weights.len() == 2 && weights[1] < weights[0] { tails[1] } else { tails[0] };
             vec![self.pages.remove(victim).0]
         }
         fn remove(&mut self, page: Page) {

@@ -124,7 +124,8 @@ impl Policy for Lfu {
     #[inline(always)]
     fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
         let class = self.classes[END as usize].more;
-        let frame = self.lists.oldest(class as usize).expect("evict is never called on an empty cache");
+        let frame =
+            self.lists.oldest(class as usize).expect("evict is never called on an empty cache");
         self.lists.remove(frame);
         self.drop_if_empty(class);
         victims.push(frame);
@@ -152,10 +153,16 @@ impl Policy for Lfu {
             }
             assert!(self.classes[more as usize].count > count, "counts ascend along the chain");
             assert!(self.lists.oldest(more as usize).is_some(), "no class in the chain is empty");
-            assert!(self.lists.iter(more as usize).all(|frame| self.class_of[frame.0 as usize] == more));
+            assert!(
+                self.lists.iter(more as usize).all(|frame| self.class_of[frame.0 as usize] == more)
+            );
             (class, in_chain) = (more, in_chain + 1);
         }
-        assert_eq!(in_chain + self.free.len() + 1, self.classes.len(), "a class is in the chain or free");
+        assert_eq!(
+            in_chain + self.free.len() + 1,
+            self.classes.len(),
+            "a class is in the chain or free"
+        );
         assert!(self.free.iter().all(|class| self.lists.oldest(*class as usize).is_none()));
     }
 }
@@ -209,7 +216,9 @@ mod tests {
                 let mut acts = Vec::new();
                 for round in 0..rounds {
                     let up = 0..frames;
-                    acts.extend(up.map(|n| Act::Read(if round % 2 == 0 { n } else { frames - 1 - n })));
+                    acts.extend(
+                        up.map(|n| Act::Read(if round % 2 == 0 { n } else { frames - 1 - n })),
+                    );
                 }
                 let recent: Vec<Page> = acts[acts.len() - frames as usize..]
                     .iter()

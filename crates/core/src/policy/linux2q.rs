@@ -40,7 +40,9 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     run: system::run::<Linux2q>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::Linux2q::new(active_max(setup) as usize, arrives_referenced(setup))),
+    naive: |setup| {
+        Box::new(model::Linux2q::new(active_max(setup) as usize, arrives_referenced(setup)))
+    },
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<Linux2q>,
 };
@@ -250,8 +252,9 @@ mod tests {
     /// a referenced page.
     #[test]
     fn pages_move_through_the_lists_as_defined() {
-        let gone =
-            |text, acts| pushed_out(text, 4, &parse(acts)).iter().map(|page| page.0).collect::<Vec<_>>();
+        let gone = |text, acts| {
+            pushed_out(text, 4, &parse(acts)).iter().map(|page| page.0).collect::<Vec<_>>()
+        };
         // Inactive 2' 3' 4', active 1: clean pages are evicted in order, referenced or not.
         assert_eq!(gone("linux2q", "r1 r1 r2 r3 r4 r5 r6"), [2, 3]);
         // All pages are dirty: 2, 3 and 4 move to the head and lose their bits, then 2 is evicted;

@@ -49,7 +49,9 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     run: system::run::<Lirs>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::Lirs::new(setup.frames as usize, hir_max(setup.frames) as usize)),
+    naive: |setup| {
+        Box::new(model::Lirs::new(setup.frames as usize, hir_max(setup.frames) as usize))
+    },
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<Lirs>,
 };
@@ -219,11 +221,21 @@ impl Policy for Lirs {
         self.stack.check();
         self.hir.check();
         let is_lir = |page: &Page| self.hir.queue_of(*page).is_none();
-        assert!(self.stack.oldest(0).is_none_or(|bottom| is_lir(&bottom)), "S has an LIR page at its bottom");
+        assert!(
+            self.stack.oldest(0).is_none_or(|bottom| is_lir(&bottom)),
+            "S has an LIR page at its bottom"
+        );
         assert_eq!(self.stack.iter(0).filter(is_lir).count(), self.lir as usize);
         assert!(self.stack.iter(0).filter(is_lir).all(|page| frames.frame(page).is_some()));
-        assert!(self.hir.iter(Q).all(|page| frames.frame(page).is_some()), "the pages of Q are resident");
-        assert!(self.hir.iter(LEFT).all(|page| frames.frame(page).is_none() && self.stack.contains(page)));
+        assert!(
+            self.hir.iter(Q).all(|page| frames.frame(page).is_some()),
+            "the pages of Q are resident"
+        );
+        assert!(
+            self.hir
+                .iter(LEFT)
+                .all(|page| frames.frame(page).is_none() && self.stack.contains(page))
+        );
         assert!(self.lir <= self.lir_max && self.hir.len(LEFT) <= self.left_max);
     }
 }
@@ -373,10 +385,12 @@ mod tests {
     /// HIR pages.
     fn pushed_out(frames: u32, hir_max: u32, accesses: &[u32]) -> Vec<u32> {
         let pages = 12;
-        let mut cache = PageCache::new::<Effect>(Lirs::new(frames, hir_max, pages), pages, frames, false);
+        let mut cache =
+            PageCache::new::<Effect>(Lirs::new(frames, hir_max, pages), pages, frames, false);
         let (mut gone, mut before) = (vec![], vec![]);
         for page in accesses {
-            let access = Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
+            let access =
+                Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
             cache.access(access, Details::WHOLE, &mut Effect::default());
             cache.check();
             let after: Vec<u32> = (0..pages).filter(|page| cache.holds(Page(*page))).collect();
@@ -412,7 +426,8 @@ mod tests {
     #[test]
     fn evicts_as_in_the_example_of_the_authors_talk() {
         let state = [8, 4, 1, 9, 6, 1, 2, 3, 5];
-        let then = |accesses: &[u32]| pushed_out(5, 2, &[&state[..], accesses].concat())[3..].to_vec();
+        let then =
+            |accesses: &[u32]| pushed_out(5, 2, &[&state[..], accesses].concat())[3..].to_vec();
         assert_eq!(pushed_out(5, 2, &state), [9, 6, 2]);
         // 8 and 4 are hit: 9 and 6 are pruned. 3 is hit while in S: 1, now at the bottom, goes to Q
         // behind 5. 5 is hit and no longer in S: it stays in Q, behind 1. 7 is new: 1 is evicted. 9

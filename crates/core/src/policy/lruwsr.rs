@@ -170,6 +170,9 @@ mod tests {
             [3, 2, 4, 5].map(Page)
         );
         // After its write-back the page is clean and is evicted at its turn.
-        assert_eq!(pushed_out("lruwsr", 3, &[Write(1), Write(2), Read(3), Clean(1), Read(4)]), [1].map(Page));
+        assert_eq!(
+            pushed_out("lruwsr", 3, &[Write(1), Write(2), Read(3), Clean(1), Read(4)]),
+            [1].map(Page)
+        );
     }
 }

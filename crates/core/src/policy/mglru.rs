@@ -176,7 +176,10 @@ impl Mglru {
         loop {
             let Some(frame) = self.lists.oldest(self.list(0)) else {
                 if self.is_empty(1) {
-                    return self.lists.oldest(ASIDE).expect("evict is never called on an empty cache");
+                    return self
+                        .lists
+                        .oldest(ASIDE)
+                        .expect("evict is never called on an empty cache");
                 }
                 self.next_generation();
                 protected = self.first_protected();
@@ -258,8 +261,15 @@ impl Policy for Mglru {
             for frame in self.lists.iter(list) {
                 assert!(self.accesses[frame.0 as usize] <= ACCESSES_MAX);
                 assert_eq!(self.aside[frame.0 as usize], list == ASIDE);
-                assert!(list != ASIDE || frames.dirty(frame), "a page that waits to be written is dirty");
-                assert_eq!(self.shadows[frames.page(frame).0 as usize], 0, "an evicted page is not resident");
+                assert!(
+                    list != ASIDE || frames.dirty(frame),
+                    "a page that waits to be written is dirty"
+                );
+                assert_eq!(
+                    self.shadows[frames.page(frame).0 as usize],
+                    0,
+                    "an evicted page is not resident"
+                );
             }
         }
         assert!(self.oldest < GENERATIONS);
@@ -329,7 +339,8 @@ mod model {
             (1..=tier).any(|tier| {
                 let (refaulted, total) = self.totals(tier);
                 refaulted >= self.min_refaults
-                    && refaulted * (base_total + self.min_refaults) > 2 * (base_refaulted + 1) * total
+                    && refaulted * (base_total + self.min_refaults)
+                        > 2 * (base_refaulted + 1) * total
             })
         }
 
@@ -391,13 +402,17 @@ mod model {
             let held = self.scan(dirty);
             self.evicted[tier(held.accesses)] += 1;
             self.shadows.push((held.page, self.oldest, tier(held.accesses)));
-            if self.generations[self.oldest].is_empty() && !self.generations[self.oldest + 1].is_empty() {
+            if self.generations[self.oldest].is_empty()
+                && !self.generations[self.oldest + 1].is_empty()
+            {
                 self.next_generation();
             }
             vec![held.page]
         }
         fn remove(&mut self, page: Page) {
-            self.generations.iter_mut().for_each(|generation| generation.retain(|held| held.page != page));
+            self.generations
+                .iter_mut()
+                .for_each(|generation| generation.retain(|held| held.page != page));
             self.found_dirty.retain(|held| held.page != page);
         }
         fn forget(&mut self, page: Page) {

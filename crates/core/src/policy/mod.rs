@@ -231,7 +231,10 @@ mod tests {
         for PolicySpec { name, paper, what, goal, time, memory, when, params, .. } in ALL {
             let params = params.iter().map(|param| param.what);
             for said in [*paper, what, goal, time, memory, when].into_iter().chain(params) {
-                assert!(!said.is_empty() && !said.ends_with('.') && said.trim() == said, "{name}: {said:?}");
+                assert!(
+                    !said.is_empty() && !said.ends_with('.') && said.trim() == said,
+                    "{name}: {said:?}"
+                );
                 assert!(!said.contains('\n') && !said.contains("  "), "{name}: {said:?}");
             }
         }

@@ -109,7 +109,8 @@ struct Real<P> {
 
 impl<P: Policy> Real<P> {
     fn with_resident(&self, mut effect: Effect) -> Effect {
-        effect.resident = (0..self.pages).map(Page).filter(|page| self.cache.holds(*page)).collect();
+        effect.resident =
+            (0..self.pages).map(Page).filter(|page| self.cache.holds(*page)).collect();
         effect
     }
 }
@@ -168,7 +169,10 @@ impl Model {
         let victims = self.policy.evict(incoming, &self.dirty);
         assert!(!victims.is_empty(), "the model evicts something");
         for page in victims {
-            assert!(self.resident.remove(&page), "the model evicts {page:?}, which is not resident");
+            assert!(
+                self.resident.remove(&page),
+                "the model evicts {page:?}, which is not resident"
+            );
             if self.dirty.remove(&page) {
                 effect.written.push(page);
             }
@@ -200,8 +204,12 @@ impl Stepped for Model {
         let mut effect = Effect::default();
         let dirty = |page| self.dirty.contains(&Page(page));
         match act {
-            Act::Read(page) => self.access(access(page, Op::Read, dirty(page), next_use), &mut effect),
-            Act::Write(page) => self.access(access(page, Op::Write, dirty(page), next_use), &mut effect),
+            Act::Read(page) => {
+                self.access(access(page, Op::Read, dirty(page), next_use), &mut effect)
+            }
+            Act::Write(page) => {
+                self.access(access(page, Op::Write, dirty(page), next_use), &mut effect)
+            }
             Act::Drop(first, pages) => {
                 for page in (first..(first + pages).min(self.pages)).map(Page) {
                     if self.resident.remove(&page) {
@@ -290,7 +298,11 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {} {:?}\n real {:?}\nmodel {:?}", self.step, self.act, self.real, self.model)
+        write!(
+            f,
+            "step {} {:?}\n real {:?}\nmodel {:?}",
+            self.step, self.act, self.real, self.model
+        )
     }
 }
 

@@ -182,11 +182,18 @@ impl Policy for S3Fifo {
         self.ghosts.check();
         for queue in [SMALL, MAIN] {
             assert_eq!(self.queues.iter(queue).count(), self.len[queue] as usize);
-            assert!(self.queues.iter(queue).all(|frame| self.in_main[frame.0 as usize] == (queue == MAIN)));
+            assert!(
+                self.queues
+                    .iter(queue)
+                    .all(|frame| self.in_main[frame.0 as usize] == (queue == MAIN))
+            );
         }
         assert!(self.hits.iter().all(|hits| *hits <= HITS_MAX));
         assert!(self.ghosts.len(0) <= self.ghosts_max, "ghosts are at most their share");
-        assert!(self.ghosts.iter(0).all(|page| frames.frame(page).is_none()), "a ghost is not resident");
+        assert!(
+            self.ghosts.iter(0).all(|page| frames.frame(page).is_none()),
+            "a ghost is not resident"
+        );
     }
 }
 
@@ -260,7 +267,8 @@ mod model {
             all.filter(|(page, _)| *page == access.page).for_each(|(_, hits)| *hits += 1);
         }
         fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
-            self.ghost_hit = incoming.map(|access| access.page).filter(|page| self.ghost.contains(page));
+            self.ghost_hit =
+                incoming.map(|access| access.page).filter(|page| self.ghost.contains(page));
             self.ghost.retain(|page| Some(*page) != self.ghost_hit);
             let victim = if self.small_is_full() {
                 self.evict_s().or_else(|| self.evict_m())

@@ -64,7 +64,10 @@ impl Policy for Sieve {
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         // At most two laps: the first clears every bit that it passes.
         loop {
-            let frame = self.hand.or(self.queue.oldest(0)).expect("evict is never called on an empty cache");
+            let frame = self
+                .hand
+                .or(self.queue.oldest(0))
+                .expect("evict is never called on an empty cache");
             self.hand = self.queue.newer(frame);
             if !std::mem::take(&mut self.visited[frame.0 as usize]) {
                 self.queue.remove(frame);

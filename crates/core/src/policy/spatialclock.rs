@@ -94,7 +94,8 @@ impl Policy for SpatialClock {
                 self.hand = self.resident.next(page + 1);
                 self.resident.remove(page);
                 frames.expect_victim(self.hand.and_then(|hand| frames.frame(Page(hand))));
-                return victims.push(frames.frame(Page(page)).expect("the set holds resident pages"));
+                return victims
+                    .push(frames.frame(Page(page)).expect("the set holds resident pages"));
             }
             *referenced &= !ahead;
             word = self.resident.word_after(word).unwrap_or_else(|| first(&self.resident) / 64);
@@ -119,7 +120,10 @@ impl Policy for SpatialClock {
 
     fn check(&self, frames: &Frames) {
         self.resident.check();
-        assert!(self.hand.is_none_or(|hand| self.resident.contains(hand)), "the hand is on a resident page");
+        assert!(
+            self.hand.is_none_or(|hand| self.resident.contains(hand)),
+            "the hand is on a resident page"
+        );
         for (word, referenced) in self.referenced.iter().enumerate() {
             assert_eq!(
                 referenced & !self.resident.word(word as u32),
@@ -214,7 +218,8 @@ mod tests {
         assert_eq!(effect.written, [Page(80)]);
         // The bits of 40 and 72 were cleared on the way: with the pointer at 95, both are evicted
         // after 95, 120 and 130.
-        let victims: Vec<Page> = (140..145).flat_map(|page| cache.step(Act::Read(page), 0).written).collect();
+        let victims: Vec<Page> =
+            (140..145).flat_map(|page| cache.step(Act::Read(page), 0).written).collect();
         assert_eq!(victims, [95, 120, 130].map(Page));
     }
 }

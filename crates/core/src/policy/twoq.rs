@@ -112,7 +112,8 @@ impl Policy for TwoQ {
 
     #[inline(always)]
     fn insert(&mut self, frame: Frame, access: &Access) {
-        let to_am = std::mem::take(&mut self.came_back) || self.a1out.queue_of(access.page).is_some();
+        let to_am =
+            std::mem::take(&mut self.came_back) || self.a1out.queue_of(access.page).is_some();
         if to_am && !self.keeps_names {
             self.a1out.remove(access.page);
         }
@@ -133,7 +134,8 @@ impl Policy for TwoQ {
         self.came_back = incoming.is_some_and(|access| self.a1out.queue_of(access.page).is_some());
         let tail = if self.a1in_len > self.kin { None } else { self.resident.oldest(AM) };
         let frame = tail.unwrap_or_else(|| {
-            let frame = self.resident.oldest(A1IN).expect("evict is never called on an empty cache");
+            let frame =
+                self.resident.oldest(A1IN).expect("evict is never called on an empty cache");
             self.a1in_len -= 1;
             self.a1out.push(0, frames.page(frame));
             if self.a1out.len(0) > self.kout {
@@ -170,12 +172,16 @@ impl Policy for TwoQ {
         self.a1out.check();
         assert_eq!(self.resident.iter(A1IN).count(), self.a1in_len as usize);
         for list in [A1IN, AM] {
-            assert!(self.resident.iter(list).all(|frame| self.in_am[frame.0 as usize] == (list == AM)));
+            assert!(
+                self.resident.iter(list).all(|frame| self.in_am[frame.0 as usize] == (list == AM))
+            );
         }
         assert!(self.a1out.len(0) <= self.kout);
         assert!(
             self.a1out.iter(0).all(|page| {
-                frames.frame(page).is_none_or(|frame| self.keeps_names && self.in_am[frame.0 as usize])
+                frames
+                    .frame(page)
+                    .is_none_or(|frame| self.keeps_names && self.in_am[frame.0 as usize])
             }),
             "a page in A1out is not resident, or has come back"
         );
@@ -222,7 +228,8 @@ mod model {
             }
         }
         fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
-            self.found = incoming.map(|access| access.page).filter(|page| self.a1out.contains(page));
+            self.found =
+                incoming.map(|access| access.page).filter(|page| self.a1out.contains(page));
             if self.a1in.len() > self.kin || self.am.is_empty() {
                 let y = self.a1in.remove(0);
                 self.a1out.push(y);
@@ -276,7 +283,10 @@ mod tests {
         assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 8]), [1, 2, 3, 4, 5, 6, 2]);
         // A hit saves 2: Am evicts 3 when 6 comes back, and 5 for 8. Neither is remembered, so 3
         // enters the queue again.
-        assert_eq!(gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 2, 6, 8, 3, 9]), [1, 2, 3, 4, 5, 6, 3, 5, 7, 8]);
+        assert_eq!(
+            gone(&[1, 2, 3, 4, 5, 6, 2, 3, 7, 5, 2, 6, 8, 3, 9]),
+            [1, 2, 3, 4, 5, 6, 3, 5, 7, 8]
+        );
     }
 
     /// Four page slots: Kin is 1 and Kout 4. When 1, 2 and 3 have come back, Am is 1 2 3 and A1in

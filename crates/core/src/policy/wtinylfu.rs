@@ -246,7 +246,8 @@ impl Policy for WTinyLfu {
         let victim = self.lists.oldest(PROBATION).or(self.lists.oldest(PROTECTED));
         let goes = match (candidate, victim) {
             (Some(candidate), Some(victim)) => {
-                let [new, old] = [candidate, victim].map(|frame| self.sketch.estimate(frames.page(frame)));
+                let [new, old] =
+                    [candidate, victim].map(|frame| self.sketch.estimate(frames.page(frame)));
                 if new > old {
                     self.move_to(PROBATION, candidate);
                     victim
@@ -380,7 +381,9 @@ mod model {
             let main_victim = self.probation.first().or(self.protected.first()).copied();
             let page = match (self.window.first().copied(), main_victim) {
                 (None, Some(victim)) => victim,
-                (Some(candidate), Some(victim)) if self.estimate(candidate) > self.estimate(victim) => {
+                (Some(candidate), Some(victim))
+                    if self.estimate(candidate) > self.estimate(victim) =>
+                {
                     self.probation.push(self.window.remove(0));
                     victim
                 }

@@ -407,13 +407,18 @@ impl Sift for Keep {
         let mut by_number = BTreeMap::new();
         for (id, file) in &self.files {
             let list = if file.names > 0 { &self.named } else { &self.unnamed };
-            assert_eq!(list.get(&file.number), Some(id), "{id:?} is in the list that its names say");
+            assert_eq!(
+                list.get(&file.number),
+                Some(id),
+                "{id:?} is in the list that its names say"
+            );
             let waits = file.names > 0 && file.out == 0;
             assert_eq!(self.waiting.contains(&file.number), waits, "{id:?} {file:?}");
             assert!(file.number < self.next && (!file.aged || file.out > 0), "{id:?} {file:?}");
             file.pages.check();
             by_number.insert(file.number, file.born_us);
-            let queued = self.decisions.iter().filter(|decision| decision.file() == Some(*id)).count();
+            let queued =
+                self.decisions.iter().filter(|decision| decision.file() == Some(*id)).count();
             assert!(queued <= file.out as usize, "{id:?}: {queued} decisions are queued, {file:?}");
         }
         assert!(self.waiting.len() <= self.named.len());

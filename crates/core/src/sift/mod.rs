@@ -244,7 +244,10 @@ mod tests {
         for Spec { name, paper, what, params, .. } in ALL {
             let params = params.iter().map(|param| param.what);
             for said in [*paper, what].into_iter().chain(params) {
-                assert!(!said.is_empty() && !said.ends_with('.') && said.trim() == said, "{name}: {said:?}");
+                assert!(
+                    !said.is_empty() && !said.ends_with('.') && said.trim() == said,
+                    "{name}: {said:?}"
+                );
                 assert!(!said.contains('\n') && !said.contains("  "), "{name}: {said:?}");
             }
             Selection::parse(name).unwrap().build(1 << 20, &[]).check();

@@ -246,7 +246,8 @@ impl<S: Sift> Sifted<S> {
         match self.sift.birth(self.now, create) {
             Birth::Ram => {
                 self.counters.born_in_ram += 1;
-                let names = if create.name.is_empty() { vec![] } else { vec![(*create.name).into()] };
+                let names =
+                    if create.name.is_empty() { vec![] } else { vec![(*create.name).into()] };
                 self.files.insert(create.file, File::new(origin, names));
             }
             Birth::Flash(why) => {
@@ -264,7 +265,10 @@ impl<S: Sift> Sifted<S> {
     fn of_file<F: FnMut(&Event<'_>)>(&mut self, id: FileId, event: &Event<'_>, below: &mut F) {
         let changes = matches!(
             event.action,
-            Action::Write { .. } | Action::Truncate { .. } | Action::Punch { .. } | Action::Direct { .. }
+            Action::Write { .. }
+                | Action::Truncate { .. }
+                | Action::Punch { .. }
+                | Action::Direct { .. }
         );
         let Some(file) = self.files.get_mut(&id) else {
             match &event.action {
@@ -279,7 +283,8 @@ impl<S: Sift> Sifted<S> {
         if file.place == Place::Dead && !matches!(event.action, Action::Gone { .. }) {
             return self.sift.handle(self.now, event);
         }
-        if file.place == Place::Dropped && (changes || matches!(event.action, Action::Read { .. })) {
+        if file.place == Place::Dropped && (changes || matches!(event.action, Action::Read { .. }))
+        {
             if matches!(event.action, Action::Truncate { .. }) {
                 // The truncated part of a dropped file is not fetched.
                 file.apply(&event.action);
@@ -309,7 +314,8 @@ impl<S: Sift> Sifted<S> {
             self.counters.died_in_ram += u64::from(file.place == Place::Ram);
             self.counters.ram_bytes -= file.allocated();
             let dead = File::new(file.origin, Vec::new());
-            *file = File { place: Place::Dead, bound: file.bound || file.place == Place::Both, ..dead };
+            *file =
+                File { place: Place::Dead, bound: file.bound || file.place == Place::Both, ..dead };
         }
         self.sift.handle(self.now, event);
         self.perform(below);
@@ -323,7 +329,13 @@ impl<S: Sift> Sifted<S> {
     }
 
     /// Frees the space in RAM that this write needs, or moves the file out of RAM.
-    fn make_room<F: FnMut(&Event<'_>)>(&mut self, id: FileId, offset: u64, len: u64, below: &mut F) {
+    fn make_room<F: FnMut(&Event<'_>)>(
+        &mut self,
+        id: FileId,
+        offset: u64,
+        len: u64,
+        below: &mut F,
+    ) {
         loop {
             let Some(file) = self.files.get(&id) else { return };
             let bytes = file.pages.missing(pages_touched(offset, len)).saturating_mul(PAGE_BYTES);
@@ -462,18 +474,25 @@ impl<S: Sift> Sifted<S> {
         let mut ram_bytes = 0;
         for (id, file) in &self.files {
             [&file.content, &file.dirty, &file.pages].into_iter().for_each(Extents::check);
-            let dirty_only = file.dirty.iter().map(|range| file.content.missing(range)).sum::<u64>();
+            let dirty_only =
+                file.dirty.iter().map(|range| file.content.missing(range)).sum::<u64>();
             assert_eq!(dirty_only, 0, "{id:?}: what is dirty is content");
             assert!(file.content.end() <= file.size, "{id:?}: content lies in the file");
             match file.place {
-                Place::Ram => assert_eq!(file.dirty, file.content, "{id:?}: nothing of it is below"),
+                Place::Ram => {
+                    assert_eq!(file.dirty, file.content, "{id:?}: nothing of it is below")
+                }
                 Place::Both => {}
-                Place::Dropped | Place::Dead => assert!(file.pages.is_empty(), "{id:?} takes no RAM"),
+                Place::Dropped | Place::Dead => {
+                    assert!(file.pages.is_empty(), "{id:?} takes no RAM")
+                }
             }
             ram_bytes += file.allocated();
         }
         assert_eq!(counters.ram_bytes, ram_bytes);
-        assert!(ram_bytes <= counters.ram_bytes_peak && counters.ram_bytes_peak <= self.budget_bytes);
+        assert!(
+            ram_bytes <= counters.ram_bytes_peak && counters.ram_bytes_peak <= self.budget_bytes
+        );
         assert!(counters.written_bytes() <= counters.taken_bytes);
     }
 }
@@ -506,7 +525,10 @@ impl File {
     /// Returns whether the storage below gets this action although the file is in RAM.
     fn passes(&self, action: &Action<'_>) -> bool {
         match action {
-            Action::Read { .. } | Action::Write { .. } | Action::Direct { .. } | Action::Sync { .. } => false,
+            Action::Read { .. }
+            | Action::Write { .. }
+            | Action::Direct { .. }
+            | Action::Sync { .. } => false,
             Action::Bind { .. }
             | Action::Link { .. }
             | Action::Rename { .. }
@@ -526,7 +548,8 @@ impl File {
 
     /// Applies a write. Returns the number of bytes.
     fn write(&mut self, action: &Action<'_>) -> u64 {
-        let (Action::Write { offset, len, .. } | Action::Direct { offset, len, .. }) = *action else {
+        let (Action::Write { offset, len, .. } | Action::Direct { offset, len, .. }) = *action
+        else {
             return 0;
         };
         let bytes = offset..offset.saturating_add(len);

@@ -31,7 +31,8 @@ impl History {
 
     /// Returns a name that no other file has.
     fn name(&mut self) -> String {
-        let ending = ["", "", "", "", ".db", ".db-wal", ".log", ".txt"][self.dice.below(8) as usize];
+        let ending =
+            ["", "", "", "", ".db", ".db-wal", ".log", ".txt"][self.dice.below(8) as usize];
         self.next += 1;
         format!("/d{}/{}{ending}", self.dice.below(3), self.next)
     }
@@ -66,7 +67,8 @@ impl History {
             return self.file();
         }
         let at = self.dice.below(self.files.len() as u32) as usize;
-        let (offset, len) = (u64::from(self.dice.below(40_000)), u64::from(self.dice.below(20_000)));
+        let (offset, len) =
+            (u64::from(self.dice.below(40_000)), u64::from(self.dice.below(20_000)));
         let what = self.dice.below(18);
         let fresh = self.name();
         let dice = &mut self.dice;
@@ -85,7 +87,9 @@ impl History {
                 made.opens -= 1;
                 Action::Close { file, open }
             }
-            10 | 11 if !made.names.is_empty() => Action::Unbind { file, name: made.names.remove(0).into() },
+            10 | 11 if !made.names.is_empty() => {
+                Action::Unbind { file, name: made.names.remove(0).into() }
+            }
             12 if !made.names.is_empty() => {
                 made.names.push(fresh.clone());
                 Action::Link { file, name: fresh.into() }

@@ -120,7 +120,11 @@ impl BitTree {
     pub fn check(&self) {
         for pair in self.levels.windows(2) {
             for (n, word) in pair[0].iter().enumerate() {
-                assert_eq!(*word != 0, pair[1][n / 64] & bit(n as u32) != 0, "summary of word {n} is wrong");
+                assert_eq!(
+                    *word != 0,
+                    pair[1][n / 64] & bit(n as u32) != 0,
+                    "summary of word {n} is wrong"
+                );
             }
         }
     }

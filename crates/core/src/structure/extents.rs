@@ -36,7 +36,8 @@ impl Extents {
     pub fn missing(&self, range: Range<u64>) -> u64 {
         let first = self.ranges.partition_point(|known| known.end <= range.start);
         let known = self.ranges[first..].iter().take_while(|known| known.start < range.end);
-        let there: u64 = known.map(|known| known.end.min(range.end) - known.start.max(range.start)).sum();
+        let there: u64 =
+            known.map(|known| known.end.min(range.end) - known.start.max(range.start)).sum();
         range.end.saturating_sub(range.start) - there
     }
 
@@ -53,7 +54,8 @@ impl Extents {
             whole = whole.start.min(from.start)..whole.end.max(to.end);
         }
         self.covered += whole.end - whole.start;
-        self.covered -= self.ranges[first..last].iter().map(|known| known.end - known.start).sum::<u64>();
+        self.covered -=
+            self.ranges[first..last].iter().map(|known| known.end - known.start).sum::<u64>();
         self.ranges.splice(first..last, [whole]);
     }
 
@@ -66,7 +68,8 @@ impl Extents {
         let last = self.ranges.partition_point(|known| known.start < range.end);
         let ([from, .., to] | [from @ to]) = &self.ranges[first..last] else { return };
         let (left, right) = (from.start..range.start, range.end..to.end);
-        self.covered -= self.ranges[first..last].iter().map(|known| known.end - known.start).sum::<u64>();
+        self.covered -=
+            self.ranges[first..last].iter().map(|known| known.end - known.start).sum::<u64>();
         let rest = [left, right].into_iter().filter(|rest| !rest.is_empty());
         self.covered += rest.clone().map(|rest| rest.end - rest.start).sum::<u64>();
         self.ranges.splice(first..last, rest);

@@ -129,7 +129,8 @@ impl<const N: usize> Ghosts<N> {
     pub fn iter(&self, queue: usize) -> impl Iterator<Item = Page> + '_ {
         let at = &self.queues[queue];
         at.ring.iter().enumerate().filter_map(move |(offset, page)| {
-            let alive = self.stamps[*page as usize] == Self::stamp(queue, Self::place(at.first, offset));
+            let alive =
+                self.stamps[*page as usize] == Self::stamp(queue, Self::place(at.first, offset));
             alive.then_some(Page(*page))
         })
     }
@@ -141,7 +142,11 @@ impl<const N: usize> Ghosts<N> {
     /// They disagree.
     pub fn check(&self) {
         for (queue, at) in self.queues.iter().enumerate() {
-            assert_eq!(self.iter(queue).count(), at.len as usize, "queue {queue} holds what it counts");
+            assert_eq!(
+                self.iter(queue).count(),
+                at.len as usize,
+                "queue {queue} holds what it counts"
+            );
         }
         let stamped = self.stamps.iter().filter(|stamp| **stamp != 0).count();
         assert_eq!(

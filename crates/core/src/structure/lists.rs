@@ -89,7 +89,10 @@ impl<I: Id, const N: usize> Lists<I, N> {
     #[inline(always)]
     pub fn replace(&mut self, item: I, by: I) {
         let (node, new) = (item.index(), by.index());
-        debug_assert!(self.contains(item) && !self.contains(by), "`item` is in a list, and `by` is in none");
+        debug_assert!(
+            self.contains(item) && !self.contains(by),
+            "`item` is in a list, and `by` is in none"
+        );
         let Node { older, newer } = self.nodes[node as usize];
         self.nodes[older as usize].newer = new;
         self.nodes[newer as usize].older = new;
@@ -166,16 +169,26 @@ impl<I: Id, const N: usize> Lists<I, N> {
             let mut at = end;
             loop {
                 let next = self.nodes[at as usize].newer;
-                assert_eq!(self.nodes[next as usize].older, at, "links disagree between {at} and {next}");
+                assert_eq!(
+                    self.nodes[next as usize].older, at,
+                    "links disagree between {at} and {next}"
+                );
                 if next == end {
                     break;
                 }
-                assert!(!std::mem::replace(&mut seen[next as usize], true), "item {next} is in two lists");
+                assert!(
+                    !std::mem::replace(&mut seen[next as usize], true),
+                    "item {next} is in two lists"
+                );
                 at = next;
             }
         }
         for (item, seen) in seen.iter().enumerate() {
-            assert_eq!(*seen, self.contains(I::from_index(item as u32)), "item {item} hangs between lists");
+            assert_eq!(
+                *seen,
+                self.contains(I::from_index(item as u32)),
+                "item {item} hangs between lists"
+            );
         }
     }
 }

@@ -73,7 +73,8 @@ impl Recency {
         let word = place as usize / 64;
         let block = word / BLOCK_WORDS;
         let mut sum = (self.full[word] & (!0 >> (63 - place % 64))).count_ones();
-        sum += self.full[block * BLOCK_WORDS..word].iter().map(|bits| bits.count_ones()).sum::<u32>();
+        sum +=
+            self.full[block * BLOCK_WORDS..word].iter().map(|bits| bits.count_ones()).sum::<u32>();
         let mut at = block;
         while at > 0 {
             sum = sum.wrapping_add(self.sums[at - 1]);

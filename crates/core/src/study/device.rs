@@ -2,8 +2,8 @@
 
 use crate::{
     device::{
-        Clocks, DeviceTimes, LabelledProfile, Prepared, Profile, ProfileError, profile::StorageKind,
-        wear::Endurance,
+        Clocks, DeviceTimes, LabelledProfile, Prepared, Profile, ProfileError,
+        profile::StorageKind, wear::Endurance,
     },
     page::PAGE_BYTES,
     system::Outcome,
@@ -100,7 +100,12 @@ impl DeviceResult {
 }
 
 /// `None` for memory cards: no source states how many cycles they endure.
-fn lifetime(profile: &Profile, trace: &Trace, outcome: &Outcome, times: &DeviceTimes) -> Option<Lifetime> {
+fn lifetime(
+    profile: &Profile,
+    trace: &Trace,
+    outcome: &Outcome,
+    times: &DeviceTimes,
+) -> Option<Lifetime> {
     let days = trace.totals().duration_us as f64 / 86_400e6;
     let written_bytes = outcome.writes_due() as f64 * PAGE_BYTES as f64;
     let has_times = trace.about().knows.times;

@@ -64,4 +64,6 @@ pub use request::{Policies, Request};
 pub use results::{REFERENCE, ResultRow, Results, SizeResults};
 pub use run::{CellResult, Observer};
 pub use sizes::default_frames;
-pub use verdict::{Best, Contender, DeviceVerdict, LeastCpu, SizeVerdict, StudyVerdict, Verdict, Writes};
+pub use verdict::{
+    Best, Contender, DeviceVerdict, LeastCpu, SizeVerdict, StudyVerdict, Verdict, Writes,
+};

@@ -100,9 +100,9 @@ impl fmt::Display for Note {
                 "Dirty pages are written {}. Journal and metadata writes are not modelled.",
                 modes.when()
             ),
-            Self::AfterCache => {
-                f.write_str("After-cache trace: the hits that matter to applications are no longer in it.")
-            }
+            Self::AfterCache => f.write_str(
+                "After-cache trace: the hits that matter to applications are no longer in it.",
+            ),
             Self::Devices => f.write_str(
                 "Devices are modelled: flashsift devices NAME has every constant with its source. \
                  Elapsed: all requests as fast as the device can, one at a time.",

@@ -162,7 +162,10 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn suitable_layout(asked: Option<layout::Selection>, space: Space) -> Result<layout::Selection, StudyError> {
+fn suitable_layout(
+    asked: Option<layout::Selection>,
+    space: Space,
+) -> Result<layout::Selection, StudyError> {
     let layout = asked.unwrap_or_else(|| layout::Selection::default_for(space));
     if (layout.spec.suits)(space) {
         return Ok(layout);

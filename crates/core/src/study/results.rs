@@ -64,8 +64,9 @@ impl<'a> Plan<'a> {
         let mut sizes: Vec<SizeResults> = Vec::new();
         for (planned, result) in self.cells().iter().zip(by_cell) {
             let devices = study.request.devices.iter().zip(&result.times);
-            let devices =
-                devices.map(|(device, times)| DeviceResult::new(device, study.trace, &result.outcome, times));
+            let devices = devices.map(|(device, times)| {
+                DeviceResult::new(device, study.trace, &result.outcome, times)
+            });
             let row = ResultRow {
                 policy: planned.policy.label(),
                 kind: planned.policy.spec.kind,
@@ -166,7 +167,8 @@ impl SizeResults {
 /// Sets the lifetime gains of one size's rows over the reference row among them.
 fn set_lifetime_gains(rows: &mut [ResultRow], devices: &[PreparedDevice], reference: &str) {
     let Some(reference) = rows.iter().find(|row| row.policy == reference) else { return };
-    let before: Vec<Option<f64>> = reference.devices.iter().map(|result| result.flash_pages).collect();
+    let before: Vec<Option<f64>> =
+        reference.devices.iter().map(|result| result.flash_pages).collect();
     for row in rows {
         for ((result, before), device) in row.devices.iter_mut().zip(&before).zip(devices) {
             let pages = before.zip(result.flash_pages);

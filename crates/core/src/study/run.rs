@@ -30,7 +30,12 @@ impl Plan<'_> {
     ///
     /// # Panics
     /// If `cell` is no index into [`Plan::cells`].
-    pub fn run(&self, cell: usize, cpu_ns: &dyn Fn() -> u64, observer: Option<Observer<'_>>) -> CellResult {
+    pub fn run(
+        &self,
+        cell: usize,
+        cpu_ns: &dyn Fn() -> u64,
+        observer: Option<Observer<'_>>,
+    ) -> CellResult {
         let (study, planned) = (self.study, &self.cells()[cell]);
         let (trace, request) = (study.trace, &study.request);
         let system = Cell {

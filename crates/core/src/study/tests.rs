@@ -78,7 +78,8 @@ fn cells_stand_in_the_order_of_sizes_and_policies() {
         plan.cells().iter().map(|cell| (cell.frames, cell.policy.label())).collect()
     };
     let policies = ["sieve", "lru", "clock:insert_ref=1", "belady"];
-    let expected = [8, 64].map(|frames| policies.map(|policy| (frames, policy.to_owned()))).concat();
+    let expected =
+        [8, 64].map(|frames| policies.map(|policy| (frames, policy.to_owned()))).concat();
     assert_eq!(cells(), expected);
     assert_eq!(cells(), cells());
     let results = run(&study.plan().unwrap());
@@ -257,11 +258,13 @@ fn the_reference_gains_nothing_over_itself() {
 fn offline_policies_are_left_out_of_all_where_they_do_not_fit() {
     let trace = trace();
     let limit = trace.held_bytes() as u64 + 4 * 6000;
-    let limited = |policies: &[&str]| Request { memory_limit_bytes: limit, ..request(policies, &[4]) };
+    let limited =
+        |policies: &[&str]| Request { memory_limit_bytes: limit, ..request(policies, &[4]) };
     let study = Study::new(&trace, limited(&["all"])).unwrap();
     let plan = study.plan().unwrap();
     assert!(plan.cells().iter().all(|cell| !cell.policy.spec.kind.is_offline()));
-    let [Note::LeftOut { policies, reason: OmissionReason::Future(problem) }] = &plan.notes()[..] else {
+    let [Note::LeftOut { policies, reason: OmissionReason::Future(problem) }] = &plan.notes()[..]
+    else {
         panic!("{:?}", plan.notes());
     };
     assert_eq!(policies[..], ["belady", "belady-cost"]);
@@ -290,7 +293,10 @@ fn a_request_that_makes_no_sense_is_refused() {
     assert_eq!(says, "--layout ext4: this trace is of addresses; it takes identity or f2fs");
     let sync = Request { writeback: "sync".parse::<Modes>().unwrap(), ..lru() };
     let says = error(&trace, sync).to_string();
-    assert!(says.starts_with("--writeback evict,sync: this kind of trace does not record syncs"), "{says}");
+    assert!(
+        says.starts_with("--writeback evict,sync: this kind of trace does not record syncs"),
+        "{says}"
+    );
     let objects = trace_of(Recipe { objects: true, write_share: 0.0, ..recipe() }, Unit::Request);
     let on_device = Request { unit: Unit::Request, devices: vec![device("emmc-5.1")], ..lru() };
     assert_eq!(error(&objects, on_device), StudyError::ObjectsOnDevices);
@@ -304,8 +310,10 @@ fn devices_that_hold_the_same_are_noted_together() {
     let study = Study::new(&trace, request).unwrap();
     let notes = run(&study.plan().unwrap()).notes();
     let fills: Vec<_> = notes.iter().filter(|note| matches!(note, Note::Filled { .. })).collect();
-    let together =
-        Note::Filled { devices: vec!["emmc-5.1".to_owned(), "ufs-2.1".to_owned()], fill: Fill::InOrder };
+    let together = Note::Filled {
+        devices: vec!["emmc-5.1".to_owned(), "ufs-2.1".to_owned()],
+        fill: Fill::InOrder,
+    };
     assert_eq!(fills.len(), 2);
     assert_eq!(*fills[0], together);
     assert_eq!(fills[1].to_string(), "Before the first request, ufs-3.1:fill=empty: empty.");
@@ -324,7 +332,10 @@ fn devices_and_observers_count_as_memory() {
     let plain = bytes(lru());
     let machine = crate::writeback::machine_bytes(&trace);
     let pages = u64::from(trace.pages());
-    assert_eq!(bytes(Request { observer_bytes: Some(PAGE_BYTES), ..lru() }), plain + machine + PAGE_BYTES);
+    assert_eq!(
+        bytes(Request { observer_bytes: Some(PAGE_BYTES), ..lru() }),
+        plain + machine + PAGE_BYTES
+    );
     assert_eq!(bytes(Request { writeback: "periodic".parse().unwrap(), ..lru() }), plain + machine);
     let devices = vec![device("emmc-5.1"); 2];
     assert_eq!(bytes(Request { devices, ..lru() }), plain + machine + 2 * 16 * pages);

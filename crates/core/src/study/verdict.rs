@@ -45,7 +45,8 @@ impl<'a> Best<'a> {
         let count = online().map(|(_, _, count)| *count).min()?;
         let policies: Vec<_> =
             online().filter(|(_, _, own)| *own == count).map(|(policy, _, _)| *policy).collect();
-        let reference = online().find(|(policy, _, _)| *policy == REFERENCE).map(|(_, _, count)| *count);
+        let reference =
+            online().find(|(policy, _, _)| *policy == REFERENCE).map(|(_, _, count)| *count);
         Some(Self { all_alike: policies.len() == online().count(), policies, count, reference })
     }
 }
@@ -79,7 +80,8 @@ pub struct Verdict<'a> {
 impl<'a> Verdict<'a> {
     /// Returns the verdict; `None` without online policies.
     pub fn of(contenders: &[Contender<'a>]) -> Option<Self> {
-        let online: Vec<_> = contenders.iter().filter(|one| one.kind == Kind::Online).copied().collect();
+        let online: Vec<_> =
+            contenders.iter().filter(|one| one.kind == Kind::Online).copied().collect();
         let accesses = online.first()?.outcome.accesses();
         let writes = online.iter().any(|one| one.outcome.write_accesses > 0).then(|| Writes {
             fewest: best(&online, |outcome| outcome.writes_due(), u64::min),
@@ -122,7 +124,8 @@ fn best<'a>(
     let best = counts().reduce(better).expect("one policy competes");
     let policies: Vec<_> =
         online.iter().filter(|one| count(&one.outcome) == best).map(|one| one.policy).collect();
-    let reference = online.iter().find(|one| one.policy == REFERENCE).map(|one| count(&one.outcome));
+    let reference =
+        online.iter().find(|one| one.policy == REFERENCE).map(|one| count(&one.outcome));
     Best { all_alike: policies.len() == online.len(), policies, count: best, reference }
 }
 
@@ -133,7 +136,8 @@ fn fewest_nonsequential<'a>(online: &[Contender<'a>]) -> Option<Best<'a>> {
 }
 
 fn pareto_front<'a>(online: &[Contender<'a>]) -> Vec<&'a str> {
-    let points = online.iter().map(|one| (one.outcome.hits(), one.outcome.writes_due(), one.policy));
+    let points =
+        online.iter().map(|one| (one.outcome.hits(), one.outcome.writes_due(), one.policy));
     pareto::front(points.collect())
 }
 
@@ -227,7 +231,8 @@ impl Results<'_> {
         });
         let contenders: Vec<_> = contenders.collect();
         let devices = self.study.request.devices.iter().enumerate();
-        let devices = devices.map(|(n, device)| DeviceVerdict::of(device, &size.rows, |row| &row.devices[n]));
+        let devices =
+            devices.map(|(n, device)| DeviceVerdict::of(device, &size.rows, |row| &row.devices[n]));
         Some(SizeVerdict {
             frames: size.frames,
             verdict: Verdict::of(&contenders)?,
@@ -243,8 +248,9 @@ impl<'a> DeviceVerdict<'a> {
         on: impl Fn(&'a ResultRow) -> &'a DeviceResult,
     ) -> Option<Self> {
         let best = |count: fn(&DeviceResult) -> Option<f64>| {
-            let counts =
-                rows.iter().map(|row| Some((&*row.policy, row.kind, count(on(row))?.round() as u64)));
+            let counts = rows
+                .iter()
+                .map(|row| Some((&*row.policy, row.kind, count(on(row))?.round() as u64)));
             Best::least(&counts.collect::<Option<Vec<_>>>()?)
         };
         let wears = device.profile().cycles.is_some();
@@ -266,8 +272,11 @@ mod tests {
     const NAMES: [&str; 8] = ["lru", "a", "b", "c", "d", "e", "f", "g"];
 
     fn outcome(hits: u64, written: u64, left: u64, nonsequential: u64) -> Outcome {
-        let device =
-            DeviceCounts { writes: written, nonsequential_writes: nonsequential, ..Default::default() };
+        let device = DeviceCounts {
+            writes: written,
+            nonsequential_writes: nonsequential,
+            ..Default::default()
+        };
         Outcome {
             read_accesses: 60,
             write_accesses: 40,
@@ -314,18 +323,29 @@ mod tests {
         let same = outcome(50, 0, 7, 0);
         let verdict = Verdict::of(&[online("lru", same), online("a", same), belady(50)]).unwrap();
         assert_eq!((verdict.hits.policies.len(), verdict.hits.all_alike), (2, true));
-        assert_eq!(verdict.writes.unwrap().pareto_front, ["lru", "a"], "no policy is better than its equal");
-        let verdict =
-            Verdict::of(&[online("lru", same), online("a", same), online("b", outcome(49, 0, 7, 0))])
-                .unwrap();
-        assert_eq!((&verdict.hits.policies[..], verdict.hits.all_alike), (&["lru", "a"][..], false));
+        assert_eq!(
+            verdict.writes.unwrap().pareto_front,
+            ["lru", "a"],
+            "no policy is better than its equal"
+        );
+        let verdict = Verdict::of(&[
+            online("lru", same),
+            online("a", same),
+            online("b", outcome(49, 0, 7, 0)),
+        ])
+        .unwrap();
+        assert_eq!(
+            (&verdict.hits.policies[..], verdict.hits.all_alike),
+            (&["lru", "a"][..], false)
+        );
         assert!(verdict.writes.unwrap().fewest.all_alike);
     }
 
     #[test]
     fn fewest_nonsequential_is_open_while_more_is_due_than_written() {
         let verdict = |left| {
-            let contenders = [online("lru", outcome(50, 20, 0, 9)), online("lazy", outcome(50, 4, left, 1))];
+            let contenders =
+                [online("lru", outcome(50, 20, 0, 9)), online("lazy", outcome(50, 4, left, 1))];
             Verdict::of(&contenders).unwrap().writes.unwrap().fewest_nonsequential
         };
         assert_eq!(verdict(4).unwrap().policies, ["lazy"]);

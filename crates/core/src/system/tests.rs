@@ -32,7 +32,12 @@ fn trace(actions: &[Action]) -> Trace {
 }
 
 fn read(file: u64, page: u64, pages: u64) -> Action<'static> {
-    Action::Read { open: None, file: FileId(file), offset: page * PAGE_BYTES, len: pages * PAGE_BYTES }
+    Action::Read {
+        open: None,
+        file: FileId(file),
+        offset: page * PAGE_BYTES,
+        len: pages * PAGE_BYTES,
+    }
 }
 
 fn write(file: u64, page: u64, pages: u64) -> Action<'static> {
@@ -53,7 +58,14 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
     let policy = policy::Selection::parse("lru").unwrap();
     let layout = layout::Selection::default_for(Space::Files);
     let writeback: Modes = modes.parse().unwrap();
-    then(&Cell { policy: &policy, frames, layout: &layout, writeback, drain, write_miss_reads: false })
+    then(&Cell {
+        policy: &policy,
+        frames,
+        layout: &layout,
+        writeback,
+        drain,
+        write_miss_reads: false,
+    })
 }
 
 /// Returns the layout that this cell uses.
@@ -96,7 +108,8 @@ impl Policy for Lru {
 /// A seeded history over three small files: reads, writes, fsyncs, truncations.
 fn history(rng: &mut Pcg64, steps: usize) -> Vec<Action<'static>> {
     let mut next = || {
-        let (file, page, pages) = (rng.random_range(0..3), rng.random_range(0..8), rng.random_range(1..4));
+        let (file, page, pages) =
+            (rng.random_range(0..3), rng.random_range(0..8), rng.random_range(1..4));
         match rng.random_range(0..12) {
             0..4 => read(file, page, pages),
             4..9 => write(file, page, pages),

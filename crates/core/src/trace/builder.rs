@@ -1,8 +1,8 @@
 //! The builder, which turns events into a dense trace.
 
 use super::{
-    BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables, Times,
-    Totals, Trace, TraceError, Unit, tables::untouched,
+    BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables,
+    Times, Totals, Trace, TraceError, Unit, tables::untouched,
 };
 use crate::{
     event::{About, Action, Event, FileId},
@@ -131,7 +131,8 @@ impl TraceBuilder {
             }
             Action::Sync { file, offset, len } => {
                 self.totals.syncs += 1;
-                let end = if len == 0 { 0 } else { offset.saturating_add(len).div_ceil(PAGE_BYTES) };
+                let end =
+                    if len == 0 { 0 } else { offset.saturating_add(len).div_ceil(PAGE_BYTES) };
                 self.range(event.at_us, StepKind::Sync, file, offset / PAGE_BYTES, end);
             }
             Action::SyncAll => {
@@ -142,7 +143,8 @@ impl TraceBuilder {
                 self.range(event.at_us, StepKind::Drop, file, size.div_ceil(PAGE_BYTES), u64::MAX);
             }
             Action::Punch { file, offset, len } => {
-                let (from, to) = (offset.div_ceil(PAGE_BYTES), offset.saturating_add(len) / PAGE_BYTES);
+                let (from, to) =
+                    (offset.div_ceil(PAGE_BYTES), offset.saturating_add(len) / PAGE_BYTES);
                 if from < to {
                     self.range(event.at_us, StepKind::Drop, file, from, to);
                 }
@@ -344,7 +346,9 @@ impl TraceBuilder {
         let Self { about, steps, times, created, totals, tables, step_tables, sizes, .. } = self;
         let (untouched, untouched_pages) = match tables.untouched_within_pages {
             0 => (Vec::new(), 0),
-            within => untouched(&runs, pages, within, |file| sizes.get(&file).copied().unwrap_or(0))?,
+            within => {
+                untouched(&runs, pages, within, |file| sizes.get(&file).copied().unwrap_or(0))?
+            }
         };
         Ok(Trace {
             about,
@@ -368,7 +372,9 @@ fn size_after(action: &Action) -> Option<(FileId, u64)> {
     match *action {
         Action::Read { file, offset, len, .. }
         | Action::Write { file, offset, len, .. }
-        | Action::Direct { file, offset, len, .. } => (len > 0).then(|| (file, offset.saturating_add(len))),
+        | Action::Direct { file, offset, len, .. } => {
+            (len > 0).then(|| (file, offset.saturating_add(len)))
+        }
         Action::Truncate { file, size } => Some((file, size)),
         _ => None,
     }
@@ -422,7 +428,11 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
 
 /// Returns the ranks of the touched pages among a file's pages `from..to`. They are one interval,
 /// because ranks follow (file, page) order.
-fn ranks_of(runs: &[Run], pages: u32, (FileId(file), from, to): (FileId, u64, u64)) -> std::ops::Range<u32> {
+fn ranks_of(
+    runs: &[Run],
+    pages: u32,
+    (FileId(file), from, to): (FileId, u64, u64),
+) -> std::ops::Range<u32> {
     let rank_at = |page: u64| {
         let n = runs.partition_point(|run| (run.file.0, run.page) <= (file, page));
         match n.checked_sub(1).map(|n| runs[n]) {

@@ -20,7 +20,9 @@ fn about(times: bool) -> About {
 fn build(actions: &[Action]) -> Trace {
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
     for (n, action) in actions.iter().enumerate() {
-        builder.extend(&[Event { at_us: n as u64, pid: 0, tid: 0, action: action.clone() }]).unwrap();
+        builder
+            .extend(&[Event { at_us: n as u64, pid: 0, tid: 0, action: action.clone() }])
+            .unwrap();
     }
     builder.finish().unwrap()
 }
@@ -251,7 +253,8 @@ fn times_are_exact() {
 /// A write of a part of a page is marked as partial; a write of the whole page is not.
 #[test]
 fn partial_pages_are_marked() {
-    let write = |offset, len| Action::Write { open: None, file: FileId(0), offset, len, sync: false };
+    let write =
+        |offset, len| Action::Write { open: None, file: FileId(0), offset, len, sync: false };
     for (offset, len, partial) in [
         (0, 4096, vec![]),
         (0, 100, vec![0]),
@@ -318,7 +321,8 @@ fn a_creation_and_its_open_create_a_file_once() {
         let trace = build(&[first, &[cut, read]].concat());
         (trace.totals().drops, trace.steps().len())
     };
-    for made in [&[create()][..], &[open(true)], &[create(), open(true)], &[create(), open(false)]] {
+    for made in [&[create()][..], &[open(true)], &[create(), open(true)], &[create(), open(false)]]
+    {
         assert_eq!(drops(made), (0, 1), "{made:?}");
     }
     for older in [&[][..], &[open(false)], &[size], &[bind]] {
@@ -331,7 +335,8 @@ fn a_creation_and_its_open_create_a_file_once() {
 #[test]
 fn every_sync_is_a_step() {
     let sync = |file, offset, len| Action::Sync { file: FileId(file), offset, len };
-    let write = Action::Write { open: None, file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
+    let write =
+        Action::Write { open: None, file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
     let syncs = [sync(1, 4096, 4097), sync(1, 0, 0), sync(7, 0, u64::MAX), Action::SyncAll];
     let trace = build(&[&[write][..], &syncs].concat());
     let steps: Vec<_> = trace.steps()[1..].iter().map(|step| (step.kind(), step.range())).collect();

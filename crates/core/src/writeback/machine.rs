@@ -212,8 +212,10 @@ impl Machine {
     fn next_due_us(&self) -> Option<u64> {
         let since_us = self.since_us[self.order.oldest(0)?.0 as usize];
         // A page that becomes dirty at the very time of a tick is written by the next tick.
-        let periodic =
-            self.modes.periodic_us.and_then(|every| since_us.checked_add(1)?.checked_next_multiple_of(every));
+        let periodic = self
+            .modes
+            .periodic_us
+            .and_then(|every| since_us.checked_add(1)?.checked_next_multiple_of(every));
         let expire = self.modes.expire.and_then(|Expire { after_us, tick_us, .. }| {
             since_us.checked_add(after_us)?.checked_next_multiple_of(tick_us)
         });
@@ -230,7 +232,9 @@ impl Machine {
         self.dirty.check();
         self.order.check();
         let mut count = 0;
-        for page in std::iter::successors(self.dirty.next(0), |page| self.dirty.next(page + 1)).map(Page) {
+        for page in
+            std::iter::successors(self.dirty.next(0), |page| self.dirty.next(page + 1)).map(Page)
+        {
             assert!(is_dirty(page), "{page:?} is dirty in the cache too");
             assert!(self.order.contains(self.files.of_page(page)), "{page:?}'s file has an age");
             count += 1;
@@ -240,7 +244,8 @@ impl Machine {
             (self.dirty_pages, count.into()),
             "dirty pages are counted, and are all"
         );
-        let times: Vec<u64> = self.order.iter(0).map(|file| self.since_us[file.0 as usize]).collect();
+        let times: Vec<u64> =
+            self.order.iter(0).map(|file| self.since_us[file.0 as usize]).collect();
         assert!(times.is_sorted(), "files are in order of age");
         assert_eq!(self.due_us, self.next_due_us(), "the deadline is the oldest file's");
     }

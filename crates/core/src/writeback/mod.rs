@@ -108,7 +108,9 @@ pub enum ModesError {
     )]
     Mode(String),
     /// A parameter of no mode before it.
-    #[error("`{0}` belongs to no mode: expire takes tick and ratio, as in expire:30s,tick=5s,ratio=10")]
+    #[error(
+        "`{0}` belongs to no mode: expire takes tick and ratio, as in expire:30s,tick=5s,ratio=10"
+    )]
     Param(String),
     /// A value that is not a time.
     #[error(transparent)]
@@ -224,8 +226,12 @@ impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoSyncs => "the trace contains no sync: syncs write nothing",
-            Self::SyncsIncomplete => "this kind of trace may lack some syncs: more may have written",
-            Self::OneFile => "a block trace has one file per device: it ages, and is synced, as a whole",
+            Self::SyncsIncomplete => {
+                "this kind of trace may lack some syncs: more may have written"
+            }
+            Self::OneFile => {
+                "a block trace has one file per device: it ages, and is synced, as a whole"
+            }
         })
     }
 }
@@ -288,7 +294,9 @@ impl Modes {
                 "with their file when it has been dirty for {after:#} (looked at every {tick:#})"
             ));
             if ratio < 100 {
-                when.push(format!("oldest files first when more than {ratio} % of the cache is dirty"));
+                when.push(format!(
+                    "oldest files first when more than {ratio} % of the cache is dirty"
+                ));
             }
         }
         match self.syncs {

@@ -17,11 +17,15 @@ use crate::{
 use proptest::{prelude::*, strategy::ValueTree};
 use std::{collections::BTreeSet, ops::Range};
 
-const KNOWS: Knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+const KNOWS: Knows =
+    Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
 
 fn trace_of(space: Space, knows: Knows, events: &[(u64, Action<'static>)]) -> Trace {
-    let mut builder =
-        TraceBuilder::new(About { epoch_us: None, side: Side::Before, space, knows }, Unit::Page, u64::MAX);
+    let mut builder = TraceBuilder::new(
+        About { epoch_us: None, side: Side::Before, space, knows },
+        Unit::Page,
+        u64::MAX,
+    );
     for (at_us, action) in events {
         builder.extend(&[Event { at_us: *at_us, pid: 0, tid: 0, action: action.clone() }]).unwrap();
     }
@@ -48,7 +52,11 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
     let mut ios = Vec::new();
     let future = trace.future().unwrap();
     let outcome = cell.run(trace, Some(&future), Some(&mut |io| ios.push(io)));
-    assert_eq!(cell.run(trace, Some(&future), None), outcome, "an observer of the requests changes nothing");
+    assert_eq!(
+        cell.run(trace, Some(&future), None),
+        outcome,
+        "an observer of the requests changes nothing"
+    );
     (outcome, ios)
 }
 
@@ -146,7 +154,11 @@ fn expire_writes_old_files() {
         at(29, &[9], false),
     ];
     assert_eq!(written("expire:10s,tick=1s,ratio=100"), wanted.concat());
-    let wanted = [at(12, &[8, 10, 11], false), at(15, &[0, 1, 2, 3, 4, 5, 6, 7], false), at(30, &[9], false)];
+    let wanted = [
+        at(12, &[8, 10, 11], false),
+        at(15, &[0, 1, 2, 3, 4, 5, 6, 7], false),
+        at(30, &[9], false),
+    ];
     assert_eq!(written("expire:10s,tick=3s,ratio=100"), wanted.concat());
     // The file was synced at 6 s and is dirty again at 7 s: it keeps its age, as in the kernel.
     let mut synced = at(6, &[8, 10, 11], true);
@@ -189,10 +201,12 @@ fn a_sync_writes_the_pages_that_it_names() {
 /// Every sync writes everything dirty, in ascending order.
 #[test]
 fn sync_all_writes_everything() {
-    let wanted = [at(6, &[1, 4, 5, 6, 7, 8, 10, 11], true), at(8, &[5, 11], true), at(18, &[0, 1], true)];
+    let wanted =
+        [at(6, &[1, 4, 5, 6, 7, 8, 10, 11], true), at(8, &[5, 11], true), at(18, &[0, 1], true)];
     assert_eq!(written("sync-all"), wanted.concat());
     // A sync of a file without any page in the trace.
-    let (outcome, _) = run("lru", 100, modes("sync-all"), &trace(&[(0, write(0, 0..9)), (1, fsync(5))]));
+    let (outcome, _) =
+        run("lru", 100, modes("sync-all"), &trace(&[(0, write(0, 0..9)), (1, fsync(5))]));
     assert_eq!(outcome.device.sync_writes, 9);
 }
 
@@ -226,7 +240,11 @@ struct Model<'a> {
 
 impl Model<'_> {
     fn file(&self, page: u32) -> FileId {
-        self.runs.iter().find(|run| (run.first..run.first + run.pages).contains(&page)).unwrap().file
+        self.runs
+            .iter()
+            .find(|run| (run.first..run.first + run.pages).contains(&page))
+            .unwrap()
+            .file
     }
 
     fn write(&mut self, pages: Vec<u32>, why: Why) {
@@ -239,7 +257,10 @@ impl Model<'_> {
 
     fn write_file(&mut self, file: FileId, why: Why) {
         self.order.retain(|(other, _)| *other != file);
-        self.write(self.dirty.iter().copied().filter(|page| self.file(*page) == file).collect(), why);
+        self.write(
+            self.dirty.iter().copied().filter(|page| self.file(*page) == file).collect(),
+            why,
+        );
     }
 
     fn write_all(&mut self, why: Why) {
@@ -307,7 +328,12 @@ impl Model<'_> {
 }
 
 /// Runs the model through a trace and drains it. Its requests name pages by rank.
-fn modelled<'a>(spec: &policy::PolicySpec, frames: u32, modes: Modes, trace: &'a Trace) -> Model<'a> {
+fn modelled<'a>(
+    spec: &policy::PolicySpec,
+    frames: u32,
+    modes: Modes,
+    trace: &'a Trace,
+) -> Model<'a> {
     let params = Default::default();
     let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params };
     let mut model = Model {
@@ -527,11 +553,17 @@ fn policies_that_look_at_dirty_bits_hit_differently_under_write_back() {
 fn long_pauses_cost_nothing() {
     let far = [0, 1 << 62, u64::MAX - 1, u64::MAX];
     let trace = trace(&far.map(|at_us| (at_us, write(0, 0..1))));
-    for (text, before_the_end) in
-        [("periodic:1us", 3), ("expire:1us,tick=1us,ratio=100", 3), ("expire:100000h,tick=1us,ratio=100", 2)]
-    {
+    for (text, before_the_end) in [
+        ("periodic:1us", 3),
+        ("expire:1us,tick=1us,ratio=100", 3),
+        ("expire:100000h,tick=1us,ratio=100", 2),
+    ] {
         let (Outcome { device, .. }, ios) = run("lru", 1, modes(text), &trace);
-        assert_eq!((device.writes - device.drained, ios[0].at_us > 0), (before_the_end, true), "{text}");
+        assert_eq!(
+            (device.writes - device.drained, ios[0].at_us > 0),
+            (before_the_end, true),
+            "{text}"
+        );
     }
 }
 
@@ -539,10 +571,16 @@ fn long_pauses_cost_nothing() {
 fn modes_are_parsed_by_name() {
     assert_eq!(modes("evict"), Modes::default());
     let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10 };
-    assert_eq!(modes("linux"), Modes { expire: Some(expire), syncs: Syncs::TheirFile, periodic_us: None });
+    assert_eq!(
+        modes("linux"),
+        Modes { expire: Some(expire), syncs: Syncs::TheirFile, periodic_us: None }
+    );
     assert_eq!(modes("linux,ratio=5").expire, Some(Expire { ratio: 5, ..expire }));
     let hf = Modes { periodic_us: Some(5_000_000), expire: None, syncs: Syncs::Everything };
-    assert_eq!((modes("hf"), modes("periodic,sync-all"), modes("sync-all, periodic:5s")), (hf, hf, hf));
+    assert_eq!(
+        (modes("hf"), modes("periodic,sync-all"), modes("sync-all, periodic:5s")),
+        (hf, hf, hf)
+    );
     assert_eq!(
         modes("periodic:1500ms,expire:2min,tick=1h,ratio=0").to_string(),
         "evict,periodic:1500ms,expire:120s,tick=3600s,ratio=0"
@@ -586,7 +624,8 @@ fn modes_that_need_missing_information_are_refused() {
     assert_eq!(suit("evict", Knows { times: false, ..no_syncs }, &quiet), Ok(()));
     // Some syncs are known although the trace may lack others, as in block traces.
     assert_eq!(suit("sync", no_syncs, &synced), Ok(()));
-    let caveats = |space, knows, events: &[_]| modes("sync").caveats(&trace_of(space, knows, events));
+    let caveats =
+        |space, knows, events: &[_]| modes("sync").caveats(&trace_of(space, knows, events));
     assert_eq!(caveats(Space::Files, KNOWS, &synced), []);
     assert_eq!(caveats(Space::Files, KNOWS, &quiet), [Caveat::NoSyncs]);
     assert_eq!(caveats(Space::Files, no_syncs, &synced), [Caveat::SyncsIncomplete]);

@@ -151,10 +151,11 @@ impl Place {
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
             return Err(held(backing, &file));
         }
-        let places = if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
+        let places =
+            if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
         for place in places {
-            let below =
-                mounts::below(place).map_err(|why| Refused::at(place, "what is mounted below", why))?;
+            let below = mounts::below(place)
+                .map_err(|why| Refused::at(place, "what is mounted below", why))?;
             if let Some(mount) = below.first() {
                 return unfit(format!(
                     "{} is mounted below {}: unmount it first, as flashsift holds one file system",
@@ -165,7 +166,8 @@ impl Place {
             let look = || used(place).map_err(|why| Refused::at(place, "who uses it", why));
             let mut found = look()?;
             if *place == backing && are_ours(&found) {
-                if flock(&root, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+                if flock(&root, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+                {
                     let pid = found.users.first().map(|user| user.pid);
                     return Err(Refused::Ending(Ending { backing, pid, stuck: String::new() }));
                 }
@@ -211,9 +213,10 @@ fn directory(path: &Path) -> Result<PathBuf, Refused> {
     match std::fs::metadata(&resolved) {
         Ok(metadata) if metadata.is_dir() => Ok(resolved),
         Ok(_) => unfit(format!("{} is not a directory", path.display())),
-        Err(why) if mounts::is_dead(&why) => {
-            unfit(format!("what is mounted on {} is dead ({why}): unmount it first", path.display()))
-        }
+        Err(why) if mounts::is_dead(&why) => unfit(format!(
+            "what is mounted on {} is dead ({why}): unmount it first",
+            path.display()
+        )),
         Err(why) => Err(Refused::at(path, "looking at it", why)),
     }
 }
@@ -224,7 +227,9 @@ fn mount_of(path: &Path) -> Result<Mount, Refused> {
 
 fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
     if [backing, mountpoint].contains(&Path::new("/")) {
-        return unfit("the root directory cannot be given to flashsift: give a directory in it".into());
+        return unfit(
+            "the root directory cannot be given to flashsift: give a directory in it".into(),
+        );
     }
     if backing == mountpoint {
         return Ok(());
@@ -246,7 +251,10 @@ fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
 /// Checks that BACKING lies on storage of this machine, and can be written.
 fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Refused> {
     let kind = mount.kind.as_str();
-    if major(mount.dev) == 0 && !WITHOUT_DEVICE.contains(&kind) && !even_on.iter().any(|even| even == kind) {
+    if major(mount.dev) == 0
+        && !WITHOUT_DEVICE.contains(&kind)
+        && !even_on.iter().any(|even| even == kind)
+    {
         return unfit(format!(
             "{} lies on {kind}, which is not on storage of this machine, or may lose what settles \
              there; --even-on {kind} \
@@ -254,7 +262,8 @@ fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Ref
             backing.display()
         ));
     }
-    let options = rustix::fs::statvfs(backing).map_err(|why| Refused::at(backing, "its file system", why))?;
+    let options =
+        rustix::fs::statvfs(backing).map_err(|why| Refused::at(backing, "its file system", why))?;
     if options.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return unfit(format!(
             "{} cannot be written: its file system is mounted read-only",
@@ -293,7 +302,8 @@ impl Sign {
     }
 
     fn write(&self, how_far: &str) -> io::Result<()> {
-        let mut page = format!("{}\n{}", std::process::id(), how_far.replace('\n', " ")).into_bytes();
+        let mut page =
+            format!("{}\n{}", std::process::id(), how_far.replace('\n', " ")).into_bytes();
         page.resize(SIGN_BYTES, b'\n');
         self.0.write_all_at(&page, 0)
     }
@@ -333,7 +343,8 @@ impl Lock {
 
     /// The log file for a system without a journal. It is removed after a clean end.
     pub fn log(&self) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
@@ -345,7 +356,8 @@ impl Lock {
                 Err(why) => return Err(why.into()),
             }
         }
-        let removed = keeping_its_time(&root, || rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR));
+        let removed =
+            keeping_its_time(&root, || rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR));
         drop(self);
         // Our last descriptor in BACKING.
         drop(root);
@@ -355,7 +367,10 @@ impl Lock {
 
 /// Makes an internal change in a directory and restores its `mtime`, since applications have
 /// changed nothing.
-fn keeping_its_time(dir: &OwnedFd, change: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+fn keeping_its_time(
+    dir: &OwnedFd,
+    change: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let before = rustix::fs::fstat(dir)?;
     change()?;
     backing::keep_time(dir, Time { s: before.st_mtime, ns: before.st_mtime_nsec as u32 });
@@ -394,7 +409,8 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
         }
         other => other.map_err(|why| Refused::at(&path, "opening", why))?,
     };
-    let stat = rustix::fs::fstat(&hidden).map_err(|why| Refused::at(&path, "looking at it", why))?;
+    let stat =
+        rustix::fs::fstat(&hidden).map_err(|why| Refused::at(&path, "looking at it", why))?;
     if folds_our_name(root, &stat) {
         // If it is not empty, it existed before and stays.
         let _ = rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR);

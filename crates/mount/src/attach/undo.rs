@@ -10,8 +10,8 @@ use rustix::{
     fs::{AtFlags, Mode, OFlags, StatVfsMountFlags, minor, statvfs},
     io::Errno,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount,
-        fsopen, mount_remount,
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
+        fsmount, fsopen, mount_remount,
     },
 };
 use std::{
@@ -71,7 +71,10 @@ fn by_helper(point: &Path, lazily: bool) -> io::Result<Unmounted> {
         .stdin(Stdio::null())
         .output()
         .map_err(|why| {
-            io::Error::new(why.kind(), format!("fusermount3, which users need (package fuse3): {why}"))
+            io::Error::new(
+                why.kind(),
+                format!("fusermount3, which users need (package fuse3): {why}"),
+            )
         })?;
     let says = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
@@ -154,8 +157,9 @@ pub(crate) fn is_mounted(number: u32) -> bool {
     }
     match connections() {
         Ok(all) => rustix::fs::statat(all, name, AtFlags::SYMLINK_NOFOLLOW).is_ok(),
-        Err(_) => mounts::all()
-            .is_ok_and(|all| all.iter().any(|mount| mount.kind == KIND && minor(mount.dev) == number)),
+        Err(_) => mounts::all().is_ok_and(|all| {
+            all.iter().any(|mount| mount.kind == KIND && minor(mount.dev) == number)
+        }),
     }
 }
 
@@ -169,8 +173,12 @@ pub fn cut_off(mount: &Mount) -> io::Result<()> {
     let abort = format!("{}/abort", minor(mount.dev));
     match fs::write(Path::new(CONNECTIONS).join(&abort), "1") {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            match rustix::fs::openat(connections()?, &abort, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-            {
+            match rustix::fs::openat(
+                connections()?,
+                &abort,
+                OFlags::WRONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            ) {
                 Ok(abort) => fs::File::from(abort).write_all(b"1"),
                 // The connection has ended already.
                 Err(Errno::NOENT) => Ok(()),

@@ -34,7 +34,11 @@ pub(super) enum Messages {
 
 /// Reports that the mount is ready, and closes what this process was started with. From now on its
 /// messages go to the journal; where there is none, to a file beside the lock.
-pub(super) fn report_ready(report: &str, lock: &Lock, to_journal: ToJournal) -> io::Result<Messages> {
+pub(super) fn report_ready(
+    report: &str,
+    lock: &Lock,
+    to_journal: ToJournal,
+) -> io::Result<Messages> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(report.as_bytes())?;
     stdout.flush()?;

@@ -1,7 +1,9 @@
 //! The end of a mount: every file is written back, and the mount is taken away.
 
 use super::warn_unless_signed;
-use super::{Daemon, RETRY, Wake, error::Context, error::Error, micros, systemd::notify, warn_of_error};
+use super::{
+    Daemon, RETRY, Wake, error::Context, error::Error, micros, systemd::notify, warn_of_error,
+};
 use crate::attach::{place, undo};
 use flashsift_core::show;
 use flashsift_host::{mounts, users::Found};
@@ -39,7 +41,8 @@ impl Daemon {
 
     /// Writes back while mounted and again after the unmount: files may be created in between.
     fn settle(&self, mounted: &mut bool) -> Result<(), Error> {
-        let all = || self.fs.settle_all().context(format!("settling in {}", self.backing.display()));
+        let all =
+            || self.fs.settle_all().context(format!("settling in {}", self.backing.display()));
         if *mounted {
             all()?;
             self.take_away()?;
@@ -59,12 +62,20 @@ impl Daemon {
 
     fn in_ram(&self) -> String {
         let status = self.fs.status();
-        format!("{} ({})", show::counted(status.files_in_ram, "file"), show::bytes(status.ram_bytes))
+        format!(
+            "{} ({})",
+            show::counted(status.files_in_ram, "file"),
+            show::bytes(status.ram_bytes)
+        )
     }
 
     fn say_stuck(&self, why: &Error, pause: Duration, mounted: bool) {
         if !mounted {
-            warn_unless_signed(self.sign.ending(&format!("{} in RAM: {}", self.in_ram(), why.chain())));
+            warn_unless_signed(self.sign.ending(&format!(
+                "{} in RAM: {}",
+                self.in_ram(),
+                why.chain()
+            )));
         }
         error!(
             "CANNOT END: {} of {} in RAM: {}. Nothing is lost while this process lives, and it \
@@ -77,7 +88,11 @@ impl Daemon {
             show::duration(micros(pause)),
             self.backing.display()
         );
-        notify(&[NotifyState::Status(&format!("cannot end: {} in RAM: {}", self.in_ram(), why.chain()))]);
+        notify(&[NotifyState::Status(&format!(
+            "cannot end: {} in RAM: {}",
+            self.in_ram(),
+            why.chain()
+        ))]);
     }
 
     fn give_up(&self, mounted: bool) -> Error {
@@ -97,7 +112,8 @@ impl Daemon {
         let at = format!("unmounting {}", point.display());
         let here = self.is_there()?;
         // A lazy unmount may have detached it while processes use it.
-        let used = if here { undo::unmount_unused(point).context(&*at)? } else { Some(Found::default()) };
+        let used =
+            if here { undo::unmount_unused(point).context(&*at)? } else { Some(Found::default()) };
         if let Some(found) = used {
             // Stores through mappings have to arrive before the connection is cut.
             if here {
@@ -111,7 +127,9 @@ impl Daemon {
                 self.fs.settle_all().context(&*at)?;
             }
             if let Err(why) = undo::cut_off(&self.mount) {
-                warn!("who uses it cannot be cut off ({why}); what they write until the end may be lost");
+                warn!(
+                    "who uses it cannot be cut off ({why}); what they write until the end may be lost"
+                );
                 if here {
                     undo::unmount(point, true).context(&*at)?;
                 }

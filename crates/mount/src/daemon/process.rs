@@ -28,14 +28,17 @@ pub(super) fn read_signals(wake: &Sender<Wake>) -> Result<(), Error> {
 /// When memory runs out, the kernel ends other processes first: the files in RAM would be lost.
 pub(super) fn survive_out_of_memory(root: bool) {
     if root && let Err(why) = fs::write("/proc/self/oom_score_adj", "-900") {
-        warn!("/proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first");
+        warn!(
+            "/proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first"
+        );
     }
 }
 
 /// Each file that applications have open takes a descriptor.
 pub(super) fn raise_descriptor_limit(root: bool) {
     let limit = getrlimit(Resource::Nofile);
-    let most = fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    let most =
+        fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
     let to = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     if !root || to(most).is_err() {
         // A process may always raise its soft limit to its hard limit.

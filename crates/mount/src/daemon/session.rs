@@ -28,7 +28,9 @@ impl Running {
 
     /// Waits until it is unmounted.
     pub fn wait(self) -> io::Result<()> {
-        self.session.join().map_err(|_| io::Error::other("the thread that answers the kernel panicked"))?
+        self.session
+            .join()
+            .map_err(|_| io::Error::other("the thread that answers the kernel panicked"))?
     }
 }
 
@@ -82,7 +84,9 @@ pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Run
             device.map_err(|why| {
                 io::Error::new(
                     why.kind(),
-                    format!("opening /dev/fuse, which is for all (0666) where users may mount: {why}"),
+                    format!(
+                        "opening /dev/fuse, which is for all (0666) where users may mount: {why}"
+                    ),
                 )
             })?;
             fuser::Session::new(adapter, &options.mountpoint, &config)?
@@ -90,6 +94,7 @@ pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Run
     };
     // No other thread sets it.
     let _ = notifier.set(session.notifier());
-    let session = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
+    let session =
+        std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
     Ok(Running { session, mountpoint: options.mountpoint.clone() })
 }

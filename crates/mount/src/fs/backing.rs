@@ -3,7 +3,8 @@
 
 use super::types::Time;
 use rustix::fs::{
-    AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+    AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
+    UTIME_OMIT,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -181,7 +182,8 @@ impl Backing {
     fn opened(&self, fd: OwnedFd) -> Result<(OpenDir, Stat)> {
         let stat = rustix::fs::fstat(&fd)?;
         let gid = Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID).then_some(stat.st_gid);
-        let default_acl = rustix::fs::getxattr_query(proc_path(&fd), c"system.posix_acl_default").is_ok();
+        let default_acl =
+            rustix::fs::getxattr_query(proc_path(&fd), c"system.posix_acl_default").is_ok();
         let flags = flags(&fd);
         if folds_case(flags) {
             return Err(Errno::OPNOTSUPP);
@@ -205,7 +207,8 @@ impl Backing {
             Err(Errno::PERM) if self.noatime => open_beneath(&dir, name, access | OFlags::NONBLOCK),
             opened => opened,
         };
-        let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY);
+        let refused =
+            |error| matches!(error, Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY);
         let mut opened = open(OFlags::RDWR);
         for less in [OFlags::RDWR | OFlags::APPEND, OFlags::RDONLY] {
             match opened {
@@ -232,7 +235,8 @@ impl Backing {
     /// Creates a file whose name applications do not see.
     pub(crate) fn create_temp(&self) -> Result<(String, File)> {
         let name = format!("{:x}", self.next_temp.fetch_add(1, Ordering::Relaxed));
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
         let file = rustix::fs::openat(&self.temps, &name, flags, Mode::RUSR | Mode::WUSR)?;
         Ok((name, File::from(file)))
     }

@@ -68,7 +68,9 @@ mod tests {
     #[test]
     fn groups_and_capabilities_decide_which_caller_keeps_setgid() {
         let status = |groups: &str, capabilities: &str| {
-            format!("Name:\tsh\nGroups:\t{groups} \nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n")
+            format!(
+                "Name:\tsh\nGroups:\t{groups} \nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n"
+            )
         };
         let none = "0000000000000000";
         assert!(may_keep_setgid(&status("4 24", none), 24, true));

@@ -81,7 +81,9 @@ impl Decisions {
     /// Whether something is pending that no application performs because it waits for it.
     pub(crate) fn wait_for_no_application(&self) -> bool {
         self.pending.iter().any(|decision| match decision {
-            Decision::WriteBack { why, .. } => !matches!(why, Reason::Sync | Reason::All | Reason::Space),
+            Decision::WriteBack { why, .. } => {
+                !matches!(why, Reason::Sync | Reason::All | Reason::Space)
+            }
             _ => true,
         })
     }
@@ -138,7 +140,9 @@ impl Fs {
         for (ino, error) in done.as_ref().err().into_iter().flat_map(WriteBackFailures::by_file) {
             // The sifter knows no directories.
             if seen.contains(&ino) {
-                performing.results.insert(table::file_id(ino), Err(blocked(error.step, error.errno)));
+                performing
+                    .results
+                    .insert(table::file_id(ino), Err(blocked(error.step, error.errno)));
             }
         }
         done
@@ -191,7 +195,8 @@ impl Fs {
     ///
     /// The files that could not be written back.
     pub(crate) fn decide_for_space(&self, bytes: u64) -> Result<(), WriteBackFailures> {
-        self.events.with_stream(|decisions, now| decisions.call(|sift| sift.need_space(now, bytes)));
+        self.events
+            .with_stream(|decisions, now| decisions.call(|sift| sift.need_space(now, bytes)));
         self.perform()
     }
 
@@ -222,7 +227,8 @@ impl Fs {
             if !stream.decisions.pending.is_empty() || due.is_some_and(|due| due <= now) {
                 return true;
             }
-            let wait = due.map_or(LOOK_AGAIN, |due| Duration::from_micros(due - now)).min(LOOK_AGAIN);
+            let wait =
+                due.map_or(LOOK_AGAIN, |due| Duration::from_micros(due - now)).min(LOOK_AGAIN);
             stream.looks_us = due;
             self.wait_for_decision(&mut stream, wait);
             if begun.elapsed() >= LOOK_AGAIN {
@@ -231,7 +237,11 @@ impl Fs {
         }
     }
 
-    fn wait_for_decision(&self, stream: &mut MutexGuard<'_, super::events::Stream>, wait: Duration) {
+    fn wait_for_decision(
+        &self,
+        stream: &mut MutexGuard<'_, super::events::Stream>,
+        wait: Duration,
+    ) {
         self.events.waits.decided.wait_for(stream, wait);
     }
 
@@ -264,7 +274,9 @@ impl Drop for Performing<'_> {
                     }
                 }
                 // The mount keeps no second copy in RAM.
-                if result.is_ok() && matches!(decision, Decision::WriteBack { keep_in_ram: true, .. }) {
+                if result.is_ok()
+                    && matches!(decision, Decision::WriteBack { keep_in_ram: true, .. })
+                {
                     known.call(|sift| sift.done(now, file, Ok(())));
                 }
             }

@@ -388,7 +388,8 @@ mod tests {
             }
         });
         const EACH: u64 = 2 * super::QUEUE as u64;
-        let opens = ["a", "b"].map(|name| fs.create(&caller(), ROOT, OsStr::new(name), 0o644, 0).unwrap().1);
+        let opens = ["a", "b"]
+            .map(|name| fs.create(&caller(), ROOT, OsStr::new(name), 0o644, 0).unwrap().1);
         thread::scope(|scope| {
             for open in opens {
                 let fs = &fs;

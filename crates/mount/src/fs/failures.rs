@@ -140,7 +140,11 @@ pub(crate) struct Failing(BTreeMap<Ino, WriteBackError>);
 impl Fs {
     /// Takes the results of an attempt on these files and directories; returns what failed. Each
     /// change is logged once.
-    pub(crate) fn tried(&self, tried: &[Ino], failed: &[(Ino, Failed)]) -> Result<(), WriteBackFailures> {
+    pub(crate) fn tried(
+        &self,
+        tried: &[Ino],
+        failed: &[(Ino, Failed)],
+    ) -> Result<(), WriteBackFailures> {
         let table = self.table();
         let errors: Vec<(Ino, WriteBackError)> =
             failed.iter().map(|(ino, failed)| (*ino, named(&table, *ino, *failed))).collect();
@@ -158,8 +162,10 @@ impl Fs {
             let WriteBackError { path, step, errno } = error;
             let (step, errno) = (step.to_string(), errno.raw_os_error());
             // The first of its kind is for people, the others are for those who want all.
-            let first =
-                failing.0.values().all(|known| (known.step, known.errno) != (error.step, error.errno));
+            let first = failing
+                .0
+                .values()
+                .all(|known| (known.step, known.errno) != (error.step, error.errno));
             if first {
                 warn!(path, step, errno, "{error}: it stays in RAM, and is tried again and again");
             } else {

@@ -129,10 +129,16 @@ impl Fs {
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
                 Ok(file) => {
                     table.born(number);
-                    table.insert_in_ram(parent, &Name::from(name), InRam { ino: number, hides: None });
+                    table.insert_in_ram(
+                        parent,
+                        &Name::from(name),
+                        InRam { ino: number, hides: None },
+                    );
                     self.dir_changed(table, parent);
                     self.counters.lock().born += 1;
-                    self.saw_create(table, at, created.name, |name| created.with(name, owner, masked));
+                    self.saw_create(table, at, created.name, |name| {
+                        created.with(name, owner, masked)
+                    });
                     return Ok((number, created.file, file));
                 }
                 // The store cannot hold it; or we may not give it to its owner.
@@ -172,7 +178,14 @@ impl Fs {
     }
 
     /// Creates a regular file, a FIFO, a socket or a device.
-    pub fn mknod(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32, rdev: u32) -> Result<Attr> {
+    pub fn mknod(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Attr> {
         let kind = FileType::from_raw_mode(mode);
         let device = rustix::fs::makedev(rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00);
         if kind != FileType::RegularFile {
@@ -197,7 +210,13 @@ impl Fs {
     }
 
     /// Creates a symbolic link.
-    pub fn symlink(&self, caller: &Caller, parent: Ino, name: &OsStr, target: &OsStr) -> Result<Attr> {
+    pub fn symlink(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        target: &OsStr,
+    ) -> Result<Attr> {
         self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
     }
 
@@ -217,8 +236,11 @@ impl Fs {
             return Err(Errno::EXIST);
         }
         self.spare_file(&table)?;
-        let mode =
-            Mode::from_raw_mode(if dir.default_acl { mode & 0o7777 } else { mode & !caller.umask & 0o7777 });
+        let mode = Mode::from_raw_mode(if dir.default_acl {
+            mode & 0o7777
+        } else {
+            mode & !caller.umask & 0o7777
+        });
         as_caller(caller, || make(&dir, mode))?;
         let ino = self.find(&mut table, parent, name)?;
         self.looked_up(&mut table, ino)
@@ -238,7 +260,9 @@ impl Fs {
         loop {
             let mut table = self.table();
             let dir = self.dir(&mut table, parent)?;
-            if table.in_ram(parent, name).is_some() || self.in_backing(&mut table, parent, name)?.is_some() {
+            if table.in_ram(parent, name).is_some()
+                || self.in_backing(&mut table, parent, name)?.is_some()
+            {
                 return Err(Errno::EXIST);
             }
             let node = table.node(ino).ok_or(Errno::STALE)?;
@@ -294,7 +318,13 @@ impl Fs {
         Ok(())
     }
 
-    pub(crate) fn unlink_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
+    pub(crate) fn unlink_in_ram(
+        &self,
+        table: &mut Table,
+        at: At,
+        parent: Ino,
+        name: &OsStr,
+    ) -> Result<()> {
         if table.in_ram(parent, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
             // Otherwise the hidden file would reappear.
             self.remove_hidden(table, parent, name)?;
@@ -314,7 +344,13 @@ impl Fs {
     }
 
     /// Removes one name of a file in RAM. Without names and opens, the file is deleted.
-    fn remove_name_in_ram(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr) -> Result<()> {
+    fn remove_name_in_ram(
+        &self,
+        table: &mut Table,
+        at: At,
+        parent: Ino,
+        name: &OsStr,
+    ) -> Result<()> {
         let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
         let ino = removed.ino;
         self.saw_lost(table, at, ino, (parent, name));
@@ -347,8 +383,7 @@ impl Fs {
         let ino = table.known_as(was.st_ino);
         let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
         let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
-        let known =
-            matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
+        let known = matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
         if known {
             self.saw_lost(table, at, ino, (parent, name));
             table.unname(ino, parent, name);
@@ -396,7 +431,13 @@ impl Fs {
     }
 
     /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
-    pub fn rename(&self, tid: u32, from: (Ino, &OsStr), to: (Ino, &OsStr), flags: RenameFlags) -> Result<()> {
+    pub fn rename(
+        &self,
+        tid: u32,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
         permitted(to.0, to.1)?;
         let at = self.arrived(tid);
         loop {
@@ -477,7 +518,8 @@ impl Fs {
         let source = self.in_backing(table, from.0, from.1)?.ok_or(Errno::NOENT)?;
         let target = table.in_ram(to.0, to.1);
         let there = self.in_backing(table, to.0, to.1)?;
-        let is_directory = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let is_directory =
+            |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
             return Err(Errno::EXIST);
         }
@@ -558,7 +600,8 @@ impl Fs {
     pub fn list(&self, ino: Ino) -> Result<(Ino, Vec<Entry>)> {
         let mut table = self.table();
         let dir = self.dir(&mut table, ino)?;
-        let parent = table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
+        let parent =
+            table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
         let mut entries = Vec::new();
         for (backing_ino, kind, name) in backing::list(&dir)? {
             if (ino == ROOT && *name == *HIDDEN) || table.in_ram(ino, &name).is_some() {

@@ -38,7 +38,8 @@ impl Fs {
         content: Arc<Content>,
         created: bool,
     ) -> OpenId {
-        let open = self.opens.insert(Open { ino, file, content, passthrough: AtomicBool::new(false) });
+        let open =
+            self.opens.insert(Open { ino, file, content, passthrough: AtomicBool::new(false) });
         self.saw(at, Action::Open { file, open: Some(open), created });
         open
     }
@@ -141,7 +142,13 @@ impl Fs {
 
     /// As many bytes as there are, up to the length of `bytes`. Takes no lock that another file's
     /// users take.
-    pub fn read(&self, access: Access, open: OpenId, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+    pub fn read(
+        &self,
+        access: Access,
+        open: OpenId,
+        offset: u64,
+        bytes: &mut [u8],
+    ) -> Result<usize> {
         let at = self.arrived(access.tid);
         let it = self.at_open(open)?;
         let (file, stays) = it.content.open()?;
@@ -233,7 +240,11 @@ impl Fs {
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
-            self.reservation.take(bytes, std::os::fd::AsFd::as_fd(&self.backing.root), &self.store)?;
+            self.reservation.take(
+                bytes,
+                std::os::fd::AsFd::as_fd(&self.backing.root),
+                &self.store,
+            )?;
             let done = in_order(&file);
             content.changed();
             if !matches!(done, Err(Errno::NOSPC)) {
@@ -254,7 +265,9 @@ impl Fs {
         drop(table);
         let done = file.and_then(|file| {
             let cut = |file: &File| rustix::fs::ftruncate(file, size);
-            self.in_place(&content, 0, size, cut, |_, ()| self.saw(at, Action::Truncate { file, size }))
+            self.in_place(&content, 0, size, cut, |_, ()| {
+                self.saw(at, Action::Truncate { file, size })
+            })
         });
         drop(content);
         self.unhold(&mut self.table(), at, ino);
@@ -283,11 +296,19 @@ impl Fs {
     }
 
     /// Reserves, frees or shifts a part of a file.
-    pub fn fallocate(&self, tid: u32, open: OpenId, offset: u64, len: u64, mode: u32) -> Result<()> {
+    pub fn fallocate(
+        &self,
+        tid: u32,
+        open: OpenId,
+        offset: u64,
+        len: u64,
+        mode: u32,
+    ) -> Result<()> {
         let at = self.arrived(tid);
         let it = self.at_open(open)?;
         let flags = FallocateFlags::from_bits_retain(mode);
-        let takes = if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::COLLAPSE_RANGE) {
+        let takes = if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::COLLAPSE_RANGE)
+        {
             0
         } else {
             len
@@ -299,7 +320,9 @@ impl Fs {
             rustix::fs::fallocate(file, flags, offset, len)?;
             Ok([before, size(file)?])
         };
-        let saw = |_: &File, sizes: &[u64; 2]| self.saw_allocated(at, it.file, flags, (offset, len), *sizes);
+        let saw = |_: &File, sizes: &[u64; 2]| {
+            self.saw_allocated(at, it.file, flags, (offset, len), *sizes)
+        };
         let done = self.in_place(&it.content, takes, end, allocate, saw);
         if done == Err(Errno::OPNOTSUPP) && !it.content.place.read().settled {
             // tmpfs knows only some of what BACKING may know.

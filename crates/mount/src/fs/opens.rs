@@ -60,8 +60,8 @@ impl Opens {
             })
         };
         let (segment, at) = split(slot);
-        let slots =
-            self.segments[segment].get_or_init(|| (0..FIRST << segment).map(|_| Slot::default()).collect());
+        let slots = self.segments[segment]
+            .get_or_init(|| (0..FIRST << segment).map(|_| Slot::default()).collect());
         *slots[at].write() = Some(Arc::new(open));
         OpenId(NonZeroU32::MIN.saturating_add(slot))
     }

@@ -72,7 +72,12 @@ impl Reservation {
     }
 
     /// One more file will be in RAM, beside so many; or flash has no inode for it.
-    pub(crate) fn take_file(&self, in_ram: u64, backing: BorrowedFd<'_>, store: &Store) -> Result<()> {
+    pub(crate) fn take_file(
+        &self,
+        in_ram: u64,
+        backing: BorrowedFd<'_>,
+        store: &Store,
+    ) -> Result<()> {
         if self.f2fs {
             self.take(F2FS_FILE_BYTES, backing, store)?;
         }

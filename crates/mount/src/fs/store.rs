@@ -9,7 +9,8 @@ use super::types::Ino;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
 };
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -69,7 +70,13 @@ impl Store {
     }
 
     /// Creates a file for this owner and group; `None` leaves the default.
-    pub(crate) fn create(&self, ino: Ino, mode: Mode, uid: Option<u32>, gid: Option<u32>) -> Result<File> {
+    pub(crate) fn create(
+        &self,
+        ino: Ino,
+        mode: Mode,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, name(ino), flags, mode)?;
         self.files.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +109,8 @@ impl Store {
     }
 
     fn open_with(&self, ino: Ino, flags: OFlags) -> Result<File> {
-        let open = || rustix::fs::openat(&self.dir, name(ino), flags | OFlags::CLOEXEC, Mode::empty());
+        let open =
+            || rustix::fs::openat(&self.dir, name(ino), flags | OFlags::CLOEXEC, Mode::empty());
         match open() {
             // Only root may open what permissions forbid.
             Err(Errno::ACCESS) => {

@@ -218,7 +218,14 @@ impl Table {
 
     /// Adds a file that was created in RAM.
     pub(crate) fn born(&mut self, ino: Ino) {
-        let node = Node { names: Names::new(), lookups: 0, opens: 0, holds: 0, is: Is::Ram, content: None };
+        let node = Node {
+            names: Names::new(),
+            lookups: 0,
+            opens: 0,
+            holds: 0,
+            is: Is::Ram,
+            content: None,
+        };
         self.nodes.insert(ino, node);
         self.named_in_ram.insert(ino);
     }
@@ -239,7 +246,9 @@ impl Table {
     /// The `ctime` to show instead of BACKING's.
     pub(crate) fn ctime(&self, backing_ino: u64, ctime: Time) -> Time {
         match self.shown.get(&backing_ino) {
-            Some(shown) if shown.before_ns != shown.settled_ns && ns(ctime) == Some(shown.settled_ns) => {
+            Some(shown)
+                if shown.before_ns != shown.settled_ns && ns(ctime) == Some(shown.settled_ns) =>
+            {
                 time(shown.before_ns)
             }
             _ => ctime,
@@ -337,7 +346,8 @@ impl Table {
     /// Removes the node if neither the kernel nor the table needs it.
     pub(crate) fn drop_unused(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
-        let used = node.lookups > 0 || node.opens > 0 || node.holds > 0 || matches!(node.is, Is::Ram);
+        let used =
+            node.lookups > 0 || node.opens > 0 || node.holds > 0 || matches!(node.is, Is::Ram);
         if used || self.dir_times.contains_key(&ino) {
             return;
         }
@@ -390,7 +400,9 @@ impl Table {
                 Is::Settled(backing_ino) => {
                     assert_eq!(self.known_as(*backing_ino), *ino, "number of {backing_ino}")
                 }
-                Is::Gone(attr) => assert!(attr.nlink == 0 && node.names.is_empty(), "{ino} is gone"),
+                Is::Gone(attr) => {
+                    assert!(attr.nlink == 0 && node.names.is_empty(), "{ino} is gone")
+                }
             }
         }
         for (ino, node) in &self.nodes {
@@ -413,10 +425,16 @@ impl Table {
         }
         assert_eq!(self.hidden, hidden, "hidden names");
         for dir in self.dir_times.keys() {
-            assert!(self.nodes.contains_key(dir), "{dir} is here while BACKING does not know its time");
+            assert!(
+                self.nodes.contains_key(dir),
+                "{dir} is here while BACKING does not know its time"
+            );
         }
         for ino in &self.named_in_ram {
-            assert!(matches!(self.nodes.get(ino), Some(Node { is: Is::Ram, .. })), "{ino} lives in RAM");
+            assert!(
+                matches!(self.nodes.get(ino), Some(Node { is: Is::Ram, .. })),
+                "{ino} lives in RAM"
+            );
         }
     }
 }

@@ -37,7 +37,12 @@ pub enum Clock {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { settle_after_us: 60_000_000, settled: Vec::new(), noatime: false, clock: Clock::Boottime }
+        Config {
+            settle_after_us: 60_000_000,
+            settled: Vec::new(),
+            noatime: false,
+            clock: Clock::Boottime,
+        }
     }
 }
 

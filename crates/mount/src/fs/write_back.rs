@@ -107,11 +107,13 @@ impl Fs {
     /// Sets the times of wanted directories to the last change by a file in RAM.
     pub(crate) fn keep_times(&self, wanted: impl Fn(&Table, Ino) -> bool) {
         let table = self.table();
-        let dirs: Vec<Ino> = table.dir_times.keys().copied().filter(|dir| wanted(&table, *dir)).collect();
+        let dirs: Vec<Ino> =
+            table.dir_times.keys().copied().filter(|dir| wanted(&table, *dir)).collect();
         drop(table);
         for ino in dirs {
             let mut table = self.table();
-            if let (Ok(attr), Ok(dir)) = (self.attr_of(&mut table, ino), self.dir(&mut table, ino)) {
+            if let (Ok(attr), Ok(dir)) = (self.attr_of(&mut table, ino), self.dir(&mut table, ino))
+            {
                 keep_time(&dir, attr.mtime);
             }
             table.dir_times.remove(&ino);
@@ -207,7 +209,8 @@ impl Fs {
                 match self.settle_alone(ino, &mut dirs) {
                     // Its writers wait: no one could have changed it.
                     Ok(Outcome::Changed) => {
-                        failed.push((ino, Failed { step: Step::CopyUnchanged, errno: Errno::AGAIN }));
+                        failed
+                            .push((ino, Failed { step: Step::CopyUnchanged, errno: Errno::AGAIN }));
                     }
                     Ok(_) => (),
                     Err(error) => failed.push((ino, error)),
@@ -289,7 +292,9 @@ impl Fs {
         };
         let (temp, file) = self.backing.create_temp().step(Step::Open)?;
         match copy(&source, &file).step(Step::Copy) {
-            Ok(bytes) => Ok(Some(Staged { ino, content, temp, file: Arc::new(file), changes, bytes })),
+            Ok(bytes) => {
+                Ok(Some(Staged { ino, content, temp, file: Arc::new(file), changes, bytes }))
+            }
             Err(error) => {
                 let _ = self.backing.remove_temp(&temp);
                 self.let_go(&mut self.table(), ino, content);
@@ -321,7 +326,12 @@ impl Fs {
         outcome
     }
 
-    fn place_in(&self, table: &mut Table, copy: &Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
+    fn place_in(
+        &self,
+        table: &mut Table,
+        copy: &Staged,
+        dirs: &mut Dirs,
+    ) -> Result<Outcome, Failed> {
         let ino = copy.ino;
         let mut place = copy.content.place.write();
         let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
@@ -348,7 +358,8 @@ impl Fs {
             let backing_ino = rustix::fs::fstat(&copy.file).step(Step::Rename)?.st_ino;
             self.take_names(table, &copy.temp, backing_ino, ino, &names, dirs)?;
             let settled = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
-            let ctime = |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
+            let ctime =
+                |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
             table.has_settled(ino, backing_ino, ctime(&was), ctime(&settled));
         }
         place.file = open.then(|| copy.file.clone());
@@ -392,7 +403,11 @@ impl Fs {
                 // those that these names hide.
                 for (dir, name) in &names[..placed] {
                     table.remove_in_ram(*dir, name);
-                    table.insert_in_ram(*dir, name, InRam { ino, hides: NonZero::new(backing_ino) });
+                    table.insert_in_ram(
+                        *dir,
+                        name,
+                        InRam { ino, hides: NonZero::new(backing_ino) },
+                    );
                 }
                 return Err(error);
             }

@@ -34,9 +34,9 @@ const BYTES_IN_RAM: usize = 800;
 const BYTES_EACH: usize = 24;
 
 fn bytes_in_use(path: &Path) -> Result<usize> {
-    names(path)?
-        .iter()
-        .try_fold(0, |sum, name| Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len()))
+    names(path)?.iter().try_fold(0, |sum, name| {
+        Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len())
+    })
 }
 
 /// The path of a file's attributes, and the descriptors that must stay open meanwhile.
@@ -93,13 +93,24 @@ impl Fs {
 
     /// Sets an extended attribute. An access list clears setgid unless the caller could have set
     /// that bit; the kernel serialises this with other changes of the mode.
-    pub fn set_xattr(&self, caller: &Caller, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+    pub fn set_xattr(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
         self.set_any_xattr(ino, name, value, flags)?;
         if name == "system.posix_acl_access" {
             let attr = self.attr(ino)?;
             if attr.permissions().contains(Mode::SGID) && !keeps_setgid(caller, attr.gid) {
                 let mode = (attr.permissions() - Mode::SGID).as_raw_mode();
-                self.set_attr(caller.tid, ino, &Changes { mode: Some(mode), ..Changes::default() })?;
+                self.set_attr(
+                    caller.tid,
+                    ino,
+                    &Changes { mode: Some(mode), ..Changes::default() },
+                )?;
             }
         }
         Ok(())
@@ -116,7 +127,12 @@ impl Fs {
         self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
     }
 
-    fn change_xattr(&self, ino: Ino, adds: usize, change: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    fn change_xattr(
+        &self,
+        ino: Ino,
+        adds: usize,
+        change: impl Fn(&Path) -> Result<()>,
+    ) -> Result<()> {
         let content = self.content(&mut self.table(), ino)?;
         let done = loop {
             let gate = content.gate.read();

@@ -98,9 +98,14 @@ mod tests {
             Ok(s) => UNIX_EPOCH + Duration::new(s, ns),
             Err(_) => UNIX_EPOCH - Duration::new(s.unsigned_abs(), ns),
         };
-        for (s, ns) in [(-2, 500_000_000), (-1, 0), (-1, 999_999_999), (0, 1), (7, 3), (i64::MIN, 0)] {
+        for (s, ns) in
+            [(-2, 500_000_000), (-1, 0), (-1, 999_999_999), (0, 1), (7, 3), (i64::MIN, 0)]
+        {
             assert_eq!(time(as_fuser_has_it(s, ns)), Time { s, ns });
         }
-        assert_eq!(system_time(Time { s: -2, ns: 500_000_000 }), UNIX_EPOCH - Duration::from_millis(1500));
+        assert_eq!(
+            system_time(Time { s: -2, ns: 500_000_000 }),
+            UNIX_EPOCH - Duration::from_millis(1500)
+        );
     }
 }

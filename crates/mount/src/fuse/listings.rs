@@ -49,8 +49,11 @@ impl Listings {
             let (parent, entries) = fs.list(ino)?;
             *listing = Listing { parent, entries, read: true };
         }
-        let directory =
-            |ino, name: &str| Entry { ino, kind: rustix::fs::FileType::Directory, name: name.into() };
+        let directory = |ino, name: &str| Entry {
+            ino,
+            kind: rustix::fs::FileType::Directory,
+            name: name.into(),
+        };
         let dots = [directory(ino, "."), directory(listing.parent, "..")];
         let all = dots.iter().chain(&listing.entries).enumerate().skip(offset as usize);
         for (at, entry) in all {

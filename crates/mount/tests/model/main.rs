@@ -164,7 +164,8 @@ fn open_fs(backing: &Path, store: &Path) -> Fs {
     let _ = std::fs::remove_dir_all(store);
     std::fs::create_dir(store).unwrap();
     let dir = OwnedFd::from(std::fs::File::open(backing).unwrap());
-    Fs::new(dir, Store::in_dir(store).unwrap(), Config { settle_after_us: 0, ..Config::default() }).unwrap()
+    Fs::new(dir, Store::in_dir(store).unwrap(), Config { settle_after_us: 0, ..Config::default() })
+        .unwrap()
 }
 
 impl Both {
@@ -286,8 +287,12 @@ impl Both {
             }
             Step::Symlink(at) => {
                 let Some(dir) = self.dir(at.0) else { return Ok(()) };
-                let made =
-                    self.fs.symlink(&caller(), dir, name(at), OsStr::new(&self.model.links.to_string()));
+                let made = self.fs.symlink(
+                    &caller(),
+                    dir,
+                    name(at),
+                    OsStr::new(&self.model.links.to_string()),
+                );
                 if self.model.names.contains_key(&at) {
                     assert_eq!(made.unwrap_err(), Errno::EXIST);
                 } else {
@@ -297,7 +302,9 @@ impl Both {
                 }
             }
             Step::Link(from, to) => {
-                let (Some(file), Some(dir)) = (self.file_at(from), self.dir(to.0)) else { return Ok(()) };
+                let (Some(file), Some(dir)) = (self.file_at(from), self.dir(to.0)) else {
+                    return Ok(());
+                };
                 // A link to what the kernel has not looked up it does not ask for.
                 self.look_up(from)?;
                 let made = self.fs.link(TID, self.model.files[file].ino, dir, name(to));
@@ -314,7 +321,9 @@ impl Both {
                     self.fs.unlink(TID, dir, name(at))?;
                     self.lose(at, false);
                 }
-                (Some(dir), None) => assert_eq!(self.fs.unlink(TID, dir, name(at)), Err(Errno::NOENT)),
+                (Some(dir), None) => {
+                    assert_eq!(self.fs.unlink(TID, dir, name(at)), Err(Errno::NOENT))
+                }
                 _ => (),
             },
             Step::Rmdir(at) => {
@@ -372,8 +381,11 @@ impl Both {
                 self.look_up(at)?;
                 let file = &mut self.model.files[file];
                 let size = u64::from(size);
-                let attr =
-                    self.fs.set_attr(TID, file.ino, &Changes { size: Some(size), ..Changes::default() })?;
+                let attr = self.fs.set_attr(
+                    TID,
+                    file.ino,
+                    &Changes { size: Some(size), ..Changes::default() },
+                )?;
                 assert_eq!(attr.size, size);
                 file.data.resize(size as usize, 0);
             }
@@ -389,7 +401,13 @@ impl Both {
                 let Some(file) = self.file_at(at) else { return Ok(()) };
                 self.look_up(at)?;
                 let (name, value) = (format!("user.{name}"), vec![b'x'; len as usize]);
-                self.fs.set_xattr(&caller(), self.model.files[file].ino, OsStr::new(&name), &value, 0)?;
+                self.fs.set_xattr(
+                    &caller(),
+                    self.model.files[file].ino,
+                    OsStr::new(&name),
+                    &value,
+                    0,
+                )?;
                 self.model.files[file].xattrs.insert(name, value);
             }
             Step::RemoveXattr(at, name) => {
@@ -466,7 +484,9 @@ impl Both {
         let into_itself =
             |thing: Thing, at: Place| matches!(thing, Thing::Dir(dir) if self.is_below(at.0, dir));
         let exchange = flags == RenameFlags::EXCHANGE;
-        if into_itself(source, to) || (exchange && target.is_none_or(|target| into_itself(target, from))) {
+        if into_itself(source, to)
+            || (exchange && target.is_none_or(|target| into_itself(target, from)))
+        {
             return Ok(());
         }
         if let Some(Thing::Dir(target)) = target
@@ -546,7 +566,10 @@ impl Both {
         match self.model.names[&at] {
             Thing::File(file) => {
                 let file = &self.model.files[file];
-                assert_eq!((attr.ino, attr.nlink, attr.size), (file.ino, file.links, file.data.len() as u64));
+                assert_eq!(
+                    (attr.ino, attr.nlink, attr.size),
+                    (file.ino, file.links, file.data.len() as u64)
+                );
                 assert_eq!(attr.mode & 0o7777, file.mode);
             }
             Thing::Dir(dir) => assert_eq!(Some(attr.ino), self.dir(dir)),
@@ -617,7 +640,8 @@ impl Both {
         let replayed: Vec<_> = self.replayed.names.keys().collect();
         assert_eq!(replayed, names.keys().collect::<Vec<_>>(), "names of files");
         let of_names = names.iter().map(|(name, file)| (*file, self.replayed.names[name]));
-        let of_opens = self.model.handles.iter().map(|(file, open)| (*file, self.replayed.opens[open]));
+        let of_opens =
+            self.model.handles.iter().map(|(file, open)| (*file, self.replayed.opens[open]));
         let ids: Vec<_> = of_names.chain(of_opens).collect();
         assert_eq!(self.replayed.opens.len(), self.model.handles.len(), "opens");
         for (file, id) in ids {
@@ -625,7 +649,11 @@ impl Both {
             assert_eq!(*file.id.get_or_insert(id), id, "a file has one identity");
             let seen = &self.replayed.files[&id];
             let written: Vec<bool> = file.data.iter().map(|byte| *byte != 0).collect();
-            assert!(seen.written == written, "size and extents of {file:?}: {} bytes", seen.written.len());
+            assert!(
+                seen.written == written,
+                "size and extents of {file:?}: {} bytes",
+                seen.written.len()
+            );
             assert_eq!(seen.read, file.read, "bytes read from {file:?}");
             assert!(seen.syncs >= file.syncs, "syncs of {file:?}");
         }
@@ -668,7 +696,9 @@ impl Both {
                     let allowed = match self.model.hidden.get(at) {
                         _ if file.settled => vec![Some(&file.data)],
                         // It may still be open, and written to.
-                        Some(hidden) => vec![Some(&self.model.files[*hidden].data), Some(&file.data)],
+                        Some(hidden) => {
+                            vec![Some(&self.model.files[*hidden].data), Some(&file.data)]
+                        }
                         None => vec![None, Some(&file.data)],
                     };
                     assert!(
@@ -730,7 +760,9 @@ fn a_lost_event_is_noticed() {
     // How many events there are after each step: then everything is compared.
     let mut ends = Vec::new();
     for step in &steps {
-        both.step(step).and_then(|()| both.compare()).unwrap_or_else(|why| panic!("{step:?}: {why}"));
+        both.step(step)
+            .and_then(|()| both.compare())
+            .unwrap_or_else(|why| panic!("{step:?}: {why}"));
         ends.push(both.applied);
     }
     let events = both.events.lock().unwrap().clone();

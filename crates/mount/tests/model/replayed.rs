@@ -57,7 +57,9 @@ impl Replayed {
                 }
                 written[start..end].fill(true);
             }
-            Action::Truncate { file, size } => self.file(*file)?.written.resize(*size as usize, false),
+            Action::Truncate { file, size } => {
+                self.file(*file)?.written.resize(*size as usize, false)
+            }
             Action::Punch { file, offset, len } => {
                 let written = &mut self.file(*file)?.written;
                 let end = written.len().min((offset + len) as usize);
@@ -65,7 +67,10 @@ impl Replayed {
             }
             Action::Sync { file, .. } => self.file(*file)?.syncs += 1,
             Action::Create(create) => {
-                expect(create.owner.is_some() && create.mode.is_some(), "owner and mode are known")?;
+                expect(
+                    create.owner.is_some() && create.mode.is_some(),
+                    "owner and mode are known",
+                )?;
                 self.gain(&create.name, create.file)?;
                 let before = self.files.insert(create.file, File::default());
                 expect(before.is_none(), "the file was there before")?;
@@ -81,7 +86,10 @@ impl Replayed {
             }
             // A name that was forgotten and found again.
             Action::Bind { file, name } => {
-                expect(self.names.get(&**name) == Some(file), "every name was given by the history")?;
+                expect(
+                    self.names.get(&**name) == Some(file),
+                    "every name was given by the history",
+                )?;
             }
             Action::Link { file, name } => {
                 self.file(*file)?;
@@ -103,7 +111,10 @@ impl Replayed {
             Action::Unbind { file, name } => self.lose(name, *file)?,
             Action::Gone { file } => {
                 let named = self.names.values().any(|named| named == file);
-                expect(!named && !self.opens.values().any(|open| open == file), "it is still in use")?;
+                expect(
+                    !named && !self.opens.values().any(|open| open == file),
+                    "it is still in use",
+                )?;
                 expect(self.files.remove(file).is_some(), "it was gone before")?;
             }
             Action::SyncAll | Action::Process { .. } => {}

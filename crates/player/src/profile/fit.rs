@@ -4,7 +4,8 @@ use super::{Found, Pattern};
 use flashsift_core::{
     back::{Io, IoOp},
     device::{
-        AnyDevice, Device, Fill, Model, Profile, ProfileError, latency, open_unit, profile::StorageKind,
+        AnyDevice, Device, Fill, Model, Profile, ProfileError, latency, open_unit,
+        profile::StorageKind,
     },
     page::PAGE_BYTES,
 };
@@ -24,7 +25,10 @@ pub struct Fitted {
 impl Fitted {
     /// Returns the largest relative error of the model over the patterns; 0 if there is none.
     pub fn worst_error(&self) -> f64 {
-        self.patterns.iter().map(|(pattern, model_ns)| error(pattern, *model_ns).abs()).fold(0.0, f64::max)
+        self.patterns
+            .iter()
+            .map(|(pattern, model_ns)| error(pattern, *model_ns).abs())
+            .fold(0.0, f64::max)
     }
 }
 
@@ -80,10 +84,15 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
             (format!("open units: {} KiB, {} open", unit_bytes >> 10, units.open_units), model)
         }
         Err(why) => {
-            source(&["read_us", "write_us"], &format!("mean of sorted and random requests, {measured}"));
+            source(
+                &["read_us", "write_us"],
+                &format!("mean of sorted and random requests, {measured}"),
+            );
             untold.push(format!("Size and number of open units: {why}."));
-            let model =
-                latency::LatencyParams { read_us: mean_us(found, false), write_us: mean_us(found, true) };
+            let model = latency::LatencyParams {
+                read_us: mean_us(found, false),
+                write_us: mean_us(found, true),
+            };
             ("constant latency for each page, no units visible".to_owned(), Model::Latency(model))
         }
     };

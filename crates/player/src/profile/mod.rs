@@ -108,7 +108,8 @@ pub fn measure(device: &mut dyn Device, say: Say<'_>) -> Result<Found, Error> {
     let write_us = units::in_order(device, &streams)?;
     let units = units::find(device, &streams, write_us, say)?;
     say("reads");
-    let (first, near) = units.as_ref().map_or((0, 64), |units| (units.first_page, units.unit_pages.min(64)));
+    let (first, near) =
+        units.as_ref().map_or((0, 64), |units| (units.first_page, units.unit_pages.min(64)));
     let far_off = device.pages() / 2;
     let far: Vec<u64> = (0..256).map(|n| first + n % 2 * far_off + n / 2 % near).collect();
     let near: Vec<u64> = (0..256).map(|n| first + n % near).collect();
@@ -129,7 +130,8 @@ fn patterns(device: &mut dyn Device, say: Say<'_>) -> Result<Vec<Pattern>, Error
                 (if write { "writes" } else { "reads" }, if sorted { "sorted" } else { "random" });
             say(&format!("{order} {kind} in {} MiB", span_pages >> 8));
             let count = if sorted || !write { SORTED } else { RANDOM };
-            let mut pages: Vec<u64> = (0..count).map(|_| random.random_range(0..span_pages)).collect();
+            let mut pages: Vec<u64> =
+                (0..count).map(|_| random.random_range(0..span_pages)).collect();
             if sorted {
                 pages.sort_unstable();
             }

@@ -49,7 +49,13 @@ impl Device for RealDevice<'_> {
         let op = if write { Op::Write } else { Op::Read };
         let requests = pages.iter().enumerate().map(|(n, page)| {
             assert!(*page < self.pages, "the page lies in the part that may be used");
-            Request { number: n as u64 + 1, at_us: 0, op, offset: page * PAGE_BYTES, len: PAGE_BYTES }
+            Request {
+                number: n as u64 + 1,
+                at_us: 0,
+                op,
+                offset: page * PAGE_BYTES,
+                len: PAGE_BYTES,
+            }
         });
         let (to, from) = sync_channel(1);
         to.send(requests.collect()).expect("the channel has capacity for one batch");

@@ -65,8 +65,10 @@ impl Device for Simple {
 
     fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error> {
         assert!(pages.iter().all(|page| *page < self.pages));
-        let exact: Vec<u64> =
-            pages.iter().map(|page| if write { self.write(*page) } else { self.read(*page) }).collect();
+        let exact: Vec<u64> = pages
+            .iter()
+            .map(|page| if write { self.write(*page) } else { self.read(*page) })
+            .collect();
         let noise = self.noise;
         Ok(match &mut self.random {
             Some(random) => {
@@ -79,25 +81,29 @@ impl Device for Simple {
 }
 
 fn device() -> impl Strategy<Value = Simple> {
-    let unit_pages =
-        prop_oneof![prop::sample::select(vec![4u64, 16, 64, 256, 384, 512, 768, 1024]), 4u64..1025,];
+    let unit_pages = prop_oneof![
+        prop::sample::select(vec![4u64, 16, 64, 256, 384, 512, 768, 1024]),
+        4u64..1025,
+    ];
     let times = (100_000u64..2_000_000, 300_000u64..1_500_000, 1_000_000u64..5_000_000);
     let reads = (80_000u64..900_000, 0u64..300_000);
     (unit_pages, any::<u64>(), 1usize..33, times, reads).prop_map(
-        |(unit_pages, first, open_units, (program_ns, copy_ns, erase_ns), (read_ns, far_ns))| Simple {
-            pages: 67 * 1024 + 5,
-            unit_pages,
-            first_page: first % unit_pages,
-            open_units,
-            program_ns,
-            copy_ns,
-            erase_ns,
-            read_ns,
-            far_ns,
-            open: VecDeque::new(),
-            last_read: None,
-            noise: 0.0,
-            random: None,
+        |(unit_pages, first, open_units, (program_ns, copy_ns, erase_ns), (read_ns, far_ns))| {
+            Simple {
+                pages: 67 * 1024 + 5,
+                unit_pages,
+                first_page: first % unit_pages,
+                open_units,
+                program_ns,
+                copy_ns,
+                erase_ns,
+                read_ns,
+                far_ns,
+                open: VecDeque::new(),
+                last_read: None,
+                noise: 0.0,
+                random: None,
+            }
         },
     )
 }
@@ -168,7 +174,8 @@ fn streams_that_move_on_where_others_were_do_not_hide_the_cliff() {
     for (open_units, first_page) in
         [1, 3, 4, 5, 31, 63].into_iter().flat_map(|k| (0..9).map(move |page| (k, page)))
     {
-        let units = measured(&Simple { unit_pages: 1024, first_page, open_units, ..card() }).units.unwrap();
+        let units =
+            measured(&Simple { unit_pages: 1024, first_page, open_units, ..card() }).units.unwrap();
         assert_eq!((units.unit_pages, units.first_page), (1024, first_page));
         assert_eq!(units.open_units as usize, open_units, "from page {first_page}");
     }
@@ -210,9 +217,10 @@ impl Device for Simulated {
         };
         let op = if write { IoOp::Write } else { IoOp::Read };
         let mut serve = |page: &u64| {
-            let end_ns = self
-                .machine
-                .serve(&Io { at_us: 0, op, lba: *page, pages: 1, sync: false, awaited: false }, self.now_ns);
+            let end_ns = self.machine.serve(
+                &Io { at_us: 0, op, lba: *page, pages: 1, sync: false, awaited: false },
+                self.now_ns,
+            );
             end_ns - std::mem::replace(&mut self.now_ns, end_ns)
         };
         Ok(pages.iter().map(&mut serve).collect())
@@ -250,7 +258,9 @@ fn simulated_devices_are_recovered() {
         let mut simulated = Simulated { machine, pages: (500 << 20) / PAGE_BYTES, now_ns: 0 };
         let found = measure(&mut simulated, &mut |_| ()).unwrap();
         let fitted = fit(&found, params.capacity_bytes, "measured here").unwrap();
-        let Model::OpenUnit(told) = &fitted.profile.model else { panic!("{unit_kib} KiB: {found:?}") };
+        let Model::OpenUnit(told) = &fitted.profile.model else {
+            panic!("{unit_kib} KiB: {found:?}")
+        };
         assert_eq!((told.unit_bytes, told.open_units), (params.unit_bytes, params.open_units));
         let near = |told: f64, is: f64| (told - is).abs() <= is * 0.01;
         assert!(near(told.program_us, program_us) && near(told.copy_us, copy_us), "{told:?}");
@@ -260,9 +270,11 @@ fn simulated_devices_are_recovered() {
         assert!(fitted.worst_error() < 0.1, "{unit_kib} KiB: {}", fitted.worst_error());
         assert!(fitted.untold.iter().all(|text| text.contains("cycles")), "{:?}", fitted.untold);
     }
-    let flat = Profile::of(Model::Latency(latency::LatencyParams { read_us: 90.0, write_us: 700.0 }));
+    let flat =
+        Profile::of(Model::Latency(latency::LatencyParams { read_us: 90.0, write_us: 700.0 }));
     let machine = AnyDevice::new(&flat).unwrap();
-    let found = measure(&mut Simulated { machine, pages: 1 << 17, now_ns: 0 }, &mut |_| ()).unwrap();
+    let found =
+        measure(&mut Simulated { machine, pages: 1 << 17, now_ns: 0 }, &mut |_| ()).unwrap();
     let fitted = fit(&found, 1 << 29, "measured here").unwrap();
     assert_eq!(fitted.profile.model, flat.model);
     assert!(fitted.untold[0].contains("no cliff") && fitted.worst_error() == 0.0, "{fitted:?}");

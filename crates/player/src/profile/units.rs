@@ -78,8 +78,9 @@ fn in_turn(device: &mut dyn Device, places: &[u64], moving: bool) -> Result<f64,
     let count = places.len() as u64;
     // After one lap only these units are open.
     let laps = 1 + SAMPLES.div_ceil(count).max(3);
-    let pages: Vec<u64> =
-        (0..laps).flat_map(|lap| places.iter().map(move |place| place + u64::from(moving) * lap)).collect();
+    let pages: Vec<u64> = (0..laps)
+        .flat_map(|lap| places.iter().map(move |place| place + u64::from(moving) * lap))
+        .collect();
     let mut times = device.perform(true, &pages)?.split_off(places.len());
     times.sort_unstable();
     Ok(times[times.len() / 4] as f64 / 1e3)
@@ -88,7 +89,9 @@ fn in_turn(device: &mut dyn Device, places: &[u64], moving: bool) -> Result<f64,
 /// Median latency of writes in order, µs.
 pub(super) fn in_order(device: &mut dyn Device, streams: &Streams) -> Result<f64, Error> {
     let first = place(streams.stride, 0);
-    Ok(median_us(&device.perform(true, &(first..first + streams.stride.min(256)).collect::<Vec<_>>())?))
+    Ok(median_us(
+        &device.perform(true, &(first..first + streams.stride.min(256)).collect::<Vec<_>>())?,
+    ))
 }
 
 /// Tries more and more streams until they cost more, then finds the limit by bisection.

@@ -42,7 +42,12 @@ impl Buffers {
         let bytes = slot_bytes * slots as usize;
         // Safety: the mapping is new and has no other users.
         let memory = unsafe {
-            mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            mmap_anonymous(
+                ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         };
         let memory = memory
             .map_err(|e| Error::system(format!("{bytes} bytes of memory for buffers"), e))?
@@ -62,7 +67,10 @@ impl Buffers {
         // slot only while its request is in flight, and the slot is not requested from here
         // meanwhile.
         unsafe {
-            slice::from_raw_parts_mut(self.memory.add(slot as usize * self.slot_bytes), self.slot_bytes)
+            slice::from_raw_parts_mut(
+                self.memory.add(slot as usize * self.slot_bytes),
+                self.slot_bytes,
+            )
         }
     }
 

@@ -39,7 +39,11 @@ impl Target for Calls<'_> {
         let outcome = match op {
             Op::Read => pread(file, self.buffers.prepared(slot, request), offset),
             Op::Write | Op::WriteSync => {
-                let flags = if op == Op::WriteSync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+                let flags = if op == Op::WriteSync {
+                    ReadWriteFlags::DSYNC
+                } else {
+                    ReadWriteFlags::empty()
+                };
                 pwritev2(file, &[IoSlice::new(self.buffers.prepared(slot, request))], offset, flags)
             }
             Op::Sync => rustix::fs::fdatasync(file).map(|()| 0),
@@ -52,7 +56,11 @@ impl Target for Calls<'_> {
         Ok(())
     }
 
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error> {
+    fn wait(
+        &mut self,
+        at_most: Option<Duration>,
+        done: &mut Vec<(u32, RequestResult)>,
+    ) -> Result<(), Error> {
         match (self.done.take(), at_most) {
             (Some(outcome), _) => done.push((0, outcome)),
             (None, Some(time)) => std::thread::sleep(time),

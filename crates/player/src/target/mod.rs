@@ -32,7 +32,11 @@ pub trait Target {
     /// # Errors
     ///
     /// Waiting itself failed.
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error>;
+    fn wait(
+        &mut self,
+        at_most: Option<Duration>,
+        done: &mut Vec<(u32, RequestResult)>,
+    ) -> Result<(), Error>;
 }
 
 /// Completes each request at once and performs nothing: measures flashsift's own cost.
@@ -63,7 +67,11 @@ impl Target for Null {
         Ok(())
     }
 
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error> {
+    fn wait(
+        &mut self,
+        at_most: Option<Duration>,
+        done: &mut Vec<(u32, RequestResult)>,
+    ) -> Result<(), Error> {
         if let (true, Some(time)) = (self.started.is_empty(), at_most) {
             std::thread::sleep(time);
         }

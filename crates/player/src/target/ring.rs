@@ -118,7 +118,11 @@ impl Target for Ring<'_> {
         Ok(())
     }
 
-    fn wait(&mut self, at_most: Option<Duration>, done: &mut Vec<(u32, RequestResult)>) -> Result<(), Error> {
+    fn wait(
+        &mut self,
+        at_most: Option<Duration>,
+        done: &mut Vec<(u32, RequestResult)>,
+    ) -> Result<(), Error> {
         let want = usize::from(self.done.is_empty());
         let submitted = match at_most {
             None => self.ring.submit_and_wait(want),

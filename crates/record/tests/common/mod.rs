@@ -35,7 +35,8 @@ impl Ext4 {
         run(Command::new("mkfs.ext4").arg("-q").arg(&image));
         let mounted = folder.path().join("mounted");
         std::fs::create_dir(&mounted).unwrap();
-        let mount = Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mounted).output().unwrap();
+        let mount =
+            Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mounted).output().unwrap();
         if !mount.status.success() {
             return skip(&format!(
                 "mounting is not allowed here: {}",
@@ -95,7 +96,11 @@ impl Stop for ToTheEnd {
 }
 
 /// Records the accesses of a program below a directory.
-pub(crate) fn recorded(command: Command, under: &Path, exact: bool) -> (Vec<Event<'static>>, Recorded) {
+pub(crate) fn recorded(
+    command: Command,
+    under: &Path,
+    exact: bool,
+) -> (Vec<Event<'static>>, Recorded) {
     let mut kept = Kept::default();
     let options = Options { under: Some(under.to_owned()), exact, buffer_kib: 32 << 10 };
     let recorded = record(Subject::Command(command), &options, &mut kept, &mut ToTheEnd).unwrap();
@@ -135,7 +140,8 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
                     now.iter().filter(|(_, name)| name.starts_with(&within)).cloned().collect();
                 for (file, from) in below {
                     let to = format!("{}/{}", moved.to, &from[within.len()..]);
-                    if let (Some(from), Some(to), Some(first)) = (short(&from), short(&to), names.get(&file))
+                    if let (Some(from), Some(to), Some(first)) =
+                        (short(&from), short(&to), names.get(&file))
                     {
                         let life = lives.get_mut(first).expect("it was named");
                         life.push(format!("rename {from} {to}"));
@@ -170,7 +176,9 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
                 }
             },
             Action::Read { file, offset, len, .. } => (file, format!("read {offset} {len}")),
-            Action::Write { file, offset, len, sync: false, .. } => (file, format!("write {offset} {len}")),
+            Action::Write { file, offset, len, sync: false, .. } => {
+                (file, format!("write {offset} {len}"))
+            }
             Action::Write { file, offset, len, sync: true, .. } => {
                 (file, format!("write {offset} {len} sync"))
             }

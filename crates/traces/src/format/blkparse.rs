@@ -73,8 +73,9 @@ Events (8,0): 12 entries
 Skips: 0 forward (0 -   0.0%)
 ";
 
-const SHAPE: Skip =
-    Skip::Damage("line that is not of blkparse's default output (formats made by -f or -F are not read)");
+const SHAPE: Skip = Skip::Damage(
+    "line that is not of blkparse's default output (formats made by -f or -F are not read)",
+);
 const CUT: Skip = Skip::Damage("line that is cut short");
 const FLAGS: Skip = Skip::Damage("unknown RWBS flags");
 const ACTION: Skip = Skip::Damage("action that blkparse does not have");
@@ -131,7 +132,8 @@ impl<'a> Line<'a> {
         let _sequence: u64 = sequence.parse().ok()?;
         let (seconds, nanos) = time.split_once('.')?;
         let nanos: u64 = if nanos.len() == 9 { nanos.parse().ok()? } else { return None };
-        let time_ns = seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)?;
+        let time_ns =
+            seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)?;
         Some(Self { device, time_ns, pid: pid.parse().ok()?, action, flags, rest })
     }
 }
@@ -202,7 +204,9 @@ impl Counts {
     /// The reason that such a line does not count in a trace with a better action.
     fn beside(self) -> Skip {
         match self {
-            Self::Queued => Skip::Benign("queued request (Q), in a trace whose first ones have none"),
+            Self::Queued => {
+                Skip::Benign("queued request (Q), in a trace whose first ones have none")
+            }
             Self::Issued => Skip::Benign("issue (D)"),
             Self::Completed => Skip::Benign("completion (C)"),
         }
@@ -239,7 +243,8 @@ impl Reader {
 
     /// Decides which action counts, from the lines so far, and processes the held lines.
     fn settle(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
-        let kinds = self.held.lines().filter_map(Line::parse).filter_map(|line| Counts::of(line.action));
+        let kinds =
+            self.held.lines().filter_map(Line::parse).filter_map(|line| Counts::of(line.action));
         let Some(counts) = self.counts.or(kinds.min()) else { return Ok(()) };
         self.counts = Some(counts);
         let now = events.line();
@@ -321,7 +326,8 @@ fn is_summary(line: &str) -> bool {
     const BEGINNINGS: [&str; 5] = ["Throughput (R/W):", "Events (", "Skips:", "===", "Input file "];
     let count = |line: &str| {
         let label = line.strip_prefix(' ').and_then(|line| line.split_once(':'));
-        label.is_some_and(|(label, _)| label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b' '))
+        label
+            .is_some_and(|(label, _)| label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b' '))
     };
     // With `-s`: `fio (1234)`.
     let program = |line: &str| {
@@ -332,7 +338,10 @@ fn is_summary(line: &str) -> bool {
     };
     // `CPU0 (sda):`, `Total (8,0):`
     let title = (line.starts_with("CPU") || line.starts_with("Total (")) && line.ends_with("):");
-    BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)) || title || count(line) || program(line)
+    BEGINNINGS.iter().any(|beginning| line.starts_with(beginning))
+        || title
+        || count(line)
+        || program(line)
 }
 
 #[cfg(test)]
@@ -389,7 +398,8 @@ mod tests {
 
     /// Returns the lines of these actions.
     fn only(actions: &[&str]) -> String {
-        let is_one = |line: &&str| Line::parse(line).is_some_and(|line| actions.contains(&line.action));
+        let is_one =
+            |line: &&str| Line::parse(line).is_some_and(|line| actions.contains(&line.action));
         SAMPLE.lines().filter(is_one).map(|line| line.to_owned() + "\n").collect()
     }
 
@@ -449,7 +459,10 @@ mod tests {
              7,0 1 0 1.000002000 9 C FN 0 (     123) [0]\n7,0 1 0 1.000003000 9 C R 8 + 8 (     \
              123) [0]\n",
         );
-        assert_eq!(events, ["0 0 0 is /dev/block/7:0", "0 0 0 sync", "2 0 0 sync", "3 0 0 r 4096 4096"]);
+        assert_eq!(
+            events,
+            ["0 0 0 is /dev/block/7:0", "0 0 0 sync", "2 0 0 sync", "3 0 0 r 4096 4096"]
+        );
         assert_eq!(skipped, "1 failed request (first at 3); 1 request without data (first at 2)");
     }
 
@@ -505,7 +518,14 @@ mod tests {
                        === sda ===\n  CPU  0:                  123 events,        6 KiB data\n";
         let (_, skipped) = told(&(only(&["Q"]) + summary));
         assert_eq!(skipped, "13 blkparse's summary (first at 5)");
-        assert_eq!(told(&(only(&["Q"]) + summary + &only(&["Q"]))).0.len(), told(&only(&["Q"])).0.len() + 5);
-        assert!(told(&(only(&["Q"]) + "Reads Queued: 5\n")).1.contains("not of blkparse's default output"));
+        assert_eq!(
+            told(&(only(&["Q"]) + summary + &only(&["Q"]))).0.len(),
+            told(&only(&["Q"])).0.len() + 5
+        );
+        assert!(
+            told(&(only(&["Q"]) + "Reads Queued: 5\n"))
+                .1
+                .contains("not of blkparse's default output")
+        );
     }
 }

@@ -64,7 +64,8 @@ impl Rwbs {
     ) -> Result<impl Iterator<Item = Action<'static>>, Skip> {
         let flush = self.flush.then_some(Action::Sync { file, offset: 0, len: u64::MAX });
         let access = span.and_then(|(sector, sectors)| {
-            let (offset, len) = (sector.saturating_mul(SECTOR_BYTES), sectors.saturating_mul(SECTOR_BYTES));
+            let (offset, len) =
+                (sector.saturating_mul(SECTOR_BYTES), sectors.saturating_mul(SECTOR_BYTES));
             match self.op {
                 Op::Read => Some(Action::Read { open: None, file, offset, len }),
                 Op::Write => Some(Action::Write { open: None, file, offset, len, sync: self.sync }),

@@ -49,8 +49,8 @@
 //! before it.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec, detected_by_lines, held::Held, processes::Processes,
-    text_lines,
+    Confidence, FileId, Knows, Side, Space, Spec, detected_by_lines, held::Held,
+    processes::Processes, text_lines,
 };
 use crate::{
     Error,
@@ -210,7 +210,8 @@ impl Reader {
         const CLEAR: usize = 8;
         let mut seen = HashSet::new();
         let firsts = self.held.lines().filter_map(|text| Line::parse(text).ok());
-        let firsts: Vec<_> = firsts.filter(|line| seen.insert(line.inode) && line.asked > 0).collect();
+        let firsts: Vec<_> =
+            firsts.filter(|line| seen.insert(line.inode) && line.asked > 0).collect();
         let before = firsts.iter().filter(|line| line.position == 0).count();
         let after = firsts.iter().filter(|l| l.position > 0 && l.position == l.own_end()).count();
         let after = after >= CLEAR && after > CLEAR * before;
@@ -243,7 +244,8 @@ impl Reader {
         events: &mut Events<'_>,
     ) -> Result<Result<(), Skip>, Error> {
         let &Line { time_ms, write, asked, size, position, tid, .. } = line;
-        let at_us = time_ms.saturating_sub(*self.first_ms.get_or_insert(time_ms)).saturating_mul(1000);
+        let at_us =
+            time_ms.saturating_sub(*self.first_ms.get_or_insert(time_ms)).saturating_mul(1000);
         let len = match (after, write) {
             (true, _) => asked.min(position),
             (false, true) => asked,
@@ -307,7 +309,12 @@ struct Files {
 
 impl Files {
     /// Returns the file of the line, after the events that its path and size imply.
-    fn of(&mut self, line: &Line<'_>, after: bool, out: &mut Out<'_, '_>) -> Result<&mut File, Error> {
+    fn of(
+        &mut self,
+        line: &Line<'_>,
+        after: bool,
+        out: &mut Out<'_, '_>,
+    ) -> Result<&mut File, Error> {
         match self.inodes.get(&line.inode) {
             Some(file) if *file.path == *line.path => {
                 // Another thread may print before the last line's write is done.
@@ -354,7 +361,8 @@ impl Files {
         let had_name = std::mem::replace(&mut file.named, true);
         out.note(RENAMED);
         if !had_name {
-            return out.push(Action::Bind { file: file.id, name: MaybeOwned::owned_str(line.path) });
+            return out
+                .push(Action::Bind { file: file.id, name: MaybeOwned::owned_str(line.path) });
         }
         self.paths.remove(&from);
         let names = Renamed::owned(&from, line.path);
@@ -362,7 +370,8 @@ impl Files {
     }
 
     fn ends(&mut self, inode: u64, out: &mut Out<'_, '_>) -> Result<(), Error> {
-        let File { id, path, named, .. } = self.inodes.remove(&inode).expect("it has had another path");
+        let File { id, path, named, .. } =
+            self.inodes.remove(&inode).expect("it has had another path");
         out.note(REUSED);
         if named {
             self.paths.remove(&path);
@@ -371,7 +380,12 @@ impl Files {
         out.push(Action::Gone { file: id })
     }
 
-    fn appears(&mut self, line: &Line<'_>, after: bool, out: &mut Out<'_, '_>) -> Result<(), Error> {
+    fn appears(
+        &mut self,
+        line: &Line<'_>,
+        after: bool,
+        out: &mut Out<'_, '_>,
+    ) -> Result<(), Error> {
         let id = FileId(self.count);
         self.count += 1;
         let file = File { id, path: line.path.into(), named: true, size: 0, tid: 0, left: 0 };
@@ -403,7 +417,9 @@ mod tests {
                 Action::Size { file, size } => format!("{} had {size}", file.0),
                 Action::Bind { file, name } => format!("{} is {name}", file.0),
                 Action::Unbind { file, name } => format!("{} is not {name}", file.0),
-                Action::Rename { file, names } => format!("{} was {} is {}", file.0, names.from, names.to),
+                Action::Rename { file, names } => {
+                    format!("{} was {} is {}", file.0, names.from, names.to)
+                }
                 Action::Gone { file } => format!("{} gone", file.0),
                 Action::Process { name } => format!("runs {name}"),
                 other => panic!("{other:?}"),
@@ -468,7 +484,8 @@ mod tests {
     #[test]
     fn another_thread_may_print_before_a_write_is_done() {
         let (w, r, f) = (true, false, "/data/f");
-        let (events, _) = of(&[(w, f, 9, 0, 0, 5, 1), (r, f, 9, 0, 0, 5, 2), (r, f, 9, 9, 0, 5, 2)]);
+        let (events, _) =
+            of(&[(w, f, 9, 0, 0, 5, 1), (r, f, 9, 0, 0, 5, 2), (r, f, 9, 9, 0, 5, 2)]);
         assert_eq!(events, ["0 is /data/f", "0 had 0", "0 w 0 9", "0 r 0 9"]);
         let (events, _) = of(&[(r, f, 9, 9, 0, 5, 1), (r, f, 9, 5, 0, 5, 2)]);
         assert_eq!(events, ["0 is /data/f", "0 had 9", "0 r 0 9", "0 cut 5", "0 r 0 5"]);
@@ -508,7 +525,10 @@ mod tests {
         let had = |event: &String| event.contains(" had ");
         let (had, events): (Vec<_>, Vec<_>) = events.into_iter().partition(had);
         assert_eq!(had, ["0 had 0", "1 had 0"]);
-        assert_eq!(events, ["0 is /data/a", "0 is not /data/a", "0 gone", "1 is /data/b", "1 w 0 9"]);
+        assert_eq!(
+            events,
+            ["0 is /data/a", "0 is not /data/a", "0 gone", "1 is /data/b", "1 w 0 9"]
+        );
     }
 
     /// One program's operations, printed before and after each operation: the events are the same,
@@ -561,7 +581,10 @@ mod tests {
             assert!(skipped.contains(part), "{part}: {skipped}");
         }
         assert_eq!(detect(b"->/data/a, bio-w, 4096, 2849, 1\n"), Confidence::No);
-        assert_eq!(detect(b"init: ok\n<6>[ 1.0] ->5,vfs_w,/data/a,10,0,0,7,8,c\n"), Confidence::Likely);
+        assert_eq!(
+            detect(b"init: ok\n<6>[ 1.0] ->5,vfs_w,/data/a,10,0,0,7,8,c\n"),
+            Confidence::Likely
+        );
     }
 
     /// Contents of a byte: the number of the write that wrote it.
@@ -594,12 +617,14 @@ mod tests {
             let size = self.inodes[inode].len();
             self.doubtful |= self.cut[inode] && self.renamed[inode];
             (self.cut[inode], self.renamed[inode]) = (false, false);
-            self.log += &format!("->1,vfs_{op},/data/{name},{asked},{size},{position},{inode},7,x\n");
+            self.log +=
+                &format!("->1,vfs_{op},/data/{name},{asked},{size},{position},{inode},7,x\n");
         }
 
         fn act(&mut self, (what, name, a, b): (u8, usize, usize, usize)) {
-            let free =
-                |names: &[Option<usize>; 5]| (0..6).find(|n| !names.contains(&Some(*n))).expect("one more");
+            let free = |names: &[Option<usize>; 5]| {
+                (0..6).find(|n| !names.contains(&Some(*n))).expect("one more")
+            };
             match (what, self.names[name]) {
                 // A write at the start, at the end, or anywhere in between.
                 (0..4, inode) => {
@@ -615,7 +640,8 @@ mod tests {
                 }
                 (4..7, Some(inode)) => {
                     self.print("r", name, inode, a + 1, b);
-                    let got: Bytes = self.inodes[inode].iter().skip(b).take(a + 1).copied().collect();
+                    let got: Bytes =
+                        self.inodes[inode].iter().skip(b).take(a + 1).copied().collect();
                     self.got.extend((!got.is_empty()).then_some(got));
                 }
                 (7, Some(inode)) => {

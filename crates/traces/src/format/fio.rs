@@ -109,8 +109,18 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn new(text: &'a str, version: Version) -> Result<Self, Skip> {
         const SHAPE: Skip = Skip::Damage("line that is not `[time] name action [offset length]`");
-        const ACTIONS: [&str; 10] =
-            ["add", "open", "close", "read", "write", "sync", "datasync", "sync_file_range", "trim", "wait"];
+        const ACTIONS: [&str; 10] = [
+            "add",
+            "open",
+            "close",
+            "read",
+            "write",
+            "sync",
+            "datasync",
+            "sync_file_range",
+            "trim",
+            "wait",
+        ];
         let number = |word: &str| word.parse::<u64>().map_err(|_| SHAPE);
         let (time, rest) = match version {
             Version::Two => (0, text),
@@ -131,7 +141,9 @@ impl<'a> Line<'a> {
         };
         match (action, version) {
             ("wait", Version::Three) => Err(Skip::Damage("`wait` in a log of version 3")),
-            _ if name.len() > NAME_BYTES_MAX => Err(Skip::Damage("file name longer than 4096 bytes")),
+            _ if name.len() > NAME_BYTES_MAX => {
+                Err(Skip::Damage("file name longer than 4096 bytes"))
+            }
             _ if ACTIONS.contains(&action) && !name.is_empty() => {
                 Ok(Self { time, name, action, offset, len })
             }
@@ -167,7 +179,11 @@ impl Reader {
             None => {
                 let file = FileId(self.files.len() as u64);
                 self.files.insert(name.into(), file);
-                self.push(number, Action::Bind { file, name: MaybeOwned::owned_str(name) }, events)?;
+                self.push(
+                    number,
+                    Action::Bind { file, name: MaybeOwned::owned_str(name) },
+                    events,
+                )?;
                 file
             }
         };
@@ -192,7 +208,12 @@ impl Reader {
         self.push(number, action, events)
     }
 
-    fn push(&mut self, number: u64, action: Action<'static>, events: &mut Events<'_>) -> Result<(), Error> {
+    fn push(
+        &mut self,
+        number: u64,
+        action: Action<'static>,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
         let event = Event { at_us: self.at_us, pid: 0, tid: 0, action };
         if self.times.is_some() {
             return events.push(event);
@@ -206,8 +227,10 @@ impl Reader {
         if self.times.is_some() {
             return Ok(());
         }
-        let blocks = !self.files.is_empty() && self.files.keys().all(|name| name.starts_with("/dev/"));
-        let (side, space) = if blocks { (Side::After, Space::Blocks) } else { (Side::Before, Space::Files) };
+        let blocks =
+            !self.files.is_empty() && self.files.keys().all(|name| name.starts_with("/dev/"));
+        let (side, space) =
+            if blocks { (Side::After, Space::Blocks) } else { (Side::Before, Space::Files) };
         let times = self.version == Version::Three || self.waits;
         self.times = Some(times);
         let knows = Knows { times, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
@@ -249,7 +272,10 @@ mod tests {
     #[test]
     fn version_2_waits() {
         let (about, events, skipped) = lines(&V2, SAMPLE_2);
-        assert_eq!((about.side, about.space, about.knows.times), (Side::Before, Space::Files, true));
+        assert_eq!(
+            (about.side, about.space, about.knows.times),
+            (Side::Before, Space::Files, true)
+        );
         assert_eq!(
             events,
             [
@@ -265,7 +291,9 @@ mod tests {
         assert_eq!(skipped, "");
         let without = SAMPLE_2.replace("/data/a wait 1500 0\n", "");
         assert!(!lines(&V2, &without).0.knows.times);
-        let late = without + &"/data/a read 0 1\n".repeat(HEAD_LINES as usize) + "/a wait 5 0\n/a read 0 1\n";
+        let late = without
+            + &"/data/a read 0 1\n".repeat(HEAD_LINES as usize)
+            + "/a wait 5 0\n/a read 0 1\n";
         let (about, events, _) = lines(&V2, &late);
         assert_eq!((about.knows.times, &**events.last().unwrap()), (false, "0 1 r 0 1"));
     }
@@ -273,7 +301,10 @@ mod tests {
     #[test]
     fn version_3_of_a_device() {
         let (about, events, skipped) = lines(&V3, SAMPLE_3);
-        assert_eq!((about.side, about.space, about.knows.times), (Side::After, Space::Blocks, true));
+        assert_eq!(
+            (about.side, about.space, about.knows.times),
+            (Side::After, Space::Blocks, true)
+        );
         assert_eq!(events[2..5], ["108 0 r 0 4096", "443 0 w 20480 4096", "445 0 sync 0"]);
         assert_eq!(skipped, "");
         let mixed = SAMPLE_3.to_owned() + "70136 /data/b add\n";
@@ -289,7 +320,10 @@ mod tests {
              9 /a fly 0 1\n10 /a read 0\n/a read 0 1\n11 /a read -1 1\n12  read 1 1\n\
              13 /a read 9223372036854775807 1\n14 /a b write 18446744073709551616 1\n",
         );
-        assert_eq!(events, ["0 0 is /a b", "0 0 r 0 1", "1 0 sync 0", "2 0 sync 4096 8192", "8 1 is /a"]);
+        assert_eq!(
+            events,
+            ["0 0 is /a b", "0 0 r 0 1", "1 0 sync 0", "2 0 sync 4096 8192", "8 1 is /a"]
+        );
         assert_eq!(
             skipped,
             "1 `wait` in a log of version 3 (first at 5); 6 line that is not `[time] name action \

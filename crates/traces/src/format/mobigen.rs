@@ -24,7 +24,9 @@ use crate::{
     Error,
     events::{Events, Skip},
     input::Input,
-    process::{Call, Dir, Done, Fd, Flags, Machine, Out, Path, STRANGE_FD, STRANGE_FILE, Shown, Strangers},
+    process::{
+        Call, Dir, Done, Fd, Flags, Machine, Out, Path, STRANGE_FD, STRANGE_FILE, Shown, Strangers,
+    },
 };
 use flashsift_core::event::About;
 
@@ -94,7 +96,8 @@ fn operation(text: &[u8]) -> Result<Op<'_>, &'static str> {
     if result < 0 && matches!(op, b"open" | b"read" | b"write" | b"pread" | b"pwrite" | b"unlink") {
         return Err(FAILED);
     }
-    let fd = |word: Option<&[u8]>| word.and_then(number::<i32>).filter(|&fd| fd >= 0).ok_or(NOT_A_LINE);
+    let fd =
+        |word: Option<&[u8]>| word.and_then(number::<i32>).filter(|&fd| fd >= 0).ok_or(NOT_A_LINE);
     let len = result as u64;
     match (op, second, third) {
         (b"open", Some(flags), Some(path)) => {
@@ -113,8 +116,12 @@ fn operation(text: &[u8]) -> Result<Op<'_>, &'static str> {
         (b"unlink", Some(path), rest) => Ok(Op::Unlink {
             path: rest.map_or(path, |rest| &text[op.len() + 1..][..rest.len() + 1 + path.len()]),
         }),
-        (b"access" | b"stat" | b"stat64" | b"lstat" | b"lstat64" | b"fstat" | b"fstat64", ..) => Err(NO_DATA),
-        (b"open" | b"read" | b"write" | b"pread" | b"pwrite" | b"close" | b"unlink", ..) => Err(NOT_A_LINE),
+        (b"access" | b"stat" | b"stat64" | b"lstat" | b"lstat64" | b"fstat" | b"fstat64", ..) => {
+            Err(NO_DATA)
+        }
+        (b"open" | b"read" | b"write" | b"pread" | b"pwrite" | b"close" | b"unlink", ..) => {
+            Err(NOT_A_LINE)
+        }
         _ => Err(UNKNOWN_OP),
     }
 }
@@ -203,7 +210,12 @@ fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out)
                     return Err(Skip::Benign(MADE_UP_TWICE));
                 }
                 out.note(MADE_UP);
-                return machine.call(at_us, tid, Call::OpenNameless { flags: Flags::default(), fd }, out);
+                return machine.call(
+                    at_us,
+                    tid,
+                    Call::OpenNameless { flags: Flags::default(), fd },
+                    out,
+                );
             }
             out.note(MANGLED);
             machine.call(at_us, tid, Call::OpenNameless { flags: parsed, fd }, out)
@@ -214,10 +226,16 @@ fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out)
         Op::Transfer { write, fd, at, len } => {
             if at.is_some() && !machine.is_open(tid, fd) {
                 out.note(IMPLIED);
-                machine.call(at_us, tid, Call::OpenNameless { flags: Flags::default(), fd }, out)?;
+                machine.call(
+                    at_us,
+                    tid,
+                    Call::OpenNameless { flags: Flags::default(), fd },
+                    out,
+                )?;
             }
             let (fd, flags) = (fd.into(), Flags::default());
-            let call = if write { Call::Write { fd, at, len, flags } } else { Call::Read { fd, at, len } };
+            let call =
+                if write { Call::Write { fd, at, len, flags } } else { Call::Read { fd, at, len } };
             machine.call(at_us, tid, call, out).map_err(in_own_words)
         }
         Op::Sync { fd } => {
@@ -225,7 +243,9 @@ fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out)
             machine.call(at_us, tid, call, out).map_err(in_own_words)
         }
         Op::Unlink { path: name } => match whole(name) {
-            Some(whole) => machine.call(at_us, tid, Call::Unlink { path: path(whole), seen: None }, out),
+            Some(whole) => {
+                machine.call(at_us, tid, Call::Unlink { path: path(whole), seen: None }, out)
+            }
             None => Err(STRANGE_FILE),
         }
         .map_err(in_own_words),
@@ -254,8 +274,9 @@ mod tests {
 
     #[test]
     fn threads_are_put_in_order_of_time_before_descriptors_are_followed() {
-        let (events, _) =
-            lines("1 50 read 7 10\n2 10 open data/data O_RDWR 7\n2 40 write 7 100\n2 60 close 7 0\n");
+        let (events, _) = lines(
+            "1 50 read 7 10\n2 10 open data/data O_RDWR 7\n2 40 write 7 100\n2 60 close 7 0\n",
+        );
         let told: Vec<_> = events.iter().map(|event| (event.at_us, event.tid, event.pid)).collect();
         assert_eq!(told, [(0, 2, 0), (30, 2, 0), (40, 1, 0), (50, 2, 0)]);
         assert!(matches!(events[2].action, Action::Read { offset: 100, len: 10, .. }));
@@ -288,10 +309,14 @@ mod tests {
             "1 1 open d O_RDWR 5\n1 2 {made_up}\n1 2 write 5 9\n1 3 close 5 0\n1 4 {made_up}\n\
              1 4 write 5 9\n"
         ));
-        let writes =
-            events.iter().filter(|event| matches!(event.action, Action::Write { offset: 0, len: 9, .. }));
+        let writes = events
+            .iter()
+            .filter(|event| matches!(event.action, Action::Write { offset: 0, len: 9, .. }));
         assert_eq!(writes.count(), 2);
-        assert_eq!(events.iter().filter(|event| matches!(event.action, Action::Open { .. })).count(), 2);
+        assert_eq!(
+            events.iter().filter(|event| matches!(event.action, Action::Open { .. })).count(),
+            2
+        );
         assert!(skipped.contains("1 open made up for a descriptor that is open"), "{skipped}");
     }
 
@@ -314,14 +339,16 @@ mod tests {
     fn the_facebook_trace_agrees_with_a_plain_count() {
         let Some(text) = testing::shared("facebook.mobigen.xz") else { return };
         let text = String::from_utf8(text).expect("plain text");
-        let mut lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+        let mut lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split(' ').collect()).collect();
         lines.sort_by_key(|line| line[1].parse::<u64>().unwrap());
         let mut storage: HashMap<&str, bool> = HashMap::new();
         let (mut reads, mut writes, mut syncs, mut lost) = ((0, 0), (0, 0), 0, (0, 0));
         for line in &lines {
             let result: i64 = line.last().unwrap().parse().unwrap();
-            let device =
-                |name: &str| ["dev/", "\"/dev/", "\"/proc/"].iter().any(|start| name.starts_with(start));
+            let device = |name: &str| {
+                ["dev/", "\"/dev/", "\"/proc/"].iter().any(|start| name.starts_with(start))
+            };
             match line[2] {
                 "open" if result < 0 => {}
                 "open" if line[3] == "/data/data" && storage.contains_key(line[5]) => {}
@@ -356,10 +383,14 @@ mod tests {
             }
         }
         assert_eq!(told, (reads, writes, syncs));
-        let count =
-            |reason: &str| summary.skipped.iter().find(|(r, _)| *r == reason).map_or(0, |(_, r)| r.count);
+        let count = |reason: &str| {
+            summary.skipped.iter().find(|(r, _)| *r == reason).map_or(0, |(_, r)| r.count)
+        };
         assert_eq!(count(NEVER_OPENED), lost.0);
-        assert_eq!((count(MADE_UP), count(MADE_UP_TWICE), count(MANGLED), count(IMPLIED)), (78, 21, 459, 3));
+        assert_eq!(
+            (count(MADE_UP), count(MADE_UP_TWICE), count(MANGLED), count(IMPLIED)),
+            (78, 21, 459, 3)
+        );
         assert_eq!(
             (count(NO_DATA), count(FAILED), count(CLOSE_ONLY), count(UNBINDABLE)),
             (3249, 845, 362, 52)

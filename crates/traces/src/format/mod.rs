@@ -175,7 +175,10 @@ pub(crate) mod testing {
     use flashsift_core::event::Event;
 
     /// Returns all output of `spec` for these bytes.
-    pub(crate) fn read(spec: &Spec, mut bytes: &[u8]) -> Result<(Vec<Event<'static>>, Summary), Error> {
+    pub(crate) fn read(
+        spec: &Spec,
+        mut bytes: &[u8],
+    ) -> Result<(Vec<Event<'static>>, Summary), Error> {
         let mut kept = Kept::default();
         let mut events = Events::new(&mut kept);
         (spec.read)(&mut Input::new(&mut bytes), &mut events)?;
@@ -186,7 +189,9 @@ pub(crate) mod testing {
     /// Returns a recorded trace from elsewhere, decompressed; `None`, with a message, if it is
     /// absent.
     pub(crate) fn shared(name: &str) -> Option<Vec<u8>> {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../shared/data")
+            .join(name);
         if !path.exists() {
             println!("SKIPPED {name}: ../shared/data is not there");
             return None;

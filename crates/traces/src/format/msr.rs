@@ -100,7 +100,9 @@ impl<'a> Request<'a> {
         let _response_ticks: u64 = fields.next()?.trim_ascii_end().parse().ok()?;
         let write = op.eq_ignore_ascii_case("write");
         let _disk_number: u32 = number.parse().ok()?;
-        let whole = fields.next().is_none() && !host.is_empty() && (write || op.eq_ignore_ascii_case("read"));
+        let whole = fields.next().is_none()
+            && !host.is_empty()
+            && (write || op.eq_ignore_ascii_case("read"));
         whole.then_some(Self {
             ticks: ticks.parse().ok()?,
             disk: &rest[..host.len() + 1 + number.len()],
@@ -119,8 +121,12 @@ mod tests {
     fn told(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| match &e.action {
-            Action::Read { file, offset, len, .. } => format!("{} {} r {offset} {len}", e.at_us, file.0),
-            Action::Write { file, offset, len, .. } => format!("{} {} w {offset} {len}", e.at_us, file.0),
+            Action::Read { file, offset, len, .. } => {
+                format!("{} {} r {offset} {len}", e.at_us, file.0)
+            }
+            Action::Write { file, offset, len, .. } => {
+                format!("{} {} w {offset} {len}", e.at_us, file.0)
+            }
             Action::Bind { file, name } => format!("{} is {name}", file.0),
             other => panic!("{other:?}"),
         };

@@ -91,7 +91,13 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         epoch_us: None,
         side: Side::Before,
         space: Space::Objects,
-        knows: Knows { times: true, syncs: false, writes: false, removals: false, ..Knows::NOTHING },
+        knows: Knows {
+            times: true,
+            syncs: false,
+            writes: false,
+            removals: false,
+            ..Knows::NOTHING
+        },
     })?;
     let mut number = 0;
     let mut first_s = None;
@@ -103,8 +109,10 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
                 events.skip("request of size 0", number);
                 continue;
             }
-            let at_us = u64::from(time_s.saturating_sub(*first_s.get_or_insert(time_s))) * 1_000_000;
-            let action = Action::Read { open: None, file: FileId(object), offset: 0, len: size.into() };
+            let at_us =
+                u64::from(time_s.saturating_sub(*first_s.get_or_insert(time_s))) * 1_000_000;
+            let action =
+                Action::Read { open: None, file: FileId(object), offset: 0, len: size.into() };
             events.push(Event { at_us, pid: 0, tid: 0, action })?;
         }
         Ok(())
@@ -112,9 +120,17 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 }
 
 fn sample() -> Vec<u8> {
-    let records =
-        [(100, 7, 512, 3), (100, 8, 4096, -1), (101, 7, 512, 5), (102, 9, 0, -1), (102, 7, 512, -1)];
-    records.into_iter().flat_map(|(time_s, object, size, next)| encode(time_s, object, size, next)).collect()
+    let records = [
+        (100, 7, 512, 3),
+        (100, 8, 4096, -1),
+        (101, 7, 512, 5),
+        (102, 9, 0, -1),
+        (102, 7, 512, -1),
+    ];
+    records
+        .into_iter()
+        .flat_map(|(time_s, object, size, next)| encode(time_s, object, size, next))
+        .collect()
 }
 
 /// One record. `next`: 1-based number of the next record of the object, -1 for never.
@@ -151,13 +167,19 @@ mod tests {
         let sample = sample();
         assert_eq!(detect(&sample), Confidence::Likely);
         assert_eq!(detect(&sample[..70]), Confidence::Maybe);
-        for bytes in [vec![], vec![0; 24], vec![0; 4800], vec![0xff; 4800], b"r 101530792\n".repeat(400)] {
+        for bytes in
+            [vec![], vec![0; 24], vec![0; 4800], vec![0xff; 4800], b"r 101530792\n".repeat(400)]
+        {
             assert_eq!(detect(&bytes), Confidence::No);
         }
         let mut broken = sample.clone();
         broken[4] = 9; // the first record's object is now not the one its "next" points to
         assert_eq!(detect(&broken), Confidence::No);
-        assert_eq!(detect(&sample[24..48].repeat(2)), Confidence::No, "never again, yet there it is");
+        assert_eq!(
+            detect(&sample[24..48].repeat(2)),
+            Confidence::No,
+            "never again, yet there it is"
+        );
     }
 
     #[test]

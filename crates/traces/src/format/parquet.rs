@@ -43,7 +43,10 @@ impl ChunkReader for Seekable {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         // The check precedes the allocation.
         if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
-            return Err(ParquetError::EOF(format!("{length} bytes at {start} of a file of {}", self.bytes)));
+            return Err(ParquetError::EOF(format!(
+                "{length} bytes at {start} of a file of {}",
+                self.bytes
+            )));
         }
         self.used(length);
         self.file.get_bytes(start, length)

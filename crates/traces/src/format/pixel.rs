@@ -104,7 +104,8 @@ struct Request<'a> {
 
 impl<'a> Request<'a> {
     fn new(line: &'a str) -> Result<Self, Skip> {
-        const SHAPE: Skip = Skip::Damage("line that is not `proces,device,rw_flag,sector,size,timestamp`");
+        const SHAPE: Skip =
+            Skip::Damage("line that is not `proces,device,rw_flag,sector,size,timestamp`");
         // The line is split from the right: a process name may contain commas.
         let mut fields = line.rsplitn(6, ',');
         let mut field = || fields.next().ok_or(SHAPE);
@@ -145,9 +146,15 @@ struct Reader {
 }
 
 impl Reader {
-    fn request(&mut self, request: &Request<'_>, events: &mut Events<'_>) -> Result<Result<(), Skip>, Error> {
+    fn request(
+        &mut self,
+        request: &Request<'_>,
+        events: &mut Events<'_>,
+    ) -> Result<Result<(), Skip>, Error> {
         let &Request { process, pid, device, flag, sector, sectors, time_us } = request;
-        let Some(flags) = Rwbs::parse(flag) else { return Ok(Err(Skip::Damage("unknown rw_flag"))) };
+        let Some(flags) = Rwbs::parse(flag) else {
+            return Ok(Err(Skip::Damage("unknown rw_flag")));
+        };
         let at_us = time_us.saturating_sub(*self.first_us.get_or_insert(time_us));
         let file = self.devices.file(device, || name_of(device), at_us, events)?;
         if self.repeats(&Pending { file, op: flags.op, sector, sectors, pid, time_us }) {
@@ -173,11 +180,14 @@ impl Reader {
     /// is kept for comparison.
     fn repeats(&mut self, new: &Pending) -> bool {
         let soon = |old: &Pending| new.time_us.abs_diff(old.time_us) <= REPEAT_US_MAX;
-        while self.pending.front().is_some_and(|old| !soon(old)) || self.pending.len() > REPEAT_LINES_MAX {
+        while self.pending.front().is_some_and(|old| !soon(old))
+            || self.pending.len() > REPEAT_LINES_MAX
+        {
             self.pending.pop_front();
         }
         let same = |old: &Pending| {
-            (old.file, old.op, old.sector, old.sectors) == (new.file, new.op, new.sector, new.sectors)
+            (old.file, old.op, old.sector, old.sectors)
+                == (new.file, new.op, new.sector, new.sectors)
                 && old.pid != new.pid
         };
         let first = self.pending.iter().position(same);
@@ -251,7 +261,11 @@ mod tests {
         assert_eq!(skipped, "2 request issued again by another process (first at 2)");
 
         let (events, _) = accesses("a-1,8,W,16,8,5.000\na-1,8,W,16,8,5.001\nb-2,8,W,16,8,5.0111\n");
-        assert_eq!(events.iter().filter(|e| e.contains("w 8192")).count(), 3, "same process; too late");
+        assert_eq!(
+            events.iter().filter(|e| e.contains("w 8192")).count(),
+            3,
+            "same process; too late"
+        );
     }
 
     #[test]
@@ -295,8 +309,13 @@ mod tests {
             let skipped: HashMap<_, _> =
                 summary.skipped.iter().map(|(reason, r)| (reason, r.count)).collect();
             assert_eq!(skipped["request issued again by another process"], repeats, "{name}");
-            let holes = events.iter().filter(|e| matches!(e.action, Action::Punch { .. })).count() as u64;
-            assert_eq!(holes, skipped.get("read that must be a discard").copied().unwrap_or(0), "{name}");
+            let holes =
+                events.iter().filter(|e| matches!(e.action, Action::Punch { .. })).count() as u64;
+            assert_eq!(
+                holes,
+                skipped.get("read that must be a discard").copied().unwrap_or(0),
+                "{name}"
+            );
             assert_eq!(summary.accesses + holes + summary.skipped.total(), lines, "{name}");
             assert_eq!((summary.skipped.damaged(), summary.late), (0, 0), "{name}");
             let reads = events.iter().filter(|e| matches!(e.action, Action::Read { .. })).count();

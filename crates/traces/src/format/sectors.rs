@@ -7,7 +7,8 @@
 //! left out. `#` begins a comment.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, detected_by_lines, text_lines,
+    Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, detected_by_lines,
+    text_lines,
 };
 use crate::{
     Error,
@@ -37,7 +38,13 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         epoch_us: None,
         side: Side::Before,
         space: Space::Blocks,
-        knows: Knows { times: false, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
+        knows: Knows {
+            times: false,
+            syncs: false,
+            writes: true,
+            removals: false,
+            ..Knows::NOTHING
+        },
     })?;
     text_lines(input, events, |line, events| {
         let (write, sector) = match parse(line) {

@@ -1,9 +1,9 @@
 //! The calls that take more than a few lines.
 
 use super::{
-    Action, Create, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, MaybeOwned, NO_PATH, NOT_STORAGE,
-    Node, Of, Out, Path, ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE, STRANGE_OFFSET, Shown, Skip,
-    Slot, TOO_LONG, Target, Task, Walk, What, id, in_range, open_id,
+    Action, Create, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, MaybeOwned, NO_PATH,
+    NOT_STORAGE, Node, Of, Out, Path, ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE,
+    STRANGE_OFFSET, Shown, Skip, Slot, TOO_LONG, Target, Task, Walk, What, id, in_range, open_id,
 };
 
 impl Machine {
@@ -93,7 +93,14 @@ impl Machine {
 
     /// Reports the creation of `file` under this name. A trace of system calls does not have its
     /// owner.
-    pub(super) fn create(&self, file: u32, name: Box<str>, mode: Option<u32>, flags: Flags, out: &mut Out) {
+    pub(super) fn create(
+        &self,
+        file: u32,
+        name: Box<str>,
+        mode: Option<u32>,
+        flags: Flags,
+        out: &mut Out,
+    ) {
         let (file, sync) = (id(file), flags.has(Flags::SYNC));
         let create = Create { file, name: name.into(), owner: None, mode, sync };
         out.push(Action::Create(MaybeOwned::owned(create)));
@@ -178,7 +185,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn close_range(&mut self, tid: u32, first: i32, last: i32, cloexec: bool, out: &mut Out) {
+    pub(super) fn close_range(
+        &mut self,
+        tid: u32,
+        first: i32,
+        last: i32,
+        cloexec: bool,
+        out: &mut Out,
+    ) {
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
         if first > last {
             return;
@@ -224,7 +238,12 @@ impl Machine {
 
     /// Returns the description that a call's descriptor leads to. If the trace shows another file
     /// than expected, the trace is right: a call is missing from it.
-    pub(super) fn description(&mut self, task: Task, fd: Fd<'_>, out: &mut Out) -> Result<u32, Skip> {
+    pub(super) fn description(
+        &mut self,
+        task: Task,
+        fd: Fd<'_>,
+        out: &mut Out,
+    ) -> Result<u32, Skip> {
         if let Some(pin) = fd.pin {
             return Ok(pin.0);
         }
@@ -237,7 +256,13 @@ impl Machine {
             (slot, Some(shown)) => {
                 let open = self.adopt(shown, out)?;
                 let cloexec = slot.is_some_and(|slot| slot.cloexec);
-                self.tasks.install(task.table, fd.number, Slot { open, cloexec }, &mut self.files, out);
+                self.tasks.install(
+                    task.table,
+                    fd.number,
+                    Slot { open, cloexec },
+                    &mut self.files,
+                    out,
+                );
                 if matches!(self.files.open[open].of, Of::File(_)) {
                     out.note(match slot {
                         Some(_) => "descriptor that leads elsewhere than the trace explains",
@@ -326,7 +351,13 @@ impl Machine {
         self.find(task, path, Walk { follow, make: true }, out)?.ok_or(NO_PATH)
     }
 
-    fn find(&mut self, task: Task, path: Path<'_>, walk: Walk, out: &mut Out) -> Result<Option<Node>, Skip> {
+    fn find(
+        &mut self,
+        task: Task,
+        path: Path<'_>,
+        walk: Walk,
+        out: &mut Out,
+    ) -> Result<Option<Node>, Skip> {
         let root = self.tasks.fs[task.fs].root;
         let absolute = path.path.starts_with(b"/");
         let from = match path.dir {

@@ -62,7 +62,13 @@ impl Files {
     }
 
     /// Adds a new description with one reference.
-    pub(super) fn describe(&mut self, of: Of, node: Node, offset: Option<u64>, flags: Flags) -> u32 {
+    pub(super) fn describe(
+        &mut self,
+        of: Of,
+        node: Node,
+        offset: Option<u64>,
+        flags: Flags,
+    ) -> u32 {
         if let Of::File(file) = of {
             self.file(file).uses += 1;
         }

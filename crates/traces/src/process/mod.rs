@@ -93,7 +93,12 @@ impl Out {
     }
 
     /// Passes on the output of the call at `line`.
-    pub(crate) fn hand_on(&mut self, done: Done, events: &mut Events<'_>, line: u64) -> Result<(), Error> {
+    pub(crate) fn hand_on(
+        &mut self,
+        done: Done,
+        events: &mut Events<'_>,
+        line: u64,
+    ) -> Result<(), Error> {
         for note in self.notes.drain(..) {
             events.note(note, line);
         }
@@ -185,7 +190,9 @@ impl Machine {
             }
             Call::Close { fd } => match self.tasks.close(task.table, fd, &mut self.files, out) {
                 true => Ok(()),
-                false => Err(Skip::Benign("close of a descriptor that was never used in the trace")),
+                false => {
+                    Err(Skip::Benign("close of a descriptor that was never used in the trace"))
+                }
             },
             Call::CloseRange { first, last, cloexec, unshare } => {
                 if unshare {
@@ -348,7 +355,13 @@ impl Machine {
                 Err(MAPPED)
             }
             Call::Unmap { start, len } => {
-                self.tasks.unmap(task.space, start, start.saturating_add(len), &mut self.files, out);
+                self.tasks.unmap(
+                    task.space,
+                    start,
+                    start.saturating_add(len),
+                    &mut self.files,
+                    out,
+                );
                 Ok(())
             }
             Call::Remap { from, from_len, to, to_len } => {

@@ -57,8 +57,12 @@ pub(super) struct Walk {
 
 impl Names {
     pub(super) fn new() -> Self {
-        let entry =
-            || Entry { parent: NONE, name: Box::default(), children: HashMap::new(), what: What::Unknown };
+        let entry = || Entry {
+            parent: NONE,
+            name: Box::default(),
+            children: HashMap::new(),
+            what: What::Unknown,
+        };
         Self { entries: vec![entry(), entry()] }
     }
 
@@ -104,7 +108,14 @@ impl Names {
         self.walk_on(from, root, path, walk, &mut LINKS_MAX.clone())
     }
 
-    fn walk_on(&mut self, from: Node, root: Node, path: &[u8], walk: Walk, links: &mut u32) -> Option<Node> {
+    fn walk_on(
+        &mut self,
+        from: Node,
+        root: Node,
+        path: &[u8],
+        walk: Walk,
+        links: &mut u32,
+    ) -> Option<Node> {
         if path.len() > PATH_BYTES_MAX {
             return None;
         }
@@ -143,14 +154,15 @@ impl Names {
     pub(super) fn learn_link(&mut self, asked: Node, real: Node) {
         let parents = (self.entry(asked).parent, self.entry(real).parent);
         let same_name = self.entry(asked).name == self.entry(real).name;
-        let directory = parents.0 != NONE && parents.0 > SOMEWHERE && parents.1 != NONE && same_name && {
-            let children = self.entry(parents.0).children.values();
-            !matches!(self.what(parents.0), What::File(_) | What::Directory)
-                && children
-                    .into_iter()
-                    .all(|&child| matches!(self.what(child), What::Unknown | What::Link { .. }))
-                && !self.is_above(parents.0, parents.1)
-        };
+        let directory =
+            parents.0 != NONE && parents.0 > SOMEWHERE && parents.1 != NONE && same_name && {
+                let children = self.entry(parents.0).children.values();
+                !matches!(self.what(parents.0), What::File(_) | What::Directory)
+                    && children
+                        .into_iter()
+                        .all(|&child| matches!(self.what(child), What::Unknown | What::Link { .. }))
+                    && !self.is_above(parents.0, parents.1)
+            };
         let (link, to) = if directory { parents } else { (asked, real) };
         if matches!(self.what(link), What::Unknown | What::Absent | What::Link { guess: true, .. })
             && link > SOMEWHERE
@@ -208,7 +220,9 @@ impl Names {
         match node {
             ROOT if parts.is_empty() => path.push(b'/'),
             ROOT | SOMEWHERE => {}
-            _ if parts.is_empty() && self.entry(node).parent == NONE => path.extend_from_slice(b"(deleted)"),
+            _ if parts.is_empty() && self.entry(node).parent == NONE => {
+                path.extend_from_slice(b"(deleted)")
+            }
             _ => path.extend_from_slice(b"..."),
         }
         for part in parts.iter().rev() {
@@ -297,10 +311,16 @@ impl Names {
                 *links.entry(file).or_insert(0) += 1;
             }
             if entry.parent != NONE {
-                assert_eq!(self.entry(entry.parent).children.get(&entry.name), Some(&(node as Node)));
+                assert_eq!(
+                    self.entry(entry.parent).children.get(&entry.name),
+                    Some(&(node as Node))
+                );
             }
             for (name, &child) in &entry.children {
-                assert_eq!((self.entry(child).parent, &self.entry(child).name), (node as Node, name));
+                assert_eq!(
+                    (self.entry(child).parent, &self.entry(child).name),
+                    (node as Node, name)
+                );
             }
         }
         links

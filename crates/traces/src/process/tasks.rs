@@ -118,7 +118,11 @@ impl Tasks {
             task.born = true;
             return *task;
         }
-        while self.unborn.front().is_some_and(|tid| self.tasks.get(tid).is_none_or(|task| task.born)) {
+        while self
+            .unborn
+            .front()
+            .is_some_and(|tid| self.tasks.get(tid).is_none_or(|task| task.born))
+        {
             self.unborn.pop_front();
         }
         let waiting = self.births.iter().filter(|birth| birth.child.is_none());
@@ -130,7 +134,9 @@ impl Tasks {
             let Birth { parent, shares, .. } = self.births[n];
             self.fork(parent, tid, shares, files, out);
         } else if let Some(other) = self.unborn.pop_front() {
-            out.note("thread known by another number in its namespace: matched with the oldest clone");
+            out.note(
+                "thread known by another number in its namespace: matched with the oldest clone",
+            );
             self.renumber(other, tid);
         } else {
             let first = self.first.and_then(|first| self.tasks.get(&first)).copied();
@@ -274,7 +280,14 @@ impl Tasks {
     }
 
     /// `unshare`: the task has its own copies from now on.
-    pub(super) fn unshare(&mut self, tid: u32, table: bool, fs: bool, files: &mut Files, out: &mut Out) {
+    pub(super) fn unshare(
+        &mut self,
+        tid: u32,
+        table: bool,
+        fs: bool,
+        files: &mut Files,
+        out: &mut Out,
+    ) {
         let Some(mut task) = self.tasks.get(&tid).copied() else { return };
         if table && self.tables[task.table].refs > 1 {
             let copy = self.copy_table(task.table, files, out);
@@ -300,8 +313,12 @@ impl Tasks {
         }
         self.unshare(tid, true, false, files, out);
         let Some(&Task { table, space, .. }) = self.tasks.get(&tid) else { return };
-        let closed: Vec<i32> =
-            self.tables[table].slots.iter().filter(|(_, slot)| slot.cloexec).map(|(&fd, _)| fd).collect();
+        let closed: Vec<i32> = self.tables[table]
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.cloexec)
+            .map(|(&fd, _)| fd)
+            .collect();
         for fd in closed {
             self.close(table, fd, files, out);
         }
@@ -430,7 +447,8 @@ impl Tasks {
         for &(from, to, file, offset) in &hit {
             // The remaining pieces are put back before the whole is dropped, so that no file ends
             // in between.
-            let whole = self.spaces[space].maps.range(..=from).next_back().map(|(&at, &map)| (at, map));
+            let whole =
+                self.spaces[space].maps.range(..=from).next_back().map(|(&at, &map)| (at, map));
             let Some((at, map)) = whole else { continue };
             self.spaces[space].maps.remove(&at);
             self.slots -= 1;
@@ -457,7 +475,10 @@ impl Tasks {
     pub(super) fn check(&self) -> (HashMap<u32, u32>, HashMap<u32, u32>) {
         let (mut open, mut mapped, mut slots) = (HashMap::new(), HashMap::new(), 0);
         for (n, table) in self.tables.iter() {
-            assert_eq!(table.refs as usize, self.tasks.values().filter(|task| task.table == n).count());
+            assert_eq!(
+                table.refs as usize,
+                self.tasks.values().filter(|task| task.table == n).count()
+            );
             slots += table.slots.len();
             for slot in table.slots.values() {
                 *open.entry(slot.open).or_insert(0) += 1;
@@ -467,7 +488,10 @@ impl Tasks {
             assert_eq!(fs.refs as usize, self.tasks.values().filter(|task| task.fs == n).count());
         }
         for (n, space) in self.spaces.iter() {
-            assert_eq!(space.refs as usize, self.tasks.values().filter(|task| task.space == n).count());
+            assert_eq!(
+                space.refs as usize,
+                self.tasks.values().filter(|task| task.space == n).count()
+            );
             slots += space.maps.len();
             let mut free = 0;
             for (&start, map) in &space.maps {

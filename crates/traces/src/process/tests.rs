@@ -29,7 +29,10 @@ impl Machine {
             let n = n as u32;
             let named = links.get(&n).copied().unwrap_or(0);
             // One more for a file whose name cannot be known.
-            assert!(file.links == named || file.links == named + 1, "file {n}: {file:?}, {named} names");
+            assert!(
+                file.links == named || file.links == named + 1,
+                "file {n}: {file:?}, {named} names"
+            );
             assert_eq!(file.uses, uses.get(&n).copied().unwrap_or(0), "file {n}");
             assert_eq!(file.gone, file.links == 0 && file.uses == 0, "file {n}");
         }
@@ -115,8 +118,8 @@ impl Kernel {
             }
         }
         for inode in 0..self.sizes.len() {
-            let alive =
-                self.names.values().any(|&named| named == inode) || now.values().any(|&used| used == inode);
+            let alive = self.names.values().any(|&named| named == inode)
+                || now.values().any(|&used| used == inode);
             if !alive && self.gone.insert(inode) {
                 said.push(("gone", inode, 0, 0, String::new()));
             }
@@ -124,8 +127,9 @@ impl Kernel {
     }
 
     fn moved(&mut self, from: &str, to: &str, said: &mut Vec<Said>) {
-        let under =
-            |name: &str| name == from || name.strip_prefix(from).is_some_and(|rest| rest.starts_with('/'));
+        let under = |name: &str| {
+            name == from || name.strip_prefix(from).is_some_and(|rest| rest.starts_with('/'))
+        };
         let shift = |name: &str| format!("{to}{}", &name[from.len()..]);
         if self.directories.contains(from) {
             said.push(("rename directory", 0, 0, 0, format!("{from} {to}")));
@@ -170,7 +174,9 @@ fn told(event: &Event, inodes: &HashMap<u64, usize>) -> Said {
             ("rename directory", 0, 0, 0, format!("{} {}", names.from, names.to))
         }
         Action::Unbind { file, name } => ("unbind", n(file), 0, 0, name.to_string()),
-        Action::Rename { file, names } => ("rename", n(file), 0, 0, format!("{} {}", names.from, names.to)),
+        Action::Rename { file, names } => {
+            ("rename", n(file), 0, 0, format!("{} {}", names.from, names.to))
+        }
         Action::Gone { file } => ("gone", n(file), 0, 0, none()),
         other => panic!("{other:?}"),
     }
@@ -185,8 +191,11 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
     let top = ["/d0", "/d1", "/d2"][dice.below(3) as usize];
     let leaf = ["a", "b", "c", "d"][dice.below(4) as usize];
     let pick = |dice: &mut Dice, kernel: &Kernel| {
-        let place =
-            kernel.directories.iter().nth(dice.below(kernel.directories.len() as u64 + 1) as usize).cloned();
+        let place = kernel
+            .directories
+            .iter()
+            .nth(dice.below(kernel.directories.len() as u64 + 1) as usize)
+            .cloned();
         format!("{}/{}", place.unwrap_or_default(), ["a", "b", "c", "d"][dice.below(4) as usize])
     };
     let (path, other) = (pick(dice, kernel), pick(dice, kernel));
@@ -200,8 +209,9 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
     fn dir(path: &str) -> Path<'_> {
         Path { dir: Dir::Cwd(None), path: path.as_bytes() }
     }
-    let mut call =
-        |machine: &mut Machine, call: Call<'_>| machine.call(0, process.tid, call, out).expect("it happened");
+    let mut call = |machine: &mut Machine, call: Call<'_>| {
+        machine.call(0, process.tid, call, out).expect("it happened")
+    };
     let fds: Vec<i32> = process.table.borrow().keys().copied().collect();
     let fd = (!fds.is_empty()).then(|| fds[dice.below(fds.len() as u64) as usize]);
     let free = (3..).find(|fd| !fds.contains(fd)).unwrap();
@@ -241,7 +251,10 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             }
             let open = Rc::new(Open { inode, offset: Cell::new(0), append });
             process.table.borrow_mut().insert(free, (open, cloexec));
-            call(machine, Call::Open { path: dir(&given), flags, mode: Some(0o666), fd: free.into() });
+            call(
+                machine,
+                Call::Open { path: dir(&given), flags, mode: Some(0o666), fd: free.into() },
+            );
         }
         5..=6 => {
             let Some(fd) = fd else { return said };
@@ -274,7 +287,13 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             if own.is_none() {
                 open.offset.set(start + len);
             }
-            said.push((if write { "write" } else { "read" }, open.inode, start, len, String::new()));
+            said.push((
+                if write { "write" } else { "read" },
+                open.inode,
+                start,
+                len,
+                String::new(),
+            ));
             let (fd, flags) = (fd.into(), Flags::default());
             call(
                 machine,
@@ -366,9 +385,12 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             if dice.one_in(2) {
                 call(machine, Call::ForkBegins { shares });
                 // The child makes a call before its parent's clone returns.
-                let _ = machine.call(0, kernel.tids, Call::SetCloexec { fd: 999, cloexec: true }, out);
+                let _ =
+                    machine.call(0, kernel.tids, Call::SetCloexec { fd: 999, cloexec: true }, out);
             }
-            machine.call(0, process.tid, Call::ForkEnds { child: Some(kernel.tids), shares }, out).unwrap();
+            machine
+                .call(0, process.tid, Call::ForkEnds { child: Some(kernel.tids), shares }, out)
+                .unwrap();
         }
         21 if kernel.processes.len() > 1 && dice.one_in(2) => {
             kernel.processes.remove(at);
@@ -408,8 +430,11 @@ fn random_histories_give_the_events_of_a_simple_kernel() {
         for n in 0..300 {
             let mut said = step(&mut kernel, &mut machine, &mut dice, &mut out);
             machine.check(0);
-            let events: Vec<_> =
-                out.events.drain(..).filter(|e| !matches!(e.action, Action::Process { .. })).collect();
+            let events: Vec<_> = out
+                .events
+                .drain(..)
+                .filter(|e| !matches!(e.action, Action::Process { .. }))
+                .collect();
             for event in &events {
                 if let Action::Bind { .. } | Action::Create(_) = event.action {
                     let file = event.action.file().expect("it is about one");
@@ -425,13 +450,18 @@ fn random_histories_give_the_events_of_a_simple_kernel() {
                 // The mode of creation is reported only if the creation is known.
                 (bound.0, bound.2) = ("bind", if created { bound.2 } else { u64::MAX });
             }
-            said.iter_mut().filter(|said| said.0 == "truncate?").for_each(|said| said.0 = "truncate");
+            said.iter_mut()
+                .filter(|said| said.0 == "truncate?")
+                .for_each(|said| said.0 = "truncate");
             told.iter_mut().filter(|told| told.0 == "open").for_each(|told| told.2 = u64::MAX);
             said.sort();
             told.sort();
             assert_eq!(told, said, "seed {seed}, step {n}");
             let notes: BTreeSet<_> = out.notes.drain(..).collect();
-            assert!(notes.iter().all(|note| note.starts_with("append")), "seed {seed}, step {n}: {notes:?}");
+            assert!(
+                notes.iter().all(|note| note.starts_with("append")),
+                "seed {seed}, step {n}: {notes:?}"
+            );
         }
     }
 }
@@ -522,26 +552,45 @@ fn impossible_calls_keep_the_counts_right() {
                 },
                 8 => Call::SetFlags { fd: fd(d), flags: Flags(d.next() as u16) },
                 9 => Call::Read { fd: fd(d), at: None, len: odd(d) },
-                10 => Call::Write { fd: fd(d), at: Some(odd(d)), len: odd(d), flags: Flags(d.next() as u16) },
-                11 => Call::Copy { from: fd(d), from_at: None, to: fd(d), to_at: Some(odd(d)), len: odd(d) },
+                10 => Call::Write {
+                    fd: fd(d),
+                    at: Some(odd(d)),
+                    len: odd(d),
+                    flags: Flags(d.next() as u16),
+                },
+                11 => Call::Copy {
+                    from: fd(d),
+                    from_at: None,
+                    to: fd(d),
+                    to_at: Some(odd(d)),
+                    len: odd(d),
+                },
                 12 => Call::Seek { fd: fd(d), to: odd(d), size: Some(odd(d)) },
                 13 => Call::Truncate { target: target(d), size: odd(d) },
                 14 => Call::Allocate { fd: fd(d), end: odd(d) },
                 15 => Call::Size { target: target(d), size: odd(d) },
                 16 | 17 => Call::Rename { from: path(d), to: path(d), exchange: d.one_in(2) },
                 18 => Call::Link { from: target(d), to: path(d) },
-                19 => Call::Symlink { target: paths[d.below(13) as usize].as_bytes(), path: path(d) },
+                19 => {
+                    Call::Symlink { target: paths[d.below(13) as usize].as_bytes(), path: path(d) }
+                }
                 20 => Call::Unlink { path: path(d), seen: d.one_in(2).then_some(Seen(Some(1))) },
                 21 => Call::Mkdir { path: path(d) },
                 22 => Call::Chdir { target: target(d) },
                 23 => Call::Chroot { path: path(d) },
-                24 => {
-                    Call::Map { fd: d.one_in(2).then(|| fd(d)), start: odd(d), len: odd(d), offset: odd(d) }
-                }
+                24 => Call::Map {
+                    fd: d.one_in(2).then(|| fd(d)),
+                    start: odd(d),
+                    len: odd(d),
+                    offset: odd(d),
+                },
                 25 => Call::Unmap { start: odd(d), len: odd(d) },
                 26 => Call::Remap { from: odd(d), from_len: odd(d), to: odd(d), to_len: odd(d) },
                 27 => Call::ForkBegins { shares: shares(d) },
-                28 => Call::ForkEnds { child: d.one_in(2).then(|| d.below(6) as u32), shares: shares(d) },
+                28 => Call::ForkEnds {
+                    child: d.one_in(2).then(|| d.below(6) as u32),
+                    shares: shares(d),
+                },
                 29 => Call::Superseded { by: d.below(6) as u32 },
                 30 => Call::MakeFile { path: path(d), mode: Some(0o644) },
                 31 => Call::Umask { mask: d.next() as u32 },
@@ -571,11 +620,17 @@ fn impossible_calls_keep_the_counts_right() {
 fn a_name_that_was_removed_is_known_to_be_free() {
     let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
     let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
-    let open =
-        |name, fd: i32| Call::Open { path: path(name), flags: Flags::CREATE, mode: None, fd: fd.into() };
-    for call in
-        [open("/a", 3), Call::Rename { from: path("/a"), to: path("/b"), exchange: false }, open("/a", 4)]
-    {
+    let open = |name, fd: i32| Call::Open {
+        path: path(name),
+        flags: Flags::CREATE,
+        mode: None,
+        fd: fd.into(),
+    };
+    for call in [
+        open("/a", 3),
+        Call::Rename { from: path("/a"), to: path("/b"), exchange: false },
+        open("/a", 4),
+    ] {
         machine.call(0, 1, call, &mut out).unwrap();
     }
     let created = out.events.iter().filter_map(|event| match event.action {
@@ -624,8 +679,15 @@ fn accesses_name_their_open_through_dup_and_fork() {
         .collect();
     let (a, b) = (said[0].1, said[1].1);
     assert_ne!(a, b);
-    let wanted =
-        [("open", a), ("open", b), ("write", a), ("write", b), ("write", a), ("write", a), ("close", a)];
+    let wanted = [
+        ("open", a),
+        ("open", b),
+        ("write", a),
+        ("write", b),
+        ("write", a),
+        ("write", a),
+        ("close", a),
+    ];
     assert_eq!(said, wanted);
 }
 

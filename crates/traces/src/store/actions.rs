@@ -28,7 +28,11 @@ pub(super) fn kinds(
         let mut column = Column::<Int32Type>::new(guarded(|| group.get_column_reader(n))?);
         column.next(rows)?;
         let kind = |number: &i32| Kind::ALL[..KINDS_2].get(usize::try_from(*number).ok()?).copied();
-        return column.values.iter().map(|number| kind(number).ok_or_else(|| malformed(UNKNOWN))).collect();
+        return column
+            .values
+            .iter()
+            .map(|number| kind(number).ok_or_else(|| malformed(UNKNOWN)))
+            .collect();
     }
     let pages = guarded(|| group.get_column_page_reader(n))?;
     named(pages, rows)
@@ -46,7 +50,12 @@ fn named(mut pages: Box<dyn PageReader>, rows: usize) -> Result<Vec<Kind>, Error
             // The column has no nulls, so that nothing stands before its values.
             Page::DataPage { buf, num_values, encoding, .. } => (&buf[..], *num_values, *encoding),
             Page::DataPageV2 {
-                buf, num_values, encoding, def_levels_byte_len, rep_levels_byte_len, ..
+                buf,
+                num_values,
+                encoding,
+                def_levels_byte_len,
+                rep_levels_byte_len,
+                ..
             } => {
                 let levels = *def_levels_byte_len as usize + *rep_levels_byte_len as usize;
                 let values = buf.get(levels..).ok_or_else(|| malformed(CUT))?;
@@ -122,7 +131,8 @@ fn indices(
             }
             left -= many;
         } else {
-            let (value, rest) = bytes.split_at_checked(usize::from(width.div_ceil(8))).ok_or(CUT)?;
+            let (value, rest) =
+                bytes.split_at_checked(usize::from(width.div_ceil(8))).ok_or(CUT)?;
             bytes = rest;
             let index = value.iter().rev().fold(0, |index, byte| index << 8 | u64::from(*byte));
             let many = left.min(length);
@@ -149,9 +159,13 @@ mod tests {
     fn runs_and_packed_bits() {
         let [read, write, sync, open, gone] = DICTIONARY;
         // 1, 2, 3, 4, 0, 1, 2, 3 in three bits, low bits first.
-        let bits = [1u32, 2, 3, 4, 0, 1, 2, 3].iter().rev().fold(0, |bits, index| bits << 3 | index);
+        let bits =
+            [1u32, 2, 3, 4, 0, 1, 2, 3].iter().rev().fold(0, |bits, index| bits << 3 | index);
         let packed = [&[3, 1 << 1 | 1][..], &bits.to_le_bytes()[..3]].concat();
-        assert_eq!(decoded(&packed, 8).unwrap(), [write, sync, open, gone, read, write, sync, open]);
+        assert_eq!(
+            decoded(&packed, 8).unwrap(),
+            [write, sync, open, gone, read, write, sync, open]
+        );
         // The last of a group of eight may be filling.
         assert_eq!(decoded(&packed, 3).unwrap(), [write, sync, open]);
         // 300 times 4, and then the same again.

@@ -159,7 +159,12 @@ impl Descriptors {
 
     /// A read or write through `fd` reached this file. Returns the number of the open, and whether
     /// its file was unknown until now.
-    pub(super) fn leads(&mut self, pid: u32, fd: i32, file: (u32, FileId)) -> (Option<OpenId>, bool) {
+    pub(super) fn leads(
+        &mut self,
+        pid: u32,
+        fd: i32,
+        file: (u32, FileId),
+    ) -> (Option<OpenId>, bool) {
         let mut open = self.get(pid, fd);
         if let Some(known) = open.and_then(|open| self.open[open].file)
             && known.1 != file.1
@@ -176,7 +181,14 @@ impl Descriptors {
     /// The offset at which this call read `len` bytes, if it can be derived. `first_byte` is the
     /// start of one of its pages, usually the first. (The kernel does not report a page that it
     /// finds while the next one is being read from storage.)
-    pub(super) fn reads_at(&self, pid: u32, fd: i32, at: Pointer, first_byte: u64, len: u64) -> Option<u64> {
+    pub(super) fn reads_at(
+        &self,
+        pid: u32,
+        fd: i32,
+        at: Pointer,
+        first_byte: u64,
+        len: u64,
+    ) -> Option<u64> {
         let at = match at {
             Pointer::There(at) => at,
             Pointer::Here => self.open[self.get(pid, fd)?].offset,

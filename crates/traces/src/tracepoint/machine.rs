@@ -251,7 +251,8 @@ impl Machine {
                 let path = format!("{mounted}{path}").into_boxed_str();
                 self.files[file].has(size);
                 self.files[file].size = Some(size);
-                if self.files[file].names.is_empty() && !path.ends_with(&format!("#{}", inode.ino)) {
+                if self.files[file].names.is_empty() && !path.ends_with(&format!("#{}", inode.ino))
+                {
                     self.add_name(file, 0, path, tid, false);
                 }
             }
@@ -263,7 +264,9 @@ impl Machine {
                 // F2FS ends a write with the position from before O_APPEND moved it.
                 let begun = thread.writes_at.take();
                 let offset = begun.filter(|_| write).unwrap_or(offset);
-                if let (Some((_, file)), Ok(len @ 1..)) = (self.f2fs_file(inode), u64::try_from(moved)) {
+                if let (Some((_, file)), Ok(len @ 1..)) =
+                    (self.f2fs_file(inode), u64::try_from(moved))
+                {
                     if write && begun.is_none() && self.is_told(tid, file) {
                         self.skip(BEGINNING_UNKNOWN);
                     }
@@ -344,7 +347,9 @@ impl Machine {
                 }
                 self.tasks.exit(tid);
             }
-            What::MemoryPressure { stalled_ppm } => self.tell(tid, Action::MemoryPressure { stalled_ppm }),
+            What::MemoryPressure { stalled_ppm } => {
+                self.tell(tid, Action::MemoryPressure { stalled_ppm })
+            }
             What::Map { pid, ref mapping } => self.maps.map(pid, mapping.clone()),
             _ => unreachable!("told apart before"),
         }
@@ -396,7 +401,8 @@ impl Machine {
     }
 
     fn is_told(&self, tid: u32, file: u32) -> bool {
-        self.tasks.is_recorded(tid) && (self.under.is_none() || self.files[file].inside == Some(true))
+        self.tasks.is_recorded(tid)
+            && (self.under.is_none() || self.files[file].inside == Some(true))
     }
 
     /// Returns the number of the file in the trace; the first call emits the file with its names.

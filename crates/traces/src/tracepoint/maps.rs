@@ -46,10 +46,9 @@ impl Maps {
         let map = Arc::make_mut(self.of.entry(pid).or_default());
         // The new range replaces what it overlaps; parts of old ranges outside it stay.
         let before = map.range(..mapping.start).next_back().map(|(_, m)| m.clone());
-        for old in before
-            .into_iter()
-            .chain(map.range(mapping.start..mapping.end).map(|(_, m)| m.clone()).collect::<Vec<_>>())
-        {
+        for old in before.into_iter().chain(
+            map.range(mapping.start..mapping.end).map(|(_, m)| m.clone()).collect::<Vec<_>>(),
+        ) {
             if old.end <= mapping.start {
                 continue;
             }

@@ -169,7 +169,9 @@ impl Binding {
     pub(super) fn given_up(&mut self, at_ns: u64) -> Vec<Name> {
         let mut given_up = Vec::new();
         self.waiting.retain(|_, waiting| {
-            while let Some(handle) = waiting.pop_front_if(|handle| self.told[handle][0].at_ns < at_ns) {
+            while let Some(handle) =
+                waiting.pop_front_if(|handle| self.told[handle][0].at_ns < at_ns)
+            {
                 given_up.extend(self.told.remove(&handle).unwrap_or_default());
             }
             !waiting.is_empty()

@@ -61,36 +61,61 @@ pub const ALL: &[Spec] = &[
     filemap("mm_filemap_fault", Need::Mapped, &["s_dev", "i_ino", "index"], |v| {
         Some(What::Fault { inode: inode(v), page: v.number(2) })
     }),
-    filemap("mm_filemap_map_pages", Need::Mapped, &["s_dev", "i_ino", "index", "last_index"], |v| {
-        Some(What::FaultAround { inode: inode(v), first: v.number(2), last: v.number(3) })
-    }),
-    spec("readahead", "page_cache_sync_ra", Need::Batches, &["s_dev", "i_ino", "index", "req_count"], |v| {
-        let (first, pages) = (v.number(2), v.number(3));
-        let missing = Some((first, first.saturating_add(pages).saturating_sub(1)));
-        Some(What::ReadAhead { inode: inode(v), missing })
-    }),
+    filemap(
+        "mm_filemap_map_pages",
+        Need::Mapped,
+        &["s_dev", "i_ino", "index", "last_index"],
+        |v| Some(What::FaultAround { inode: inode(v), first: v.number(2), last: v.number(3) }),
+    ),
+    spec(
+        "readahead",
+        "page_cache_sync_ra",
+        Need::Batches,
+        &["s_dev", "i_ino", "index", "req_count"],
+        |v| {
+            let (first, pages) = (v.number(2), v.number(3));
+            let missing = Some((first, first.saturating_add(pages).saturating_sub(1)));
+            Some(What::ReadAhead { inode: inode(v), missing })
+        },
+    ),
     spec("readahead", "page_cache_async_ra", Need::Batches, &["s_dev", "i_ino"], |v| {
         Some(What::ReadAhead { inode: inode(v), missing: None })
     }),
     spec("exceptions", "page_fault_user", Need::Addresses, &["address", "error_code"], user_fault),
-    spec("exceptions", "page_fault_kernel", Need::Addresses, &["address", "error_code"], user_fault),
+    spec(
+        "exceptions",
+        "page_fault_kernel",
+        Need::Addresses,
+        &["address", "error_code"],
+        user_fault,
+    ),
     spec("writeback", "writeback_dirty_folio", Need::Mapped, &["name", "ino", "index"], dirtied),
     // Name of the tracepoint before folios (Linux 5.17).
     spec("writeback", "writeback_dirty_page", Need::Mapped, &["name", "ino", "index"], dirtied),
     spec("iomap", "iomap_dio_complete", Need::Direct, &["dev", "ino", "pos", "ret"], |v| {
-        Some(What::DirectEnd { inode: inode(v), end: v.number(2), moved: v.number(3).cast_signed() })
+        Some(What::DirectEnd {
+            inode: inode(v),
+            end: v.number(2),
+            moved: v.number(3).cast_signed(),
+        })
     }),
     Spec {
         filter: Some("flags & 16"), // IOMAP_DIRECT
-        ..spec("iomap", "iomap_iter", Need::Direct, &["dev", "ino", "pos", "length", "flags"], |v| {
-            let (offset, len, flags) = (v.number(2), v.number(3), v.number(4));
-            (flags & 16 != 0).then(|| What::DirectStep {
-                inode: inode(v),
-                offset,
-                len,
-                write: flags & 1 != 0,
-            })
-        })
+        ..spec(
+            "iomap",
+            "iomap_iter",
+            Need::Direct,
+            &["dev", "ino", "pos", "length", "flags"],
+            |v| {
+                let (offset, len, flags) = (v.number(2), v.number(3), v.number(4));
+                (flags & 16 != 0).then(|| What::DirectStep {
+                    inode: inode(v),
+                    offset,
+                    len,
+                    write: flags & 1 != 0,
+                })
+            },
+        )
     },
     ext4("ext4_da_write_begin", Need::Writes, &["dev", "ino", "pos", "len"], write_begin),
     ext4("ext4_write_begin", Need::Writes, &["dev", "ino", "pos", "len"], write_begin),
@@ -100,7 +125,11 @@ pub const ALL: &[Spec] = &[
     ext4("ext4_sync_file_enter", Need::Syncs, &["dev", "ino"], sync_file),
     ext4("ext4_sync_fs", Need::Syncs, &["dev", "wait"], sync_fs),
     ext4("ext4_allocate_inode", Need::Life, &["dev", "ino", "dir", "mode"], |v| {
-        Some(What::Allocated { inode: inode(v), dir: Some(v.number(2)), mode: Some(v.number(3) as u16) })
+        Some(What::Allocated {
+            inode: inode(v),
+            dir: Some(v.number(2)),
+            mode: Some(v.number(3) as u16),
+        })
     }),
     ext4("ext4_evict_inode", Need::Life, &["dev", "ino", "nlink"], evicted),
     ext4("ext4_unlink_enter", Need::Life, &["dev", "ino", "parent"], |v| {
@@ -116,7 +145,9 @@ pub const ALL: &[Spec] = &[
     ext4("ext4_es_remove_extent", Need::Life, &["dev", "ino", "lblk", "len"], |v| {
         Some(What::Cut { inode: inode(v), block: v.number(2), blocks: v.number(3) })
     }),
-    ext4("ext4_truncate_exit", Need::Life, &["dev", "ino"], |v| Some(What::TruncateEnd { inode: inode(v) })),
+    ext4("ext4_truncate_exit", Need::Life, &["dev", "ino"], |v| {
+        Some(What::TruncateEnd { inode: inode(v) })
+    }),
     Spec {
         // ext4_setattr reserves more credits for a new size; other inode changes ask for two
         // blocks.
@@ -146,7 +177,12 @@ pub const ALL: &[Spec] = &[
     }),
     f2fs("f2fs_dataread_end", Need::Reads, &["ino", "offset", "bytes"], |v| {
         let inode = Inode { dev: Dev::default(), ino: v.number(0) };
-        Some(What::CallEnd { inode, offset: v.number(1), moved: v.number(2).cast_signed(), write: false })
+        Some(What::CallEnd {
+            inode,
+            offset: v.number(1),
+            moved: v.number(2).cast_signed(),
+            write: false,
+        })
     }),
     f2fs("f2fs_file_write_iter", Need::Writes, &["dev", "ino", "offset", "ret"], |v| {
         let (offset, moved) = (v.number(2), v.number(3).cast_signed());
@@ -169,7 +205,13 @@ pub const ALL: &[Spec] = &[
     }),
     f2fs("f2fs_fallocate", Need::Life, &["dev", "ino", "offset", "len", "mode", "ret"], |v| {
         let (offset, len, mode) = (v.number(2), v.number(3), v.number(4) as u32);
-        (v.number(5) == 0).then(|| What::Allocate { inode: inode(v), offset, len, mode, done: true })
+        (v.number(5) == 0).then(|| What::Allocate {
+            inode: inode(v),
+            offset,
+            len,
+            mode,
+            done: true,
+        })
     }),
     spec("task", "task_newtask", Need::Tasks, &["pid", "clone_flags", "comm"], |v| {
         Some(What::NewTask {

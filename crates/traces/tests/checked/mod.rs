@@ -27,10 +27,15 @@ impl Sink for Checked {
         for event in events {
             assert!(event.at_us >= self.at_us, "time went back: {event:?}");
             self.at_us = event.at_us;
-            if let Action::Read { offset, len, .. } | Action::Write { offset, len, .. } = event.action {
+            if let Action::Read { offset, len, .. } | Action::Write { offset, len, .. } =
+                event.action
+            {
                 self.accesses += 1;
                 assert!(about.space == Space::Objects || len <= ACCESS_BYTES_MAX, "{event:?}");
-                assert!(offset.checked_add(len).is_some_and(|end| end <= i64::MAX as u64), "{event:?}");
+                assert!(
+                    offset.checked_add(len).is_some_and(|end| end <= i64::MAX as u64),
+                    "{event:?}"
+                );
             }
         }
         Ok(())
@@ -38,7 +43,11 @@ impl Sink for Checked {
 }
 
 /// Reads `bytes` and checks the events.
-pub(crate) fn read(spec: Option<&'static Spec>, bytes: &[u8], limits: &Limits) -> Result<Outcome, Error> {
+pub(crate) fn read(
+    spec: Option<&'static Spec>,
+    bytes: &[u8],
+    limits: &Limits,
+) -> Result<Outcome, Error> {
     let mut sink = Checked::default();
     let result = open::read_stream(bytes, None, spec, &mut sink, limits);
     match &result {

@@ -47,7 +47,8 @@ impl Naive {
         self.wear.programs += copies;
         self.wear.erases += u64::from(!held.is_empty());
         self.held.extend(log);
-        copies as f64 * self.params.copy_us + if held.is_empty() { 0.0 } else { self.params.erase_us }
+        copies as f64 * self.params.copy_us
+            + if held.is_empty() { 0.0 } else { self.params.erase_us }
     }
 
     fn write(&mut self, page: u64) -> f64 {
@@ -103,7 +104,10 @@ impl Naive {
     }
 
     fn wear(&self) -> Wear {
-        let due = self.open.iter().map(|(unit, log, _)| self.held_in(*unit).difference(log).count() as u64);
+        let due = self
+            .open
+            .iter()
+            .map(|(unit, log, _)| self.held_in(*unit).difference(log).count() as u64);
         Wear { copies_due: due.sum(), ..self.wear }
     }
 }
@@ -130,11 +134,13 @@ enum Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act =
-        (0..10u8, 0..700u64, 1..70u32, 0..3_000_000u64).prop_map(|(what, lba, pages, later)| match what {
-            0 => Act::Discard(lba, pages),
-            1..3 => Act::Serve(read(lba, pages), later),
-            3..6 => Act::Serve(write(lba, pages), later),
-            _ => Act::Serve(write(lba % 40, pages % 3), later),
+        (0..10u8, 0..700u64, 1..70u32, 0..3_000_000u64).prop_map(|(what, lba, pages, later)| {
+            match what {
+                0 => Act::Discard(lba, pages),
+                1..3 => Act::Serve(read(lba, pages), later),
+                3..6 => Act::Serve(write(lba, pages), later),
+                _ => Act::Serve(write(lba % 40, pages % 3), later),
+            }
         });
     prop::collection::vec(act, 0..120)
 }
@@ -233,8 +239,9 @@ fn other_spans_from_first_principles() {
             let touched = m * (1.0 - (1.0 - 1.0 / m).powf(r));
             let closes = [touched - k, r * (1.0 - k / m)];
             let copies = [closes[0] * n - r * closes[0] / touched, closes[1] * (n - m / (m - k))];
-            let written =
-                |n: usize| r * params.program_us + closes[n] * params.erase_us + copies[n] * params.copy_us;
+            let written = |n: usize| {
+                r * params.program_us + closes[n] * params.erase_us + copies[n] * params.copy_us
+            };
             let us = [
                 r * params.read_us + touched * params.far_read_us,
                 r * params.read_us + r * (1.0 - 1.0 / m) * params.far_read_us,
@@ -255,7 +262,10 @@ fn other_spans_from_first_principles() {
                     ours.iter().zip(before).all(|(ours, before)| *ours < before * 1.005),
                     "{name}, {span}"
                 );
-                assert!(ours[2] < before[2] && before[2] / ours[2] >= before[3] / ours[3], "{name}, {span}");
+                assert!(
+                    ours[2] < before[2] && before[2] / ours[2] >= before[3] / ours[3],
+                    "{name}, {span}"
+                );
             }
             assert!(ours[2] > ours[3], "{name}, {span}: order pays");
             before = Some(ours);
@@ -268,8 +278,9 @@ fn interleaved(params: &OpenUnitParams, streams: u64, pages_a_turn: u32) -> (Wea
     let unit_pages = params.unit_bytes / 4096;
     let mut device = OpenUnit::new(params);
     let turns = (0..unit_pages / u64::from(pages_a_turn)).flat_map(|turn| {
-        (0..streams)
-            .map(move |stream| write(stream * 3 * unit_pages + turn * u64::from(pages_a_turn), pages_a_turn))
+        (0..streams).map(move |stream| {
+            write(stream * 3 * unit_pages + turn * u64::from(pages_a_turn), pages_a_turn)
+        })
     });
     let seconds = elapsed_s(&mut device, turns);
     (device.wear(), seconds)
@@ -299,8 +310,12 @@ fn one_stream_too_many() {
             let cliff = slow_s / (streams * n) / (fast_s / ((streams - 1.0) * n));
             // Units that are open at the end are not closed.
             let closed = 1.0 - (streams - 1.0) / (streams * n);
-            let expected = 1.0 + closed * ((n - 1.0) * params.copy_us + params.erase_us) / params.program_us;
-            assert!((cliff / expected - 1.0).abs() < 1e-6, "{name}: a cliff of {cliff}, expected {expected}");
+            let expected =
+                1.0 + closed * ((n - 1.0) * params.copy_us + params.erase_us) / params.program_us;
+            assert!(
+                (cliff / expected - 1.0).abs() < 1e-6,
+                "{name}: a cliff of {cliff}, expected {expected}"
+            );
         }
     }
 }

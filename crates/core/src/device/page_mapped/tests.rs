@@ -5,7 +5,13 @@ use crate::device::{
 };
 use proptest::prelude::*;
 
-fn params(dies: u32, block_pages: u32, pages: u64, over_provisioning: f64, fill: Fill) -> PageMappedParams {
+fn params(
+    dies: u32,
+    block_pages: u32,
+    pages: u64,
+    over_provisioning: f64,
+    fill: Fill,
+) -> PageMappedParams {
     PageMappedParams {
         capacity_bytes: pages * 4096,
         over_provisioning,
@@ -70,7 +76,10 @@ fn the_closed_form_has_its_limit() {
         let limit = 1.0 / (1.0 - u);
         let far = greedy(ratio, 16_384);
         assert!((far / limit - 1.0).abs() < 0.005, "{over_provisioning}: {far} and {limit}");
-        assert!(greedy(ratio, 16) < greedy(ratio, 64) && greedy(ratio, 64) < limit, "small blocks cost less");
+        assert!(
+            greedy(ratio, 16) < greedy(ratio, 64) && greedy(ratio, 64) < limit,
+            "small blocks cost less"
+        );
     }
     assert!((greedy(1.3, 16_384) - 2.36).abs() < 0.01);
 }
@@ -100,7 +109,8 @@ fn write_amplification_is_that_of_greedy_collection() {
     for (over_provisioning, block_pages) in
         [(0.07, 32), (0.07, 128), (0.15, 64), (0.28, 16), (0.28, 64), (0.5, 64), (1.0, 64)]
     {
-        let params = params(1, block_pages, 2000 * u64::from(block_pages), over_provisioning, Fill::InOrder);
+        let params =
+            params(1, block_pages, 2000 * u64::from(block_pages), over_provisioning, Fill::InOrder);
         let die = Die::new(&params, super::super::pages(params.capacity_bytes));
         let ratio = f64::from((die.blocks - 1) * block_pages) / die.place_of.len() as f64;
         let (ours, expected) = (steady_state(&params, 1), greedy(ratio, block_pages));
@@ -116,8 +126,10 @@ fn write_amplification_is_that_of_greedy_collection() {
 #[test]
 fn dies_share_alike() {
     let one = steady_state(&params(1, 32, 32_000, 0.15, Fill::InOrder), 1);
-    let four =
-        steady_state(&PageMappedParams { nand_pages: 4, ..params(4, 32, 128_000, 0.15, Fill::InOrder) }, 2);
+    let four = steady_state(
+        &PageMappedParams { nand_pages: 4, ..params(4, 32, 128_000, 0.15, Fill::InOrder) },
+        2,
+    );
     assert!((one / four - 1.0).abs() < 0.02, "{one} and {four}");
 }
 
@@ -159,7 +171,8 @@ fn there_is_always_a_free_place() {
     let mut device = PageMapped::new(&params(3, 8, 3 * 64, 0.0, Fill::InOrder));
     for n in 0..20_000u64 {
         // Half of the writes go to one die.
-        let lba = if n % 2 == 0 { random.random_range(0..64) * 3 } else { random.random_range(0..192) };
+        let lba =
+            if n % 2 == 0 { random.random_range(0..64) * 3 } else { random.random_range(0..192) };
         device.serve(&write(lba, 1), 0);
     }
     device.check();
@@ -198,7 +211,11 @@ fn the_slc_cache_fills_and_empties() {
 fn dies_work_at_the_same_time() {
     let two = params(2, 16, 1024, 0.2, Fill::InOrder);
     let mut device = PageMapped::new(&two);
-    assert_eq!(device.serve(&read(0, 2), 0), 60_000, "sensed together, transferred one after the other");
+    assert_eq!(
+        device.serve(&read(0, 2), 0),
+        60_000,
+        "sensed together, transferred one after the other"
+    );
     let mut device = PageMapped::new(&two);
     device.serve(&read(0, 1), 0);
     assert_eq!(device.serve(&read(2, 1), 0), 105_000, "the same die");
@@ -224,7 +241,8 @@ fn published_speeds() {
         ("ufs-3.1", 2100.0, 1200.0, Some(70_000.0)),
         ("ufs-4.0", 4200.0, 2800.0, None),
     ] {
-        let Model::PageMapped(params) = profile::ProfileSelection::parse(name).unwrap().profile().model
+        let Model::PageMapped(params) =
+            profile::ProfileSelection::parse(name).unwrap().profile().model
         else {
             panic!("{name} is page-mapped")
         };
@@ -298,8 +316,10 @@ impl Naive {
         let user = if params.fill == Fill::Empty { 0 } else { pages.div_ceil(params.block_pages) };
         for block in 0..user {
             let first = block * params.block_pages;
-            let slots = (first..first + params.block_pages).map(|page| (page < pages).then_some(page));
-            naive.blocks[block as usize] = NaiveBlock { slots: slots.collect(), since: block.into() };
+            let slots =
+                (first..first + params.block_pages).map(|page| (page < pages).then_some(page));
+            naive.blocks[block as usize] =
+                NaiveBlock { slots: slots.collect(), since: block.into() };
         }
         naive.now = blocks.into();
         naive.free = (user as usize..blocks as usize).collect();
@@ -326,8 +346,10 @@ impl Naive {
             self.blocks[self.active].since = self.now;
             self.active = self.free.remove(0);
             if self.free.is_empty() {
-                let all = self.blocks.iter().enumerate().filter(|(_, block)| block.slots.len() == full);
-                let (victim, _) = all.min_by_key(|(_, block)| (block.wanted(), block.since)).unwrap();
+                let all =
+                    self.blocks.iter().enumerate().filter(|(_, block)| block.slots.len() == full);
+                let (victim, _) =
+                    all.min_by_key(|(_, block)| (block.wanted(), block.since)).unwrap();
                 let wanted: Vec<u32> =
                     std::mem::take(&mut self.blocks[victim].slots).into_iter().flatten().collect();
                 spent += wanted.len() as f64 * (self.params.read_us + self.params.program_us)

@@ -12,6 +12,9 @@ fn profile() -> Profile {
         kind: StorageKind::Other,
         cycles: None,
         model: Model::Latency(LatencyParams { read_us: 100.0, write_us: 800.0 }),
-        sources: sources([("read_us", "SpatialClock, §5.1.2"), ("write_us", "SpatialClock, §5.1.2")]),
+        sources: sources([
+            ("read_us", "SpatialClock, §5.1.2"),
+            ("write_us", "SpatialClock, §5.1.2"),
+        ]),
     }
 }

@@ -151,7 +151,13 @@ const US_MAX: f64 = 1e8;
 impl Profile {
     /// Creates a profile of a model, with no other information.
     pub fn of(model: Model) -> Self {
-        Self { what: String::new(), kind: StorageKind::Other, cycles: None, model, sources: BTreeMap::new() }
+        Self {
+            what: String::new(),
+            kind: StorageKind::Other,
+            cycles: None,
+            model,
+            sources: BTreeMap::new(),
+        }
     }
 
     /// Checks all constants.
@@ -173,7 +179,13 @@ impl Profile {
         }
         if let Some(bytes) = self.model.capacity_bytes() {
             let min = 2.0 * PAGE_BYTES as f64;
-            within("capacity_bytes", bytes as f64, min, CAPACITY_BYTES_MAX as f64, "8 192 bytes to 4 TiB")?;
+            within(
+                "capacity_bytes",
+                bytes as f64,
+                min,
+                CAPACITY_BYTES_MAX as f64,
+                "8 192 bytes to 4 TiB",
+            )?;
         }
         match &self.model {
             Model::OpenUnit(params) => {
@@ -272,7 +284,9 @@ impl ProfileSelection {
                 _ => Fill::InOrder,
             };
             let gib = self.params.number(PARAMS, "gib");
-            profile.model.change(Some(fill), (gib > 0.0).then_some((gib * f64::from(1 << 30)) as u64));
+            profile
+                .model
+                .change(Some(fill), (gib > 0.0).then_some((gib * f64::from(1 << 30)) as u64));
         }
         profile
     }

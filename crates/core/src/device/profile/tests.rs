@@ -60,8 +60,12 @@ fn impossible_profiles() {
     assert!(page_mapped(|params| params.nand_pages = 0).starts_with("nand_pages is 0"));
     assert!(page_mapped(|params| params.block_pages = 12).starts_with("block_pages"));
     assert!(page_mapped(|params| params.slc_bytes = 1 << 20).starts_with("slc_bytes"));
-    assert!(page_mapped(|params| params.slc_bytes = params.capacity_bytes + 1).starts_with("slc_bytes"));
+    assert!(
+        page_mapped(|params| params.slc_bytes = params.capacity_bytes + 1).starts_with("slc_bytes")
+    );
     assert!(page_mapped(|params| params.capacity_bytes = 1 << 20).starts_with("capacity_bytes"));
-    assert!(page_mapped(|params| params.over_provisioning = f64::NAN).starts_with("over_provisioning"));
+    assert!(
+        page_mapped(|params| params.over_provisioning = f64::NAN).starts_with("over_provisioning")
+    );
     assert!(page_mapped(|params| params.fill = Fill::Random).contains("gib=16"));
 }

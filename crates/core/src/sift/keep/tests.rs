@@ -84,7 +84,15 @@ impl Naive {
             if !create.sync && !known.iter().any(|end| create.name.ends_with(end)) {
                 let names = u32::from(!create.name.is_empty());
                 let (opens, out, aged, pages) = (0, 0, false, BTreeSet::new());
-                self.files.push(NaiveFile { id: create.file, born_us: now, names, opens, out, aged, pages });
+                self.files.push(NaiveFile {
+                    id: create.file,
+                    born_us: now,
+                    names,
+                    opens,
+                    out,
+                    aged,
+                    pages,
+                });
             }
         }
         if event.action == Action::SyncAll {
@@ -98,12 +106,14 @@ impl Naive {
         let mut dead = None;
         if let Some(file) = self.files.iter_mut().find(|file| Some(file.id) == id) {
             match event.action {
-                Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
+                Action::Write { offset, len, .. }
+                | Action::Direct { offset, len, write: true, .. } => {
                     file.pages.extend((offset..offset + len).map(|byte| byte / 4096));
                 }
                 Action::Truncate { size, .. } => file.pages.retain(|page| page * 4096 < size),
                 Action::Punch { offset, len, .. } => {
-                    let punched = |page: u64| offset <= page * 4096 && (page + 1) * 4096 <= offset + len;
+                    let punched =
+                        |page: u64| offset <= page * 4096 && (page + 1) * 4096 <= offset + len;
                     file.pages.retain(|page| !punched(*page));
                 }
                 Action::Open { .. } => file.opens += 1,
@@ -166,7 +176,8 @@ impl Naive {
         }
         self.retry_us = None;
         let after_us = self.after_us;
-        let due = |file: &NaiveFile| file.names > 0 && file.out == 0 && file.born_us + after_us <= now;
+        let due =
+            |file: &NaiveFile| file.names > 0 && file.out == 0 && file.born_us + after_us <= now;
         if self.decide(due, Reason::Age) == 0 {
             self.pause_us = 1_000_000;
         }
@@ -251,7 +262,13 @@ fn keep_decides_as_a_list_of_files_does() {
 }
 
 /// Checks that both give the same decisions and are in a valid state.
-fn take(keep: &mut Keep, naive: &mut Naive, out: &mut Vec<FileId>, decided: &mut [u32; 4], at: &str) {
+fn take(
+    keep: &mut Keep,
+    naive: &mut Naive,
+    out: &mut Vec<FileId>,
+    decided: &mut [u32; 4],
+    at: &str,
+) {
     keep.check();
     loop {
         let (left, right) = (keep.poll(), naive.poll());

@@ -58,7 +58,9 @@ fn names(events: &[Event<'_>]) -> BTreeMap<u64, BTreeSet<String>> {
         let id = event.action.file().map_or(0, |file| file.0);
         match &event.action {
             Action::Create(create) if create.name.is_empty() => {}
-            Action::Create(create) => drop(files.entry(id).or_default().insert(create.name.to_string())),
+            Action::Create(create) => {
+                drop(files.entry(id).or_default().insert(create.name.to_string()))
+            }
             Action::Bind { name, .. } | Action::Link { name, .. } => {
                 files.entry(id).or_default().insert(name.to_string());
             }
@@ -85,7 +87,11 @@ fn names(events: &[Event<'_>]) -> BTreeMap<u64, BTreeSet<String>> {
     files
 }
 
-fn run<S: Sift>(sifted: &mut Sifted<S>, events: &[Event<'static>], at: &str) -> Vec<Event<'static>> {
+fn run<S: Sift>(
+    sifted: &mut Sifted<S>,
+    events: &[Event<'static>],
+    at: &str,
+) -> Vec<Event<'static>> {
     let mut out = Vec::new();
     for event in events {
         sifted.event(event, &mut |event| out.push(event.clone().into_owned()));
@@ -275,12 +281,17 @@ impl Sift for Dropper {
         match &event.action {
             Action::Create(create) => self.0.push_back(create.file),
             Action::Sync { file, .. } => {
-                self.1.push(Decision::WriteBack { file: *file, keep_in_ram: true, why: Reason::Sync });
+                self.1.push(Decision::WriteBack {
+                    file: *file,
+                    keep_in_ram: true,
+                    why: Reason::Sync,
+                });
                 self.0.retain(|known| known != file);
             }
             Action::SyncAll => {
                 let all = self.0.drain(..);
-                let write_back = |file| Decision::WriteBack { file, keep_in_ram: false, why: Reason::All };
+                let write_back =
+                    |file| Decision::WriteBack { file, keep_in_ram: false, why: Reason::All };
                 self.1.extend(all.map(write_back));
             }
             _ => {}
@@ -315,7 +326,7 @@ fn a_dropped_file_is_fetched_again_when_it_is_read() {
         at(0, create(2, "/b")),
         at(1, write(2, 0, 8000)), // drops 1
         at(2, Action::Link { file: FileId(1), name: MaybeOwned::owned_str("/c") }),
-        at(2, read(1, 0, 10)),                                  // fetches 1, drops 2
+        at(2, read(1, 0, 10)), // fetches 1, drops 2
         at(3, Action::Truncate { file: FileId(2), size: 100 }), // fetches the rest of 2, drops 1
     ];
     let mut sifted = Sifted::new(Dropper::default(), 2 * PAGE_BYTES, CREATIONS);

@@ -127,7 +127,8 @@ fn run(frames: u32, modes: &str, drain: bool, actions: &[Action]) -> (Outcome, D
 #[test]
 fn an_fsync_ends_in_the_cache() {
     let at = |offset, len| Action::Write { open: None, file: FileId(0), offset, len, sync: false };
-    let actions = [at(100, 50), at(300, 8), fsync(0), at(4000, 200), fsync(0), read(0, 1, 1), fsync(0)];
+    let actions =
+        [at(100, 50), at(300, 8), fsync(0), at(4000, 200), fsync(0), read(0, 1, 1), fsync(0)];
     for modes in ["evict", "sync", "expire:100s,ratio=100", "periodic:100s"] {
         let (outcome, cache) = run(8, modes, false, &actions);
         assert_eq!(cache.published, [(0, 100, 308), (0, 4000, 4096), (1, 0, 104)], "{modes}");

@@ -93,9 +93,11 @@ fn run(frames: u32, pages_max: u32, modes: &str, trace: &Trace) -> (Outcome, Vec
 fn pages_given_together_become_one_request() {
     let actions = [read(0, 0, 5), read(0, 5, 2), write(0, 1, 3), write(0, 5, 1), fsync(0)];
     let (outcome, sent) = run(16, 4, "sync", &trace(&actions));
-    let sent: Vec<_> = sent.iter().map(|io| (io.at_us / 1_000_000, io.op, io.lba, io.pages)).collect();
+    let sent: Vec<_> =
+        sent.iter().map(|io| (io.at_us / 1_000_000, io.op, io.lba, io.pages)).collect();
     let (read, write) = (IoOp::Read, IoOp::Write);
-    let wanted = [(0, read, 0, 4), (0, read, 4, 1), (1, read, 5, 2), (4, write, 1, 3), (4, write, 5, 1)];
+    let wanted =
+        [(0, read, 0, 4), (0, read, 4, 1), (1, read, 5, 2), (4, write, 1, 3), (4, write, 5, 1)];
     assert_eq!(sent, wanted);
     assert_eq!((outcome.device.reads, outcome.device.writes), (7, 4), "pages count one by one");
 }
@@ -111,17 +113,21 @@ fn merging_changes_no_page() {
         let frames = rng.random_range(1..16);
         let modes = ["evict", "sync", "hf", "linux"][rng.random_range(0..4)];
         let mut plain = Vec::new();
-        let outcome =
-            with_cell(frames, modes, true, |cell| cell.run(&trace, None, Some(&mut |io| plain.push(io))));
+        let outcome = with_cell(frames, modes, true, |cell| {
+            cell.run(&trace, None, Some(&mut |io| plain.push(io)))
+        });
         for pages_max in [1, 2, 128] {
             let (with, sent) = run(frames, pages_max, modes, &trace);
             let case = format!("seed {seed}, {frames} frames, {modes}, at most {pages_max} pages");
             assert_eq!(with, outcome, "{case}");
             let pages: Vec<_> = sent
                 .iter()
-                .flat_map(|io| (0..u64::from(io.pages)).map(|n| (io.at_us, io.op, io.lba + n, io.sync)))
+                .flat_map(|io| {
+                    (0..u64::from(io.pages)).map(|n| (io.at_us, io.op, io.lba + n, io.sync))
+                })
                 .collect();
-            let wanted: Vec<_> = plain.iter().map(|io| (io.at_us, io.op, io.lba, io.sync)).collect();
+            let wanted: Vec<_> =
+                plain.iter().map(|io| (io.at_us, io.op, io.lba, io.sync)).collect();
             assert_eq!(pages, wanted, "{case}");
             merged += plain.len() - sent.len();
         }

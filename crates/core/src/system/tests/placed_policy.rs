@@ -52,7 +52,10 @@ impl Policy for Lowest {
     }
 
     fn remove(&mut self, frame: Frame, frames: &Frames) {
-        assert!(self.ordered.remove(&(frames.address(frame), frame)), "the address is the one known");
+        assert!(
+            self.ordered.remove(&(frames.address(frame), frame)),
+            "the address is the one known"
+        );
         self.known.remove(&frame);
     }
 
@@ -117,7 +120,13 @@ static EARLY: LayoutSpec = LayoutSpec {
     build: |_, _| Box::new(Early::default()),
 };
 
-fn run(layout: &Selection, modes: &str, frames: u32, actions: &[Action], sink: bool) -> (Outcome, Vec<Io>) {
+fn run(
+    layout: &Selection,
+    modes: &str,
+    frames: u32,
+    actions: &[Action],
+    sink: bool,
+) -> (Outcome, Vec<Io>) {
     with_cell(frames, modes, true, |cell| {
         let cell = Cell { layout, ..*cell };
         let mut ios = Vec::new();
@@ -138,7 +147,8 @@ fn written(ios: &[Io]) -> Vec<Lba> {
 fn a_late_layout_places_cached_pages_at_write_back() {
     let ext4 = Selection::parse("ext4").unwrap();
     // File 1 is new and gets LBAs 3 to 5; file 0 lies at 0 to 2.
-    let actions = [created(1), read(0, 0, 3), write(1, 2, 1), write(1, 1, 1), write(1, 0, 1), fsync(1)];
+    let actions =
+        [created(1), read(0, 0, 3), write(1, 2, 1), write(1, 1, 1), write(1, 0, 1), fsync(1)];
     let (outcome, ios) = run(&ext4, "sync", 8, &actions, true);
     assert_eq!(written(&ios), [3, 4, 5], "the sync writes in page order");
     assert_eq!(outcome.dirty_left, 0);
@@ -210,15 +220,19 @@ fn a_cache_shows_present_addresses() {
     actions.extend((0..3).map(|file| read(file, 0, 8)));
     let trace = trace(&actions);
     let (mut placed, mut unplaced) = (0, 0);
-    for (seed, layout) in (0..100).flat_map(|seed| layouts.iter().map(move |layout| (seed, layout))) {
+    for (seed, layout) in (0..100).flat_map(|seed| layouts.iter().map(move |layout| (seed, layout)))
+    {
         let mut rng = Pcg64::seed_from_u64(seed);
         let mut take = |_: Io| ();
         let places = (layout.spec.build)(&trace, &layout.params);
-        let mut back = Storage::new(Some(places), &mut take as &mut dyn FnMut(Io)).with_addresses(&trace);
+        let mut back =
+            Storage::new(Some(places), &mut take as &mut dyn FnMut(Io)).with_addresses(&trace);
         let frames = rng.random_range(1..20);
-        let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &layout.params };
+        let setup =
+            Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &layout.params };
         let lowest = Lowest::build(&setup);
-        let mut cache = PageCache::new::<Storage<&mut dyn FnMut(Io)>>(lowest, trace.pages(), frames, false);
+        let mut cache =
+            PageCache::new::<Storage<&mut dyn FnMut(Io)>>(lowest, trace.pages(), frames, false);
         for step in 0..100 {
             let page = rng.random_range(0..trace.pages());
             let some = page..(page + rng.random_range(1..9)).min(trace.pages());
@@ -234,8 +248,13 @@ fn a_cache_shows_present_addresses() {
             cache.check();
             for page in (0..trace.pages()).map(Page) {
                 if let Some(frame) = cache.frames().frame(page) {
-                    let (shown, now) = (cache.frames().address(frame).lba(), back.address(page).lba());
-                    assert_eq!(shown, now, "seed {seed}, step {step}, {}, {page:?}", layout.spec.name);
+                    let (shown, now) =
+                        (cache.frames().address(frame).lba(), back.address(page).lba());
+                    assert_eq!(
+                        shown, now,
+                        "seed {seed}, step {step}, {}, {page:?}",
+                        layout.spec.name
+                    );
                     *if now.is_some() { &mut placed } else { &mut unplaced } += 1;
                 }
             }

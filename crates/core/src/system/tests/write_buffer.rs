@@ -43,7 +43,10 @@ impl Back for &mut Buffer {
         self.log.push(format!("{} ×{writes} {why:?} process {} {to}", page.0, owner.process));
         assert!(owner.file.is_some() && writes > 0, "{written:?}");
         if writes == 1 {
-            assert!(!self.held.contains_key(&page), "a page that the buffer holds enters with its count");
+            assert!(
+                !self.held.contains_key(&page),
+                "a page that the buffer holds enters with its count"
+            );
             return self.storage.write(written);
         }
         if !self.held.contains_key(&page) && self.held.len() == self.slots {
@@ -93,7 +96,8 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
             log: Vec::new(),
         };
         let machine = Machine::new(cell.writeback, &trace, frames);
-        let outcome = system::<Lru, _, _>(cell, &trace, &mut buffer, machine).replay(cell, &trace, None);
+        let outcome =
+            system::<Lru, _, _>(cell, &trace, &mut buffer, machine).replay(cell, &trace, None);
         (outcome, buffer)
     })
 }
@@ -132,9 +136,11 @@ fn pages_bring_their_write_counts() {
 fn the_buffer_knows_the_pages_used_last() {
     let writes = |page, times| [vec![write(0, page, 1); times], vec![fsync(0)]].concat();
     let out = |parts: &[(u64, usize)]| {
-        let actions: Vec<Action> = parts.iter().flat_map(|(page, times)| writes(*page, *times)).collect();
+        let actions: Vec<Action> =
+            parts.iter().flat_map(|(page, times)| writes(*page, *times)).collect();
         let (_, buffer) = run(8, 2, "sync", &actions);
-        let out: Vec<String> = buffer.log.into_iter().filter(|line| line.starts_with("out")).collect();
+        let out: Vec<String> =
+            buffer.log.into_iter().filter(|line| line.starts_with("out")).collect();
         out
     };
     // Page 1 has the lower count, but only the incoming page 2 was used after it.

@@ -53,7 +53,10 @@ fn a_place_is_taken_once_and_left_as_it_was() {
         assert_eq!((&place.backing, &place.mountpoint), (&backing, mountpoint));
         let says = two.refused(&backing, mountpoint);
         let pid = std::process::id();
-        assert_eq!(says, format!("{} is mounted by flashsift already (pid {pid})", backing.display()));
+        assert_eq!(
+            says,
+            format!("{} is mounted by flashsift already (pid {pid})", backing.display())
+        );
         let mut log = place.lock.log().unwrap();
         writeln!(log, "a word").unwrap();
         place.lock.remove(place.root).unwrap();
@@ -153,8 +156,12 @@ fn a_place_in_use_is_refused_and_its_users_named() {
         let says = two.refused(&backing, &seen);
         let line = format!("  sh (pid {}): works in {}\n", shell.id(), used.display());
         assert!(says.contains(&line) && says.contains(&format!("{name} is in use:")), "{says}");
-        let wanted =
-            Wanted { backing: &backing, mountpoint: &seen, even_if_used: true, even_on: &two.even_on };
+        let wanted = Wanted {
+            backing: &backing,
+            mountpoint: &seen,
+            even_if_used: true,
+            even_on: &two.even_on,
+        };
         Place::take(&wanted).unwrap();
         drop(shell.stdin.take());
         shell.wait().unwrap();

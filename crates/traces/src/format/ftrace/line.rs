@@ -147,7 +147,8 @@ mod tests {
 
     fn parts(text: &str) -> Option<(String, u32, Option<u32>, Time, String, String)> {
         let own = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        line(text.as_bytes()).map(|l| (own(l.comm), l.tid, l.tgid, l.time, own(l.name), own(l.text)))
+        line(text.as_bytes())
+            .map(|l| (own(l.comm), l.tid, l.tgid, l.time, own(l.name), own(l.text)))
     }
 
     #[test]
@@ -161,7 +162,13 @@ mod tests {
                 Some(490),
                 AT,
             ),
-            ("           <...>-490     (-----) [000] d..1.   102.566988: f2fs_x: ino 6", "", 490, None, AT),
+            (
+                "           <...>-490     (-----) [000] d..1.   102.566988: f2fs_x: ino 6",
+                "",
+                490,
+                None,
+                AT,
+            ),
             ("           <...>-490   [001] d..1   102.566988: f2fs_x: ino 6", "", 490, None, AT),
             ("          <idle>-0     [001]   102.566988: f2fs_x: ino 6", "<idle>", 0, None, AT),
             (
@@ -171,9 +178,27 @@ mod tests {
                 Some(1234),
                 AT,
             ),
-            ("     kworker/u17:0-490 [000] dN.. 102.566988: f2fs_x: ino 6", "kworker/u17:0", 490, None, AT),
-            ("  a - [1] b-c (d)-490 [000] dN.. 102.566988: f2fs_x: ino 6", "a - [1] b-c (d)", 490, None, AT),
-            (" ld [2] 1.5: no: -490 [000] 102.566988: f2fs_x: ino 6", "ld [2] 1.5: no: ", 490, None, AT),
+            (
+                "     kworker/u17:0-490 [000] dN.. 102.566988: f2fs_x: ino 6",
+                "kworker/u17:0",
+                490,
+                None,
+                AT,
+            ),
+            (
+                "  a - [1] b-c (d)-490 [000] dN.. 102.566988: f2fs_x: ino 6",
+                "a - [1] b-c (d)",
+                490,
+                None,
+                AT,
+            ),
+            (
+                " ld [2] 1.5: no: -490 [000] 102.566988: f2fs_x: ino 6",
+                "ld [2] 1.5: no: ",
+                490,
+                None,
+                AT,
+            ),
             (
                 "inst:  lto 002m1c6hk9s-490  [001] 102.566988: f2fs_x:             ino 6",
                 "lto 002m1c6hk9s",
@@ -188,11 +213,18 @@ mod tests {
                 None,
                 AT,
             ),
-            ("kworker/1:1H-490 [001] d... 0 102.566988: f2fs_x: ino 6", "kworker/1:1H", 490, None, AT),
+            (
+                "kworker/1:1H-490 [001] d... 0 102.566988: f2fs_x: ino 6",
+                "kworker/1:1H",
+                490,
+                None,
+                AT,
+            ),
             ("<...>-490 [001] 102.566988: f2fs_x: ino 6", "", 490, None, AT),
             ("sh-490 [001] ..... 8123456: f2fs_x: ino 6", "sh", 490, None, Time::Count),
         ] {
-            let expected = (comm.to_owned(), tid, tgid, time, "f2fs_x".to_owned(), "ino 6".to_owned());
+            let expected =
+                (comm.to_owned(), tid, tgid, time, "f2fs_x".to_owned(), "ino 6".to_owned());
             assert_eq!(parts(text), Some(expected), "{text}");
         }
     }

@@ -116,9 +116,11 @@ const NOT_A_LINE: Skip = Skip::Damage("line that ftrace does not print");
 const UNREADABLE: Skip = Skip::Damage("tracepoint whose text lacks a field that is needed");
 const TOO_LONG: Skip = Skip::Damage("line longer than 1 MiB");
 const LOST: Skip = Skip::Note("event lost by the kernel: its buffer was full");
-const OVERWRITTEN: Skip = Skip::Note("event overwritten before the buffer was read: the trace begins later");
+const OVERWRITTEN: Skip =
+    Skip::Note("event overwritten before the buffer was read: the trace begins later");
 const FUNCTION: Skip = Skip::Benign("function of another tracer");
-const NO_DATA: &str = "an HTML page without a trace: systrace's has one in <script class=\"trace-data\">";
+const NO_DATA: &str =
+    "an HTML page without a trace: systrace's has one in <script class=\"trace-data\">";
 const OTHER_DATA: Skip = Skip::Benign("line of systrace's other data");
 
 /// The start of the part of an HTML page that holds a trace. The second is that of systrace before
@@ -163,7 +165,11 @@ fn is_remark(line: &[u8]) -> bool {
             .any(|start| line.starts_with(start))
 }
 
-fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -> Result<(), Error> {
+fn read(
+    input: &mut Input<'_>,
+    events: &mut Events<'_>,
+    wanted: Option<Space>,
+) -> Result<(), Error> {
     let mut reader = Reader {
         known: ALL
             .iter()

@@ -38,7 +38,10 @@ const PRINTED: &[(&str, &str)] = &[
     ("ext4_write_begin", "dev {dev:comma} ino {ino:d} pos {pos:d} len {len:d} flags 0"),
     ("ext4_da_write_end", "dev {dev:comma} ino {ino:d} pos {pos:d} len 4096 copied {copied:d}"),
     ("ext4_write_end", "dev {dev:comma} ino {ino:d} pos {pos:d} len 4096 copied {copied:d}"),
-    ("ext4_journalled_write_end", "dev {dev:comma} ino {ino:d} pos {pos:d} len 4096 copied {copied:d}"),
+    (
+        "ext4_journalled_write_end",
+        "dev {dev:comma} ino {ino:d} pos {pos:d} len 4096 copied {copied:d}",
+    ),
     ("ext4_sync_file_enter", "dev {dev:comma} ino {ino:d} parent 2 datasync 1 "),
     ("ext4_sync_fs", "dev {dev:comma} wait {wait:d}"),
     ("ext4_allocate_inode", "dev {dev:comma} ino {ino:d} dir {dir:d} mode 0{mode:o}"),
@@ -53,7 +56,10 @@ const PRINTED: &[(&str, &str)] = &[
         "dev {dev:comma} blocks {blocks:d}, rsv_blocks 0, revoke_creds 8, type {type:d}, ino \
          {ino:d}, caller ext4_dirty_inode+0x34/0x90",
     ),
-    ("ext4_fallocate_enter", "dev {dev:comma} ino {ino:d} offset {offset:d} len {len:d} mode {mode:words}"),
+    (
+        "ext4_fallocate_enter",
+        "dev {dev:comma} ino {ino:d} offset {offset:d} len {len:d} mode {mode:words}",
+    ),
     ("ext4_fallocate_exit", "dev {dev:comma} ino {ino:d} pos 0 blocks 128 ret {ret:d}"),
     ("ext4_punch_hole", "dev {dev:comma} ino {ino:d} offset {offset:d} len {len:d} mode "),
     (
@@ -102,7 +108,10 @@ const PRINTED: &[(&str, &str)] = &[
          i_size = 5, i_blocks = 512, ret = {ret:d}",
     ),
     ("f2fs_write_begin", "dev = {dev:paren}, ino = {ino:d}, pos = {pos:d}, len = {len:d}"),
-    ("f2fs_write_end", "dev = {dev:paren}, ino = {ino:d}, pos = {pos:d}, len = 4096, copied = {copied:d}"),
+    (
+        "f2fs_write_end",
+        "dev = {dev:paren}, ino = {ino:d}, pos = {pos:d}, len = 4096, copied = {copied:d}",
+    ),
     (
         "android_fs_dataread_start",
         "entry_name /{pathbuf:s}, offset {offset:d}, bytes {bytes:d}, cmdline x, pid 1, i_size \
@@ -152,7 +161,12 @@ fn printed(how: &str, random: u64, text: &str) -> (Value<'static>, String) {
 }
 
 /// The text of a tracepoint, and the fields from which it was made.
-fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, Vec<Value<'static>>) {
+fn made(
+    known: &Known,
+    template: &str,
+    random: &[u64],
+    text: &str,
+) -> (String, Vec<Value<'static>>) {
     let mut values = vec![None; known.fields.len()];
     let mut out = String::new();
     for part in template.split('{') {
@@ -170,7 +184,11 @@ fn made(known: &Known, template: &str, random: &[u64], text: &str) -> (String, V
         };
         let (value, shown) = printed(how, random[n.unwrap_or(0)], text);
         if let Some(n) = n {
-            values[n] = Some(if name == "pathbuf" { printed("s", 0, &format!("/{text}")).0 } else { value });
+            values[n] = Some(if name == "pathbuf" {
+                printed("s", 0, &format!("/{text}")).0
+            } else {
+                value
+            });
         }
         out.push_str(&shown);
         out.push_str(rest);
@@ -292,11 +310,18 @@ fn a_trace_of_requests_is_one_of_blocks() {
     let about = summary.about.expect("it says what it is");
     assert_eq!((about.side, about.space), (Side::After, Space::Blocks));
 
-    let issued: String =
-        BLOCK_SAMPLE.lines().filter(|line| !line.contains("queue")).flat_map(|l| [l, "\n"]).collect();
+    let issued: String = BLOCK_SAMPLE
+        .lines()
+        .filter(|line| !line.contains("queue"))
+        .flat_map(|l| [l, "\n"])
+        .collect();
     assert_eq!(
         told(&BLOCK, &issued).0,
-        ["0 0/0 0 is /dev/block/8:0", "0 21515/21515 runs app", "0 21515/21515 0 r 2411139072 16384"]
+        [
+            "0 0/0 0 is /dev/block/8:0",
+            "0 21515/21515 runs app",
+            "0 21515/21515 0 r 2411139072 16384"
+        ]
     );
 }
 
@@ -361,7 +386,8 @@ fn of_several_tracepoints_one_is_believed() {
     let reads = only(&["f2fs_dataread", "f2fs_truncate"])
         + "a-7 [0] 104.1: mm_filemap_get_pages: dev=179:0 ino=6 ofs=8192-12287\n"
         + "a-7 [0] 104.2: mm_filemap_get_pages: dev=8:0 ino=6 ofs=8192-12287\n";
-    let reads: Vec<_> = events(&SPEC, &reads).into_iter().filter(|event| event.contains(" r ")).collect();
+    let reads: Vec<_> =
+        events(&SPEC, &reads).into_iter().filter(|event| event.contains(" r ")).collect();
     assert_eq!(
         reads,
         ["26 490/491 0 r 8192 808", "1497395 7/7 1 r 8192 4096"],
@@ -424,7 +450,12 @@ fn systrace_pages_hold_the_same() {
          </html>\n"
     );
     let (events, summary) = told(&SPEC, &old);
-    assert_eq!((events, summary.skipped.damaged()), (told(&SPEC, SAMPLE).0, 0), "{:?}", summary.skipped);
+    assert_eq!(
+        (events, summary.skipped.damaged()),
+        (told(&SPEC, SAMPLE).0, 0),
+        "{:?}",
+        summary.skipped
+    );
 
     let cats = b"<!DOCTYPE html>\n<html><title>Cats</title>";
     assert_eq!(detect(cats, false), Confidence::No);
@@ -433,7 +464,9 @@ fn systrace_pages_hold_the_same() {
 
 #[test]
 fn a_process_that_is_renamed_runs_another_program() {
-    let write = |task: &str, at: &str| format!("{task} {at}: f2fs_datawrite_end: ino 9, offset 0, bytes 5\n");
+    let write = |task: &str, at: &str| {
+        format!("{task} {at}: f2fs_datawrite_end: ino 9, offset 0, bytes 5\n")
+    };
     let text = write("  <...>-21 (20) [0]", "1.0")
         + &write("  zygote-20 (20) [0]", "1.1")
         + &write("  Binder:20_1-21 (20) [0]", "1.2")
@@ -442,7 +475,8 @@ fn a_process_that_is_renamed_runs_another_program() {
         + &write("  com.app-22 (22) [0]", "1.4")
         + "  com.app-22 (22) [0] 1.45: sched_process_exec: filename=/bin/a-long-name-as-such pid=22 old_pid=22\n"
         + &write("  a-long-name-as--22 (22) [0]", "1.5");
-    let runs: Vec<_> = events(&SPEC, &text).into_iter().filter(|event| event.contains(" runs ")).collect();
+    let runs: Vec<_> =
+        events(&SPEC, &text).into_iter().filter(|event| event.contains(" runs ")).collect();
     assert_eq!(
         runs,
         [
@@ -456,11 +490,15 @@ fn a_process_that_is_renamed_runs_another_program() {
 
 #[test]
 fn a_trace_without_accesses_names_the_missing_tracepoints() {
-    let error = |spec: &Spec, text: &str| testing::read(spec, text.as_bytes()).unwrap_err().to_string();
+    let error =
+        |spec: &Spec, text: &str| testing::read(spec, text.as_bytes()).unwrap_err().to_string();
     let sched = "a-1 [0] 1.0: sched_switch: x\na-1 [0] 1.1: sched_waking: x\na-1 [0] 1.1: sched_switch: x\n";
     let lacks = error(&SPEC, sched);
     assert!(lacks.contains("(mostly sched_switch, sched_waking) tells"), "{lacks}");
-    assert!(lacks.contains("f2fs_dataread_end") && lacks.contains("ext4_da_write_begin"), "{lacks}");
+    assert!(
+        lacks.contains("f2fs_dataread_end") && lacks.contains("ext4_da_write_begin"),
+        "{lacks}"
+    );
     assert!(error(&BLOCK, &only(&["f2fs"])).contains("is a request of the block layer"));
     assert!(testing::read(&SPEC, b"some\nother\ntext\n").is_ok(), "what it is, nobody knows");
 }
@@ -498,8 +536,13 @@ fn a_clock_that_counts_tells_no_times() {
 /// begins again.
 #[test]
 fn a_piece_of_a_write_that_comes_again_is_one() {
-    let pieces =
-        [(0, 10_000, 5667), (0, 5667, 5667), (5667, 4333, 0), (5667, 4333, 2525), (8192, 1808, 1808)];
+    let pieces = [
+        (0, 10_000, 5667),
+        (0, 5667, 5667),
+        (5667, 4333, 0),
+        (5667, 4333, 2525),
+        (8192, 1808, 1808),
+    ];
     let text: String = pieces
         .iter()
         .flat_map(|(at, left, copied)| {

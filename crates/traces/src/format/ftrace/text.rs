@@ -151,7 +151,10 @@ impl Layout {
                     *value = match field.how {
                         // The first match is the field.
                         How::Until(_) => Value::Text(texts[0]),
-                        how => Value::Number(parse(how, parts.iter().find_map(|part| field.find(part))?)?),
+                        how => Value::Number(parse(
+                            how,
+                            parts.iter().find_map(|part| field.find(part))?,
+                        )?),
                     };
                 }
             }
@@ -252,7 +255,8 @@ fn radix(text: &[u8], radix: u32) -> Option<u64> {
 fn dev(text: &[u8]) -> Option<u64> {
     let text = text.strip_prefix(b"(").unwrap_or(text);
     let separator = memchr::memchr2(b':', b',', text)?;
-    let (major, minor) = (super::line::number(&text[..separator])?, radix(&text[separator + 1..], 10)?);
+    let (major, minor) =
+        (super::line::number(&text[..separator])?, radix(&text[separator + 1..], 10)?);
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
 }
 

@@ -112,7 +112,12 @@ impl Call {
     /// Assumes that all requested bytes were moved.
     pub(super) fn end(&self, dev: Dev) -> What {
         let inode = Inode { dev, ino: self.ino };
-        What::CallEnd { inode, offset: self.offset, moved: self.len.cast_signed(), write: self.write }
+        What::CallEnd {
+            inode,
+            offset: self.offset,
+            moved: self.len.cast_signed(),
+            write: self.write,
+        }
     }
 }
 
@@ -153,7 +158,8 @@ impl Known {
 pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let replaced = |name: &str| OTHERS.iter().any(|known| known.name == name);
     // System calls are not used: their numbers depend on the architecture, which no trace records.
-    let ours = tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls && !replaced(spec.name));
+    let ours =
+        tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls && !replaced(spec.name));
     let known = |spec: &'static tracepoint::Spec| Known {
         system: spec.system,
         name: spec.name,
@@ -182,15 +188,24 @@ const OTHERS: &[Known] = &[
     call("f2fs", "f2fs_datawrite_start", Source::F2fsWriteStart, true),
     point("f2fs", "f2fs_datawrite_end", Source::F2fsWriteEnd, &["ino", "offset", "bytes"], |v| {
         let inode = Inode { dev: Dev::default(), ino: v.number(0) };
-        Some(What::CallEnd { inode, offset: v.number(1), moved: v.number(2).cast_signed(), write: true })
+        Some(What::CallEnd {
+            inode,
+            offset: v.number(1),
+            moved: v.number(2).cast_signed(),
+            write: true,
+        })
     }),
     // One pair per page; atrace's category "disk" shows them.
     point("f2fs", "f2fs_write_begin", Source::F2fsWritePiece, &["dev", "ino", "pos", "len"], |v| {
         Some(What::WriteBegin { inode: inode(v), offset: v.number(2), len: v.number(3) })
     }),
-    point("f2fs", "f2fs_write_end", Source::F2fsWritePiece, &["dev", "ino", "pos", "copied"], |v| {
-        Some(What::WriteEnd { inode: inode(v), offset: v.number(2), copied: v.number(3) })
-    }),
+    point(
+        "f2fs",
+        "f2fs_write_end",
+        Source::F2fsWritePiece,
+        &["dev", "ino", "pos", "copied"],
+        |v| Some(What::WriteEnd { inode: inode(v), offset: v.number(2), copied: v.number(3) }),
+    ),
     // Android kernels up to 5.10, for ext4 and F2FS alike. Reads are those that missed the cache.
     call("android_fs", "android_fs_dataread_start", Source::AndroidRead, false),
     call("android_fs", "android_fs_datawrite_start", Source::AndroidWrite, true),

@@ -56,7 +56,9 @@ const LEFT: [Skip; 9] = [
     Skip::Benign("tracepoint that says nothing of pages"),
     Skip::Benign("tracepoint that repeats what a better one tells"),
     Skip::Benign("other tracepoint"),
-    Skip::Benign("request of the block layer, behind the page cache (a format ending in -block reads these)"),
+    Skip::Benign(
+        "request of the block layer, behind the page cache (a format ending in -block reads these)",
+    ),
     Skip::Benign("tracepoint before the page cache (a format without -block reads these)"),
     Skip::Note("access whose file system is not told: taken as of the one F2FS, else the one ext4"),
     Skip::Note("access to one of several F2FS, it is not told which: taken as of the first"),
@@ -132,7 +134,13 @@ impl<'e, 's> Feed<'e, 's> {
     }
 
     /// Adds a thread, independent of the time.
-    pub(super) fn found(&mut self, line: u64, tid: u32, tgid: Option<u32>, name: &[u8]) -> Result<(), Error> {
+    pub(super) fn found(
+        &mut self,
+        line: u64,
+        tid: u32,
+        tgid: Option<u32>,
+        name: &[u8],
+    ) -> Result<(), Error> {
         let at_ns = self.last_ns;
         match self.tasks.seen(tid, tgid, name) {
             Some(news @ News::Found { .. }) => {
@@ -272,11 +280,13 @@ impl<'e, 's> Feed<'e, 's> {
 
     /// Names the tracepoints that a recording needs for accesses.
     fn lacking(&self) -> String {
-        let mut others: Vec<_> = self.others.iter().map(|(name, count)| (&**name, *count)).collect();
+        let mut others: Vec<_> =
+            self.others.iter().map(|(name, count)| (&**name, *count)).collect();
         // Some of them are known by number only.
         others.retain(|(name, _)| name.iter().any(u8::is_ascii_alphabetic));
         others.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
-        let most: Vec<_> = others.iter().take(3).map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        let most: Vec<_> =
+            others.iter().take(3).map(|(name, _)| String::from_utf8_lossy(name)).collect();
         let most = match most.is_empty() {
             true => String::new(),
             false => format!(" (mostly {})", most.join(", ")),
@@ -360,7 +370,12 @@ impl Teller {
         true
     }
 
-    fn tell(&mut self, item: &Item, tally: &mut Tally, events: &mut Events<'_>) -> Result<(), Error> {
+    fn tell(
+        &mut self,
+        item: &Item,
+        tally: &mut Tally,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
         let &Item { line, at_ns, tid, .. } = item;
         events.at(line);
         let files = self.plan.space == Space::Files;
@@ -427,8 +442,11 @@ impl Teller {
         let reasons = self.machine.skipped();
         if reasons.len() > self.reasons.len() {
             let known = |reason: &str| self.reasons.iter().any(|(known, _)| **known == *reason);
-            let new: Vec<_> =
-                reasons.iter().filter(|(reason, _)| !known(reason)).map(|(r, _)| r.into()).collect();
+            let new: Vec<_> = reasons
+                .iter()
+                .filter(|(reason, _)| !known(reason))
+                .map(|(r, _)| r.into())
+                .collect();
             self.reasons.extend(new.into_iter().map(|reason| (reason, line)));
         }
         self.hand_on(events)
@@ -436,7 +454,8 @@ impl Teller {
 
     fn hand_on(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
         for event in self.machine.drain() {
-            self.accesses += u64::from(matches!(event.action, Action::Read { .. } | Action::Write { .. }));
+            self.accesses +=
+                u64::from(matches!(event.action, Action::Read { .. } | Action::Write { .. }));
             events.push(event)?;
         }
         Ok(())
@@ -476,8 +495,12 @@ impl Teller {
         self.hand_on(events)?;
         let mut skipped = Skipped::default();
         for (reason, counts) in self.machine.skipped().iter() {
-            let line = self.reasons.iter().find(|(known, _)| **known == *reason).map(|(_, line)| *line);
-            skipped.restore(reason.to_owned(), Reason { first: line.unwrap_or(counts.first), ..counts });
+            let line =
+                self.reasons.iter().find(|(known, _)| **known == *reason).map(|(_, line)| *line);
+            skipped.restore(
+                reason.to_owned(),
+                Reason { first: line.unwrap_or(counts.first), ..counts },
+            );
         }
         events.merge(&skipped);
         Ok(self.accesses)

@@ -43,7 +43,10 @@ impl Survey {
         self.syncs |= matches!(what, What::Sync { .. } | What::SyncFs { .. });
         self.removals |= matches!(
             what,
-            What::Evicted { .. } | What::Unlink { .. } | What::TruncateBegin { .. } | What::Allocated { .. }
+            What::Evicted { .. }
+                | What::Unlink { .. }
+                | What::TruncateBegin { .. }
+                | What::Allocated { .. }
         );
         self.direct_ends |= matches!(what, What::DirectEnd { .. });
         if let Some(Inode { dev, .. }) = inode(what)
@@ -70,7 +73,11 @@ impl Survey {
         }
         let nameless = self.f2fs.first().copied().or(self.ext4);
         Plan {
-            space: wanted.unwrap_or(if !self.files && self.requests { Space::Blocks } else { Space::Files }),
+            space: wanted.unwrap_or(if !self.files && self.requests {
+                Space::Blocks
+            } else {
+                Space::Files
+            }),
             syncs: self.syncs,
             removals: self.removals,
             repeats,

@@ -60,7 +60,8 @@ impl Requests {
             return Ok(Err(AGAIN));
         }
         let (major, minor) = (dev.0 >> 20, dev.0 & 0xf_ffff);
-        let file = self.devices.file(&dev.to_string(), || device_name(major, minor), at_us, events)?;
+        let file =
+            self.devices.file(&dev.to_string(), || device_name(major, minor), at_us, events)?;
         let actions = match flags.actions(file, (sectors > 0).then_some((sector, sectors))) {
             Ok(actions) => actions,
             Err(skip) => return Ok(Err(skip)),

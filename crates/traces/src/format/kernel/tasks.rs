@@ -87,7 +87,11 @@ mod tests {
             tasks.seen(4, Some(4), b"com.example"),
             Some(News::Renamed { pid: 4, name: "com.example".into() })
         );
-        assert_eq!(tasks.seen(4, Some(4), b""), None, "its name was forgotten by the kernel, not by us");
+        assert_eq!(
+            tasks.seen(4, Some(4), b""),
+            None,
+            "its name was forgotten by the kernel, not by us"
+        );
     }
 
     #[test]
@@ -98,7 +102,10 @@ mod tests {
         tasks.learn(4, &What::NewTask { tid: 7, flags: CLONE_THREAD, name: "sh".into() });
         assert_eq!(tasks.seen(7, None, b"sh"), None);
         assert_eq!(tasks.seen(7, None, b"worker"), None, "a thread's name is not its process's");
-        tasks.learn(6, &What::Exec { program: "/usr/bin/a-very-long-name-indeed".into(), old_tid: 6 });
+        tasks.learn(
+            6,
+            &What::Exec { program: "/usr/bin/a-very-long-name-indeed".into(), old_tid: 6 },
+        );
         assert_eq!(tasks.seen(6, None, b"a-very-long-nam"), None, "the kernel cuts it");
     }
 }

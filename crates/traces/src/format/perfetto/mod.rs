@@ -58,7 +58,8 @@ const INFLATED_BYTES_MAX: u64 = 64 << 20;
 const NOT_A_PACKET: Skip = Skip::Damage("packet that makes no sense");
 const CUT: Skip = Skip::Damage("packet that is cut short at the end of the trace");
 const LACKING: Skip = Skip::Damage("tracepoint that lacks a field that is needed");
-const NOT_PACKED: Skip = Skip::Damage("compressed packets that cannot be unpacked, or are packed twice");
+const NOT_PACKED: Skip =
+    Skip::Damage("compressed packets that cannot be unpacked, or are packed twice");
 const OTHER_PACKET: Skip = Skip::Benign("packet of another kind than ftrace's");
 const LOST: Skip = Skip::Note("event lost by the kernel: its buffer was full");
 const GAP: Skip = Skip::Note("bundle of events before which some were lost");
@@ -98,7 +99,8 @@ fn detect(head: &[u8], block: bool) -> Confidence {
         if len > PACKET_BYTES_MAX {
             return Confidence::No;
         }
-        let Some((packet, after)) = usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len))
+        let Some((packet, after)) =
+            usize::try_from(len).ok().and_then(|len| rest.split_at_checked(len))
         else {
             break;
         };
@@ -118,7 +120,11 @@ fn detect(head: &[u8], block: bool) -> Confidence {
 }
 
 /// Checks which tracepoints a bundle has.
-fn names(bundle: &[u8], layouts: &Layouts, see: &mut impl FnMut(Option<&Known>)) -> Result<(), NoMessage> {
+fn names(
+    bundle: &[u8],
+    layouts: &Layouts,
+    see: &mut impl FnMut(Option<&Known>),
+) -> Result<(), NoMessage> {
     for field in fields(bundle) {
         let (2, Wire::Bytes(event)) = field? else { continue };
         for field in fields(event) {
@@ -137,7 +143,11 @@ const GENERIC: u32 = 327;
 /// Fields of `FtraceEvent` that name threads.
 const TASK_RENAME: u32 = 236;
 
-fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -> Result<(), Error> {
+fn read(
+    input: &mut Input<'_>,
+    events: &mut Events<'_>,
+    wanted: Option<Space>,
+) -> Result<(), Error> {
     let mut reader = Reader {
         feed: Feed::out_of_order(events, wanted),
         layouts: Layouts::new(),
@@ -153,9 +163,10 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>, wanted: Option<Space>) -
             None => break,
             Some(PACKET) => {}
             Some(_) => {
-                let what = "no packet of a Perfetto trace begins here: the trace is damaged, or another \
+                let what =
+                    "no packet of a Perfetto trace begins here: the trace is damaged, or another \
                      format"
-                    .to_owned();
+                        .to_owned();
                 return Err(Error::Malformed { what, offset });
             }
         }
@@ -226,7 +237,9 @@ impl Reader<'_, '_> {
                 (packet::FTRACE_STATS, Wire::Bytes(stats)) => {
                     self.stats(stats).map_err(|NoMessage| NOT_A_PACKET)
                 }
-                (packet::COMPRESSED | packet::ZSTD_COMPRESSED, Wire::Bytes(_)) if unpacked => Err(NOT_PACKED),
+                (packet::COMPRESSED | packet::ZSTD_COMPRESSED, Wire::Bytes(_)) if unpacked => {
+                    Err(NOT_PACKED)
+                }
                 (packet::COMPRESSED, Wire::Bytes(packed)) => {
                     self.packed(flate2::read::ZlibDecoder::new(packed))?
                 }

@@ -57,7 +57,11 @@ pub(super) fn packet(fields: &[(u32, Is<'_>)]) -> Vec<u8> {
 
 /// Encodes an `FtraceEvent` of a known tracepoint.
 pub(super) fn event(at_ns: u64, tid: u64, number: u32, fields: &[(u32, Is<'_>)]) -> Vec<u8> {
-    message(&[(1, Is::Number(at_ns)), (2, Is::Number(tid)), (number, Is::Message(&message(fields)))])
+    message(&[
+        (1, Is::Number(at_ns)),
+        (2, Is::Number(tid)),
+        (number, Is::Message(&message(fields))),
+    ])
 }
 
 /// Encodes an `FtraceEvent` of a tracepoint that Perfetto does not know.
@@ -97,8 +101,12 @@ pub(super) fn files() -> Vec<u8> {
         ]
     };
     let ended = [("ino", Is::Number(9)), ("offset", Is::Number(4096)), ("bytes", Is::Number(904))];
-    let written =
-        [("dev", dev), ("ino", Is::Number(9)), ("offset", Is::Number(0)), ("ret", Is::Number(5000))];
+    let written = [
+        ("dev", dev),
+        ("ino", Is::Number(9)),
+        ("offset", Is::Number(0)),
+        ("ret", Is::Number(5000)),
+    ];
     let first = bundle(
         0,
         &[

@@ -74,7 +74,9 @@ impl Layout {
         let mut values = [Value::Number(0); FIELDS_MAX];
         for field in fields(message) {
             let (number, wire) = field?;
-            if let Some(n) = self.numbers[..self.known.fields.len()].iter().position(|&of| of == number) {
+            if let Some(n) =
+                self.numbers[..self.known.fields.len()].iter().position(|&of| of == number)
+            {
                 values[n] = value(self.known.fields[n], wire);
             }
         }
@@ -112,8 +114,9 @@ impl Layouts {
     pub(super) fn new() -> Self {
         let by_name: HashMap<_, _> = ALL.iter().map(|known| (known.name, known)).collect();
         let known = |&(name, number, names): &(&str, u32, &str)| {
-            let field =
-                |field: &str| names.split(' ').zip(1..).find(|(name, _)| *name == field).map(|(_, n)| n);
+            let field = |field: &str| {
+                names.split(' ').zip(1..).find(|(name, _)| *name == field).map(|(_, n)| n)
+            };
             Some((number, Layout::new(by_name.get(name)?, field)?))
         };
         let by_number = TABLE.iter().filter_map(known).collect();
@@ -148,8 +151,9 @@ impl Layouts {
         if let Some(known) = known
             && number >= DESCRIBED
             && self.by_number.len() < DESCRIBED_MAX
-            && let Some(layout) =
-                Layout::new(known, |field| names.iter().find(|(name, _)| *name == field).map(|(_, n)| *n))
+            && let Some(layout) = Layout::new(known, |field| {
+                names.iter().find(|(name, _)| *name == field).map(|(_, n)| *n)
+            })
         {
             self.by_number.insert(number, layout);
         }
@@ -167,7 +171,9 @@ impl Layouts {
             match field? {
                 (1, Wire::Bytes(text)) => {
                     name = text;
-                    known = std::str::from_utf8(text).ok().and_then(|name| self.by_name.get(name).copied());
+                    known = std::str::from_utf8(text)
+                        .ok()
+                        .and_then(|name| self.by_name.get(name).copied());
                 }
                 (2, Wire::Bytes(field)) => {
                     let Some(known) = known else { continue };
@@ -183,7 +189,9 @@ impl Layouts {
             }
         }
         Ok(match known {
-            Some(known) if have == (1_u32 << known.fields.len()) - 1 => Generic::Known(known, Fields(values)),
+            Some(known) if have == (1_u32 << known.fields.len()) - 1 => {
+                Generic::Known(known, Fields(values))
+            }
             Some(_) => Generic::Lacking,
             None => Generic::Other(name),
         })
@@ -233,8 +241,10 @@ mod tests {
     #[test]
     fn every_field_has_a_number() {
         for (name, _, names) in TABLE {
-            let known =
-                ALL.iter().find(|known| known.name == *name).unwrap_or_else(|| panic!("nobody reads {name}"));
+            let known = ALL
+                .iter()
+                .find(|known| known.name == *name)
+                .unwrap_or_else(|| panic!("nobody reads {name}"));
             for field in known.fields {
                 assert!(names.split(' ').any(|name| name == *field), "{name} lacks {field}");
             }

@@ -71,7 +71,8 @@ fn every_tracepoint_arrives_whole() {
         .run(&(numbers, "[a-z /,=]{0,9}"), |(numbers, text)| {
             let mut layouts = Layouts::new();
             for known in ALL.iter() {
-                let is_text = |field: &str| ["name", "pathbuf", "comm", "filename", "rwbs"].contains(&field);
+                let is_text =
+                    |field: &str| ["name", "pathbuf", "comm", "filename", "rwbs"].contains(&field);
                 let is_dev = |field: &str| ["dev", "s_dev"].contains(&field);
                 let mut fields = Vec::new();
                 let mut expected = Vec::new();
@@ -93,7 +94,9 @@ fn every_tracepoint_arrives_whole() {
                         () => Value::Number(number),
                     });
                 }
-                let same = |fields: &super::super::kernel::Fields<'_>| fields.0[..expected.len()] == expected;
+                let same = |fields: &super::super::kernel::Fields<'_>| {
+                    fields.0[..expected.len()] == expected
+                };
 
                 let bytes = generic(5, 6, known.name, &fields);
                 let inner = wire::fields(&bytes).find_map(|field| match field {
@@ -112,15 +115,19 @@ fn every_tracepoint_arrives_whole() {
                     fields.iter().rev().zip(3..).map(|((name, is), n)| (*name, n, *is)).collect();
                 let described: Vec<_> = numbered
                     .iter()
-                    .map(|(name, n, _)| message(&[(1, Is::Text(name)), (3, Is::Number(u64::from(*n)))]))
+                    .map(|(name, n, _)| {
+                        message(&[(1, Is::Text(name)), (3, Is::Number(u64::from(*n)))])
+                    })
                     .collect();
                 let own = [(1, Is::Text(known.name))].into_iter();
-                let descriptor =
-                    message(&own.chain(described.iter().map(|d| (2, Is::Message(d)))).collect::<Vec<_>>());
+                let descriptor = message(
+                    &own.chain(described.iter().map(|d| (2, Is::Message(d)))).collect::<Vec<_>>(),
+                );
                 layouts
                     .describe(&message(&[(1, Is::Number(70_000)), (2, Is::Message(&descriptor))]))
                     .expect("a descriptor");
-                let bytes = message(&numbered.iter().map(|(_, n, is)| (*n, *is)).collect::<Vec<_>>());
+                let bytes =
+                    message(&numbered.iter().map(|(_, n, is)| (*n, *is)).collect::<Vec<_>>());
                 let read = layouts.of(70_000).expect("described").read(&bytes).expect("a message");
                 prop_assert!(same(&read), "{}", known.name);
             }
@@ -130,7 +137,8 @@ fn every_tracepoint_arrives_whole() {
 }
 
 fn write(at_ns: u64, tid: u64, pos: u64) -> Vec<u8> {
-    let fields = [(1, Is::Number(0x801)), (2, Is::Number(12)), (3, Is::Number(pos)), (5, Is::Number(10))];
+    let fields =
+        [(1, Is::Number(0x801)), (2, Is::Number(12)), (3, Is::Number(pos)), (5, Is::Number(10))];
     event(at_ns, tid, 42, &fields)
 }
 
@@ -181,8 +189,10 @@ fn bundles_of_several_processors_are_put_in_order() {
 #[test]
 fn losses_are_noted() {
     let stats = |phase, overrun, dropped| {
-        let cpu = message(&[(1, Is::Number(0)), (3, Is::Number(overrun)), (8, Is::Number(dropped))]);
-        let stats = message(&[(1, Is::Number(phase)), (2, Is::Message(&cpu)), (2, Is::Message(&cpu))]);
+        let cpu =
+            message(&[(1, Is::Number(0)), (3, Is::Number(overrun)), (8, Is::Number(dropped))]);
+        let stats =
+            message(&[(1, Is::Number(phase)), (2, Is::Message(&cpu)), (2, Is::Message(&cpu))]);
         packet(&[(packet::FTRACE_STATS, Is::Message(&stats))])
     };
     let gap = message(&[(1, Is::Number(0)), (3, Is::Number(1)), (2, Is::Message(&write(5, 1, 0)))]);
@@ -213,15 +223,24 @@ fn losses_are_noted() {
 #[test]
 fn packed_packets() {
     let plain = bundle(0, &[write(5, 1, 0)]);
-    let zstd = packet(&[(packet::ZSTD_COMPRESSED, Is::Message(&::zstd::encode_all(&plain[..], 0).unwrap()))]);
+    let zstd = packet(&[(
+        packet::ZSTD_COMPRESSED,
+        Is::Message(&::zstd::encode_all(&plain[..], 0).unwrap()),
+    )]);
     assert_eq!(told(&SPEC, &zstd).0, ["0 1/1 0 w 0 10"]);
-    let twice = packet(&[(packet::ZSTD_COMPRESSED, Is::Message(&::zstd::encode_all(&zstd[..], 0).unwrap()))]);
+    let twice = packet(&[(
+        packet::ZSTD_COMPRESSED,
+        Is::Message(&::zstd::encode_all(&zstd[..], 0).unwrap()),
+    )]);
     let broken = packet(&[(packet::COMPRESSED, Is::Message(b"no zlib"))]);
     let bomb = ::zstd::encode_all(&vec![0; INFLATED_BYTES_MAX as usize + 1][..], 0).unwrap();
     let bomb = packet(&[(packet::ZSTD_COMPRESSED, Is::Message(&bomb))]);
     let (events, skipped) = told(&SPEC, &[plain, twice, broken, bomb].concat());
     assert_eq!(events.len(), 1);
-    assert_eq!(skipped, "3 compressed packets that cannot be unpacked, or are packed twice (first at 2)");
+    assert_eq!(
+        skipped,
+        "3 compressed packets that cannot be unpacked, or are packed twice (first at 2)"
+    );
 }
 
 #[test]
@@ -235,7 +254,10 @@ fn names_of_processes() {
     };
     let trace = [
         tree("zygote64"),
-        bundle(0, &[write(1_000, 20, 0), rename(2_000, 20, "m.android.chrome"), write(3_000, 20, 10)]),
+        bundle(
+            0,
+            &[write(1_000, 20, 0), rename(2_000, 20, "m.android.chrome"), write(3_000, 20, 10)],
+        ),
         tree("com.android.chrome"),
         bundle(0, &[write(5_000, 20, 20)]),
     ]
@@ -244,7 +266,11 @@ fn names_of_processes() {
     let runs: Vec<_> = events.iter().filter(|event| event.contains("runs")).collect();
     assert_eq!(
         runs,
-        ["0 20/20 runs zygote64", "2 20/20 runs m.android.chrome", "4 20/20 runs com.android.chrome"]
+        [
+            "0 20/20 runs zygote64",
+            "2 20/20 runs m.android.chrome",
+            "4 20/20 runs com.android.chrome"
+        ]
     );
 }
 
@@ -254,11 +280,17 @@ fn unreadable_traces_name_the_reason() {
     let good = bundle(0, &[write(5, 1, 0)]);
     assert!(error(&[&good[..], b"x"].concat()).ends_with(&format!("at byte {}", good.len())));
     assert!(
-        error(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f").contains("claims 18446744073709551615 bytes")
+        error(b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
+            .contains("claims 18446744073709551615 bytes")
     );
-    let sched = bundle(0, &[event(5, 1, 4, &[(1, Is::Text("a"))]), generic(6, 1, "irq_entry", &[])]);
+    let sched =
+        bundle(0, &[event(5, 1, 4, &[(1, Is::Text("a"))]), generic(6, 1, "irq_entry", &[])]);
     let lacks = error(&sched);
     assert!(lacks.contains("irq_entry") && lacks.contains("f2fs_dataread_end"), "{lacks}");
-    let lacking = bundle(0, &[generic(6, 1, "f2fs_dataread_end", &[("ino", Is::Number(5))]), write(5, 1, 0)]);
-    assert_eq!(told(&SPEC, &lacking).1, "1 tracepoint that lacks a field that is needed (first at 1)");
+    let lacking =
+        bundle(0, &[generic(6, 1, "f2fs_dataread_end", &[("ino", Is::Number(5))]), write(5, 1, 0)]);
+    assert_eq!(
+        told(&SPEC, &lacking).1,
+        "1 tracepoint that lacks a field that is needed (first at 1)"
+    );
 }

@@ -121,9 +121,9 @@ impl Caller<'_> {
                     entered.seen = self.machine.seen(self.at_us, self.tid, at.path(), self.out);
                 }
             }
-            b"read" | b"pread64" | b"readv" | b"preadv" | b"preadv2" | b"write" | b"pwrite64" | b"writev"
-            | b"pwritev" | b"pwritev2" | b"fsync" | b"fdatasync" | b"lseek" | b"ftruncate" | b"fallocate"
-            | b"sync_file_range" | b"dup" => {
+            b"read" | b"pread64" | b"readv" | b"preadv" | b"preadv2" | b"write" | b"pwrite64"
+            | b"writev" | b"pwritev" | b"pwritev2" | b"fsync" | b"fdatasync" | b"lseek"
+            | b"ftruncate" | b"fallocate" | b"sync_file_range" | b"dup" => {
                 if let Some(at) = descriptor(text)
                     && let Ok(fd) = at.fd()
                 {
@@ -169,7 +169,9 @@ impl Caller<'_> {
             Outcome::Open if name == b"exit_group" => return self.call(Call::ExitGroup),
             Outcome::Open if name == b"exit" => return self.call(Call::Exit),
             Outcome::Failed | Outcome::Open if is_birth(name) => {
-                return self.call(Call::ForkEnds { child: None, shares: Shares::default() }).and(FAILED);
+                return self
+                    .call(Call::ForkEnds { child: None, shares: Shares::default() })
+                    .and(FAILED);
             }
             Outcome::Failed => return FAILED,
             Outcome::Open => return NO_RESULT,
@@ -250,14 +252,15 @@ impl Caller<'_> {
             b"fcntl" | b"fcntl64" => return Some(self.fcntl(args, result, shown)),
             b"close_range" => (|| {
                 // The end is mostly ~0U.
-                let ends =
-                    [int(args.get(0))?, int(args.get(1))?].map(|fd| i32::try_from(fd).unwrap_or(i32::MAX));
+                let ends = [int(args.get(0))?, int(args.get(1))?]
+                    .map(|fd| i32::try_from(fd).unwrap_or(i32::MAX));
                 let (cloexec, unshare) = (has(args.get(2), "CLOEXEC"), has(args.get(2), "UNSHARE"));
                 self.call(Call::CloseRange { first: ends[0], last: ends[1], cloexec, unshare })
             })(),
             b"lseek" => self.with_fd(args, 0, |fd| {
                 let end = args.get(2) == b"SEEK_END";
-                let size = number(args.get(1)).filter(|_| end).and_then(|past| result.checked_sub(past));
+                let size =
+                    number(args.get(1)).filter(|_| end).and_then(|past| result.checked_sub(past));
                 Ok(Call::Seek { fd, to: result, size })
             }),
             b"_llseek" => self.with_fd(args, 0, |fd| {
@@ -295,13 +298,14 @@ impl Caller<'_> {
                 caller.with_fd(args, 0, |fd| Ok(Call::Size { target: Target::Fd(fd), size }))
             }),
             b"ioctl" if matches!(args.get(1), b"FIOCLEX" | b"FIONCLEX") => fd_number(args.get(0))
-                .and_then(|fd| self.call(Call::SetCloexec { fd, cloexec: args.get(1) == b"FIOCLEX" })),
+                .and_then(|fd| {
+                    self.call(Call::SetCloexec { fd, cloexec: args.get(1) == b"FIOCLEX" })
+                }),
             b"pipe" | b"pipe2" => self.made(args.get(0), has(text, "CLOEXEC")),
             b"socketpair" => self.made(args.get(3), has(text, "CLOEXEC")),
             b"recvmsg" | b"recvmmsg" => self.received(text),
-            b"recvfrom" | b"sendto" | b"sendmsg" | b"sendmmsg" | b"recv" | b"send" | b"tee" | b"vmsplice" => {
-                Err(NOT_STORAGE)
-            }
+            b"recvfrom" | b"sendto" | b"sendmsg" | b"sendmmsg" | b"recv" | b"send" | b"tee"
+            | b"vmsplice" => Err(NOT_STORAGE),
             _ => return None,
         })
     }
@@ -310,8 +314,9 @@ impl Caller<'_> {
         let command = args.get(1);
         let flags = |text: &[u8]| {
             let from = memchr::memmem::find(text, b"O_").unwrap_or(text.len());
-            let end =
-                text[from..].iter().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|')));
+            let end = text[from..]
+                .iter()
+                .position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|')));
             Flags::parse(&text[from..end.map_or(text.len(), |end| from + end)])
         };
         match command {
@@ -320,10 +325,17 @@ impl Caller<'_> {
             }),
             b"F_SETFD" | b"F_GETFD" => {
                 let text = if command == b"F_SETFD" { args.get(2) } else { shown };
-                self.call(Call::SetCloexec { fd: fd_number(args.get(0))?, cloexec: has(text, "FD_CLOEXEC") })
+                self.call(Call::SetCloexec {
+                    fd: fd_number(args.get(0))?,
+                    cloexec: has(text, "FD_CLOEXEC"),
+                })
             }
-            b"F_SETFL" => self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(args.get(2)) })),
-            b"F_GETFL" => self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(shown) })),
+            b"F_SETFL" => {
+                self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(args.get(2)) }))
+            }
+            b"F_GETFL" => {
+                self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(shown) }))
+            }
             _ => OTHER,
         }
     }
@@ -338,7 +350,8 @@ impl Caller<'_> {
         }
         match has(mode, "KEEP_SIZE") {
             true => Ok(()),
-            false => self.with_fd(args, 0, |fd| Ok(Call::Allocate { fd, end: offset.saturating_add(len) })),
+            false => self
+                .with_fd(args, 0, |fd| Ok(Call::Allocate { fd, end: offset.saturating_add(len) })),
         }
     }
 
@@ -364,7 +377,12 @@ impl Caller<'_> {
         let args = Args::parse(list).ok_or(UNREADABLE)?;
         for n in 0..2 {
             let made = own(args.get(n))?;
-            self.machine.call(self.at_us, self.tid, Call::Made { fd: made.fd()?, cloexec }, self.out)?;
+            self.machine.call(
+                self.at_us,
+                self.tid,
+                Call::Made { fd: made.fd()?, cloexec },
+                self.out,
+            )?;
         }
         OTHER
     }
@@ -377,7 +395,9 @@ impl Caller<'_> {
             let Some(args) = Args::parse_list(rest) else { break };
             for n in 0..args.len() {
                 let Some(fd) = descriptor(args.get(n)) else { break };
-                let (Some(number), cloexec) = (fd.number, has(text, "MSG_CMSG_CLOEXEC")) else { break };
+                let (Some(number), cloexec) = (fd.number, has(text, "MSG_CMSG_CLOEXEC")) else {
+                    break;
+                };
                 let _ = match fd.shown {
                     Some(_) => self.machine.call(
                         self.at_us,
@@ -392,7 +412,11 @@ impl Caller<'_> {
         Err(NOT_STORAGE)
     }
 
-    pub(super) fn stat(&mut self, buffer: &[u8], then: impl FnOnce(&mut Self, u64) -> Done) -> Done {
+    pub(super) fn stat(
+        &mut self,
+        buffer: &[u8],
+        then: impl FnOnce(&mut Self, u64) -> Done,
+    ) -> Done {
         if has(buffer, "mode=S_IFREG")
             && let Some(at) = memchr::memmem::find(buffer, b"_size=")
             && let Some(size) = number(&buffer[at + b"_size=".len()..])
@@ -421,10 +445,12 @@ impl Caller<'_> {
             })()
             .and(OTHER),
             b"munmap" => {
-                (|| self.call(Call::Unmap { start: int(args.get(0))?, len: int(args.get(1))? }))().and(OTHER)
+                (|| self.call(Call::Unmap { start: int(args.get(0))?, len: int(args.get(1))? }))()
+                    .and(OTHER)
             }
             b"mremap" => (|| {
-                let (from, from_len, to_len) = (int(args.get(0))?, int(args.get(1))?, int(args.get(2))?);
+                let (from, from_len, to_len) =
+                    (int(args.get(0))?, int(args.get(1))?, int(args.get(2))?);
                 self.call(Call::Remap { from, from_len, to: result, to_len })
             })()
             .and(OTHER),
@@ -436,19 +462,31 @@ impl Caller<'_> {
         })
     }
 
-    fn rest(&mut self, name: &[u8], args: &Args<'_>, result: u64, shown: &[u8], text: &[u8]) -> Done {
+    fn rest(
+        &mut self,
+        name: &[u8],
+        args: &Args<'_>,
+        result: u64,
+        shown: &[u8],
+        text: &[u8],
+    ) -> Done {
         match name {
             b"unshare" => {
                 let words = args.get(0);
-                self.call(Call::Unshare { files: has(words, "CLONE_FILES"), fs: has(words, "CLONE_FS") })
-                    .and(OTHER)
+                self.call(Call::Unshare {
+                    files: has(words, "CLONE_FILES"),
+                    fs: has(words, "CLONE_FS"),
+                })
+                .and(OTHER)
             }
             b"io_uring_enter" | b"io_submit" | b"io_getevents" | b"io_pgetevents" => RING,
             _ if makes_a_descriptor(name) || shown_descriptor(shown) => {
                 let made = own(shown)?;
                 let fd = Fd { number: small(result)?, ..made.fd()? };
                 let cloexec = has(text, "CLOEXEC");
-                self.machine.call(self.at_us, self.tid, Call::Made { fd, cloexec }, self.out).and(OTHER)
+                self.machine
+                    .call(self.at_us, self.tid, Call::Made { fd, cloexec }, self.out)
+                    .and(OTHER)
             }
             _ => OTHER,
         }

@@ -104,7 +104,8 @@ fn digits(text: &[u8]) -> (Option<u64>, &[u8]) {
 fn fraction(text: &[u8]) -> (u64, &[u8]) {
     let Some(rest) = text.strip_prefix(b".") else { return (0, text) };
     let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
-    let us = (0..6).fold(0, |us, n| us * 10 + rest[..end].get(n).map_or(0, |digit| u64::from(digit - b'0')));
+    let us = (0..6)
+        .fold(0, |us, n| us * 10 + rest[..end].get(n).map_or(0, |digit| u64::from(digit - b'0')));
     (us, &rest[end..])
 }
 
@@ -154,7 +155,9 @@ impl<'a> Args<'a> {
         while at < text.len() {
             match text[at] {
                 b'"' => at = string_end(text, at)?,
-                b'<' if at > 0 && matches!(text[at - 1], b'0'..=b'9' | b'D') => at = shown_end(text, at)?,
+                b'<' if at > 0 && matches!(text[at - 1], b'0'..=b'9' | b'D') => {
+                    at = shown_end(text, at)?
+                }
                 b'/' if text[at + 1..].starts_with(b"*") => {
                     at = at + 2 + memchr::memmem::find(&text[at + 2..], b"*/")? + 1;
                 }
@@ -325,7 +328,8 @@ pub(super) fn descriptor(arg: &[u8]) -> Option<Descriptor<'_>> {
 }
 
 /// Files that exist only in memory and appear as deleted files of the root directory.
-const IN_MEMORY: [&[u8]; 6] = [b"/memfd:", b"/SYSV", b"/dmabuf:", b"/anon_hugepage", b"/[", b"/dev/zero"];
+const IN_MEMORY: [&[u8]; 6] =
+    [b"/memfd:", b"/SYSV", b"/dmabuf:", b"/anon_hugepage", b"/[", b"/dev/zero"];
 
 fn lead(text: &[u8], deleted: bool) -> Lead<'_> {
     // `-yy` adds the type of a device, in brackets that are always escaped in names.

@@ -77,8 +77,10 @@ fn detect(head: &[u8]) -> Confidence {
             let args = Args::parse(unfinished(rest).unwrap_or(rest))?;
             (known && (rest.ends_with(b">") || outcome(args.result?).is_some())).then_some(())
         };
-        let half =
-            || body.strip_prefix(b"<... ").filter(|rest| memchr::memmem::find(rest, b" resumed>").is_some());
+        let half = || {
+            body.strip_prefix(b"<... ")
+                .filter(|rest| memchr::memmem::find(rest, b" resumed>").is_some())
+        };
         let is_call = whole().is_some() || half().is_some();
         calls += usize::from(is_call);
         good += usize::from(is_call || is_mark(body) || is_remark(body));
@@ -89,7 +91,9 @@ fn detect(head: &[u8]) -> Confidence {
 
 /// A signal, or the end of a thread.
 fn is_mark(body: &[u8]) -> bool {
-    [&b"--- "[..], b"+++ "].iter().any(|mark| body.starts_with(mark) && body.ends_with(mark.trim_ascii_end()))
+    [&b"--- "[..], b"+++ "]
+        .iter()
+        .any(|mark| body.starts_with(mark) && body.ends_with(mark.trim_ascii_end()))
 }
 
 fn is_remark(body: &[u8]) -> bool {
@@ -241,8 +245,9 @@ impl Reader<'_, '_> {
                     return Ok(());
                 }
                 self.crowd.numbered |= head.bare;
-                let line_like =
-                    is_mark(head.body) || head.body.starts_with(b"<... ") || call(head.body).is_some();
+                let line_like = is_mark(head.body)
+                    || head.body.starts_with(b"<... ")
+                    || call(head.body).is_some();
                 if !line_like || (head.tid.is_none() && self.crowd.numbered) {
                     self.events.skipped(NOT_A_LINE, line);
                     return Ok(());
@@ -269,7 +274,9 @@ impl Reader<'_, '_> {
     /// `strace: Process 7 attached`, `strace: Process 7 attached with 5 threads`.
     fn remark(&mut self, remark: &[u8]) {
         let from = remark.iter().position(u8::is_ascii_digit).unwrap_or(remark.len());
-        let Some(tid) = number(&remark[from..]).and_then(|tid| u32::try_from(tid).ok()) else { return };
+        let Some(tid) = number(&remark[from..]).and_then(|tid| u32::try_from(tid).ok()) else {
+            return;
+        };
         if memchr::memmem::find(remark, b"attached with ").is_some() {
             self.machine.strangers(Strangers::Threads(tid));
         } else if remark.ends_with(b"attached") {
@@ -363,7 +370,8 @@ impl Reader<'_, '_> {
 
     /// Handles `<... read resumed>"…", 10) = 3`, from which `<... ` is removed.
     fn resumed(&mut self, tid: u32, rest: &[u8], line: u64) -> Result<(), Error> {
-        let parts = memchr::memmem::find(rest, b" resumed>").map(|at| (&rest[..at], &rest[at + 9..]));
+        let parts =
+            memchr::memmem::find(rest, b" resumed>").map(|at| (&rest[..at], &rest[at + 9..]));
         let half = self.halves.remove(&tid);
         let (Some((name, rest)), Some(half)) = (parts, half) else {
             self.events.skipped(STRAY_HALF, line);

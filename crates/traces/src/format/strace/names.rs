@@ -30,7 +30,9 @@ impl At<'_> {
                 Some(Lead::Path(path, false)) => Some(path),
                 _ => None,
             }),
-            Some(Descriptor { number: Some(number), shown }) => Dir::Fd(fd(*number, shown.as_ref(), None)),
+            Some(Descriptor { number: Some(number), shown }) => {
+                Dir::Fd(fd(*number, shown.as_ref(), None))
+            }
         };
         Path { dir, path: &self.path }
     }
@@ -45,13 +47,21 @@ impl At<'_> {
 }
 
 impl Caller<'_> {
-    pub(super) fn names(&mut self, name: &[u8], args: &Args<'_>, shown: &[u8], text: &[u8]) -> Option<Done> {
+    pub(super) fn names(
+        &mut self,
+        name: &[u8],
+        args: &Args<'_>,
+        shown: &[u8],
+        text: &[u8],
+    ) -> Option<Done> {
         Some(match name {
             b"open" | b"openat" | b"openat2" | b"creat" => self.open(name, args, shown),
-            b"stat" | b"stat64" | b"lstat" | b"lstat64" => self.stat(args.get(1), |caller, size| {
-                let at = at(args, None, 0)?;
-                caller.call(Call::Size { target: at.target(), size })
-            }),
+            b"stat" | b"stat64" | b"lstat" | b"lstat64" => {
+                self.stat(args.get(1), |caller, size| {
+                    let at = at(args, None, 0)?;
+                    caller.call(Call::Size { target: at.target(), size })
+                })
+            }
             b"newfstatat" | b"fstatat64" => self.stat(args.get(2), |caller, size| {
                 let at = at(args, Some(0), 1)?;
                 caller.call(Call::Size { target: at.target(), size })
@@ -87,15 +97,20 @@ impl Caller<'_> {
                 let at = if name == b"mknod" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
                 let words = args.get(if name == b"mknod" { 1 } else { 2 });
                 // A mode as in `S_IFREG|0600`; other types are no storage.
-                let mode = octal(words.strip_prefix(b"S_IFREG|").unwrap_or(words)).ok_or(NOT_STORAGE)?;
+                let mode =
+                    octal(words.strip_prefix(b"S_IFREG|").unwrap_or(words)).ok_or(NOT_STORAGE)?;
                 self.call(Call::MakeFile { path: at.path(), mode: Some(mode) })
             })(),
             b"umask" => match octal(args.get(0)) {
                 Some(mask) => self.call(Call::Umask { mask }),
                 None => Err(UNREADABLE),
             },
-            b"chdir" => at(args, None, 0).and_then(|at| self.call(Call::Chdir { target: at.target() })),
-            b"chroot" => at(args, None, 0).and_then(|at| self.call(Call::Chroot { path: at.path() })),
+            b"chdir" => {
+                at(args, None, 0).and_then(|at| self.call(Call::Chdir { target: at.target() }))
+            }
+            b"chroot" => {
+                at(args, None, 0).and_then(|at| self.call(Call::Chroot { path: at.path() }))
+            }
             b"getcwd" => match string(args.get(0)) {
                 Some(path) => self.call(Call::Cwd { path: &path }),
                 None => Err(UNREADABLE),
@@ -132,7 +147,9 @@ impl Caller<'_> {
             _ => Flags::parse(words),
         };
         let mode = match name {
-            b"openat2" => memchr::memmem::find(words, b"mode=").and_then(|at| octal(&words[at + 5..])),
+            b"openat2" => {
+                memchr::memmem::find(words, b"mode=").and_then(|at| octal(&words[at + 5..]))
+            }
             b"creat" => octal(words),
             _ => octal(args.get(path + 2)),
         };

@@ -58,12 +58,18 @@ fn arguments_with_everything_in_them() {
     }
     assert_eq!(outcome(b" = -1 ENOENT (No such file)"), Some(Outcome::Failed));
     assert_eq!(outcome(b"     = ?"), Some(Outcome::Open));
-    assert_eq!(outcome(b" = 0x7f00 (flags O_RDWR)"), Some(Outcome::Done(0x7f00, b"0x7f00 (flags O_RDWR)")));
+    assert_eq!(
+        outcome(b" = 0x7f00 (flags O_RDWR)"),
+        Some(Outcome::Done(0x7f00, b"0x7f00 (flags O_RDWR)"))
+    );
 }
 
 #[test]
 fn strings_and_descriptors() {
-    assert_eq!(string(br#""a\n\303\251\x41\0019\"\\""#).expect("a string"), &b"a\n\xc3\xa9A\x019\"\\"[..]);
+    assert_eq!(
+        string(br#""a\n\303\251\x41\0019\"\\""#).expect("a string"),
+        &b"a\n\xc3\xa9A\x019\"\\"[..]
+    );
     assert_eq!(string(br#""cut"..."#), None);
     let shown = |text: &'static str| {
         let Descriptor { number, shown } = descriptor(text.as_bytes()).expect("a descriptor");
@@ -80,7 +86,9 @@ fn strings_and_descriptors() {
     assert_eq!(shown("3</a (deleted)>"), (Some(3), path("/a", true)));
     assert_eq!(shown(r"3<\x2f\x61>"), (Some(3), path("/a", false)));
     assert_eq!(shown("AT_FDCWD</home>"), (None, path("/home", false)));
-    for other in ["0</dev/null<char 1:3>>", "1<pipe:[7]>", "2<UNIX-STREAM:[1->2]>", "4</memfd:x>(deleted)"] {
+    for other in
+        ["0</dev/null<char 1:3>>", "1<pipe:[7]>", "2<UNIX-STREAM:[1->2]>", "4</memfd:x>(deleted)"]
+    {
         assert_eq!(shown(other).1, path("-", false), "{other}");
     }
     assert!(descriptor(b"99999999999").is_none());
@@ -100,7 +108,10 @@ fn an_event_stands_where_its_call_ends() {
     let (file, open) = (FileId(0), NonZeroU32::new(1).map(OpenId));
     assert_eq!(events[2].at_us, 30);
     assert_eq!(events[2].action, Action::Write { open, file, offset: 0, len: 5, sync: false });
-    assert_eq!((events[3].at_us, &events[3].action), (60, &Action::Read { open, file, offset: 5, len: 4 }));
+    assert_eq!(
+        (events[3].at_us, &events[3].action),
+        (60, &Action::Read { open, file, offset: 5, len: 4 })
+    );
 }
 
 #[test]
@@ -129,8 +140,7 @@ fn a_childs_lines_may_precede_its_parents_result() {
 "#;
     assert_eq!(accesses(text), [(false, 0, 0, 10), (false, 0, 10, 10)]);
     let (events, skipped) = read_text(text);
-    let name =
-        |event: &Event| matches!(&event.action, Action::Process { name } if &**name == "x" && event.pid == 8);
+    let name = |event: &Event| matches!(&event.action, Action::Process { name } if &**name == "x" && event.pid == 8);
     assert!(events.iter().any(name));
     assert!(!skipped.contains("thread"), "{skipped}");
 }
@@ -149,7 +159,8 @@ fn an_unlink_may_end_after_its_name_was_created_again() {
 "#;
     assert_eq!(accesses(text), [(false, 1, 0, 4)]);
     let (events, _) = read_text(text);
-    let gone: Vec<_> = events.iter().filter(|event| matches!(event.action, Action::Gone { .. })).collect();
+    let gone: Vec<_> =
+        events.iter().filter(|event| matches!(event.action, Action::Gone { .. })).collect();
     assert_eq!(gone.len(), 1);
 }
 
@@ -180,7 +191,9 @@ fn the_target_shown_beside_a_descriptor_identifies_its_file() {
 "#;
     assert_eq!(accesses(text), [(false, 0, 0, 10), (false, 1, 50, 10), (false, 2, 0, 10)]);
     let (_, skipped) = read_text(text);
-    for part in ["1 read at an offset from before", "1 descriptor that leads elsewhere", "2 pipe, socket"] {
+    for part in
+        ["1 read at an offset from before", "1 descriptor that leads elsewhere", "2 pipe, socket"]
+    {
         assert!(skipped.contains(part), "{part}: {skipped}");
     }
 }
@@ -223,9 +236,13 @@ fn odd_beginnings_are_recognised() {
     for text in beginnings {
         assert_eq!(detect(text.as_bytes()), Confidence::Likely, "{text}");
     }
-    for text in
-        ["", "main(void) = x\n", "1 0 open /data/data O_RDWR 3\n", "proces,device,rw_flag\n", "r 12\nw 13\n"]
-    {
+    for text in [
+        "",
+        "main(void) = x\n",
+        "1 0 open /data/data O_RDWR 3\n",
+        "proces,device,rw_flag\n",
+        "r 12\nw 13\n",
+    ] {
         assert_eq!(detect(text.as_bytes()), Confidence::No, "{text}");
     }
 }
@@ -241,7 +258,11 @@ fn traces_of_other_kinds_are_left_to_their_readers() {
         "sql/facebook.statements.sql.xz",
     ] {
         if let Some(text) = testing::shared(name) {
-            assert_eq!(detect(&text[..text.len().min(super::super::HEAD_BYTES)]), Confidence::No, "{name}");
+            assert_eq!(
+                detect(&text[..text.len().min(super::super::HEAD_BYTES)]),
+                Confidence::No,
+                "{name}"
+            );
         }
     }
 }
@@ -249,7 +270,8 @@ fn traces_of_other_kinds_are_left_to_their_readers() {
 #[test]
 fn times_of_day_go_past_midnight_and_relative_ones_add_up() {
     let at = |text: &str| read_text(text).0.iter().map(|event| event.at_us).collect::<Vec<_>>();
-    let day = "23:59:59.9 openat(AT_FDCWD, \"/f\", O_RDONLY) = 3\n00:00:00.1 read(3, \"\", 1) = 1\n";
+    let day =
+        "23:59:59.9 openat(AT_FDCWD, \"/f\", O_RDONLY) = 3\n00:00:00.1 read(3, \"\", 1) = 1\n";
     assert_eq!(at(day), [0, 0, 200_000]);
     let relative = "     0.000000 openat(AT_FDCWD, \"/f\", O_RDONLY) = 3\n     0.000100 sync() = 0\n     0.000100 sync() = 0\n";
     assert_eq!(at(relative), [0, 0, 100, 200]);
@@ -277,7 +299,9 @@ fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
         .filter_map(|event| match &event.action {
             Action::Create(create) => Some(format!("create {} {:?}", create.name, create.mode)),
             Action::Link { name, .. } => Some(format!("link {name}")),
-            Action::RenameDirectory { names } => Some(format!("rename {} {}", names.from, names.to)),
+            Action::RenameDirectory { names } => {
+                Some(format!("rename {} {}", names.from, names.to))
+            }
             _ => None,
         })
         .collect();

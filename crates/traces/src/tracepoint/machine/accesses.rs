@@ -17,11 +17,19 @@ use flashsift_core::{
 const BATCH_PAGES: u64 = 15;
 const SIZE_UNKNOWN: Skip =
     Skip::Note("read from a file of unknown size: rounded to whole pages, perhaps past its end");
-const OFFSET_UNKNOWN: Skip =
-    Skip::Note("read whose first byte is known to the page only (descriptor or offset not recorded)");
+const OFFSET_UNKNOWN: Skip = Skip::Note(
+    "read whose first byte is known to the page only (descriptor or offset not recorded)",
+);
 
 impl Machine {
-    pub(super) fn pages(&mut self, tid: u32, inode: Inode, first: u64, last: u64, host: &mut dyn Host) {
+    pub(super) fn pages(
+        &mut self,
+        tid: u32,
+        inode: Inode,
+        first: u64,
+        last: u64,
+        host: &mut dyn Host,
+    ) {
         let thread = self.threads.entry(tid).or_default();
         let cold = std::mem::take(&mut thread.ahead);
         let first = match thread.missed.take() {
@@ -87,7 +95,8 @@ impl Machine {
         let thread = self.threads.entry(tid).or_default();
         let in_call = thread.call.is_some();
         if let Some(write) = thread.write.as_mut().filter(|write| write.inode == inode) {
-            if write.left > 0 && offset.checked_add(len) == Some(write.end) && offset >= write.start {
+            if write.left > 0 && offset.checked_add(len) == Some(write.end) && offset >= write.start
+            {
                 // The last piece was not copied whole, was refused, and comes again.
                 (write.end, write.left) = (offset, write.left.saturating_add(len));
                 return;
@@ -97,7 +106,8 @@ impl Machine {
             }
         }
         self.flush(tid);
-        self.thread(tid).write = Some(Writing { inode, start: offset, end: offset, left: len, sync: false });
+        self.thread(tid).write =
+            Some(Writing { inode, start: offset, end: offset, left: len, sync: false });
     }
 
     pub(super) fn write_ends(&mut self, tid: u32, inode: Inode, offset: u64, copied: u64) {
@@ -132,7 +142,14 @@ impl Machine {
         }
     }
 
-    fn write(&mut self, tid: u32, file: u32, open: Option<OpenId>, (offset, len): (u64, u64), sync: bool) {
+    fn write(
+        &mut self,
+        tid: u32,
+        file: u32,
+        open: Option<OpenId>,
+        (offset, len): (u64, u64),
+        sync: bool,
+    ) {
         if self.is_told(tid, file) {
             let file = self.id(tid, file);
             self.tell(tid, Action::Write { open, file, offset, len, sync });
@@ -165,7 +182,8 @@ impl Machine {
     pub(super) fn leave(&mut self, tid: u32, result: i64) {
         let thread = self.threads.entry(tid).or_default();
         let (call, read) = (thread.call, thread.call_read.take());
-        let (resized, wrote) = (thread.resized.take(), thread.write.as_ref().map(|write| write.end));
+        let (resized, wrote) =
+            (thread.resized.take(), thread.write.as_ref().map(|write| write.end));
         if let (Some(call), Ok(done)) = (call, u64::try_from(result)) {
             self.call_done(tid, call, read, resized, wrote, done);
         } else {
@@ -204,7 +222,13 @@ impl Machine {
         }
     }
 
-    fn call_read(&mut self, tid: u32, (fd, at): (i32, Pointer), read: Option<(Inode, u64)>, len: u64) {
+    fn call_read(
+        &mut self,
+        tid: u32,
+        (fd, at): (i32, Pointer),
+        read: Option<(Inode, u64)>,
+        len: u64,
+    ) {
         let pid = self.tasks.pid(tid);
         let Some((inode, first)) = read.filter(|_| len > 0) else {
             return self.call_moved(pid, (fd, at), None, len);

@@ -8,7 +8,8 @@ use crate::events::Skip;
 use flashsift_core::event::{Action, Event, FileId};
 
 const DIRECTORY_SYNC: Skip = Skip::Benign("fsync of a directory");
-const SHIFTED: Skip = Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
+const SHIFTED: Skip =
+    Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
 
 impl Machine {
     pub(super) fn synced(&mut self, tid: u32, inode: Inode) {
@@ -86,7 +87,8 @@ impl Machine {
                 queue.insert(at, name);
             }
         }
-        if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file) {
+        if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file)
+        {
             self.tell_created(tid, file, host);
         }
     }
@@ -95,7 +97,8 @@ impl Machine {
         if let Some(file) = self.files.current(inode) {
             // The name was perhaps replaced by a rename.
             while let Some((_, path)) = self.files[file].names.first().cloned() {
-                let over = |name: &Name| matches!(name.kind, NameKind::Moved { .. }) && name.path == path;
+                let over =
+                    |name: &Name| matches!(name.kind, NameKind::Moved { .. }) && name.path == path;
                 if !self.catch_up(over) {
                     break;
                 }
@@ -134,7 +137,10 @@ impl Machine {
             if !self.files[file].names.iter().any(|(_, path)| *path == name.path) {
                 let along = |came: &Name| {
                     came.directory
-                        && name.path.strip_prefix(&*came.path).is_some_and(|rest| rest.starts_with('/'))
+                        && name
+                            .path
+                            .strip_prefix(&*came.path)
+                            .is_some_and(|rest| rest.starts_with('/'))
                 };
                 self.catch_up(|came| came.path == name.path || along(came));
             }
@@ -146,8 +152,10 @@ impl Machine {
             return self.went(&name);
         }
         // The name is not reported yet. A single known name must be the removed one.
-        let mut names =
-            self.files[file].names.iter().filter(|(d, _)| dir.is_none_or(|dir| *d == dir || *d == 0));
+        let mut names = self.files[file]
+            .names
+            .iter()
+            .filter(|(d, _)| dir.is_none_or(|dir| *d == dir || *d == 0));
         if let (Some((_, path)), None) = (names.next(), names.next()) {
             let path = path.clone();
             self.files[file].names.retain(|(_, p)| *p != path);
@@ -234,7 +242,11 @@ impl Machine {
         let end = offset.saturating_add(len);
         if mode & (COLLAPSE | INSERT) != 0 {
             self.skip(SHIFTED);
-            self.life(tid, inode, |file| Action::Punch { file, offset, len: i64::MAX as u64 - offset });
+            self.life(tid, inode, |file| Action::Punch {
+                file,
+                offset,
+                len: i64::MAX as u64 - offset,
+            });
             if let Some(file) = self.files.current(inode) {
                 let grown = |size: u64| match mode & INSERT {
                     0 => size.saturating_sub(len),
@@ -257,7 +269,12 @@ impl Machine {
     }
 
     /// Emits an event of a file that is in the trace or that a recorded thread acts upon.
-    pub(super) fn life(&mut self, tid: u32, inode: Inode, action: impl FnOnce(FileId) -> Action<'static>) {
+    pub(super) fn life(
+        &mut self,
+        tid: u32,
+        inode: Inode,
+        action: impl FnOnce(FileId) -> Action<'static>,
+    ) {
         if let Some(file) = self.life_of(tid, inode) {
             let id = self.id(tid, file);
             self.tell(tid, action(id));

@@ -7,7 +7,8 @@ use super::{
 use crate::events::Skip;
 use flashsift_core::page::PAGE_BYTES;
 
-const AROUND: Skip = Skip::Note("read through a mapping whose place is unknown: page guessed within 16");
+const AROUND: Skip =
+    Skip::Note("read through a mapping whose place is unknown: page guessed within 16");
 const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's first page only");
 
 impl Machine {
@@ -26,7 +27,14 @@ impl Machine {
         match self.maps.at(self.tasks.pid(tid), address) {
             Place::File(inode, page, shared) if self.block_bytes(inode.dev).is_some() => {
                 let file = self.file(inode);
-                self.access(tid, file, None, (page * PAGE_BYTES, PAGE_BYTES), write && shared, false);
+                self.access(
+                    tid,
+                    file,
+                    None,
+                    (page * PAGE_BYTES, PAGE_BYTES),
+                    write && shared,
+                    false,
+                );
                 told = Some(inode);
             }
             Place::File(..) | Place::Anonymous => return self.thread(tid).fault = None,

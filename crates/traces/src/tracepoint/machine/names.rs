@@ -87,7 +87,9 @@ impl Machine {
 
     pub(super) fn give_up_waiting(&mut self, before_ns: u64) {
         self.binding.forget_gone(before_ns);
-        while let Some((gone_ns, file)) = self.nameless.pop_front_if(|(gone_ns, _)| *gone_ns < before_ns) {
+        while let Some((gone_ns, file)) =
+            self.nameless.pop_front_if(|(gone_ns, _)| *gone_ns < before_ns)
+        {
             if let Some(inode) = self.files.ended(file, gone_ns).map(|file| file.inode) {
                 self.binding.nameless(inode, file);
                 self.files.forget(file);
@@ -95,7 +97,11 @@ impl Machine {
         }
         for name in self.binding.given_up(before_ns) {
             let file = match self.files.current(name.handle.inode) {
-                Some(file) if self.files[file].handle.is_none_or(|handle| handle == name.handle) => file,
+                Some(file)
+                    if self.files[file].handle.is_none_or(|handle| handle == name.handle) =>
+                {
+                    file
+                }
                 // Its inode number now belongs to another file.
                 Some(_) => continue,
                 None => self.files.begin(name.handle.inode, true),
@@ -128,7 +134,14 @@ impl Machine {
     }
 
     /// Adds a link. `further`: the file had a name before, known to the trace or not.
-    pub(super) fn add_name(&mut self, file: u32, dir: u64, path: Box<str>, tid: u32, further: bool) {
+    pub(super) fn add_name(
+        &mut self,
+        file: u32,
+        dir: u64,
+        path: Box<str>,
+        tid: u32,
+        further: bool,
+    ) {
         self.placed(file, &path);
         self.files[file].was_named = true;
         if let Some(known) = self.files[file].names.iter_mut().find(|(_, p)| *p == path) {
@@ -168,7 +181,9 @@ impl Machine {
     /// Derives from the path whether its file is below the recorded directory.
     fn placed(&mut self, file: u32, path: &str) {
         let Some(under) = &self.under else { return };
-        let inside = path.strip_prefix(&**under).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inside = path
+            .strip_prefix(&**under)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let f = &mut self.files[file];
         f.inside = Some(inside || f.inside == Some(true) && f.id.is_some());
         if f.kind == Kind::Directory {
@@ -215,7 +230,10 @@ impl Machine {
             return;
         }
         self.takes_path(file, &name.path, name.tid);
-        if (told || self.is_told(name.tid, file)) && self.files[file].id.is_none() && !name.directory {
+        if (told || self.is_told(name.tid, file))
+            && self.files[file].id.is_none()
+            && !name.directory
+        {
             // The file was not seen under its old name.
             let id = self.id(name.tid, file);
             self.tell(name.tid, Action::Bind { file: id, name: MaybeOwned::owned_str(from) });

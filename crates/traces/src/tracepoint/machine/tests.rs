@@ -27,7 +27,11 @@ fn tell(machine: &mut Machine, at_ns: u64, what: What) {
 fn life(machine: &mut Machine, n: u64, named: bool) {
     let (ino, start_ns) = (100 + n % 10, n * 1_000_000);
     let (path, generation) = (format!("/tmp/{n}"), n as u32);
-    tell(machine, start_ns, What::Allocated { inode: inode(ino), dir: Some(DIR), mode: Some(0o100_644) });
+    tell(
+        machine,
+        start_ns,
+        What::Allocated { inode: inode(ino), dir: Some(DIR), mode: Some(0o100_644) },
+    );
     if named {
         machine.name(name(start_ns + 1000, ino, generation, &path, NameKind::Created));
     }
@@ -49,7 +53,10 @@ fn the_state_does_not_grow_with_deleted_files() {
         let mut after = |lives: std::ops::Range<u64>| {
             for n in lives {
                 life(&mut machine, n, named);
-                assert!(machine.drain().any(|event| matches!(event.action, Action::Gone { .. })), "life {n}");
+                assert!(
+                    machine.drain().any(|event| matches!(event.action, Action::Gone { .. })),
+                    "life {n}"
+                );
             }
             state(&machine)
         };
@@ -68,7 +75,13 @@ fn a_name_moves_though_nothing_else_happens() {
     machine.drain();
     for n in 1..=1000 {
         let from = format!("/tmp/{}", n - 1).into();
-        machine.name(name(n * 100, 100, 1, &format!("/tmp/{n}"), NameKind::Moved { from_dir: DIR, from }));
+        machine.name(name(
+            n * 100,
+            100,
+            1,
+            &format!("/tmp/{n}"),
+            NameKind::Moved { from_dir: DIR, from },
+        ));
     }
     machine.passed(50_000);
     let moves = |machine: &mut Machine| -> Vec<String> {
@@ -78,8 +91,9 @@ fn a_name_moves_though_nothing_else_happens() {
         };
         machine.drain().map(to).collect()
     };
-    let expected =
-        |range: std::ops::RangeInclusive<u32>| -> Vec<_> { range.map(|n| format!("/tmp/{n}")).collect() };
+    let expected = |range: std::ops::RangeInclusive<u32>| -> Vec<_> {
+        range.map(|n| format!("/tmp/{n}")).collect()
+    };
     assert_eq!(moves(&mut machine), expected(1..=500));
     machine.finish();
     assert_eq!(moves(&mut machine), expected(501..=1000));
@@ -92,7 +106,11 @@ fn a_program_that_runs_itself_keeps_its_name() {
     machine.found_task(7, 7, "browser");
     tell(&mut machine, 1, What::NewTask { tid: 8, flags: 0, name: "browser".into() });
     machine.point(
-        &Point { at_ns: 2, tid: 8, what: What::Exec { program: "/proc/self/exe".into(), old_tid: 8 } },
+        &Point {
+            at_ns: 2,
+            tid: 8,
+            what: What::Exec { program: "/proc/self/exe".into(), old_tid: 8 },
+        },
         &mut NoHost,
     );
     machine.point(
@@ -120,11 +138,15 @@ fn told(machine: &mut Machine) -> Vec<String> {
             Action::Bind { file, name } => format!("bind {} {name}", file.0),
             Action::Link { file, name } => format!("link {} {name}", file.0),
             Action::Size { file, size } => format!("size {} {size}", file.0),
-            Action::Rename { file, names } => format!("rename {} {} {}", file.0, names.from, names.to),
+            Action::Rename { file, names } => {
+                format!("rename {} {} {}", file.0, names.from, names.to)
+            }
             Action::RenameDirectory { names } => format!("rename {} {}", names.from, names.to),
             Action::Unbind { file, name } => format!("unbind {} {name}", file.0),
             Action::Gone { file } => format!("gone {}", file.0),
-            Action::Open { file, open: of, created } => format!("open {} {} {created}", file.0, open(of)),
+            Action::Open { file, open: of, created } => {
+                format!("open {} {} {created}", file.0, open(of))
+            }
             Action::Close { file, open: of } => format!("close {} {}", file.0, open(of)),
             Action::Read { file, open: of, offset, len } => {
                 format!("read {} {} {offset} {len}", file.0, open(of))
@@ -215,7 +237,10 @@ fn a_directory_moves_with_one_event() {
 fn memory_pressure_is_an_event() {
     let mut machine = Machine::new(false);
     machine.only_tasks([7]);
-    machine.point(&Point { at_ns: 1, tid: 0, what: What::MemoryPressure { stalled_ppm: 9 } }, &mut NoHost);
+    machine.point(
+        &Point { at_ns: 1, tid: 0, what: What::MemoryPressure { stalled_ppm: 9 } },
+        &mut NoHost,
+    );
     assert_eq!(told(&mut machine), ["pressure 9"]);
 }
 
@@ -282,7 +307,11 @@ fn a_close_precedes_the_end_of_its_file() {
     call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
     call(&mut machine, 7, Call::Close { fd: 3 }, Some(What::Evicted { inode: file, links: 0 }), 0);
     // An open that is never closed ends with its file.
-    tell(&mut machine, 9000, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
+    tell(
+        &mut machine,
+        9000,
+        What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) },
+    );
     call(&mut machine, 7, Call::Open, None, 3);
     call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
     tell(&mut machine, 19_000, What::Evicted { inode: file, links: 0 });
@@ -315,6 +344,7 @@ fn a_descriptor_that_reaches_another_file_is_another_open() {
     call(&mut machine, 7, read(0), Some(What::Pages { inode: inode(101), first: 0, last: 0 }), 100);
     let mut told = told(&mut machine);
     told.retain(|line| !line.starts_with("bind") && !line.starts_with("size"));
-    let wanted = ["open 0 1 false", "read 0 1 0 100", "close 0 1", "open 1 2 false", "read 1 2 0 100"];
+    let wanted =
+        ["open 0 1 false", "read 0 1 0 100", "close 0 1", "open 1 2 false", "read 1 2 0 100"];
     assert_eq!(told, wanted);
 }
