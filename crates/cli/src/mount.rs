@@ -109,7 +109,7 @@ fn recorded_in(path: PathBuf) -> StartRecording {
 }
 
 /// Logs that the dead mount of a killed process was removed.
-fn say_freed(mountpoint: &Path) {
+fn log_freed(mountpoint: &Path) {
     tracing::info!(
         "{}: what was mounted here was dead, its process was killed; taken away",
         mountpoint.display()

@@ -32,7 +32,7 @@ fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let mounted = mounts.lines().find(|line| line.contains(" tracefs "));
     let Some(tracefs) = mounted.and_then(|line| line.split(' ').nth(1)) else {
-        return skip("tracefs is not mounted, so that nobody can look at what is left behind");
+        return skip("tracefs is not mounted, so leftovers cannot be found");
     };
     Some((folder, Path::new(tracefs).join("instances")))
 }
@@ -205,7 +205,8 @@ fn a_plain_user_gets_instructions_for_recording() {
     let (code, said) = plain(&["--", "sh", "-c", "echo hello > written; cat written"]);
     if said.contains("strace is not installed") {
         println!(
-            "SKIPPED a_plain_user_gets_instructions_for_recording, second part: strace is not installed"
+            "SKIPPED a_plain_user_gets_instructions_for_recording, second part: strace is not \
+             installed"
         );
         return;
     }

@@ -204,7 +204,7 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     let point = &mount.point;
     if undo::is_dead(&mount) {
         if daemon::free_dead(point)? {
-            super::say_freed(point);
+            super::log_freed(point);
         }
         return Ok(());
     }

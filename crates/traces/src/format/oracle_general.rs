@@ -13,12 +13,12 @@
 //! There is no magic number. The claims about the future can be checked, though, and random bytes
 //! fail the check.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec};
+use super::{Confidence, FileId, FormatSpec, Knows, Side, Space};
 use crate::{Error, events::Events, input::Input};
 use flashsift_core::event::{About, Action, Event};
 use std::collections::HashMap;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "oracle-general",
     what: "libCacheSim's oracleGeneral: 24-byte records (time, object, size, next access)",
     detect,

@@ -34,7 +34,7 @@
 //! parsed as the kernel writes them.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec,
+    Confidence, FileId, FormatSpec, Knows, Side, Space,
     block::{Devices, Op, Rwbs, device_name},
     processes::Processes,
     text_lines,
@@ -47,7 +47,7 @@ use crate::{
 use flashsift_core::event::{About, Event};
 use std::collections::VecDeque;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "pixel",
     what: "Pixel CSV: block requests `proces,device,rw_flag,sector,size,timestamp`",
     detect,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::device::{
     Model, profile,
-    testing::{elapsed_s, read, scattered, write},
+    testing::{elapsed_s, random_order, read, write},
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
@@ -188,7 +188,7 @@ const REQUESTS: usize = 32_768;
 /// Throughput in KB/s of 32 768 requests of 4 KiB in the first `span` bytes: sorted and random
 /// reads, sorted and random writes.
 fn table_2(params: &OpenUnitParams, span: u64, seed: u64) -> [f64; 4] {
-    let order = scattered(REQUESTS, span / 4096, seed);
+    let order = random_order(REQUESTS, span / 4096, seed);
     let mut sorted = order.clone();
     sorted.sort_unstable();
     let speed = |addresses: &[u64], io: fn(u64, u32) -> Io| {
@@ -325,7 +325,7 @@ fn one_stream_too_many() {
 fn an_empty_device_copies_nothing() {
     let params = OpenUnitParams { fill: Fill::Empty, ..profiled("emmc2-2012") };
     let mut device = OpenUnit::new(&params);
-    let order = scattered(4000, 1 << 18, 1);
+    let order = random_order(4000, 1 << 18, 1);
     elapsed_s(&mut device, order.iter().map(|lba| write(*lba, 1)));
     let few = device.wear().copies;
     let mut filled = OpenUnit::new(&profiled("emmc2-2012"));

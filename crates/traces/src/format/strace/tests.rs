@@ -293,7 +293,7 @@ fn a_trace_with_dates_tells_when_it_began() {
 /// moves.
 #[test]
 fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
-    let said: Vec<_> = read_text(SAMPLE)
+    let lines: Vec<_> = read_text(SAMPLE)
         .0
         .iter()
         .filter_map(|event| match &event.action {
@@ -307,7 +307,7 @@ fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
         .collect();
     let mode = Some(0o644u32);
     assert_eq!(
-        said,
+        lines,
         [
             format!("create /home/me/dir/new {mode:?}"),
             "link /home/me/dir/other".to_owned(),
