@@ -278,7 +278,7 @@ mod tests {
 
     /// A sample is an event only where it differs from the last one.
     #[test]
-    fn pressure_is_sampled_once_a_second_and_told_when_it_changes() {
+    fn pressure_is_sampled_once_a_second_and_reported_when_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let path: &'static Path = Box::leak(folder.path().join("memory").into_boxed_path());
         let set =

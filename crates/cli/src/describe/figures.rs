@@ -563,7 +563,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_all_share() {
+    fn the_common_folder_of_paths_is_found() {
         for (paths, folder) in [
             (&["/a/b/c", "/a/b/d", "/a/bé"][..], "/a/"),
             (&["/a/é", "/a/è"], "/a/"),

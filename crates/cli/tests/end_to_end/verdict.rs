@@ -84,7 +84,7 @@ fn a_drain_changes_no_policys_writes() {
 /// Tables of more than two policies end with a verdict, others on request; JSON only on request:
 /// without, every line is a cell.
 #[test]
-fn it_is_there_when_it_is_wanted() {
+fn three_online_policies_or_a_flag_print_a_verdict() {
     let trace = repository("testdata/browser.parquet");
     let shows = |args: &[&str]| {
         let args = [&["compare", &trace, "--memory", "1M"], args].concat();

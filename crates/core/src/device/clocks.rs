@@ -116,7 +116,7 @@ mod tests {
 
     /// Extreme times, and times that run backwards, cause no panic.
     #[test]
-    fn strange_times() {
+    fn extreme_times_do_not_panic() {
         let mut clocks = clocks(true);
         for at_us in [u64::MAX, 0, u64::MAX / 1000, 5] {
             clocks.io(&at(at_us, testing::read(0, 1)));

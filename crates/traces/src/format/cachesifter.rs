@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample() {
+    fn the_sample_is_read() {
         let (events, skipped) = read_lines(SAMPLE);
         assert_eq!(
             events,
@@ -534,7 +534,7 @@ mod tests {
     /// One program's operations, printed before and after each operation: the events are the same,
     /// except that sizes from before are unknown where the lines are from after.
     #[test]
-    fn positions_from_before_and_from_after() {
+    fn lines_from_before_and_from_after_give_the_same_events() {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let paths: Vec<String> = (0..10).map(|n| format!("/data/{n}")).collect();
         for (inode, path) in paths.iter().enumerate() {
@@ -701,7 +701,7 @@ mod tests {
         }
 
         #[test]
-        fn any_damage_to_the_sample(
+        fn a_damaged_sample_does_not_panic(
             changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>()), 0..20),
         ) {
             let mut sample = SAMPLE.as_bytes().to_vec();

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_waits() {
+    fn version_2_has_waits_instead_of_times() {
         let (about, events, skipped) = lines(&V2, SAMPLE_2);
         assert_eq!(
             (about.side, about.space, about.knows.times),

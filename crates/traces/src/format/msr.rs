@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pseudo_file_a_disk_and_microseconds() {
+    fn each_disk_is_a_file_and_times_are_in_microseconds() {
         let expected = [
             "0 is web_0",
             "0 0 r 7014609920 24576",

@@ -157,7 +157,7 @@ mod tests {
 
     /// The example of the format's own page (Encodings.md): 0 to 7 in three bits; here 0 to 4.
     #[test]
-    fn runs_and_packed_bits() {
+    fn runs_and_packed_bits_are_decoded() {
         let [read, write, sync, open, gone] = DICTIONARY;
         // 1, 2, 3, 4, 0, 1, 2, 3 in three bits, low bits first.
         let bits =

@@ -229,7 +229,7 @@ fn spatialclocks_table_2() {
 /// probability (1−1/m)^r, and all but the last k are closed. Reads: in a sorted run the first read
 /// in each unit is far; in a random run all but 1 in m.
 #[test]
-fn other_spans_from_first_principles() {
+fn random_writes_in_other_spans_follow_first_principles() {
     for (name, _) in TABLE_2 {
         let params = profiled(name);
         let mut before: Option<[f64; 4]> = None;
@@ -289,7 +289,7 @@ fn interleaved(params: &OpenUnitParams, streams: u64, pages_a_turn: u32) -> (Wea
 /// The cliff: with as many streams as open units, each log is filled and nothing is copied. With
 /// one stream more, each turn finds its unit closed, and each turn copies a unit.
 #[test]
-fn one_stream_too_many() {
+fn one_stream_more_than_open_units_copies_units() {
     for (name, _) in TABLE_2 {
         for open_units in [1, 4, 7] {
             let params = OpenUnitParams { open_units, ..profiled(name) };

@@ -267,7 +267,7 @@ fn events(spec: &FormatSpec, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_sample() {
+fn the_sample_is_read() {
     let (events, summary) = read_lines(&SPEC, SAMPLE);
     assert_eq!(
         events,
@@ -334,13 +334,13 @@ fn a_trace_of_requests_is_one_of_blocks() {
 }
 
 #[test]
-fn both_sides_of_the_cache() {
+fn a_trace_of_both_sides_is_read_as_files_or_as_requests() {
     let both = only(&["ext4_", "block_"]);
     assert_eq!(detect(both.as_bytes(), false), Confidence::Likely);
     assert_eq!(detect(both.as_bytes(), true), Confidence::No);
     let (events, summary) = read_lines(&SPEC, &both);
     assert_eq!(events, ["10 88/88 runs jbd2/sda1 - 8", "10 88/88 0 w 4096 5000"]);
-    assert_eq!(summary.about.expect("said").side, Side::Before);
+    assert_eq!(summary.about.expect("the sample is described").side, Side::Before);
     let (events, summary) = read_lines(&BLOCK, &both);
     assert_eq!(events.last().expect("a request"), "0 88/88 0 ws 1048576 4096");
     assert_eq!(
@@ -408,7 +408,7 @@ fn of_several_tracepoints_one_is_believed() {
 
 /// Android kernels up to 5.10 report the misses and whole calls, and not the file system.
 #[test]
-fn android() {
+fn traces_of_old_android_kernels_are_read() {
     let text = "    app.main-21    (   20) [000] .... 50.000000: android_fs_dataread_start: \
                 entry_name /data/x, offset 4096, bytes 8192, cmdline app.main, pid 21, i_size \
                 20000, ino 40\n\
@@ -536,11 +536,11 @@ fn damage_is_counted() {
 }
 
 #[test]
-fn a_clock_that_counts_tells_no_times() {
+fn a_counter_clock_gives_no_times() {
     let text = "a-5 [0] ..... 900: f2fs_dataread_end: ino 9, offset 0, bytes 5\na-5 [0] 901: f2fs_dataread_end: ino 9, offset 5, bytes 5\n";
     let (events, summary) = read_lines(&SPEC, text);
     assert_eq!(events, ["0 5/5 runs a", "0 5/5 0 r 0 5", "0 5/5 0 r 5 5"]);
-    let knows = summary.about.expect("said").knows;
+    let knows = summary.about.expect("the sample is described").knows;
     assert_eq!((knows.times, knows.syncs, knows.removals), (false, false, false));
 }
 

@@ -25,7 +25,7 @@ fn read_lines(spec: &FormatSpec, bytes: &[u8]) -> (Vec<String>, String) {
 }
 
 #[test]
-fn the_sample() {
+fn the_sample_is_read() {
     let (events, skipped) = read_lines(&SPEC, &sample::files());
     assert_eq!(
         events,
@@ -57,7 +57,7 @@ fn a_trace_of_requests_is_one_of_blocks() {
     assert_eq!(read_lines(&BLOCK, &sample::requests()).0, expected);
     assert_eq!(read_lines(&SPEC, &sample::requests()).0, expected);
     let (_, summary) = testing::read(&SPEC, &sample::requests()).unwrap();
-    assert_eq!(summary.about.expect("said").side, Side::After);
+    assert_eq!(summary.about.expect("the sample is described").side, Side::After);
     assert_eq!(summary.late, 0);
 }
 
@@ -221,7 +221,7 @@ fn losses_are_noted() {
 }
 
 #[test]
-fn packed_packets() {
+fn compressed_packets_are_read() {
     let plain = bundle(0, &[write(5, 1, 0)]);
     let zstd = packet(&[(
         packet::ZSTD_COMPRESSED,
@@ -244,7 +244,7 @@ fn packed_packets() {
 }
 
 #[test]
-fn names_of_processes() {
+fn processes_get_their_names() {
     let rename = |at_ns, pid, name| {
         event(at_ns, pid, 236, &[(1, Is::Number(pid)), (2, Is::Text("x")), (3, Is::Text(name))])
     };
