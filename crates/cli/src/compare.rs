@@ -167,9 +167,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     request.memory_limit_bytes = loaded.limit_bytes;
     let study = Study::new(&loaded.trace, request).map_err(|error| Usage(error.to_string()))?;
-    study.notes().iter().for_each(say);
+    study.notes().iter().for_each(log_note);
     let plan = study.plan()?;
-    plan.notes().iter().for_each(say);
+    plan.notes().iter().for_each(log_note);
     let after_cache = match &args.after_cache {
         Some(dir) => {
             Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?)
@@ -241,7 +241,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     })
 }
 
-fn log_summary(note: &Note) {
+fn log_note(note: &Note) {
     info!(target: DETAIL, "note: {note}");
 }
 

@@ -192,7 +192,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     stop.bar.finish_and_clear();
     let recorded = recorded?;
-    say(args, &recorded, counted.writer, begun.elapsed())
+    log_summary(args, &recorded, counted.writer, begun.elapsed())
 }
 
 fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Result<Recorded> {

@@ -263,7 +263,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
              writes them)"
         );
     }
-    say(&args.at, source);
+    log_summary(&args.at, source);
     let rules = Rules {
         source: id,
         target_bytes: place.as_ref().map_or(u64::MAX, |place| place.bytes),

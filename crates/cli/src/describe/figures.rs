@@ -210,7 +210,7 @@ fn over_time(found: &Found) -> Vec<Figure> {
             marks: Marks::Patches(vec![layer]),
         }
     });
-    let view = View { caption: String::new(), panels: panels.collect() };
+    let view = View { label: String::new(), panels: panels.collect() };
     let mut figures = vec![Figure {
         id: "pages-over-time".to_owned(),
         title: "Accesses to pages over time".to_owned(),

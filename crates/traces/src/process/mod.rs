@@ -6,7 +6,8 @@
 //! recorders both use it. It follows POSIX and Linux's manual pages (open(2), dup(2), fork(2),
 //! clone(2), execve(2), lseek(2), rename(2), unlink(2), mmap(2)). Descriptors of one open share its
 //! offset across `dup` and `fork`. A file lives until its last name, descriptor and
-//! mapping are gone; then its name can come back as another [`FileId`](flashsift_core::event::FileId).
+//! mapping are gone; then its name can come back as another
+//! [`FileId`](flashsift_core::event::FileId).
 //!
 //! If a trace lacks a fact, the machine guesses only as follows, each time with a note
 //! ([`Out::notes`]) or a count ([`Skip`]), except the first two rules, which hold for every trace:
