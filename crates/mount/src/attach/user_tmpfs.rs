@@ -24,11 +24,11 @@ use std::{
 pub const COMMAND: &str = "mount-tmpfs";
 
 /// The reason why there is no tmpfs.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
+#[derive(Debug, thiserror::TmpfsError)]
+pub enum TmpfsError {
     /// `unshare` could not be started.
     #[error("unshare, of util-linux")]
-    Unshare(#[source] io::Error),
+    Unshare(#[source] io::TmpfsError),
     /// The other process sent none.
     #[error(
         "a tmpfs cannot be had in a user namespace, in which plain users need one (is \
@@ -37,7 +37,7 @@ pub enum Error {
     Refused,
     /// Something else failed.
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Io(#[from] io::TmpfsError),
 }
 
 /// The other process: makes a tmpfs and sends it through standard output, which is a socket.
@@ -52,7 +52,7 @@ pub fn send(bytes: u64, noatime: bool) -> rustix::io::Result<()> {
 }
 
 /// Receives a tmpfs of this size from another process of this program.
-pub(crate) fn receive(bytes: u64, noatime: bool) -> Result<OwnedFd, Error> {
+pub(crate) fn receive(bytes: u64, noatime: bool) -> Result<OwnedFd, TmpfsError> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut other = Command::new("unshare")
         .args(["--user", "--map-current-user", "--keep-caps", "--mount", "--"])
@@ -62,12 +62,12 @@ pub(crate) fn receive(bytes: u64, noatime: bool) -> Result<OwnedFd, Error> {
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(theirs))
         .spawn()
-        .map_err(Error::Unshare)?;
+        .map_err(TmpfsError::Unshare)?;
     let received = receive_from(&ours);
     let status = other.wait()?;
     match received? {
         Some(tmpfs) if status.success() => Ok(tmpfs),
-        _ => Err(Error::Refused),
+        _ => Err(TmpfsError::Refused),
     }
 }
 

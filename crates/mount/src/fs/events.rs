@@ -359,7 +359,7 @@ mod tests {
         let fs = fs(&folder);
         let (_, open, _) = fs.create(&caller(), ROOT, OsStr::new("a"), 0o644, 0).unwrap();
         fs.write(Access::default(), open, 0, b"bytes").unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let _table = fs.table();
             let _stream = fs.events.stream.lock();
@@ -368,9 +368,9 @@ mod tests {
             let _processes = fs.events.processes.lock();
             scope.spawn(|| {
                 let mut bytes = [0; 10];
-                tell.send(fs.read(Access::default(), open, 0, &mut bytes).unwrap()).unwrap();
+                sender.send(fs.read(Access::default(), open, 0, &mut bytes).unwrap()).unwrap();
             });
-            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(5), "the read waits");
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(5), "the read waits");
         });
     }
 
