@@ -59,7 +59,7 @@ fn names(events: &[Event<'_>]) -> BTreeMap<u64, BTreeSet<String>> {
         match &event.action {
             Action::Create(create) if create.name.is_empty() => {}
             Action::Create(create) => {
-                drop(files.entry(id).or_default().insert(create.name.to_string()))
+                files.entry(id).or_default().insert(create.name.to_string());
             }
             Action::Bind { name, .. } | Action::Link { name, .. } => {
                 files.entry(id).or_default().insert(name.to_string());
