@@ -54,8 +54,8 @@ pub struct Options {
     pub even_if_used: bool,
     /// Types of file systems on which BACKING may lie although they are refused otherwise.
     pub even_on: Vec<String>,
-    /// A file is written back this long after its creation.
-    pub settle_after: Duration,
+    /// Data that no application synced is on flash at most this long after it was written.
+    pub lose_at_most: Duration,
     /// RAM for new files, bytes.
     pub budget_bytes: u64,
     /// Patterns of names that are created on flash.
@@ -236,7 +236,7 @@ fn start(
     let clone = if noatime { noatime::held(&place.root).at(&place.backing)? } else { None };
     let partly = noatime && clone.is_none();
     let config = Config {
-        settle_after_us: micros(options.settle_after),
+        lose_at_most_us: micros(options.lose_at_most),
         settled: options.settled.clone(),
         noatime: partly,
         ..Config::default()
@@ -336,7 +336,7 @@ fn warn_unless_signed(written: io::Result<()>) {
 /// Message for the user when the mount is ready.
 fn report(place: &Place, options: &Options) -> String {
     let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
-    let after = show::duration(micros(options.settle_after));
+    let after = show::duration(micros(options.lose_at_most));
     let budget = show::bytes(options.budget_bytes);
     let settles = match place.backing == place.mountpoint {
         true => "then settle in place".to_owned(),

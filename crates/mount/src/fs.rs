@@ -70,7 +70,7 @@ impl Fs {
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
         let keep = KeepConfig {
-            after_us: config.settle_after_us,
+            lose_at_most_us: config.lose_at_most_us,
             budget_bytes: store.usage()?.1,
             patterns: config.settled.clone(),
         };
