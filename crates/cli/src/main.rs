@@ -68,6 +68,7 @@ enum Command {
     Profile(profile::Args),
     Mount(mount::Args),
     Status(control::StatusArgs),
+    #[command(visible_alias = "flush")]
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
     #[command(hide = true)]

@@ -27,12 +27,12 @@ use flashsift_mount::{
 #[command(after_help = "Examples:
   flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
   flashsift unmount ~/.cache/chromium                     the end of it
-  sudo flashsift mount /data/app /mnt/app --settle-after 10m --budget 64MiB --settled '*.log'
-  sudo mount -t fuse.flashsift /data/app /mnt/app -o settle_after=10m,budget=64M
+  sudo flashsift mount /data/app /mnt/app --lose-at-most 10m --budget 64MiB --settled '*.log'
+  sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
   sudo systemctl enable --now flashsift@data-app          in place on /data/app at every start
 
 A file for --config has the same settings; the command line overrides them:
-  settle-after = \"10m\"
+  lose-at-most = \"10m\"
   budget = \"64MiB\"
   settled = [\"*.log\"]
   no-passthrough = true
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         mountpoint: args.mountpoint.clone(),
         even_if_used: args.even_if_used,
         even_on: args.even_on.clone(),
-        settle_after: wanted.settle_after,
+        lose_at_most: wanted.lose_at_most,
         budget_bytes: wanted.budget_bytes,
         settled: wanted.settled,
         allow_other: wanted.allow_other,

@@ -54,8 +54,8 @@ pub struct Options {
     pub even_if_used: bool,
     /// Types of file systems on which BACKING may lie although they are refused otherwise.
     pub even_on: Vec<String>,
-    /// A file is written back this long after its creation.
-    pub settle_after: Duration,
+    /// Data that no application synced is on flash at most this long after it was written.
+    pub lose_at_most: Duration,
     /// RAM for new files, bytes.
     pub budget_bytes: u64,
     /// Patterns of names that are created on flash.
@@ -180,6 +180,10 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 }
 
 /// Unmounts a mount of flashsift whose process was killed. Whether there was one.
+///
+/// # Errors
+///
+/// The list of mounts cannot be read, or the unmount fails.
 pub fn free_dead(mountpoint: &Path) -> Result<bool, Error> {
     undo::free_dead(mountpoint).at(mountpoint)
 }
@@ -236,7 +240,7 @@ fn start(
     let clone = if noatime { noatime::held(&place.root).at(&place.backing)? } else { None };
     let partly = noatime && clone.is_none();
     let config = Config {
-        settle_after_us: micros(options.settle_after),
+        lose_at_most_us: micros(options.lose_at_most),
         settled: options.settled.clone(),
         noatime: partly,
         ..Config::default()
@@ -334,7 +338,7 @@ fn warn_unless_signed(written: io::Result<()>) {
 /// Message for the user when the mount is ready.
 fn report(place: &LockedPlace, options: &Options) -> String {
     let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
-    let after = show::duration(micros(options.settle_after));
+    let after = show::duration(micros(options.lose_at_most));
     let budget = show::bytes(options.budget_bytes);
     let later = match place.backing == place.mountpoint {
         true => "and are then written back in place".to_owned(),

@@ -65,7 +65,7 @@ fn caller() -> Caller {
 
 fn keep() -> KeepConfig {
     KeepConfig {
-        after_us: AFTER_US,
+        lose_at_most_us: AFTER_US,
         budget_bytes: BUDGET_BYTES,
         patterns: vec!["*.log".to_owned()],
     }
@@ -82,7 +82,7 @@ impl History {
         let backing = OwnedFd::from(std::fs::File::open(folder.path()).unwrap());
         let clock = Arc::new(AtomicU64::new(0));
         let config = Config {
-            settle_after_us: AFTER_US,
+            lose_at_most_us: AFTER_US,
             settled: keep().patterns,
             clock: Clock::Manual(clock.clone()),
             ..Config::default()

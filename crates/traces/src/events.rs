@@ -189,6 +189,10 @@ impl<'a> Events<'a> {
     }
 
     /// Sets the description of the trace. Every reader calls it once, before its first event.
+    ///
+    /// # Errors
+    ///
+    /// The consumer of the events failed.
     pub fn about(&mut self, about: About) -> Result<(), Error> {
         assert!(self.summary.about.is_none(), "a reader says what its trace is about once");
         self.summary.about = Some(about);
@@ -215,6 +219,10 @@ impl<'a> Events<'a> {
 
     /// Adds an event. An event that no system can have carried out counts as damage instead: it is
     /// longer than [`ACCESS_BYTES_MAX`] (objects may be longer), or reaches past `i64::MAX`.
+    ///
+    /// # Errors
+    ///
+    /// The consumer of the events failed.
     #[inline]
     pub fn push(&mut self, mut event: Event<'static>) -> Result<(), Error> {
         if let Err(skip) = possible(&event.action, self.len_max) {
@@ -273,6 +281,10 @@ impl<'a> Events<'a> {
     }
 
     /// Passes on the last batch. Returns the totals.
+    ///
+    /// # Errors
+    ///
+    /// The consumer of the events failed.
     pub fn finish(mut self) -> Result<Summary, Error> {
         if !self.batch.is_empty() {
             self.flush()?;

@@ -13,7 +13,8 @@ use std::{
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
 /// Options with a value, as in fstab and as on our command line.
-const VALUES: [(&str, &str); 6] = [
+const VALUES: [(&str, &str); 7] = [
+    ("lose_at_most", "--lose-at-most"),
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
     ("settled", "--settled"),

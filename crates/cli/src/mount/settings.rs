@@ -5,7 +5,7 @@ use anyhow::Context;
 use serde::{Deserialize, Deserializer, de};
 use std::{num::NonZero, path::Path, thread, time::Duration};
 
-const SETTLE_AFTER: &str = "60s";
+const LOSE_AT_MOST: &str = "60s";
 const BUDGET: &str = "256MiB";
 /// Smallest and largest default number of threads: more do not answer faster.
 const THREADS: [usize; 2] = [4, 8];
@@ -23,13 +23,14 @@ const OPTIONS: [(&str, &str); 6] = [
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Settings {
-    #[arg(long, value_name = "TIME", value_parser = size::parse_time,
-        help = format!("Time that a new file lives in RAM: 60s, 10m [default: {SETTLE_AFTER}]"))]
-    #[serde(deserialize_with = "time")]
-    settle_after: Option<Duration>,
+    #[arg(long, alias = "settle-after", value_name = "TIME", value_parser = size::parse_time,
+        help = format!("Time that a new file lives in RAM: 60s, 10m [default: {LOSE_AT_MOST}]"))]
+    #[serde(deserialize_with = "time", alias = "settle-after")]
+    lose_at_most: Option<Duration>,
 
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes,
-        help = format!("RAM for new files; when it is full, the oldest are written back [default: {BUDGET}]"))]
+        help = format!("RAM for new files; when it is full, the oldest are written back \
+            [default: {BUDGET}]"))]
     #[serde(deserialize_with = "bytes")]
     budget: Option<u64>,
 
@@ -56,7 +57,7 @@ pub(super) struct Settings {
 /// The settings that take effect.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
-    pub(super) settle_after: Duration,
+    pub(super) lose_at_most: Duration,
     pub(super) budget_bytes: u64,
     pub(super) settled: Vec<String>,
     pub(super) passthrough: bool,
@@ -77,7 +78,7 @@ impl Settings {
     /// up.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
-            settle_after: self.settle_after.or(other.settle_after),
+            lose_at_most: self.lose_at_most.or(other.lose_at_most),
             budget: self.budget.or(other.budget),
             settled: [other.settled, self.settled].concat(),
             no_passthrough: self.no_passthrough || other.no_passthrough,
@@ -113,10 +114,10 @@ impl Settings {
                 options.push(option);
             }
         }
-        let settle_after =
-            self.settle_after.unwrap_or_else(|| size::parse_time(SETTLE_AFTER).expect(default));
+        let lose_at_most =
+            self.lose_at_most.unwrap_or_else(|| size::parse_time(LOSE_AT_MOST).expect(default));
         Ok(Wanted {
-            settle_after,
+            lose_at_most,
             budget_bytes: self.budget.unwrap_or_else(|| size::parse_bytes(BUDGET).expect(default)),
             settled: self.settled,
             passthrough: root && !self.no_passthrough,
@@ -162,16 +163,25 @@ mod tests {
              no-passthrough = true\noptions = [\"noatime\"]",
         );
         let wanted = given.or(in_file.unwrap()).wanted(true).unwrap();
-        assert_eq!(wanted.settle_after, Duration::from_secs(300));
+        assert_eq!(wanted.lose_at_most, Duration::from_secs(300));
         assert_eq!(wanted.budget_bytes, 1 << 20);
         assert_eq!(wanted.settled, ["*.db", "b*"]);
         assert_eq!(wanted.options, ["nodev", "noatime", "suid"]);
         assert!(!wanted.passthrough && wanted.allow_other);
 
         let wanted = Settings::default().wanted(true).unwrap();
-        assert_eq!(wanted.settle_after, Duration::from_secs(60));
+        assert_eq!(wanted.lose_at_most, Duration::from_secs(60));
         assert_eq!(wanted.budget_bytes, 256 << 20);
         assert!(wanted.passthrough);
+    }
+
+    /// `settle-after` is the name that `lose-at-most` had; files and scripts may still use it.
+    #[test]
+    fn the_old_name_of_the_window_is_understood() {
+        for name in ["lose-at-most", "settle-after"] {
+            let wanted = file(&format!("{name} = \"5m\"")).unwrap().wanted(true).unwrap();
+            assert_eq!(wanted.lose_at_most, Duration::from_secs(300), "{name}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) const SPEC: Spec = Spec {
 };
 
 const PARAMS: &[Param] = &[Param {
-    name: "after",
+    name: "lose-at-most",
     what: "time from a file's birth to its write-back",
     kind: ParamKind::Duration { default_us: 60_000_000, min_us: 1, max_us: 365 * 86_400_000_000 },
 }];
@@ -57,7 +57,7 @@ const FREED: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Time from a file's creation to its write-back, µs; with 0 a file is due at once.
-    pub after_us: Micros,
+    pub lose_at_most_us: Micros,
     /// RAM for files, in bytes.
     pub budget_bytes: u64,
     /// Patterns of names ([`Patterns`]) of files that belong on flash, besides those of SQLite.
@@ -67,7 +67,7 @@ pub struct Config {
 impl Config {
     fn of(setup: &SifterSetup<'_>) -> Self {
         Self {
-            after_us: setup.params.duration_us(PARAMS, "after"),
+            lose_at_most_us: setup.params.duration_us(PARAMS, "lose-at-most"),
             budget_bytes: setup.budget_bytes,
             patterns: setup.patterns.to_vec(),
         }
@@ -77,14 +77,14 @@ impl Config {
 impl Default for Config {
     /// Returns 60 s, no bound on RAM, no patterns.
     fn default() -> Self {
-        Self { after_us: 60_000_000, budget_bytes: u64::MAX, patterns: Vec::new() }
+        Self { lose_at_most_us: 60_000_000, budget_bytes: u64::MAX, patterns: Vec::new() }
     }
 }
 
 /// The sifter: it keeps new files in RAM for a time.
 #[derive(Clone, Debug)]
 pub struct Keep {
-    after_us: Micros,
+    lose_at_most_us: Micros,
     budget_bytes: u64,
     patterns: Patterns,
     files: HashMap<FileId, File, FixedState>,
@@ -133,7 +133,7 @@ impl Keep {
     /// Returns a sifter that has no file.
     pub fn new(config: Config) -> Self {
         Self {
-            after_us: config.after_us,
+            lose_at_most_us: config.lose_at_most_us,
             budget_bytes: config.budget_bytes,
             patterns: Patterns::new(&config.patterns),
             files: HashMap::default(),
@@ -374,7 +374,7 @@ impl Sift for Keep {
             return Some(retry_us);
         }
         let oldest = &self.files[&self.named[self.waiting.first()?]];
-        oldest.born_us.checked_add(self.after_us)?.checked_add(self.after_us / WINDOW)
+        oldest.born_us.checked_add(self.lose_at_most_us)?.checked_add(self.lose_at_most_us / WINDOW)
     }
 
     fn handle_deadline(&mut self, now: Micros) {
@@ -383,7 +383,8 @@ impl Sift for Keep {
             return;
         }
         self.retry_us = None;
-        let of_age = |number: &&u64| now - self.files[&self.named[number]].born_us >= self.after_us;
+        let of_age =
+            |number: &&u64| now - self.files[&self.named[number]].born_us >= self.lose_at_most_us;
         let due: Vec<FileId> =
             self.waiting.iter().take_while(of_age).map(|number| self.named[number]).collect();
         if due.is_empty() {

@@ -209,6 +209,9 @@ pub enum Reason {
     Age,
     /// RAM is full.
     Space,
+    /// The file is too large for RAM: the page cache of flash holds it better. Nothing waits for
+    /// it, and it need not be durable when the decision is done.
+    Large,
     /// An application asked for the file to be durable.
     Sync,
     /// The name shows that the file belongs on flash (a database, a configured pattern).
@@ -256,9 +259,12 @@ mod tests {
 
     #[test]
     fn sifters_are_selected_like_policies() {
-        assert_eq!(Selection::parse("keep:after=90s").unwrap().label(), "keep:after=90s");
-        let refused = Selection::parse("keep:after=0s").err().unwrap().to_string();
-        assert!(refused.contains("`0s` is no value for keep's after=60s"), "{refused}");
+        assert_eq!(
+            Selection::parse("keep:lose-at-most=90s").unwrap().label(),
+            "keep:lose-at-most=90s"
+        );
+        let refused = Selection::parse("keep:lose-at-most=0s").err().unwrap().to_string();
+        assert!(refused.contains("`0s` is no value for keep's lose-at-most=60s"), "{refused}");
         let unknown = Selection::parse("drop").err().unwrap().to_string();
         assert_eq!(unknown, "no sifter is called `drop`; there are: none, keep");
     }

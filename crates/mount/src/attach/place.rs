@@ -291,11 +291,19 @@ const ENDING: &str = "ending ";
 
 impl Sign {
     /// Records that it is mounted, as the file system with this minor device number.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be written.
     pub fn mounted(&self, number: u32) -> io::Result<()> {
         self.write(&format!("{MOUNTED}{number}"))
     }
 
     /// Records that it is unmounted and ends, and the reason if it cannot end.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be written.
     pub fn ending(&self, stuck: &str) -> io::Result<()> {
         self.write(&format!("{ENDING}{stuck}"))
     }
@@ -341,6 +349,10 @@ impl Lock {
     }
 
     /// The log file for a system without a journal. It is removed after a clean end.
+    ///
+    /// # Errors
+    ///
+    /// The log file cannot be created.
     pub fn log(&self) -> io::Result<File> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -348,6 +360,10 @@ impl Lock {
     }
 
     /// Ends cleanly: BACKING is an ordinary directory again. Files of other programs stay.
+    ///
+    /// # Errors
+    ///
+    /// Files of flashsift in BACKING cannot be removed.
     pub fn remove(self, root: OwnedFd) -> io::Result<()> {
         for name in [LOG, LOCK] {
             match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
@@ -474,6 +490,10 @@ pub enum Left {
 }
 
 /// Waits until no daemon holds this BACKING.
+///
+/// # Errors
+///
+/// BACKING cannot be opened, locked or examined.
 pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let root = rustix::fs::open(backing, flags, Mode::empty())?;

@@ -41,6 +41,10 @@ pub enum TmpfsError {
 }
 
 /// The other process: makes a tmpfs and sends it through standard output, which is a socket.
+///
+/// # Errors
+///
+/// The tmpfs cannot be created, or standard output is not a socket.
 pub fn send(bytes: u64, noatime: bool) -> rustix::io::Result<()> {
     let tmpfs = Store::new_tmpfs(bytes, noatime)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -19,6 +19,10 @@ pub struct Running {
 
 impl Running {
     /// Unmounts it; `wait` returns when the last request is answered. `EBUSY` while it is in use.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while it is in use; other errors of the unmount.
     pub fn unmount(&mut self) -> io::Result<()> {
         match undo::unmount(&self.mountpoint, false)? {
             Unmounted::Gone => Ok(()),
@@ -27,6 +31,10 @@ impl Running {
     }
 
     /// Waits until it is unmounted.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's requests ended with an error.
     pub fn wait(self) -> io::Result<()> {
         self.session
             .join()
@@ -44,6 +52,10 @@ pub struct Serving {
 }
 
 /// Mounts it. After the unmount the caller has to write back the files that are still in RAM.
+///
+/// # Errors
+///
+/// /dev/fuse or fusermount3 is missing, or the kernel refuses the mount.
 pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Running> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![

@@ -14,8 +14,8 @@ pub const ROOT: Ino = 1;
 /// Configuration of the file system.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Age at which a file is written back, µs.
-    pub settle_after_us: u64,
+    /// Data that no application synced is on flash at most this long after it was written, µs.
+    pub lose_at_most_us: u64,
     /// Patterns of names whose files are write-through; `*` matches any text.
     pub settled: Vec<String>,
     /// Whether reads of files on flash leave `atime` unchanged. This works for our own user's files
@@ -38,7 +38,7 @@ pub enum Clock {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            settle_after_us: 60_000_000,
+            lose_at_most_us: 60_000_000,
             settled: Vec::new(),
             noatime: false,
             clock: Clock::Boottime,

@@ -164,7 +164,7 @@ fn open_fs(backing: &Path, store: &Path) -> Fs {
     let _ = std::fs::remove_dir_all(store);
     std::fs::create_dir(store).unwrap();
     let dir = OwnedFd::from(std::fs::File::open(backing).unwrap());
-    Fs::new(dir, Store::in_dir(store).unwrap(), Config { settle_after_us: 0, ..Config::default() })
+    Fs::new(dir, Store::in_dir(store).unwrap(), Config { lose_at_most_us: 0, ..Config::default() })
         .unwrap()
 }
 

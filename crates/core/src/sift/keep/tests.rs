@@ -9,7 +9,7 @@ const MINUTE: Micros = 60_000_000;
 
 /// The model, straight from the definition: one list in order of creation.
 struct Naive {
-    after_us: Micros,
+    lose_at_most_us: Micros,
     budget_bytes: u64,
     files: Vec<NaiveFile>,
     retry_us: Option<Micros>,
@@ -31,7 +31,7 @@ struct NaiveFile {
 impl Naive {
     fn new(config: &Config) -> Self {
         Self {
-            after_us: config.after_us,
+            lose_at_most_us: config.lose_at_most_us,
             budget_bytes: config.budget_bytes,
             files: Vec::new(),
             retry_us: None,
@@ -165,7 +165,9 @@ impl Naive {
         match self.retry_us {
             _ if self.attempt_is_out() => None,
             Some(retry_us) => Some(retry_us),
-            None => waiting.map(|file| file.born_us + self.after_us + self.after_us / 16).min(),
+            None => waiting
+                .map(|file| file.born_us + self.lose_at_most_us + self.lose_at_most_us / 16)
+                .min(),
         }
     }
 
@@ -175,9 +177,10 @@ impl Naive {
             return;
         }
         self.retry_us = None;
-        let after_us = self.after_us;
-        let due =
-            |file: &NaiveFile| file.names > 0 && file.out == 0 && file.born_us + after_us <= now;
+        let lose_at_most_us = self.lose_at_most_us;
+        let due = |file: &NaiveFile| {
+            file.names > 0 && file.out == 0 && file.born_us + lose_at_most_us <= now
+        };
         if self.decide(due, Reason::Age) == 0 {
             self.pause_us = 1_000_000;
         }
@@ -202,7 +205,7 @@ fn keep_decides_as_a_list_of_files_does() {
     for seed in 0..1000 {
         let mut history = History::new(seed);
         let config = Config {
-            after_us: [0, 3_000_000, MINUTE][seed as usize % 3],
+            lose_at_most_us: [0, 3_000_000, MINUTE][seed as usize % 3],
             budget_bytes: [0, 1 << 16, 1 << 20][seed as usize / 3 % 3],
             patterns: vec!["*.log".to_owned()],
         };
@@ -284,7 +287,7 @@ fn take(
             Reason::Space => 1,
             Reason::Sync => 2,
             Reason::All => 3,
-            Reason::Name => panic!("{at}: {decision:?}"),
+            Reason::Name | Reason::Large => panic!("{at}: {decision:?}"),
         }] += 1;
     }
     assert_eq!(keep.next_deadline(), naive.next_deadline(), "{at}");
@@ -294,8 +297,8 @@ fn take(
 struct Stepped(Keep);
 
 impl Stepped {
-    fn new(after_us: Micros) -> Self {
-        Self(Keep::new(Config { after_us, budget_bytes: 1 << 20, ..Config::default() }))
+    fn new(lose_at_most_us: Micros) -> Self {
+        Self(Keep::new(Config { lose_at_most_us, budget_bytes: 1 << 20, ..Config::default() }))
     }
 
     fn event(&mut self, now: Micros, action: Action<'_>) {

@@ -59,7 +59,7 @@ fn names(events: &[Event<'_>]) -> BTreeMap<u64, BTreeSet<String>> {
         match &event.action {
             Action::Create(create) if create.name.is_empty() => {}
             Action::Create(create) => {
-                drop(files.entry(id).or_default().insert(create.name.to_string()))
+                files.entry(id).or_default().insert(create.name.to_string());
             }
             Action::Bind { name, .. } | Action::Link { name, .. } => {
                 files.entry(id).or_default().insert(name.to_string());
@@ -148,7 +148,8 @@ fn every_file_below_ends_as_in_the_history() {
             _ => (CREATIONS, events),
         };
         let at = format!("seed {seed}: {after_us} us in {budget_bytes} bytes");
-        let keep = Keep::new(KeepConfig { after_us, budget_bytes, patterns: vec![] });
+        let keep =
+            Keep::new(KeepConfig { lose_at_most_us: after_us, budget_bytes, patterns: vec![] });
         let mut sifted = Sifted::new(keep, budget_bytes, knows).logged();
         let below = run(&mut sifted, &events, &at);
         let (found, wanted) = (contents(&below, &nameless), contents(&events, &nameless));
