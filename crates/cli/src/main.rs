@@ -169,7 +169,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The error of a command line that makes no sense: exit status 2, as for errors that clap finds.
+/// The error of an invalid command line: exit status 2, as for errors that clap finds.
 #[derive(Debug)]
 struct Usage(String);
 
@@ -183,10 +183,23 @@ impl std::error::Error for Usage {}
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::{Cli, Command};
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    /// `flush` is what other programs call it; the help shows both names.
+    #[test]
+    fn flush_is_an_alias_of_settle() {
+        let cli = Cli::try_parse_from(["flashsift", "flush", "/mnt"]).ok().unwrap();
+        assert!(matches!(cli.command, Command::Settle(_)));
+        let help = Cli::command().render_help().to_string();
+        assert!(
+            help.lines().any(|line| line.contains("settle") && line.contains("flush")),
+            "{help}"
+        );
     }
 }

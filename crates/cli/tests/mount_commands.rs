@@ -651,7 +651,7 @@ fn a_read_only_remount_refuses_writes_and_still_writes_back() {
     assert_eq!(fs::read_to_string(seen.join("a")).unwrap(), "kept");
     assert_eq!(bed.status(&seen)["files_in_ram"], 2);
     assert_eq!(bed.names(&backing), [".flashsift"]);
-    bed.succeeds(&["settle"], &[&seen]);
+    bed.succeeds(&["flush"], &[&seen]);
     assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "kept");
     assert_eq!(remount("rw,noexec"), "");
     assert_eq!(options(), "rw,nosuid,nodev,noexec,relatime");

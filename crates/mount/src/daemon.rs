@@ -87,6 +87,10 @@ pub trait Recording {
     fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send>;
 
     /// Completes the recording; returns a sentence about it.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be written.
     fn finish(self: Box<Self>) -> Result<String, RecordingError>;
 }
 

@@ -7,8 +7,16 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 /// A consumer of events. It gets batches, so that a reader makes no virtual call per event.
 pub trait Sink {
     /// Takes the description of the trace: called once, before the first batch.
+    ///
+    /// # Errors
+    ///
+    /// The consumer cannot take it; reading ends.
     fn about(&mut self, about: About) -> Result<(), Error>;
     /// Takes some more events, in order; `at_us` never decreases.
+    ///
+    /// # Errors
+    ///
+    /// The consumer cannot take them; reading ends.
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error>;
 }
 
@@ -193,6 +201,10 @@ impl<'a> Events<'a> {
     /// # Errors
     ///
     /// The consumer of the events failed.
+    ///
+    /// # Panics
+    ///
+    /// It was called before.
     pub fn about(&mut self, about: About) -> Result<(), Error> {
         assert!(self.summary.about.is_none(), "a reader says what its trace is about once");
         self.summary.about = Some(about);

@@ -412,8 +412,8 @@ fn an_attribute_that_backing_does_not_support_is_refused_at_once() {
     assert_eq!(&end, b"end");
 }
 
-/// A directory has the time at which a file in RAM left it, deleted or renamed, also without any
-/// write-back: BACKING kept the earlier time, and the right one was lost with the mount.
+/// If a file in RAM is deleted or renamed, its directory in BACKING gets the time of that change,
+/// even if nothing is written back. It used to keep the earlier time after the unmount.
 #[test]
 fn directories_keep_the_time_at_which_files_left_them() {
     let name = "directories_keep_the_time_at_which_files_left_them";

@@ -3,10 +3,10 @@
 
 use super::{AnyDevice, Device, Io, Prepared, Wear};
 
-/// Latest time, 146 years, so that sums do not overflow for any times in a trace.
+/// Latest time of a request, 146 years. Later times count as this one, so that no sum overflows.
 const END_OF_TIME_NS: u64 = 1 << 62;
 
-/// DeviceTimes and wear of a trace on a device.
+/// Times and wear of a trace on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceTimes {
     /// From the first request to the last completion, each request sent when its predecessor

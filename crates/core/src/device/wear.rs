@@ -19,8 +19,8 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// Returns the pages programmed, or bound to be, for each page that the host wrote; `None` if
-    /// it wrote none.
+    /// Returns the pages programmed for each page that the host wrote, including the copies that
+    /// are due; `None` if the host wrote none.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_pages > 0)
             .then(|| (self.programs + self.copies_due) as f64 / self.host_pages as f64)

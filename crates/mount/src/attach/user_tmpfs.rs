@@ -24,11 +24,11 @@ use std::{
 pub const COMMAND: &str = "mount-tmpfs";
 
 /// The reason why there is no tmpfs.
-#[derive(Debug, thiserror::TmpfsError)]
+#[derive(Debug, thiserror::Error)]
 pub enum TmpfsError {
     /// `unshare` could not be started.
     #[error("unshare, of util-linux")]
-    Unshare(#[source] io::TmpfsError),
+    Unshare(#[source] io::Error),
     /// The other process sent none.
     #[error(
         "a tmpfs cannot be had in a user namespace, in which plain users need one (is \
@@ -37,7 +37,7 @@ pub enum TmpfsError {
     Refused,
     /// Something else failed.
     #[error(transparent)]
-    Io(#[from] io::TmpfsError),
+    Io(#[from] io::Error),
 }
 
 /// The other process: makes a tmpfs and sends it through standard output, which is a socket.

@@ -1,7 +1,7 @@
 //! A session with the kernel: mounts, serves requests, and waits for the end of the mount.
 
 use crate::attach::undo::{self, Unmounted};
-use crate::attach::{Detached, Options};
+use crate::attach::{AttachOptions, Detached};
 use crate::fs::Fs;
 use crate::fuse::Adapter;
 use fuser::{MountOption, SessionACL};
@@ -56,7 +56,7 @@ pub struct Serving {
 /// # Errors
 ///
 /// /dev/fuse or fusermount3 is missing, or the kernel refuses the mount.
-pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Running> {
+pub fn start(fs: Arc<Fs>, options: &AttachOptions, serving: Serving) -> io::Result<Running> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         // Escaped for fusermount3.

@@ -174,7 +174,7 @@ impl Events {
     }
 }
 
-/// When and for which thread something is done.
+/// Time and thread of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) us: Micros,

@@ -148,6 +148,10 @@ impl CallMachine {
     }
 
     /// Takes one call of thread `tid`.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the call gives no event.
     pub fn call(&mut self, at_us: u64, tid: u32, call: SystemCall<'_>, out: &mut Out) -> Done {
         (out.at_us, out.tid) = (at_us, tid);
         if matches!(call, SystemCall::Exit) && !self.tasks.knows(tid) {

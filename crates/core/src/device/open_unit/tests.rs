@@ -146,7 +146,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// DeviceTimes and wear match the naive model after every step, and the internal state is
+    /// Times and wear match the naive model after every step, and the internal state is
     /// consistent. Units of 1, 5, 64 and 100 pages are less than a word of bits, exactly one, and
     /// more.
     #[test]
