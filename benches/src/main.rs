@@ -10,6 +10,7 @@ mod memory;
 mod mount;
 mod record;
 mod replay;
+mod saving;
 mod sizes;
 
 use anyhow::{Context, ensure};
@@ -62,6 +63,13 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay"])]
     mount: bool,
 
+    /// Instead: bytes and flushes that a mount saves (as root), into SAVING.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
+    saving: bool,
+
+    #[command(flatten)]
+    saving_options: saving::Options,
+
     /// Requests of the synthetic trace of --sizes (80 million) or --memory (100 million)
     #[arg(long, value_parser = clap::value_parser!(u64).range(100_000..))]
     requests: Option<u64>,
@@ -89,11 +97,20 @@ fn main() -> anyhow::Result<()> {
     if !args.peak_of.is_empty() {
         return memory::print_peak(&args.peak_of);
     }
-    ensure!(Path::new(FLASHSIFT).exists(), "{FLASHSIFT} is not built: run this by `make bench`");
+    if args.saving_options.performed()? {
+        return Ok(());
+    }
+    let program =
+        if args.saving { args.saving_options.program.as_path() } else { Path::new(FLASHSIFT) };
+    ensure!(program.exists(), "{} is not built: run this by `make bench`", program.display());
+    if args.saving && saving::outside(&args.saving_options)? {
+        return Ok(());
+    }
     let (title, by, name) = match (args.sizes, args.memory) {
         _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
         _ if args.mount => ("Mounting", "make bench BENCH_ARGS=--mount", "MOUNT.md"),
+        _ if args.saving => ("Writes saved", "make bench BENCH_ARGS=--saving", "SAVING.md"),
         _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
         (_, true) => ("Memory", "make bench BENCH_ARGS=--memory", "MEMORY.md"),
@@ -104,6 +121,7 @@ fn main() -> anyhow::Result<()> {
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
         _ if args.mount => mount::report(&mut report, args.rounds)?,
+        _ if args.saving => saving::report(&mut report, args.rounds, &args.saving_options)?,
         _ if args.replay => replay::report(&mut report, args.rounds)?,
         (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
         (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,

@@ -11,6 +11,7 @@ import fcntl
 import os
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from . import run as runs
 from .devtools import DevTools, DevToolsError
@@ -73,6 +74,10 @@ def _add_arguments(parser):
     names = [habits.name for habits in PEOPLE]
     parser.add_argument("--people", nargs="+", choices=names, default=names, metavar="NAME",
                         help=f"users of the browser, of {' '.join(names)} (default: all)")
+    parser.add_argument("--visits", type=int, metavar="N",
+                        help="end after N pages in all, shared like the minutes, instead of --minutes")
+    parser.add_argument("--cache", type=Path, metavar="DIR",
+                        help="keep the caches of all people there, not in their profiles")
 
 
 def play(run):
@@ -80,18 +85,28 @@ def play(run):
     people = [Person(habits, web, run) for habits in PEOPLE if habits.name in run.options.people]
     shares = sum(person.habits.share for person in people)
     sessions = [
-        (person, run.options.minutes * 60 * person.habits.share / shares / person.habits.sessions)
+        (person, person.habits.share / shares / person.habits.sessions)
         for person in people for _ in range(person.habits.sessions)
     ]
     run.random("turns").shuffle(sessions)
     run.facts["web"] = f"{len(web)} files, {web.total_bytes() / 1e6:.0f} MB"
     with Server(web.answer) as server:
         web.set_port(server.port)
-        for person, seconds in sessions:
+        run.visits, done = 0, 0.0
+        for person, share in sessions:
+            done += share
             run.did("session", person.habits.name)
             with Chromium(run, person.habits.name) as chromium:
-                person.browse(chromium, server.port, run.planned_s + seconds)
+                person.browse(chromium, server.port, _end(run, share, done))
     run.facts["command"] = " ".join(["chromium", *FLAGS])
+
+
+def _end(run, share, done):
+    """Whether a session with this share, which ends at `done` of the run, is over."""
+    if visits := run.options.visits:
+        return lambda: run.visits >= round(done * visits)
+    end_s = run.planned_s + share * run.options.minutes * 60
+    return lambda: run.planned_s >= end_s
 
 
 class Chromium:
@@ -101,6 +116,8 @@ class Chromium:
         self._run = run
         self._log = run.scratch / "chromium.log"
         self._home = run.directory / profile
+        cache = run.options.cache
+        self._flags = [f"--disk-cache-dir={cache.resolve() / profile}"] if cache else []
 
     def __enter__(self):
         # Chromium reads commands on descriptor 3 and answers on 4.
@@ -110,7 +127,7 @@ class Chromium:
         with open(self._log, "wb") as log:
             self._process = self._run.start(
                 "bash", "-c", wire, "bash", "chromium", *FLAGS, f"--user-data-dir={self._home}/profile",
-            "about:blank",
+                *self._flags, "about:blank",
                 home=self._home, stdout=log, stderr=subprocess.STDOUT, pass_fds=(theirs_in, theirs_out),
             )
         os.close(theirs_in)
@@ -149,13 +166,13 @@ class Person:
         # The first are the favourites.
         self._favourites = {host: self._rng.sample(pages, len(pages)) for host, pages in web.pages.items()}
 
-    def browse(self, chromium, port, end_s):
+    def browse(self, chromium, port, over):
         self._devtools, self._port = chromium.devtools, port
         target = next(t for t in self._devtools.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
         self._tabs = [_Tab(self._devtools, target["targetId"])]
         self._tab = self._tabs[0]
         self._do("start_page")
-        while self._run.planned_s < end_s:
+        while not over():
             self._look(min(self._rng.lognormvariate(0, 0.8) * self.habits.look_s, 90))
             self._do(self._rng.choices(list(self.habits.steps), self.habits.steps.values())[0])
 
@@ -198,6 +215,7 @@ class Person:
             self._tab.click(self._web.links[self._tab.visited[-1]][link], link)
         else:
             self._tab.open((host, START) if step == "start_page" else favourite, self._port)
+        self._run.visits += 1
         self._run.did(step, "{} {}{}".format(self.habits.name, *self._tab.visited[-1]))
 
 

@@ -202,7 +202,8 @@ def _version(program):
 
 
 def _environment(home):
-    """A small and fixed environment, independent of the caller's settings."""
+    """A small and fixed environment, independent of the caller's settings but for a library such
+    as eatmydata's, which a caller loads into every program."""
     temporary = Path(home) / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     return {
@@ -213,6 +214,7 @@ def _environment(home):
         "TMPDIR": str(temporary),
         # Keeps desktop libraries from looking for a session bus.
         "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+        **{name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ},
     }
 
 

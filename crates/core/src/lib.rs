@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod back;
+pub mod bound;
 pub mod cache;
 pub mod describe;
 pub mod device;

@@ -1,0 +1,328 @@
+//! `--saving`: bytes and flushes at the block device, with the mount and without it.
+//!
+//! Each side of a row works on a fresh file system on a loop device of its own, at the same time as
+//! the other sides. Written sectors and flushes are read from `/sys/block/loopN/stat` after the
+//! mount has ended, `syncfs`, and the end of the file system, so journal and metadata count.
+//!
+//! Everything runs in mount and process namespaces of its own. When they end, however they end,
+//! every process, mount and loop device of them ends too.
+
+mod bed;
+mod outside;
+mod rows;
+mod tables;
+
+use crate::{FLASHSIFT, Report, median};
+use anyhow::{Context, ensure};
+use bed::{Bed, FileSystem, Measured, Side};
+use rows::{ROWS, Row};
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+};
+
+/// Options of `--saving`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Rows of --saving, separated by commas (all)
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    rows: Vec<String>,
+
+    /// Shorter rows of --saving, one round, and no knobs; requirements are for the full length
+    #[arg(long)]
+    quick: bool,
+
+    /// Pages that Chromium visits in --saving
+    #[arg(long, default_value_t = 210, value_parser = clap::value_parser!(u32).range(9..))]
+    visits: u32,
+
+    /// The program whose mount --saving measures
+    #[arg(long, default_value = FLASHSIFT, value_name = "FILE")]
+    pub(crate) program: PathBuf,
+
+    /// Options of `flashsift mount` in --saving, separated by spaces
+    #[arg(long, allow_hyphen_values = true, default_value = "", value_name = "OPTIONS")]
+    mount_options: String,
+
+    /// Do not measure ext4's own knobs in --saving
+    #[arg(long)]
+    no_knobs: bool,
+
+    /// Perform a row in a directory (internal)
+    #[arg(long, hide = true)]
+    perform: Option<String>,
+
+    /// Directory of --perform (internal)
+    #[arg(long, hide = true, default_value = ".")]
+    stage: PathBuf,
+
+    /// Directory of the same file system, outside of the mount (internal)
+    #[arg(long, hide = true, default_value = ".")]
+    beside: PathBuf,
+
+    /// Directory that is not measured (internal)
+    #[arg(long, hide = true, default_value = ".")]
+    scratch: PathBuf,
+}
+
+impl Options {
+    /// Performs a row, if this process was started for one. Returns whether it was.
+    pub(crate) fn performed(&self) -> anyhow::Result<bool> {
+        let Some(name) = &self.perform else { return Ok(false) };
+        let stage = rows::Stage {
+            dir: self.stage.clone(),
+            beside: self.beside.clone(),
+            scratch: self.scratch.clone(),
+            quick: self.quick,
+            visits: self.visits,
+        };
+        (row(name)?.perform)(&stage).with_context(|| format!("row {name}"))?;
+        Ok(true)
+    }
+
+    fn rows(&self) -> anyhow::Result<Vec<&'static Row>> {
+        match self.rows.is_empty() {
+            true => Ok(ROWS.iter().collect()),
+            false => self.rows.iter().map(|name| row(name)).collect(),
+        }
+    }
+}
+
+fn row(name: &str) -> anyhow::Result<&'static Row> {
+    let known = || ROWS.iter().map(|row| row.name).collect::<Vec<_>>().join(", ");
+    ROWS.iter()
+        .find(|row| row.name == name)
+        .with_context(|| format!("--saving has no row {name:?}; the rows: {}", known()))
+}
+
+/// Runs everything in namespaces of its own, if this is not yet the process there. Returns whether
+/// it was run.
+pub(crate) fn outside(options: &Options) -> anyhow::Result<bool> {
+    options.rows()?;
+    if env::var_os(outside::INSIDE).is_some() || !rustix::process::geteuid().is_root() {
+        return Ok(false);
+    }
+    outside::run()?;
+    Ok(true)
+}
+
+/// Results of a row: by side, the rounds.
+struct Results {
+    row: &'static Row,
+    sides: Vec<(Side, Vec<Measured>)>,
+}
+
+impl Results {
+    fn of(&self, side: Side) -> &[Measured] {
+        self.sides.iter().find(|(which, _)| *which == side).map_or(&[], |(_, rounds)| rounds)
+    }
+
+    fn median(&self, side: Side, value: impl Fn(&Measured) -> f64) -> Option<f64> {
+        let mut values: Vec<_> = self.of(side).iter().map(value).collect();
+        (!values.is_empty()).then(|| median(&mut values))
+    }
+}
+
+/// A group of sides that run at the same time.
+struct Job {
+    row: &'static Row,
+    file_system: FileSystem,
+    sides: Vec<Side>,
+}
+
+/// The state that all rows share.
+struct Setting<'a> {
+    options: &'a Options,
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+pub(crate) fn report(report: &mut Report, rounds: usize, options: &Options) -> anyhow::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        report.line("SKIPPED: mounting requires root.\n");
+        return Ok(());
+    }
+    let dir = PathBuf::from(env::var_os(outside::DIRECTORY).context("a directory from outside")?);
+    let program = options.program.canonicalize().context("--program")?;
+    let rounds = if options.quick { 1 } else { rounds };
+    let setting = Setting { options, program, dir };
+    explain(report, rounds, options);
+    let kernel_has = fs::read_to_string("/proc/filesystems")?;
+    for file_system in [FileSystem::Ext4, FileSystem::F2fs] {
+        let name = file_system.name();
+        if !kernel_has.split_whitespace().any(|known| known == name) {
+            report.line(&format!("SKIPPED {name}: this kernel has no {name}.\n"));
+            continue;
+        }
+        let mut results = Vec::new();
+        let mut wanted = Vec::new();
+        for row in options.rows()? {
+            match row.cannot_run(options.quick) {
+                Some(why) => report.line(&format!("SKIPPED {}: {why}.\n", row.name)),
+                None => wanted.push(row),
+            }
+        }
+        measure(&setting, &wanted, file_system, rounds, &mut results)?;
+        tables::compare(report, &results, file_system, options.quick);
+        tables::daemon(report, &results);
+        tables::knobs(report, &results);
+    }
+    Ok(())
+}
+
+fn explain(report: &mut Report, rounds: usize, options: &Options) {
+    let quick = if options.quick { " (--quick: shorter rows)" } else { "" };
+    let mount = match options.mount_options.as_str() {
+        "" => "the mount's default options".to_owned(),
+        given => format!("`flashsift mount {given}`"),
+    };
+    report.line(&format!(
+        "Written KiB and flush requests at a loop device with a fresh file system, after the mount \
+         has ended, `syncfs`, and `umount`. All sides of a row run at the same time, each on its \
+         own device; medians of {rounds} rounds{quick}; {mount}. Chromium visits {} \
+         pages.\n\n**Bound**: the least content, in pages of 4 KiB, that any system must write \
+         which honours the same syncs, from a trace of the same row (`core::bound`). It contains \
+         no metadata.\n",
+        options.visits
+    ));
+}
+
+/// Runs all rounds of all rows. Rows that mostly wait run at the same time as all others.
+fn measure(
+    setting: &Setting<'_>,
+    rows: &[&'static Row],
+    file_system: FileSystem,
+    rounds: usize,
+    results: &mut Vec<Results>,
+) -> anyhow::Result<()> {
+    let (mut waiting, mut busy, mut long) = (Vec::new(), Vec::new(), Vec::new());
+    let knobs = !setting.options.no_knobs && !setting.options.quick;
+    for row in rows.iter().copied() {
+        for round in 0..rounds {
+            let mut sides = vec![Side::Flashsift, Side::Plain];
+            if round == 0 {
+                sides.push(Side::Recorded);
+            }
+            if knobs && row.knobs && round == 0 && file_system == FileSystem::Ext4 {
+                sides.extend(Side::KNOBS.into_iter().filter(|side| side.cannot_run().is_none()));
+            }
+            let job = Job { row, file_system, sides };
+            match row.pace {
+                rows::Pace::Waits => waiting.push(vec![job]),
+                rows::Pace::Busy => busy.push(job),
+                rows::Pace::Long => long.push(job),
+            }
+        }
+    }
+    let mut chains = waiting;
+    chains.push(busy);
+    chains.push(long);
+    let mut done = run_all(setting, chains)?;
+    if knobs && file_system == FileSystem::Ext4 {
+        // The age at which pages are written back is one setting for the whole machine, so these
+        // rows run when no others do.
+        let expire = |row: &&'static Row| row.knobs;
+        let chains = rows
+            .iter()
+            .copied()
+            .filter(expire)
+            .map(|row| vec![Job { row, file_system, sides: vec![Side::Expire300] }]);
+        let chains: Vec<_> = chains.collect();
+        if !chains.is_empty() {
+            let _restored = outside::Expire::set(300)?;
+            done.extend(run_all(setting, chains)?);
+        }
+    }
+    for row in rows.iter().copied() {
+        let mut sides: Vec<(Side, Vec<Measured>)> = Vec::new();
+        for (_, side, measured) in done.iter().filter(|(of, ..)| of.name == row.name) {
+            match sides.iter_mut().find(|(known, _)| known == side) {
+                Some((_, rounds)) => rounds.push(measured.clone()),
+                None => sides.push((*side, vec![measured.clone()])),
+            }
+        }
+        results.push(Results { row, sides });
+    }
+    Ok(())
+}
+
+type Done = Vec<(&'static Row, Side, Measured)>;
+
+/// Runs chains of jobs at the same time; the jobs of a chain run one after another.
+fn run_all(setting: &Setting<'_>, chains: Vec<Vec<Job>>) -> anyhow::Result<Done> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = chains
+            .into_iter()
+            .map(|chain| {
+                scope.spawn(move || -> anyhow::Result<Done> {
+                    let mut done = Vec::new();
+                    for job in chain {
+                        let name = job.row.name;
+                        done.extend(run_job(setting, &job).with_context(|| name.to_owned())?);
+                    }
+                    Ok(done)
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.extend(thread.join().map_err(|_| anyhow::anyhow!("a row panicked"))??);
+        }
+        Ok(all)
+    })
+}
+
+/// Runs the sides of one round at the same time.
+fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Done> {
+    let mut beds = Vec::new();
+    for side in &job.sides {
+        let mut bed = Bed::new(*side, job.file_system, &setting.dir, job.row.device_bytes)?;
+        bed.attach(&setting.program, &setting.options.mount_options)?;
+        beds.push(bed);
+    }
+    let measured = thread::scope(|scope| {
+        let threads: Vec<_> = beds
+            .into_iter()
+            .map(|bed| scope.spawn(move || run_side(setting, job.row, bed)))
+            .collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a side panicked"))?);
+        joined.collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    if job.row.same {
+        for (side, other) in job.sides.iter().zip(&measured).skip(1) {
+            ensure!(
+                other.tree == measured[0].tree,
+                "{} and {} end with different files",
+                job.sides[0].name(),
+                side.name()
+            );
+        }
+    }
+    let done = job.sides.iter().zip(measured);
+    Ok(done.map(|(side, measured)| (job.row, *side, measured)).collect())
+}
+
+/// Performs a row on one side, and counts.
+fn run_side(setting: &Setting<'_>, row: &Row, bed: Bed) -> anyhow::Result<Measured> {
+    let options = setting.options;
+    let mut command = Command::new(env::current_exe()?);
+    command.arg("--perform").arg(row.name);
+    command.arg("--stage").arg(bed.stage()).arg("--beside").arg(bed.path("fs/beside"));
+    command.arg("--scratch").arg(bed.path("scratch"));
+    command.arg("--visits").arg(options.visits.to_string());
+    if options.quick {
+        command.arg("--quick");
+    }
+    if let Some(library) = bed.side.preload() {
+        command.env("LD_PRELOAD", library);
+    }
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {}", bed.side.name(), said.trim());
+    let side = bed.side;
+    bed.finish(&setting.program, row.same).with_context(|| side.name())
+}

@@ -1,0 +1,380 @@
+//! One side of a row: a fresh file system on a loop device of its own, with the layer over it.
+
+use anyhow::{Context, ensure};
+use flashsift_core::{
+    bound::Bound,
+    event::{About, Event},
+};
+use flashsift_traces::{
+    events::Sink,
+    open::{self, Limits},
+};
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    hash::{DefaultHasher, Hash, Hasher},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A file system on which flashsift is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileSystem {
+    Ext4,
+    F2fs,
+}
+
+impl FileSystem {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            FileSystem::Ext4 => "ext4",
+            FileSystem::F2fs => "f2fs",
+        }
+    }
+}
+
+/// A way to store the files of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Flashsift,
+    Plain,
+    /// flashsift that records the row for the bound; its bytes are not reported.
+    Recorded,
+    FastCommit,
+    Volatile,
+    Eatmydata,
+    Tmpfs,
+    /// Alone: it changes a setting of the machine.
+    Expire300,
+}
+
+const EATMYDATA: &str = "libeatmydata.so";
+
+impl Side {
+    /// Knobs that can run beside others.
+    pub(super) const KNOBS: [Side; 4] =
+        [Side::FastCommit, Side::Volatile, Side::Eatmydata, Side::Tmpfs];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Side::Flashsift => "flashsift",
+            Side::Plain => "without",
+            Side::Recorded => "flashsift --record",
+            Side::FastCommit => "`fast_commit`",
+            Side::Volatile => "overlayfs `volatile`",
+            Side::Eatmydata => "eatmydata",
+            Side::Tmpfs => "tmpfs, copied back",
+            Side::Expire300 => "`commit=300`, written back after 300 s",
+        }
+    }
+
+    /// Names the data that a power cut destroys.
+    pub(super) fn loses(self) -> &'static str {
+        match self {
+            Side::Flashsift | Side::Recorded => {
+                "files that no program synced and that were not yet written back"
+            }
+            Side::Plain | Side::FastCommit => {
+                "about the last 30 s of content that no program synced"
+            }
+            Side::Volatile => {
+                "everything since the mount, synced or not; the upper directory has to be deleted"
+            }
+            Side::Eatmydata => {
+                "about the last 30 s, synced or not; databases and renamed files can be damaged"
+            }
+            Side::Tmpfs => "everything since the last copy, synced or not",
+            Side::Expire300 => "about the last 5 minutes of content that no program synced",
+        }
+    }
+
+    /// Returns the library that is loaded into the programs of the row.
+    pub(super) fn preload(self) -> Option<&'static str> {
+        (self == Side::Eatmydata).then_some(EATMYDATA)
+    }
+
+    /// Returns the reason for which this machine cannot run this side.
+    pub(super) fn cannot_run(self) -> Option<&'static str> {
+        let missing =
+            self == Side::Eatmydata && run(Command::new("eatmydata").arg("true")).is_err();
+        missing.then_some("eatmydata is not installed")
+    }
+}
+
+/// Counts of one side in one round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) written_bytes: u64,
+    pub(super) flushes: u64,
+    /// CPU time of the daemon in percent of one core, from the mount to the end of the row.
+    pub(super) daemon_percent: Option<f64>,
+    /// Peak of its resident memory.
+    pub(super) daemon_peak_bytes: Option<u64>,
+    /// A hash of all names and contents at the end.
+    pub(super) tree: u64,
+    pub(super) bound_bytes: Option<u64>,
+}
+
+/// A loop device with a file system on it.
+pub(super) struct Bed {
+    pub(super) side: Side,
+    dir: tempfile::TempDir,
+    /// Open, so that the device stays until its counts are read.
+    _device: File,
+    device: PathBuf,
+    file_system: FileSystem,
+    before: [u64; 2],
+    /// Directories with a mount, in order.
+    mounted: Vec<PathBuf>,
+    attached: Instant,
+}
+
+impl Bed {
+    pub(super) fn new(
+        side: Side,
+        file_system: FileSystem,
+        dir: &Path,
+        bytes: u64,
+    ) -> anyhow::Result<Bed> {
+        let dir = tempfile::tempdir_in(dir)?;
+        let image = dir.path().join("image");
+        File::create(&image)?.set_len(bytes)?;
+        match file_system {
+            FileSystem::Ext4 => {
+                let mut mkfs = Command::new("mkfs.ext4");
+                // Otherwise a kernel thread initialises tables while the row is measured.
+                mkfs.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]);
+                if side == Side::FastCommit {
+                    mkfs.args(["-O", "fast_commit"]);
+                }
+                run(mkfs.arg(&image))?;
+            }
+            FileSystem::F2fs => {
+                run(Command::new("mkfs.f2fs").args(["-q", "-f"]).arg(&image))?;
+            }
+        }
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", "--direct-io=on"]).arg(&image);
+        let device = PathBuf::from(run(&mut losetup)?.trim());
+        let held = File::open(&device)?;
+        // While the device is open, this only makes it detach with its last user.
+        run(Command::new("losetup").arg("--detach").arg(&device))?;
+        fs::remove_file(&image)?;
+        let mut bed = Bed {
+            side,
+            dir,
+            _device: held,
+            device,
+            file_system,
+            before: [0; 2],
+            mounted: Vec::new(),
+            attached: Instant::now(),
+        };
+        for name in ["fs", "over", "scratch"] {
+            fs::create_dir(bed.path(name))?;
+        }
+        let options = if side == Side::Expire300 { "commit=300" } else { "defaults" };
+        bed.mount(&["-t", file_system.name(), "-o", options], bed.device.clone(), "fs")?;
+        for name in ["fs/files", "fs/beside", "fs/upper", "fs/work"] {
+            fs::create_dir(bed.path(name))?;
+        }
+        Ok(bed)
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn mount(&mut self, options: &[&str], what: impl AsRef<OsStr>, at: &str) -> anyhow::Result<()> {
+        let at = self.path(at);
+        run(Command::new("mount").args(options).arg(what.as_ref()).arg(&at))?;
+        self.mounted.push(at);
+        Ok(())
+    }
+
+    fn is_flashsift(&self) -> bool {
+        matches!(self.side, Side::Flashsift | Side::Recorded)
+    }
+
+    /// The directory in which the row works.
+    pub(super) fn stage(&self) -> PathBuf {
+        match self.side {
+            Side::Plain | Side::FastCommit | Side::Eatmydata | Side::Expire300 => {
+                self.path("fs/files")
+            }
+            Side::Flashsift | Side::Recorded | Side::Volatile | Side::Tmpfs => self.path("over"),
+        }
+    }
+
+    /// Mounts what lies over the file system. The counts begin here.
+    pub(super) fn attach(&mut self, program: &Path, options: &str) -> anyhow::Result<()> {
+        sync_file_system(&self.path("fs"))?;
+        self.before = self.counts()?;
+        match self.side {
+            Side::Volatile => {
+                let dir = |name| self.path(name).display().to_string();
+                let (lower, upper, work) = (dir("fs/files"), dir("fs/upper"), dir("fs/work"));
+                let options = format!("lowerdir={lower},upperdir={upper},workdir={work},volatile");
+                self.mount(&["-t", "overlay", "-o", &options], "overlay", "over")?;
+            }
+            Side::Tmpfs => self.mount(&["-t", "tmpfs"], "tmpfs", "over")?,
+            Side::Flashsift | Side::Recorded => {
+                let mut mount = Command::new(program);
+                mount.arg("mount").args([self.path("fs/files"), self.path("over")]);
+                mount.args(options.split_whitespace());
+                if self.side == Side::Recorded {
+                    mount.arg("--record").arg(self.path("scratch/row.parquet"));
+                }
+                run(&mut mount)?;
+            }
+            Side::Plain | Side::FastCommit | Side::Eatmydata | Side::Expire300 => {}
+        }
+        self.attached = Instant::now();
+        Ok(())
+    }
+
+    /// Ends everything that lies over the file system, and it, and counts.
+    pub(super) fn finish(mut self, program: &Path, hash: bool) -> anyhow::Result<Measured> {
+        let mut measured = Measured::default();
+        if self.is_flashsift() {
+            let daemon = daemon(&self.path("fs/files"))?;
+            let elapsed_s = self.attached.elapsed().as_secs_f64();
+            measured.daemon_percent = Some(100.0 * cpu_s(daemon)? / elapsed_s);
+            measured.daemon_peak_bytes = Some(peak_bytes(daemon)?);
+            run(Command::new(program).arg("unmount").arg(self.path("over")))?;
+        }
+        if self.side == Side::Tmpfs {
+            let (from, to) = (self.path("over/."), self.path("fs/files"));
+            run(Command::new("cp").arg("-a").args([from, to]))?;
+        }
+        while self.mounted.len() > 1 {
+            self.unmount_last()?;
+        }
+        sync_file_system(&self.path("fs"))?;
+        self.unmount_last()?;
+        let after = self.counts()?;
+        measured.written_bytes = (after[0] - self.before[0]) * 512;
+        measured.flushes = after[1] - self.before[1];
+        if hash {
+            let device = self.device.clone();
+            self.mount(&["-t", self.file_system.name(), "-o", "ro"], device, "fs")?;
+            let files = if self.side == Side::Volatile { "fs/upper" } else { "fs/files" };
+            measured.tree = tree(&self.path(files))?;
+            self.unmount_last()?;
+        }
+        if self.side == Side::Recorded {
+            measured.bound_bytes = Some(bound_bytes(&self.path("scratch/row.parquet"))?);
+        }
+        Ok(measured)
+    }
+
+    /// A program that has just ended may hold a mount for a moment longer.
+    fn unmount_last(&mut self) -> anyhow::Result<()> {
+        let Some(at) = self.mounted.pop() else { return Ok(()) };
+        let began = Instant::now();
+        loop {
+            match run(Command::new("umount").arg(&at)) {
+                Ok(_) => return Ok(()),
+                Err(error) if began.elapsed() > Duration::from_secs(20) => return Err(error),
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Returns written sectors and flush requests so far.
+    fn counts(&self) -> anyhow::Result<[u64; 2]> {
+        let name = self.device.file_name().context("a device has a name")?;
+        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("stat"))?;
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        // Fields 7 and 16 of Documentation/block/stat.rst.
+        let field = |at: usize| -> anyhow::Result<u64> {
+            Ok(fields.get(at).context("this kernel does not count flushes")?.parse()?)
+        };
+        Ok([field(6)?, field(15)?])
+    }
+}
+
+pub(super) fn run(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Only this file system, as other rows run at the same time.
+fn sync_file_system(at: &Path) -> anyhow::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(at)?)?)
+}
+
+/// Returns the process that serves this BACKING, from its lock file.
+fn daemon(backing: &Path) -> anyhow::Result<u32> {
+    let lock = backing.join(".flashsift/lock");
+    let text = fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
+    text.split_whitespace().next().and_then(|pid| pid.parse().ok()).context("a process in the lock")
+}
+
+/// CPU seconds of a process so far, user and system.
+fn cpu_s(pid: u32) -> anyhow::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = text.rsplit_once(')').context("a name in brackets")?;
+    let mut times = fields.split_whitespace().skip(11).take(2);
+    let mut ticks = || -> anyhow::Result<u64> { Ok(times.next().context("a time")?.parse()?) };
+    let ticks = ticks()? + ticks()?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+fn peak_bytes(pid: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+}
+
+/// Returns a hash of the names and contents of all files below a directory.
+fn tree(top: &Path) -> anyhow::Result<u64> {
+    let mut hash = DefaultHasher::new();
+    let mut directories = vec![top.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let mut entries = fs::read_dir(&directory)?.collect::<Result<Vec<_>, _>>()?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            if entry.file_name() == ".flashsift" {
+                continue;
+            }
+            let path = entry.path();
+            path.strip_prefix(top)?.hash(&mut hash);
+            match entry.file_type()?.is_dir() {
+                true => directories.push(path),
+                false => fs::read(&path)?.hash(&mut hash),
+            }
+        }
+    }
+    Ok(hash.finish())
+}
+
+#[derive(Default)]
+struct Bounding(Bound);
+
+impl Sink for Bounding {
+    fn about(&mut self, _: About) -> Result<(), flashsift_traces::Error> {
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {
+        events.iter().for_each(|event| self.0.event(event));
+        Ok(())
+    }
+}
+
+fn bound_bytes(trace: &Path) -> anyhow::Result<u64> {
+    let mut bounding = Bounding::default();
+    match fs::metadata(trace) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            anyhow::bail!("the mount has left no trace")
+        }
+        other => other?,
+    };
+    open::read(trace, None, &mut bounding, &Limits::default())?;
+    Ok(bounding.0.bytes())
+}

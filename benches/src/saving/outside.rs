@@ -1,0 +1,92 @@
+//! The process outside of the namespaces: it starts the measuring process, ends it at Ctrl-C, and
+//! restores the one setting of the machine that is changed.
+
+use anyhow::{Context, bail, ensure};
+use signal_hook::{consts, iterator::Signals};
+use std::{
+    env, fs,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, exit},
+    sync::mpsc,
+    thread,
+};
+
+/// Set in the environment of the process inside.
+pub(super) const INSIDE: &str = "FLASHSIFT_BENCH_INSIDE";
+/// The directory that the process inside uses; this process deletes it.
+pub(super) const DIRECTORY: &str = "FLASHSIFT_BENCH_DIRECTORY";
+
+/// Age in hundredths of a second at which the kernel writes dirty pages back.
+const EXPIRE: &str = "/proc/sys/vm/dirty_expire_centisecs";
+
+/// Runs this command line again in mount and process namespaces of its own.
+///
+/// Ctrl-C and kills end the process inside by SIGKILL, and with it every process of its namespace.
+/// The kernel then removes the mounts. A loop device detaches when its last user ends, and its
+/// image has no name. Only a SIGKILL of this process leaves something: an empty directory in
+/// `target`, and [`EXPIRE`] if it was changed at that time.
+pub(super) fn run() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir_in("target")?;
+    let expire = fs::read_to_string(EXPIRE)?;
+    let mut inside = Command::new("unshare")
+        .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
+        .arg(env::current_exe()?)
+        .args(env::args_os().skip(1))
+        .env(INSIDE, "1")
+        .env(DIRECTORY, dir.path().canonicalize()?)
+        // Ctrl-C in a terminal reaches this process alone.
+        .process_group(0)
+        .spawn()
+        .context("unshare")?;
+    let (ended, end) = mpsc::channel();
+    let mut signals = Signals::new([consts::SIGINT, consts::SIGTERM, consts::SIGHUP])?;
+    let group = rustix::process::Pid::from_child(&inside);
+    let ended_by_signal = ended.clone();
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let _ = ended_by_signal.send(Err(signal));
+        }
+    });
+    thread::spawn(move || {
+        let _ = ended.send(Ok(inside.wait()));
+    });
+    let how = end.recv()?;
+    if how.is_err() {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        // The directory can be deleted when the mounts in it have ended.
+        let _ = end.recv();
+    }
+    if fs::read_to_string(EXPIRE)? != expire {
+        fs::write(EXPIRE, expire)?;
+    }
+    drop(dir);
+    match how {
+        Err(signal) => exit(128 + signal),
+        Ok(status) => match status?.code() {
+            Some(0) => Ok(()),
+            Some(code) => exit(code),
+            None => bail!("the measuring process was killed"),
+        },
+    }
+}
+
+/// [`EXPIRE`] has another value until this is dropped.
+pub(super) struct Expire {
+    before: String,
+}
+
+impl Expire {
+    pub(super) fn set(seconds: u32) -> anyhow::Result<Expire> {
+        ensure!(Path::new(EXPIRE).exists(), "{EXPIRE} is missing");
+        let before = fs::read_to_string(EXPIRE)?;
+        fs::write(EXPIRE, (seconds * 100).to_string()).context(EXPIRE)?;
+        Ok(Expire { before })
+    }
+}
+
+impl Drop for Expire {
+    fn drop(&mut self) {
+        let _ = fs::write(EXPIRE, &self.before);
+    }
+}

@@ -1,0 +1,389 @@
+//! The rows: each is a load on one directory. A row runs in a process of its own.
+
+use anyhow::{Context, ensure};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Whether a row can run at the same time as others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// It mostly waits: all its rounds run at the same time.
+    Waits,
+    /// It takes seconds of work: one after another.
+    Busy,
+    /// It takes minutes of work: one after another, beside those of `Busy`.
+    Long,
+}
+
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    /// The ratio to the file system alone, at most.
+    pub(super) required: f64,
+    pub(super) pace: Pace,
+    /// Also measured with ext4's own knobs.
+    pub(super) knobs: bool,
+    /// Every side ends with the same files, byte by byte.
+    pub(super) same: bool,
+    /// It takes minutes at any scale, so `--quick` leaves it out.
+    pub(super) slow: bool,
+    pub(super) programs: &'static [&'static str],
+    pub(super) device_bytes: u64,
+    pub(super) perform: fn(&Stage) -> anyhow::Result<()>,
+}
+
+impl Row {
+    pub(super) fn cannot_run(&self, quick: bool) -> Option<String> {
+        if quick && self.slow {
+            return Some("takes minutes; left out by --quick".to_owned());
+        }
+        let missing = self.programs.iter().find(|program| {
+            let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+            found.is_err()
+        });
+        missing.map(|program| format!("{program} is not installed"))
+    }
+}
+
+/// The place and scale of a row.
+pub(super) struct Stage {
+    pub(super) dir: PathBuf,
+    /// On the same file system, outside of the mount.
+    pub(super) beside: PathBuf,
+    /// Not on the measured device.
+    pub(super) scratch: PathBuf,
+    pub(super) quick: bool,
+    pub(super) visits: u32,
+}
+
+impl Stage {
+    fn count(&self, full: u32, quick: u32) -> u32 {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// No requirement of its own: no row may write more than this.
+const NEVER_ABOVE: f64 = 1.02;
+const SMALL_BYTES: usize = 20_000;
+const GIB: u64 = 1 << 30;
+
+const ROW: Row = Row {
+    name: "",
+    what: "",
+    required: NEVER_ABOVE,
+    pace: Pace::Waits,
+    knobs: false,
+    same: true,
+    slow: false,
+    programs: &[],
+    device_bytes: GIB,
+    perform: |_| Ok(()),
+};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "chromium",
+        what: "Chromium with profile and cache on the mount",
+        required: 0.95,
+        pace: Pace::Long,
+        same: false,
+        programs: &["chromium", "python3"],
+        device_bytes: 4 * GIB,
+        perform: |stage| chromium(stage, false),
+        ..ROW
+    },
+    Row {
+        name: "chromium-cache",
+        what: "Chromium with only its cache on the mount",
+        required: 0.88,
+        pace: Pace::Long,
+        knobs: true,
+        same: false,
+        programs: &["chromium", "python3"],
+        device_bytes: 4 * GIB,
+        perform: |stage| chromium(stage, true),
+        ..ROW
+    },
+    Row {
+        name: "files-180",
+        what: "180 files of 20 kB, one a second",
+        required: 0.8,
+        knobs: true,
+        perform: |stage| files(stage, stage.count(180, 40), SMALL_BYTES, 1, None),
+        ..ROW
+    },
+    Row {
+        name: "live-10s",
+        what: "120 files of 20 kB, one a second, each deleted after 10 s",
+        perform: |stage| files(stage, stage.count(120, 30), SMALL_BYTES, 1, Some(10)),
+        ..ROW
+    },
+    Row {
+        name: "live-45s",
+        what: "120 files of 20 kB, one a second, each deleted after 45 s",
+        knobs: true,
+        perform: |stage| files(stage, stage.count(120, 30), SMALL_BYTES, 1, Some(45)),
+        ..ROW
+    },
+    Row {
+        name: "live-5min",
+        what: "120 files of 20 kB, one a second, each deleted after 5 minutes",
+        slow: true,
+        perform: |stage| files(stage, 120, SMALL_BYTES, 1, Some(300)),
+        ..ROW
+    },
+    Row {
+        name: "mb-45s",
+        what: "24 files of 1 MiB, one in 5 s, each deleted after 45 s",
+        perform: |stage| files(stage, stage.count(24, 6), 1 << 20, 5, Some(45)),
+        ..ROW
+    },
+    Row {
+        name: "mb64-once",
+        what: "one file of 64 MiB",
+        perform: |stage| files(stage, 1, 64 << 20, 45, None),
+        ..ROW
+    },
+    Row {
+        name: "log",
+        what: "a log: one line of 100 bytes a second, 500 lines",
+        required: 0.2,
+        knobs: true,
+        perform: |stage| log(stage, stage.count(500, 60)),
+        ..ROW
+    },
+    Row {
+        name: "neighbour",
+        what: "120 files of 20 kB, one a second, while another program rewrites 2 MiB a second on \
+               the same file system",
+        perform: |stage| neighbour(stage, stage.count(120, 30)),
+        ..ROW
+    },
+    Row {
+        name: "rename",
+        what: "300 times: write 4 KiB to a temporary file, fsync, rename over the old one",
+        pace: Pace::Busy,
+        knobs: true,
+        perform: |stage| renames(stage, stage.count(300, 60)),
+        ..ROW
+    },
+    Row {
+        name: "fsync-1000",
+        what: "1000 files of 4 KiB, then an fsync of each",
+        pace: Pace::Busy,
+        perform: |stage| synced(stage, stage.count(1000, 200), 4096, true),
+        ..ROW
+    },
+    Row {
+        name: "fsync-100",
+        what: "100 files of 20 kB, each with an fsync before the next",
+        pace: Pace::Busy,
+        knobs: true,
+        perform: |stage| synced(stage, stage.count(100, 30), SMALL_BYTES, false),
+        ..ROW
+    },
+    Row {
+        name: "sqlite-delete",
+        what: "SQLite, `journal_mode=DELETE`: 300 transactions of one row",
+        perform: |stage| sqlite(stage, "DELETE"),
+        ..SQLITE
+    },
+    Row {
+        name: "sqlite-wal",
+        what: "SQLite, `journal_mode=WAL`: 300 transactions of one row",
+        perform: |stage| sqlite(stage, "WAL"),
+        ..SQLITE
+    },
+    Row {
+        name: "sqlite-truncate",
+        what: "SQLite, `journal_mode=TRUNCATE`: 300 transactions of one row",
+        perform: |stage| sqlite(stage, "TRUNCATE"),
+        ..SQLITE
+    },
+    Row {
+        name: "git",
+        what: "git: init, 30 commits of 4 files, one in 2 s, gc",
+        same: false,
+        programs: &["git"],
+        perform: git,
+        ..ROW
+    },
+];
+
+const SQLITE: Row = Row { pace: Pace::Busy, programs: &["sqlite3"], ..ROW };
+
+/// A clock of whole seconds since the row began, for loads with a fixed rate.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    fn wait_until(&self, second: u32) {
+        let end = Duration::from_secs(second.into());
+        thread::sleep(end.saturating_sub(self.0.elapsed()));
+    }
+}
+
+/// Bytes that differ from file to file.
+fn content(number: u32, bytes: usize) -> Vec<u8> {
+    let mut state = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut content: Vec<u8> =
+        std::iter::repeat_with(&mut step).take(bytes / 8 + 1).flatten().collect();
+    content.truncate(bytes);
+    content
+}
+
+fn name(stage: &Stage, number: u32) -> PathBuf {
+    stage.dir.join(format!("f_{number:06}"))
+}
+
+/// Creates files, one in `every` seconds, and deletes each `life` seconds after its creation.
+fn files(
+    stage: &Stage,
+    count: u32,
+    bytes: usize,
+    every: u32,
+    life: Option<u32>,
+) -> anyhow::Result<()> {
+    let clock = Clock::start();
+    let mut steps: Vec<(u32, bool, u32)> = (0..count).map(|n| (n * every, true, n)).collect();
+    if let Some(life) = life {
+        steps.extend((0..count).map(|n| (n * every + life, false, n)));
+    }
+    steps.sort_unstable();
+    for (second, create, number) in steps {
+        clock.wait_until(second);
+        match create {
+            true => fs::write(name(stage, number), content(number, bytes))?,
+            false => fs::remove_file(name(stage, number))?,
+        }
+    }
+    clock.wait_until(count * every + life.unwrap_or(0));
+    Ok(())
+}
+
+fn log(stage: &Stage, lines: u32) -> anyhow::Result<()> {
+    let mut log = OpenOptions::new().append(true).create(true).open(stage.dir.join("app.log"))?;
+    let clock = Clock::start();
+    for line in 1..=lines {
+        log.write_all(format!("{line:010} {:>88}\n", "a line of a log").as_bytes())?;
+        clock.wait_until(line);
+    }
+    Ok(())
+}
+
+fn neighbour(stage: &Stage, seconds: u32) -> anyhow::Result<()> {
+    const REWRITTEN_BYTES: usize = 2 << 20;
+    let other = File::create(stage.beside.join("neighbour"))?;
+    let clock = Clock::start();
+    for second in 0..seconds {
+        clock.wait_until(second);
+        other.write_all_at(&content(second, REWRITTEN_BYTES), 0)?;
+        fs::write(name(stage, second), content(second, SMALL_BYTES))?;
+    }
+    clock.wait_until(seconds);
+    Ok(())
+}
+
+fn renames(stage: &Stage, count: u32) -> anyhow::Result<()> {
+    let (state, temporary) = (stage.dir.join("state.json"), stage.dir.join("state.json.tmp"));
+    for number in 0..count {
+        let mut file = File::create(&temporary)?;
+        file.write_all(&content(number, 4096))?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&temporary, &state)?;
+    }
+    Ok(())
+}
+
+fn synced(stage: &Stage, count: u32, bytes: usize, later: bool) -> anyhow::Result<()> {
+    for number in 0..count {
+        let mut file = File::create(name(stage, number))?;
+        file.write_all(&content(number, bytes))?;
+        if !later {
+            file.sync_all()?;
+        }
+    }
+    if later {
+        for number in 0..count {
+            File::open(name(stage, number))?.sync_all()?;
+        }
+    }
+    Ok(())
+}
+
+fn sqlite(stage: &Stage, mode: &str) -> anyhow::Result<()> {
+    let mut sql =
+        format!("PRAGMA journal_mode={mode};\nCREATE TABLE t(n INTEGER PRIMARY KEY, s);\n");
+    for number in 0..stage.count(300, 60) {
+        sql += &format!("INSERT INTO t(s) VALUES ('{number:0200}');\n");
+    }
+    let mut sqlite = Command::new("sqlite3");
+    sqlite.arg("-bail").arg(stage.dir.join("data.db"));
+    let mut process =
+        sqlite.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("sqlite3")?;
+    process.stdin.take().context("a pipe")?.write_all(sql.as_bytes())?;
+    ensure!(process.wait()?.success(), "sqlite3 failed");
+    Ok(())
+}
+
+fn git(stage: &Stage) -> anyhow::Result<()> {
+    let git = |arguments: &[&str]| -> anyhow::Result<()> {
+        let mut command = Command::new("git");
+        command.current_dir(&stage.dir).args(arguments).stdout(Stdio::null());
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "a").env(format!("GIT_{who}_EMAIL"), "a@b");
+        }
+        // The mount belongs to root, and no setting of this machine counts.
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+        ensure!(command.status()?.success(), "git {arguments:?} failed");
+        Ok(())
+    };
+    git(&["init", "-q"])?;
+    let clock = Clock::start();
+    for commit in 0..stage.count(30, 10) {
+        clock.wait_until(2 * commit);
+        for file in 0..4 {
+            let number = commit * 3 + file;
+            // Text that packs well, as source does.
+            let line = format!("line of file {number} in commit {commit}\n");
+            fs::write(name(stage, number % 40), line.repeat(150 + number as usize))?;
+        }
+        git(&["add", "-A"])?;
+        git(&["commit", "-q", "-m", "one more"])?;
+    }
+    git(&["-c", "gc.auto=0", "gc", "-q"])
+}
+
+fn chromium(stage: &Stage, cache_only: bool) -> anyhow::Result<()> {
+    let driver = Path::new("workloads/browser");
+    ensure!(driver.exists(), "workloads/browser is missing: run this in the repository");
+    let mut browser = Command::new(driver);
+    browser.args(["--seed", "7", "--visits", &stage.count(stage.visits, 24).to_string()]);
+    browser.args(["--speed", if stage.quick { "10" } else { "1" }]);
+    match cache_only {
+        true => {
+            browser.arg("--dir").arg(stage.scratch.join("browser")).arg("--cache").arg(&stage.dir)
+        }
+        false => browser.arg("--dir").arg(stage.dir.join("browser")),
+    };
+    let output = browser.stdin(Stdio::null()).output().context("workloads/browser")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
+}

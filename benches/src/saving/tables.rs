@@ -1,0 +1,124 @@
+//! The tables of `--saving`.
+
+use super::{
+    Results,
+    bed::{FileSystem, Measured, Side},
+};
+use crate::Report;
+
+fn kib(bytes: f64) -> String {
+    format!("{:.0}", bytes / 1024.0)
+}
+
+fn written(measured: &Measured) -> f64 {
+    measured.written_bytes as f64
+}
+
+fn cell(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "–".to_owned())
+}
+
+/// Rows with and without flashsift.
+pub(super) fn compare(
+    report: &mut Report,
+    results: &[Results],
+    file_system: FileSystem,
+    quick: bool,
+) {
+    let name = file_system.name();
+    report.line(&format!(
+        "## On {name}\n\n| row | flashsift, KiB | {name}, KiB | ratio | required | bound, KiB | \
+         flushes | {name}'s | ratios of the rounds |\n|---|---:|---:|---:|---:|---:|---:|---:|---|"
+    ));
+    for result in results {
+        let (ours, plain) = (result.of(Side::Flashsift), result.of(Side::Plain));
+        let mut ratios: Vec<f64> =
+            ours.iter().zip(plain).map(|(a, b)| written(a) / written(b)).collect();
+        let each: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+        let ratio = crate::median_of(&mut ratios);
+        let required = if quick { "–".to_owned() } else { result.row.required.to_string() };
+        let bound = result.of(Side::Recorded).first().and_then(|measured| measured.bound_bytes);
+        let flushes = |side| {
+            cell(result.median(side, |measured| measured.flushes as f64).map(|n| n.to_string()))
+        };
+        let bytes = |side| cell(result.median(side, written).map(kib));
+        report.line(&format!(
+            "| {}: {} | {} | {} | {} | {required} | {} | {} | {} | {} |",
+            result.row.name,
+            result.row.what,
+            bytes(Side::Flashsift),
+            bytes(Side::Plain),
+            cell(ratio.map(|ratio| format!("{ratio:.2}"))),
+            cell(bound.map(|bytes| kib(bytes as f64))),
+            flushes(Side::Flashsift),
+            flushes(Side::Plain),
+            each.join(" ")
+        ));
+    }
+    report.line("");
+}
+
+/// Cost of the daemon.
+pub(super) fn daemon(report: &mut Report, results: &[Results]) {
+    report.line(
+        "## The daemon\n\nCPU time of the daemon (user and system) in percent of one core, from \
+         the mount to the end of the row, and its peak resident memory. Required while browsing: \
+         at most 1 %.\n\n| row | CPU, % | peak, MiB |\n|---|---:|---:|",
+    );
+    for result in results {
+        let percent = result.median(Side::Flashsift, |m| m.daemon_percent.unwrap_or_default());
+        let peak = result.median(Side::Flashsift, |m| m.daemon_peak_bytes.unwrap_or(0) as f64);
+        report.line(&format!(
+            "| {} | {} | {} |",
+            result.row.name,
+            cell(percent.map(|percent| format!("{percent:.2}"))),
+            cell(peak.map(|bytes| format!("{:.1}", bytes / f64::from(1 << 20))))
+        ));
+    }
+    report.line("");
+}
+
+/// ext4's own knobs, beside plain ext4 and flashsift.
+pub(super) fn knobs(report: &mut Report, results: &[Results]) {
+    let sides: Vec<Side> = Side::KNOBS.into_iter().chain([Side::Expire300]).collect();
+    let measured = |side: &Side| results.iter().any(|result| !result.of(*side).is_empty());
+    for side in Side::KNOBS {
+        if let Some(why) = side.cannot_run() {
+            report.line(&format!("SKIPPED {}: {why}.\n", side.name()));
+        }
+    }
+    let sides: Vec<Side> = [Side::Flashsift, Side::Plain]
+        .into_iter()
+        .chain(sides.into_iter().filter(measured))
+        .collect();
+    if sides.len() == 2 {
+        return;
+    }
+    let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
+    report.line(&format!(
+        "## Beside ext4's own knobs\n\nKiB written and, in brackets, flush requests. The knobs ran \
+         at the same time as the first round, except the last: `vm.dirty_expire_centisecs` is one \
+         setting of the whole machine (the bench restores it), so that side ran alone. `without` \
+         is ext4 with default options. The tmpfs is copied back once, at the end, as \
+         profile-sync-daemon does at logout; a copy every hour writes more.\n\n| row | {} \
+         |\n|---|{}",
+        names.join(" | "),
+        "---:|".repeat(sides.len())
+    ));
+    for result in results.iter().filter(|result| result.row.knobs) {
+        let cells: Vec<_> = sides
+            .iter()
+            .map(|side| {
+                let flushes = result.median(*side, |measured| measured.flushes as f64);
+                let bytes = result.median(*side, written).map(kib);
+                cell(bytes.zip(flushes).map(|(bytes, flushes)| format!("{bytes} ({flushes})")))
+            })
+            .collect();
+        report.line(&format!("| {} | {} |", result.row.name, cells.join(" | ")));
+    }
+    report.line("\n| | loses at a power cut |\n|---|---|");
+    for side in sides {
+        report.line(&format!("| {} | {} |", side.name(), side.loses()));
+    }
+    report.line("");
+}
