@@ -149,7 +149,7 @@ fn this_machine(found: &[Storage], columns: usize) -> String {
                 )
             }
             None if kind == "SD card" => {
-                "has no wear register, so its remaining lifetime is unknown".to_owned()
+                "no wear register: its remaining lifetime is unknown".to_owned()
             }
             None => "the device or the kernel shows no wear registers".to_owned(),
         };

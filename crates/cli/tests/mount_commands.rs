@@ -525,14 +525,14 @@ fn the_dead_mount_of_a_killed_daemon_is_removed() {
         let says = bed.fails(&["status"], &[point]);
         assert!(says.contains("dead"), "{says}");
         let (_, says) = bed.succeeds(&["mount"], &[&backing, point]);
-        assert!(says.contains("what was mounted here was dead"), "{says}");
+        assert!(says.contains("unmounted the dead mount"), "{says}");
         bed.succeeds(&["unmount"], &[point]);
 
         let daemon = bed.foreground(&backing, point, &[]);
         daemon.signal("KILL");
         daemon.ends();
         let (_, says) = bed.succeeds(&["unmount"], &[point]);
-        assert!(says.contains("was dead"), "{says}");
+        assert!(says.contains("unmounted the dead mount"), "{says}");
         assert!(!is_mounted(point));
     }
 }

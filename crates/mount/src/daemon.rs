@@ -121,10 +121,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let (wake, wakes) = mpsc::channel();
     process::read_signals(&wake)?;
     if free_dead(&options.mountpoint)? {
-        info!(
-            "{}: what was mounted here was dead, its process was killed; taken away",
-            options.mountpoint.display()
-        );
+        info!("{}: unmounted the dead mount of a killed process", options.mountpoint.display());
     }
     for path in [&mut options.backing, &mut options.mountpoint] {
         *path = mounts::resolved(path).at(path)?;

@@ -148,9 +148,7 @@ impl<'a> Input<'a> {
         if have > 0 {
             let what = format!(
                 "the trace ends inside a record ({have} of {N} bytes): it is truncated; copy it \
-                again, or cut it to a \
-                or cut it to a \
-                 multiple of {N} bytes",
+                 again, or cut it to a multiple of {N} bytes",
             );
             return Err(Error::Malformed { what, offset: self.offset - have as u64 });
         }

@@ -307,7 +307,16 @@ mod tests {
             wide.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
         assert_eq!(
             first_words,
-            ["storage", "policy", "spatialclock", "lru", "bound", "belady", "knows", "belady-cost"]
+            [
+                "storage",
+                "policy",
+                "spatialclock",
+                "lru",
+                "bound",
+                "belady",
+                "offline",
+                "belady-cost"
+            ]
         );
         assert!(
             wide.contains("( 50 %)") && wide.contains("5.00*") && !wide.contains("9.00*"),

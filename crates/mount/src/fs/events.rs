@@ -141,7 +141,7 @@ impl Events {
         stream.wake(&self.waits);
     }
 
-    /// With the sifter, which has heard all that is queued, and the time.
+    /// Calls `act` with the sifter, which has received all queued events, and the time.
     pub(crate) fn with_stream<T>(&self, act: impl FnOnce(&mut Decisions, Micros) -> T) -> T {
         let mut stream = self.stream.lock();
         self.deliver_queued(&mut stream);

@@ -173,7 +173,7 @@ impl Fs {
         Ok((ino, created.file, File::from(file)))
     }
 
-    /// That BACKING can make something without an inode that a file in RAM will need.
+    /// Checks that BACKING has an inode to spare that no file in RAM will need.
     fn spare_file(&self, table: &Table) -> Result<()> {
         match table.named_in_ram.len() {
             0 => Ok(()),

@@ -144,8 +144,8 @@ impl Fs {
         self.opens.get(open).ok_or(Errno::BADF)
     }
 
-    /// As many bytes as there are, up to the length of `bytes`. Takes no lock that another file's
-    /// users take.
+    /// Reads as many bytes as there are, up to the length of `bytes`. Takes no lock that users of
+    /// another file take.
     ///
     /// # Errors
     ///

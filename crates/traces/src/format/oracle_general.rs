@@ -197,10 +197,12 @@ mod tests {
         }
     }
 
+    /// The advice was once printed twice: "or cut it to a or cut it to a multiple".
     #[test]
     fn a_truncated_record_is_an_error() {
         let error = testing::read(&SPEC, &sample()[..50]).unwrap_err().to_string();
         assert!(error.contains("(2 of 24 bytes)") && error.contains("byte 48"), "{error}");
+        assert!(error.contains("copy it again, or cut it to a multiple of 24 bytes"), "{error}");
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl<'e, 's> Feed<'e, 's> {
         }
     }
 
-    /// The same for tracepoints that are out of order by no more than [`WINDOW`].
+    /// Likewise for tracepoints that are out of order by no more than [`WINDOW`].
     pub(super) fn out_of_order(events: &'e mut Events<'s>, wanted: Option<Space>) -> Self {
         Self { window: Some(Vec::new()), ..Self::new(events, wanted) }
     }

@@ -167,19 +167,19 @@ fn bundles_of_several_processors_are_put_in_order() {
                     ));
                 }
             }
-            let (events, summary) = testing::read(&SPEC, &trace).unwrap();
+            let (found, summary) = testing::read(&SPEC, &trace).unwrap();
             let expected: Vec<_> = events
                 .iter()
                 .map(|&(at, cpu, pos)| ((at - events[0].0) / 1000, cpu as u32 + 1, pos))
                 .collect();
-            let events: Vec<_> = events
+            let found: Vec<_> = found
                 .iter()
                 .filter_map(|event| match event.action {
                     Action::Write { offset, .. } => Some((event.at_us, event.tid, offset)),
                     _ => None,
                 })
                 .collect();
-            prop_assert_eq!(events, expected);
+            prop_assert_eq!(found, expected);
             prop_assert_eq!(summary.late, 0);
             Ok(())
         })

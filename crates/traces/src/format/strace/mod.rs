@@ -126,7 +126,8 @@ enum Clock {
     OfDay(u64, u64),
 }
 
-/// No clock since 1970 was this low when strace first appeared, and no two lines are further apart.
+/// Times from here on count from 1970, lower ones from the line before: lines are never so far
+/// apart, and clocks showed more when strace first appeared.
 const ABSOLUTE_US: u64 = 10_000_000 * 1_000_000;
 const DAY_US: u64 = 24 * 3600 * 1_000_000;
 
