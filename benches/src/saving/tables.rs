@@ -27,7 +27,7 @@ pub(super) fn compare(
 ) {
     let name = file_system.name();
     report.line(&format!(
-        "## On {name}\n\n| row | flashsift, KiB | {name}, KiB | ratio | required | bound, KiB | \
+        "## On {name}\n\nA ratio above the required one is bold.\n\n| row | flashsift, KiB | {name}, KiB | ratio | required | bound, KiB | \
          flushes | {name}'s | ratios of the rounds |\n|---|---:|---:|---:|---:|---:|---:|---:|---|"
     ));
     for result in results {
@@ -48,7 +48,10 @@ pub(super) fn compare(
             result.row.what,
             bytes(Side::Flashsift),
             bytes(Side::Plain),
-            cell(ratio.map(|ratio| format!("{ratio:.2}"))),
+            cell(ratio.map(|ratio| match ratio > result.row.required && !quick {
+                true => format!("**{ratio:.2}**"),
+                false => format!("{ratio:.2}"),
+            })),
             cell(bound.map(|bytes| kib(bytes as f64))),
             flushes(Side::Flashsift),
             flushes(Side::Plain),
