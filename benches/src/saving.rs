@@ -218,7 +218,7 @@ fn measure(
     rows: &[&'static Row],
     file_system: FileSystem,
     rounds: usize,
-) -> anyhow::Result<(Vec<Results>, Vec<(&'static Row, anyhow::Error)>)> {
+) -> anyhow::Result<(Vec<Results>, Vec<Failure>)> {
     let mut results = Vec::new();
     let (mut waiting, mut busy, mut long) = (Vec::new(), Vec::new(), Vec::new());
     let knobs = !setting.options.no_knobs && !setting.options.quick;
@@ -273,8 +273,11 @@ fn measure(
     Ok((results, failed.collect()))
 }
 
-/// What a job measured, or the row with the reason of its failure.
-type Done = Result<Vec<(&'static Row, Side, Measured)>, (&'static Row, anyhow::Error)>;
+/// The counts of one side of a row in one round.
+type Counts = (&'static Row, Side, Measured);
+/// A row, and the reason of its failure.
+type Failure = (&'static Row, anyhow::Error);
+type Done = Result<Vec<Counts>, Failure>;
 
 /// Runs chains of jobs at the same time; the jobs of a chain run one after another.
 fn run_all(setting: &Setting<'_>, chains: Vec<Vec<Job>>) -> anyhow::Result<Vec<Done>> {
@@ -294,10 +297,7 @@ fn run_all(setting: &Setting<'_>, chains: Vec<Vec<Job>>) -> anyhow::Result<Vec<D
 }
 
 /// Runs the sides of one round at the same time.
-fn run_job(
-    setting: &Setting<'_>,
-    job: &Job,
-) -> anyhow::Result<Vec<(&'static Row, Side, Measured)>> {
+fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Vec<Counts>> {
     let mut beds = Vec::new();
     for side in &job.sides {
         let mut bed = Bed::new(*side, job.file_system, &setting.dir, job.row.device_bytes)?;

@@ -27,8 +27,10 @@ pub(super) fn compare(
 ) {
     let name = file_system.name();
     report.line(&format!(
-        "## On {name}\n\nA ratio above the required one is bold.\n\n| row | flashsift, KiB | {name}, KiB | ratio | required | bound, KiB | \
-         flushes | {name}'s | ratios of the rounds |\n|---|---:|---:|---:|---:|---:|---:|---:|---|"
+        "## On {name}\n\nA ratio above the required one is bold.\n\n\
+         | row | flashsift, KiB | {name}, KiB | ratio | required | bound, KiB | flushes \
+         | {name}'s | ratios of the rounds |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---|"
     ));
     for result in results {
         let (ours, plain) = (result.of(Side::Flashsift), result.of(Side::Plain));
