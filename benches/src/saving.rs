@@ -18,7 +18,7 @@ use bed::{Bed, FileSystem, Measured, Side};
 use rows::{ROWS, Row};
 use std::{
     env, fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
 };
@@ -139,13 +139,20 @@ struct Setting<'a> {
     dir: PathBuf,
 }
 
-pub(crate) fn report(report: &mut Report, rounds: usize, options: &Options) -> anyhow::Result<()> {
+/// Returns whether a row failed.
+pub(crate) fn report(
+    report: &mut Report,
+    rounds: usize,
+    options: &Options,
+) -> anyhow::Result<bool> {
     if !rustix::process::geteuid().is_root() {
         report.line("SKIPPED: mounting requires root.\n");
-        return Ok(());
+        return Ok(false);
     }
     let dir = PathBuf::from(env::var_os(outside::DIRECTORY).context("a directory from outside")?);
     let program = options.program.canonicalize().context("--program")?;
+    let dir = short(dir, &program)?;
+    let mut failed = false;
     let rounds = if options.quick { 1 } else { rounds };
     let setting = Setting { options, program, dir };
     explain(report, rounds, options);
@@ -156,7 +163,6 @@ pub(crate) fn report(report: &mut Report, rounds: usize, options: &Options) -> a
             report.line(&format!("SKIPPED {name}: this kernel has no {name}.\n"));
             continue;
         }
-        let mut results = Vec::new();
         let mut wanted = Vec::new();
         for row in options.rows()? {
             match row.cannot_run(options.quick) {
@@ -164,12 +170,29 @@ pub(crate) fn report(report: &mut Report, rounds: usize, options: &Options) -> a
                 None => wanted.push(row),
             }
         }
-        measure(&setting, &wanted, file_system, rounds, &mut results)?;
+        let (results, failures) = measure(&setting, &wanted, file_system, rounds)?;
         tables::compare(report, &results, file_system, options.quick);
         tables::daemon(report, &results);
         tables::knobs(report, &results);
+        for (row, why) in &failures {
+            report.line(&format!("FAILED {} on {name}: {why:#}\n", row.name));
+        }
+        failed |= !failures.is_empty();
     }
-    Ok(())
+    Ok(failed)
+}
+
+/// Binds the directory to a short path, which only this namespace sees: Chromium has a socket below
+/// it, and the path of a socket has at most 107 bytes.
+fn short(dir: PathBuf, program: &Path) -> anyhow::Result<PathBuf> {
+    let here = env::current_dir()?;
+    for place in ["/mnt", "/media", "/srv"].map(Path::new) {
+        if place.is_dir() && !here.starts_with(place) && !program.starts_with(place) {
+            bed::run(Command::new("mount").arg("--bind").args([&*dir, place]))?;
+            return Ok(place.to_owned());
+        }
+    }
+    Ok(dir)
 }
 
 fn explain(report: &mut Report, rounds: usize, options: &Options) {
@@ -181,7 +204,7 @@ fn explain(report: &mut Report, rounds: usize, options: &Options) {
     report.line(&format!(
         "Written KiB and flush requests at a loop device with a fresh file system, after the mount \
          has ended, `syncfs`, and `umount`. All sides of a row run at the same time, each on its \
-         own device; medians of {rounds} rounds{quick}; {mount}. Chromium visits {} \
+         own device; medians of {rounds} round(s){quick}; {mount}. Chromium visits {} \
          pages.\n\n**Bound**: the least content, in pages of 4 KiB, that any system must write \
          which honours the same syncs, from a trace of the same row (`core::bound`). It contains \
          no metadata.\n",
@@ -195,8 +218,8 @@ fn measure(
     rows: &[&'static Row],
     file_system: FileSystem,
     rounds: usize,
-    results: &mut Vec<Results>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<(Vec<Results>, Vec<Failure>)> {
+    let mut results = Vec::new();
     let (mut waiting, mut busy, mut long) = (Vec::new(), Vec::new(), Vec::new());
     let knobs = !setting.options.no_knobs && !setting.options.quick;
     for row in rows.iter().copied() {
@@ -237,7 +260,8 @@ fn measure(
     }
     for row in rows.iter().copied() {
         let mut sides: Vec<(Side, Vec<Measured>)> = Vec::new();
-        for (_, side, measured) in done.iter().filter(|(of, ..)| of.name == row.name) {
+        let measured = done.iter().flatten().flatten();
+        for (_, side, measured) in measured.filter(|(of, ..)| of.name == row.name) {
             match sides.iter_mut().find(|(known, _)| known == side) {
                 Some((_, rounds)) => rounds.push(measured.clone()),
                 None => sides.push((*side, vec![measured.clone()])),
@@ -245,37 +269,35 @@ fn measure(
         }
         results.push(Results { row, sides });
     }
-    Ok(())
+    let failed = done.into_iter().filter_map(Result::err);
+    Ok((results, failed.collect()))
 }
 
-type Done = Vec<(&'static Row, Side, Measured)>;
+/// The counts of one side of a row in one round.
+type Counts = (&'static Row, Side, Measured);
+/// A row, and the reason of its failure.
+type Failure = (&'static Row, anyhow::Error);
+type Done = Result<Vec<Counts>, Failure>;
 
 /// Runs chains of jobs at the same time; the jobs of a chain run one after another.
-fn run_all(setting: &Setting<'_>, chains: Vec<Vec<Job>>) -> anyhow::Result<Done> {
+fn run_all(setting: &Setting<'_>, chains: Vec<Vec<Job>>) -> anyhow::Result<Vec<Done>> {
     thread::scope(|scope| {
-        let threads: Vec<_> = chains
-            .into_iter()
-            .map(|chain| {
-                scope.spawn(move || -> anyhow::Result<Done> {
-                    let mut done = Vec::new();
-                    for job in chain {
-                        let name = job.row.name;
-                        done.extend(run_job(setting, &job).with_context(|| name.to_owned())?);
-                    }
-                    Ok(done)
-                })
-            })
-            .collect();
+        let run_chain = |chain: Vec<Job>| {
+            let run = |job: Job| run_job(setting, &job).map_err(|why| (job.row, why));
+            chain.into_iter().map(run).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> =
+            chains.into_iter().map(|chain| scope.spawn(move || run_chain(chain))).collect();
         let mut all = Vec::new();
         for thread in threads {
-            all.extend(thread.join().map_err(|_| anyhow::anyhow!("a row panicked"))??);
+            all.extend(thread.join().map_err(|_| anyhow::anyhow!("a row panicked"))?);
         }
         Ok(all)
     })
 }
 
 /// Runs the sides of one round at the same time.
-fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Done> {
+fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Vec<Counts>> {
     let mut beds = Vec::new();
     for side in &job.sides {
         let mut bed = Bed::new(*side, job.file_system, &setting.dir, job.row.device_bytes)?;
@@ -302,6 +324,7 @@ fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Done> {
             );
         }
     }
+    eprintln!("done: {}, {} sides", job.row.name, job.sides.len());
     let done = job.sides.iter().zip(measured);
     Ok(done.map(|(side, measured)| (job.row, *side, measured)).collect())
 }
