@@ -117,7 +117,8 @@ impl Database {
             return if last == 0 { Ok(0) } else { Err(told("it does not exist")) };
         }
         let ask = "PRAGMA integrity_check;
-            SELECT count(*), ifnull(max(n), 0), ifnull(sum(n), 0), (SELECT sum FROM total) FROM rows;";
+            SELECT count(*), ifnull(max(n), 0), ifnull(sum(n), 0), (SELECT sum FROM total)
+            FROM rows;";
         let output = Command::new("sqlite3").args(["-batch", "-bail"]).arg(path).arg(ask).output();
         let output = output.map_err(|error| error.to_string())?;
         let said = String::from_utf8_lossy(&output.stdout);

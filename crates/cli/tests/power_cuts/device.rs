@@ -351,7 +351,7 @@ impl Record {
     }
 }
 
-/// What a disk was asked to do, in order, after the state `base`.
+/// The requests to a disk whose content was `base`, in order.
 pub(crate) struct Log {
     base: Pages,
     bytes: Vec<u8>,
@@ -463,7 +463,7 @@ impl Log {
                 Flushes::Obeyed => {
                     self.records[..cut.records].iter().rposition(is_flush).unwrap_or(0)
                 }
-                // What the disk wrote by itself.
+                // The disk has written older ones by itself.
                 Flushes::Ignored => cut.records.saturating_sub(200).max(done),
             };
             for record in &self.records[done..flushed] {

@@ -42,7 +42,7 @@ pub(crate) enum Step {
 /// An operation of an application.
 pub(crate) struct Op {
     pub(crate) step: Step,
-    /// What it wrote.
+    /// The bytes that it wrote.
     pub(crate) data: Vec<u8>,
     /// Nothing of it can be on the disk before this position of the device's log.
     pub(crate) begun: u64,
@@ -64,9 +64,9 @@ impl Op {
 /// Where an application works.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
-    /// What it sees.
+    /// The directory that the application sees.
     pub(crate) top: &'a Path,
-    /// What is on the disk.
+    /// The directory on the disk.
     pub(crate) backing: &'a Path,
     /// `None` where no flashsift is between them: then the files count as if they were always in
     /// RAM (`false`) or never (`true`).
@@ -250,7 +250,8 @@ impl<'a> Application<'a> {
         Ok(())
     }
 
-    /// Whether the file that a step changed is in BACKING now.
+    /// Whether the file that a step changed is in BACKING now, with the change: a file that stays
+    /// in RAM may have an older copy there.
     fn in_place(&self, step: &Step) -> bool {
         use Step::*;
         let (Create(name)
@@ -269,8 +270,11 @@ impl<'a> Application<'a> {
         let file = self.names[name];
         self.names.iter().filter(|(_, other)| **other == file).any(|(name, _)| {
             let mut value = [0; 32];
-            rustix::fs::getxattr(self.place.backing.join(name), ATTRIBUTE, &mut value)
+            let below = self.place.backing.join(name);
+            let same = |seen: Vec<u8>| fs::read(&below).is_ok_and(|there| there == seen);
+            rustix::fs::getxattr(&below, ATTRIBUTE, &mut value)
                 .is_ok_and(|len| value[..len] == *file.to_string().as_bytes())
+                && fs::read(self.place.top.join(name)).is_ok_and(same)
         })
     }
 }

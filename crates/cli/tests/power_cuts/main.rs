@@ -9,7 +9,8 @@
 //! `FLASHSIFT_CUTS` the number of cuts of each. Every history prints its seed; `FLASHSIFT_SEED` is
 //! the first one. The threads of a history run as they like, so a seed repeats the steps of each
 //! application but not their interleaving. `FLASHSIFT_KEEP` is a folder for the images of disks
-//! that broke a promise.
+//! that broke a promise. With `FLASHSIFT_ALONE`, the applications work on the file system itself:
+//! a promise that is broken then is not flashsift's.
 
 mod database;
 mod device;
@@ -102,7 +103,7 @@ struct Mode {
 /// Files stay in RAM until they are synced, leave it all the time by age, or for lack of space.
 const MODES: [Mode; 3] = [
     Mode { name: "default", options: &[] },
-    Mode { name: "tiny window", options: &["--settle-after", "0.02s"] },
+    Mode { name: "tiny window", options: &["--lose-at-most", "0.02s"] },
     Mode { name: "tiny budget", options: &["--budget", "1MiB"] },
 ];
 
@@ -203,7 +204,7 @@ impl Drop for Daemon {
     }
 }
 
-/// What is between the applications and the file system.
+/// The layer between the applications and the file system.
 #[derive(Clone, Copy)]
 enum Above {
     /// `flashsift mount` with these options.
@@ -395,7 +396,7 @@ impl Bed {
     }
 }
 
-/// What happened on a disk.
+/// The operations of applications, and the requests to the disk that followed.
 struct History {
     seed: u64,
     /// The position at which the applications began.
@@ -431,7 +432,11 @@ fn promises_hold(test: &'static str, file_system: &'static FileSystem) {
     let mut broken = Vec::new();
     for Mode { name, options } in MODES {
         for seed in first..first + number("FLASHSIFT_HISTORIES", 1) {
-            let history = bed.history(Above::Flashsift(options), "defaults", seed);
+            let above = match env::var_os("FLASHSIFT_ALONE") {
+                Some(_) => Above::Nothing { in_place: true },
+                None => Above::Flashsift(options),
+            };
+            let history = bed.history(above, "defaults", seed);
             let found = bed.cut(&history, cuts, Flushes::Obeyed);
             println!(
                 "{test}, {name}, {}; {cuts} cuts, {} of them broke a promise",
@@ -450,6 +455,7 @@ fn promises_hold_on_ext4() {
 }
 
 #[test]
+#[ignore = "ext4 with fast_commit loses synced files by itself (Linux 6.18, FLASHSIFT_ALONE=1)"]
 fn promises_hold_on_ext4_with_fast_commits() {
     promises_hold("promises_hold_on_ext4_with_fast_commits", &EXT4_FAST_COMMIT);
 }
@@ -481,8 +487,8 @@ fn a_file_system_alone_breaks_no_promise() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// The comparison finds torn files. Editors that save without fsync leave them on ext4 where it does
-/// not help them (`noauto_da_alloc`).
+/// The comparison finds torn files. Editors that save without fsync leave them on an ext4 that is
+/// mounted with `noauto_da_alloc`.
 #[test]
 fn files_that_are_renamed_before_they_are_durable_are_found_torn() {
     const TEST: &str = "files_that_are_renamed_before_they_are_durable_are_found_torn";

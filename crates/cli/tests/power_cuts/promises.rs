@@ -1,4 +1,4 @@
-//! What a disk may hold after a power cut, by the operations that were acknowledged before it.
+//! The states that a disk may have after a power cut, by the operations acknowledged before it.
 //!
 //! - An acknowledged fsync, fdatasync, `O_SYNC` write or `flashsift settle` lasts, with the names
 //!   that the file had (Mount 2, Mount 9). An acknowledged fsync of a directory makes its names
@@ -123,7 +123,7 @@ struct Name {
     first: usize,
 }
 
-/// What one application may find.
+/// The states that the files of one application may have.
 #[derive(Default)]
 pub(crate) struct Promises {
     files: BTreeMap<u64, File>,
