@@ -42,9 +42,9 @@ const MIB: u64 = 1 << 20;
 /// Applications beside the database.
 const APPLICATIONS: u64 = 3;
 /// Steps of each of them.
-const STEPS: usize = 150;
+const STEPS: usize = 120;
 /// Commits to each database.
-const COMMITS: u64 = 20;
+const COMMITS: u64 = 10;
 
 /// One test runs at a time: a mount of one would be busy with the processes of another.
 static TURN: Mutex<()> = Mutex::new(());
