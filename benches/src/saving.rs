@@ -8,6 +8,7 @@
 //! every process, mount and loop device of them ends too.
 
 mod bed;
+mod guest;
 mod outside;
 mod rows;
 mod tables;
@@ -45,6 +46,10 @@ pub(crate) struct Options {
     /// Options of `flashsift mount` in --saving, separated by spaces
     #[arg(long, allow_hyphen_values = true, default_value = "", value_name = "OPTIONS")]
     mount_options: String,
+
+    /// File systems of --saving; f2fs runs in a guest if this kernel lacks it
+    #[arg(long, value_delimiter = ',', value_name = "TYPE,…", default_value = "ext4,f2fs")]
+    file_system: Vec<String>,
 
     /// Do not measure ext4's own knobs in --saving
     #[arg(long)]
@@ -159,16 +164,19 @@ pub(crate) fn report(
     let kernel_has = fs::read_to_string("/proc/filesystems")?;
     for file_system in [FileSystem::Ext4, FileSystem::F2fs] {
         let name = file_system.name();
-        if !kernel_has.split_whitespace().any(|known| known == name) {
-            report.line(&format!("SKIPPED {name}: this kernel has no {name}.\n"));
+        if !options.file_system.iter().any(|wanted| wanted == name) {
             continue;
         }
         let mut wanted = Vec::new();
         for row in options.rows()? {
             match row.cannot_run(options.quick) {
-                Some(why) => report.line(&format!("SKIPPED {}: {why}.\n", row.name)),
+                Some(why) => report.line(&format!("SKIPPED {} on {name}: {why}.\n", row.name)),
                 None => wanted.push(row),
             }
+        }
+        if !kernel_has.split_whitespace().any(|known| known == name) {
+            failed |= elsewhere(report, &setting, wanted, file_system, rounds);
+            continue;
         }
         let (results, failures) = measure(&setting, &wanted, file_system, rounds)?;
         tables::compare(report, &results, file_system, options.quick);
@@ -180,6 +188,39 @@ pub(crate) fn report(
         failed |= !failures.is_empty();
     }
     Ok(failed)
+}
+
+/// Reports rows on a file system that this kernel lacks. Returns whether they failed.
+fn elsewhere(
+    report: &mut Report,
+    setting: &Setting<'_>,
+    mut rows: Vec<&'static Row>,
+    file_system: FileSystem,
+    rounds: usize,
+) -> bool {
+    let name = file_system.name();
+    let reason = match file_system {
+        FileSystem::F2fs => guest::cannot_run(),
+        FileSystem::Ext4 => Some("only F2FS runs in a guest".to_owned()),
+    };
+    if let Some(why) = reason {
+        report.line(&format!("SKIPPED {name}: this kernel has no {name}, and {why}.\n"));
+        return false;
+    }
+    for row in rows.extract_if(.., |row| row.pace == rows::Pace::Long) {
+        report.line(&format!("SKIPPED {} on {name}: too slow for an emulated guest.\n", row.name));
+    }
+    if rows.is_empty() {
+        return false;
+    }
+    match guest::table(setting.options, &rows, rounds, &setting.dir) {
+        Ok(table) => report.line(&table),
+        Err(why) => {
+            report.line(&format!("FAILED {name} in a guest: {why:#}\n"));
+            return true;
+        }
+    }
+    false
 }
 
 /// Binds the directory to a short path, which only this namespace sees: Chromium has a socket below
