@@ -9,7 +9,7 @@ GUEST := crates/cli/tests/guest
 # Tests that open pages in a browser.
 PAGES := crates/report/tests/browser
 
-.PHONY: help demo test lint docs unit bench fuzz deny setup setup-build build install uninstall clean
+.PHONY: help demo test lint docs unit soak bench fuzz deny setup setup-build build install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -51,6 +51,12 @@ unit: setup ## Tests, naming each that was skipped
 	@grep -E '^(running|test result|Ran |✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
 
+soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES a run (10)
+	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \
+	  $(CARGO) test --locked -p flashsift --test power_cuts -- --nocapture --test-threads 1
+	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
+	checks/mount --minutes $(or $(SOAK_MINUTES),10)
+
 bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --memory, --mount, --saving …
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
@@ -77,7 +83,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools busybox:busybox-static)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr busybox:busybox-static)
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels of Debian into target/guest"; \

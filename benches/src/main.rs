@@ -117,17 +117,22 @@ fn main() -> anyhow::Result<()> {
         _ => ("Benchmarks", "make bench", "RESULTS.md"),
     };
     let mut report = Report::new(title, by)?;
+    let mut failed = false;
     match (args.sizes, args.memory) {
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
         _ if args.mount => mount::report(&mut report, args.rounds)?,
-        _ if args.saving => saving::report(&mut report, args.rounds, &args.saving_options)?,
+        _ if args.saving => {
+            failed = saving::report(&mut report, args.rounds, &args.saving_options)?;
+        }
         _ if args.replay => replay::report(&mut report, args.rounds)?,
         (true, _) => sizes::report(&mut report, args.requests.unwrap_or(sizes::REQUESTS))?,
         (_, true) => memory::report(&mut report, args.requests.unwrap_or(memory::REQUESTS))?,
         _ => speed(&mut report, &args)?,
     }
-    report.save(args.output, name)
+    report.save(args.output, name)?;
+    ensure!(!failed, "some rows failed");
+    Ok(())
 }
 
 /// Figures with a rival or a requirement.

@@ -8,6 +8,7 @@
 //! every process, mount and loop device of them ends too.
 
 mod bed;
+mod guest;
 mod outside;
 mod rows;
 mod tables;
@@ -18,7 +19,7 @@ use bed::{Bed, FileSystem, Measured, Side};
 use rows::{ROWS, Row};
 use std::{
     env, fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
 };
@@ -45,6 +46,10 @@ pub(crate) struct Options {
     /// Options of `flashsift mount` in --saving, separated by spaces
     #[arg(long, allow_hyphen_values = true, default_value = "", value_name = "OPTIONS")]
     mount_options: String,
+
+    /// File systems of --saving; f2fs runs in a guest if this kernel lacks it
+    #[arg(long, value_delimiter = ',', value_name = "TYPE,…", default_value = "ext4,f2fs")]
+    file_system: Vec<String>,
 
     /// Do not measure ext4's own knobs in --saving
     #[arg(long)]
@@ -139,37 +144,96 @@ struct Setting<'a> {
     dir: PathBuf,
 }
 
-pub(crate) fn report(report: &mut Report, rounds: usize, options: &Options) -> anyhow::Result<()> {
+/// Returns whether a row failed.
+pub(crate) fn report(
+    report: &mut Report,
+    rounds: usize,
+    options: &Options,
+) -> anyhow::Result<bool> {
     if !rustix::process::geteuid().is_root() {
         report.line("SKIPPED: mounting requires root.\n");
-        return Ok(());
+        return Ok(false);
     }
     let dir = PathBuf::from(env::var_os(outside::DIRECTORY).context("a directory from outside")?);
     let program = options.program.canonicalize().context("--program")?;
+    let dir = short(dir, &program)?;
+    let mut failed = false;
     let rounds = if options.quick { 1 } else { rounds };
     let setting = Setting { options, program, dir };
     explain(report, rounds, options);
     let kernel_has = fs::read_to_string("/proc/filesystems")?;
     for file_system in [FileSystem::Ext4, FileSystem::F2fs] {
         let name = file_system.name();
-        if !kernel_has.split_whitespace().any(|known| known == name) {
-            report.line(&format!("SKIPPED {name}: this kernel has no {name}.\n"));
+        if !options.file_system.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let mut results = Vec::new();
         let mut wanted = Vec::new();
         for row in options.rows()? {
             match row.cannot_run(options.quick) {
-                Some(why) => report.line(&format!("SKIPPED {}: {why}.\n", row.name)),
+                Some(why) => report.line(&format!("SKIPPED {} on {name}: {why}.\n", row.name)),
                 None => wanted.push(row),
             }
         }
-        measure(&setting, &wanted, file_system, rounds, &mut results)?;
+        if !kernel_has.split_whitespace().any(|known| known == name) {
+            failed |= elsewhere(report, &setting, wanted, file_system, rounds);
+            continue;
+        }
+        let (results, failures) = measure(&setting, &wanted, file_system, rounds)?;
         tables::compare(report, &results, file_system, options.quick);
         tables::daemon(report, &results);
         tables::knobs(report, &results);
+        for (row, why) in &failures {
+            report.line(&format!("FAILED {} on {name}: {why:#}\n", row.name));
+        }
+        failed |= !failures.is_empty();
     }
-    Ok(())
+    Ok(failed)
+}
+
+/// Reports rows on a file system that this kernel lacks. Returns whether they failed.
+fn elsewhere(
+    report: &mut Report,
+    setting: &Setting<'_>,
+    mut rows: Vec<&'static Row>,
+    file_system: FileSystem,
+    rounds: usize,
+) -> bool {
+    let name = file_system.name();
+    let reason = match file_system {
+        FileSystem::F2fs => guest::cannot_run(),
+        FileSystem::Ext4 => Some("only F2FS runs in a guest".to_owned()),
+    };
+    if let Some(why) = reason {
+        report.line(&format!("SKIPPED {name}: this kernel has no {name}, and {why}.\n"));
+        return false;
+    }
+    for row in rows.extract_if(.., |row| row.pace == rows::Pace::Long) {
+        report.line(&format!("SKIPPED {} on {name}: too slow for an emulated guest.\n", row.name));
+    }
+    if rows.is_empty() {
+        return false;
+    }
+    match guest::table(setting.options, &rows, rounds, &setting.dir) {
+        Ok(table) => report.line(&table),
+        Err(why) => {
+            report.line(&format!("FAILED {name} in a guest: {why:#}\n"));
+            return true;
+        }
+    }
+    false
+}
+
+/// Binds the directory to a short path, which only this namespace sees: Chromium has a socket below
+/// it, and the path of a socket has at most 107 bytes.
+fn short(dir: PathBuf, program: &Path) -> anyhow::Result<PathBuf> {
+    let here = env::current_dir()?;
+    for place in ["/mnt", "/media", "/srv"].map(Path::new) {
+        if place.is_dir() && !here.starts_with(place) && !program.starts_with(place) {
+            bed::run(Command::new("mount").arg("--bind").args([&*dir, place]))?;
+            return Ok(place.to_owned());
+        }
+    }
+    Ok(dir)
 }
 
 fn explain(report: &mut Report, rounds: usize, options: &Options) {
@@ -181,7 +245,7 @@ fn explain(report: &mut Report, rounds: usize, options: &Options) {
     report.line(&format!(
         "Written KiB and flush requests at a loop device with a fresh file system, after the mount \
          has ended, `syncfs`, and `umount`. All sides of a row run at the same time, each on its \
-         own device; medians of {rounds} rounds{quick}; {mount}. Chromium visits {} \
+         own device; medians of {rounds} round(s){quick}; {mount}. Chromium visits {} \
          pages.\n\n**Bound**: the least content, in pages of 4 KiB, that any system must write \
          which honours the same syncs, from a trace of the same row (`core::bound`). It contains \
          no metadata.\n",
@@ -195,8 +259,8 @@ fn measure(
     rows: &[&'static Row],
     file_system: FileSystem,
     rounds: usize,
-    results: &mut Vec<Results>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<(Vec<Results>, Vec<Failure>)> {
+    let mut results = Vec::new();
     let (mut waiting, mut busy, mut long) = (Vec::new(), Vec::new(), Vec::new());
     let knobs = !setting.options.no_knobs && !setting.options.quick;
     for row in rows.iter().copied() {
@@ -237,7 +301,8 @@ fn measure(
     }
     for row in rows.iter().copied() {
         let mut sides: Vec<(Side, Vec<Measured>)> = Vec::new();
-        for (_, side, measured) in done.iter().filter(|(of, ..)| of.name == row.name) {
+        let measured = done.iter().flatten().flatten();
+        for (_, side, measured) in measured.filter(|(of, ..)| of.name == row.name) {
             match sides.iter_mut().find(|(known, _)| known == side) {
                 Some((_, rounds)) => rounds.push(measured.clone()),
                 None => sides.push((*side, vec![measured.clone()])),
@@ -245,37 +310,35 @@ fn measure(
         }
         results.push(Results { row, sides });
     }
-    Ok(())
+    let failed = done.into_iter().filter_map(Result::err);
+    Ok((results, failed.collect()))
 }
 
-type Done = Vec<(&'static Row, Side, Measured)>;
+/// The counts of one side of a row in one round.
+type Counts = (&'static Row, Side, Measured);
+/// A row, and the reason of its failure.
+type Failure = (&'static Row, anyhow::Error);
+type Done = Result<Vec<Counts>, Failure>;
 
 /// Runs chains of jobs at the same time; the jobs of a chain run one after another.
-fn run_all(setting: &Setting<'_>, chains: Vec<Vec<Job>>) -> anyhow::Result<Done> {
+fn run_all(setting: &Setting<'_>, chains: Vec<Vec<Job>>) -> anyhow::Result<Vec<Done>> {
     thread::scope(|scope| {
-        let threads: Vec<_> = chains
-            .into_iter()
-            .map(|chain| {
-                scope.spawn(move || -> anyhow::Result<Done> {
-                    let mut done = Vec::new();
-                    for job in chain {
-                        let name = job.row.name;
-                        done.extend(run_job(setting, &job).with_context(|| name.to_owned())?);
-                    }
-                    Ok(done)
-                })
-            })
-            .collect();
+        let run_chain = |chain: Vec<Job>| {
+            let run = |job: Job| run_job(setting, &job).map_err(|why| (job.row, why));
+            chain.into_iter().map(run).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> =
+            chains.into_iter().map(|chain| scope.spawn(move || run_chain(chain))).collect();
         let mut all = Vec::new();
         for thread in threads {
-            all.extend(thread.join().map_err(|_| anyhow::anyhow!("a row panicked"))??);
+            all.extend(thread.join().map_err(|_| anyhow::anyhow!("a row panicked"))?);
         }
         Ok(all)
     })
 }
 
 /// Runs the sides of one round at the same time.
-fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Done> {
+fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Vec<Counts>> {
     let mut beds = Vec::new();
     for side in &job.sides {
         let mut bed = Bed::new(*side, job.file_system, &setting.dir, job.row.device_bytes)?;
@@ -302,6 +365,7 @@ fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Done> {
             );
         }
     }
+    eprintln!("done: {}, {} sides", job.row.name, job.sides.len());
     let done = job.sides.iter().zip(measured);
     Ok(done.map(|(side, measured)| (job.row, *side, measured)).collect())
 }

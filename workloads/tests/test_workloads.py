@@ -216,6 +216,15 @@ class Browser(Case):
         self.assertGreaterEqual(visits, sum(a.split()[0] in ("link", "favourite", "start") for a in actions))
         self.assertTrue(list(work.glob("reader/profile/Default/Cache/**/*_0")))
 
+    def test_browser_visits_so_many_pages_and_keeps_caches_apart(self):
+        cache = self.directory / "cache"
+        summary, _, work = self.run_workload(
+            "browser", "--people", "commuter", "--visits", 6, "--cache", cache, seeds=(7,))
+        self.assertEqual(summary["actions"].pop("session"), 4)
+        self.assertEqual(sum(summary["actions"].values()), 6)
+        self.assertTrue(list(cache.glob("commuter/**/*_0")))
+        self.assertFalse(list(work.glob("commuter/profile/Default/Cache/**/*_0")))
+
 
 class Ends(Case):
     """Every started process ends."""

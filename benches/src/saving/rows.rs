@@ -45,8 +45,8 @@ impl Row {
             return Some("takes minutes; left out by --quick".to_owned());
         }
         let missing = self.programs.iter().find(|program| {
-            let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-            found.is_err()
+            let mut version = Command::new(program);
+            version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
         });
         missing.map(|program| format!("{program} is not installed"))
     }

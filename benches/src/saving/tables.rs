@@ -27,8 +27,10 @@ pub(super) fn compare(
 ) {
     let name = file_system.name();
     report.line(&format!(
-        "## On {name}\n\n| row | flashsift, KiB | {name}, KiB | ratio | required | bound, KiB | \
-         flushes | {name}'s | ratios of the rounds |\n|---|---:|---:|---:|---:|---:|---:|---:|---|"
+        "## On {name}\n\nA ratio above the required one is bold.\n\n\
+         | row | flashsift, KiB | {name}, KiB | ratio | required | bound, KiB | flushes \
+         | {name}'s | ratios of the rounds |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---|"
     ));
     for result in results {
         let (ours, plain) = (result.of(Side::Flashsift), result.of(Side::Plain));
@@ -48,7 +50,10 @@ pub(super) fn compare(
             result.row.what,
             bytes(Side::Flashsift),
             bytes(Side::Plain),
-            cell(ratio.map(|ratio| format!("{ratio:.2}"))),
+            cell(ratio.map(|ratio| match ratio > result.row.required && !quick {
+                true => format!("**{ratio:.2}**"),
+                false => format!("{ratio:.2}"),
+            })),
             cell(bound.map(|bytes| kib(bytes as f64))),
             flushes(Side::Flashsift),
             flushes(Side::Plain),

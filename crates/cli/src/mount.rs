@@ -74,7 +74,7 @@ pub(crate) struct Args {
     in_background: bool,
 }
 
-/// `words` are those of the command line, of which the first is `mount`.
+/// `words` are those of the command line, without the program.
 pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     let in_file =
         args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();

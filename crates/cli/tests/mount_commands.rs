@@ -193,6 +193,18 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
+/// `flashsift -q mount …` failed: the process in the background got its hidden option before `mount`.
+#[test]
+fn options_of_every_command_may_precede_mount() {
+    let Some(bed) = Bed::new("options_of_every_command_may_precede_mount") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    for option in ["-q", "--verbose"] {
+        bed.succeeds(&[option], &[Path::new("mount"), &backing, &seen]);
+        assert!(is_mounted(&seen), "{option}");
+        bed.succeeds(&[option], &[Path::new("unmount"), &seen]);
+    }
+}
+
 #[test]
 fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
     let Some(bed) = Bed::new("a_background_mount_shows_its_status_writes_back_and_unmounts") else {

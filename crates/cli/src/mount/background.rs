@@ -33,18 +33,20 @@ impl Error for Failed {}
 /// glibc's own default; setting it keeps glibc from raising it.
 const MMAP_BYTES: &str = "131072";
 
-/// Starts the second process with our own arguments, of which the first is `mount`. Returns its
-/// message when it is mounted.
+/// Starts the second process with our own arguments. Returns its message when it is mounted.
 pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
-    let (verb, others) = words.split_first().expect("the command line named the command");
+    // Options of every command, such as -q, may stand before `mount`. None of them takes a value.
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    let verb = words.iter().position(|word| !is_option(word));
+    let (before, after) = words.split_at(verb.expect("the command line named the command") + 1);
     let folder = std::env::current_dir()?;
     // Our working directory may be the one that is to be mounted over, and must not be in use.
     std::env::set_current_dir("/")?;
     let mut second = Command::new(std::env::current_exe()?)
         .arg0("flashsift")
-        .arg(verb)
+        .args(before)
         .arg(FLAG)
-        .args(others)
+        .args(after)
         .current_dir(folder)
         // The service manager waits for a message from the process that it started itself.
         .env_remove("NOTIFY_SOCKET")
