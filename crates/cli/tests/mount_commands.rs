@@ -193,7 +193,8 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// `flashsift -q mount …` failed: the process in the background got its hidden option before `mount`.
+/// `flashsift -q mount …` failed: the process in the background got its hidden option before
+/// `mount`.
 #[test]
 fn options_of_every_command_may_precede_mount() {
     let Some(bed) = Bed::new("options_of_every_command_may_precede_mount") else { return };
