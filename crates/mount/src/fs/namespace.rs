@@ -54,12 +54,17 @@ fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
 }
 
 impl Fs {
-    /// Creates and opens a regular file, or opens an existing one unless `O_EXCL` forbids it. The
-    /// name is looked up only once, so the file that is found is the one that is opened.
+    /// Creates and opens a regular file.
+    ///
+    /// The kernel asks for this only if it knows no file of that name, so it has not checked
+    /// whether the caller may open an existing one. Such a file is therefore not opened here:
+    /// `ESTALE` makes the kernel look the name up again, check the permissions and ask for an open.
     ///
     /// # Errors
     ///
-    /// `EEXIST`, `ENAMETOOLONG`, `ENOSPC`, and the errors of opening a file in BACKING.
+    /// `ESTALE` if the name exists, or `EEXIST` with `O_EXCL`; `ENAMETOOLONG`; `EPERM` for the name
+    /// of the internal directory; `ENOSPC` if flash has no space or no inode for the file; any
+    /// error of BACKING.
     pub fn create(
         &self,
         caller: &Caller,
@@ -72,24 +77,16 @@ impl Fs {
         let at = self.arrived_to_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
         let mut table = self.table();
-        let there = match self.find(&mut table, parent, name) {
-            Ok(ino) => Some(ino),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(error),
-        };
-        if let Some(ino) = there {
-            let attr = self.attr_of(&mut table, ino)?;
-            if opening.contains(OFlags::EXCL) || attr.kind() != FileType::RegularFile {
+        match self.find(&mut table, parent, name) {
+            Ok(ino) => {
                 table.drop_unused(ino);
-                return Err(Errno::EXIST);
+                return Err(match opening.contains(OFlags::EXCL) {
+                    true => Errno::EXIST,
+                    false => Errno::STALE,
+                });
             }
-            drop(table);
-            let (open, opened) = self.open(caller.tid, ino)?;
-            self.looked_up(&mut self.table(), ino)?;
-            if opening.contains(OFlags::TRUNC) {
-                self.resize(at, ino, 0)?;
-            }
-            return Ok((self.attr(ino)?, open, opened));
+            Err(Errno::NOENT) => (),
+            Err(error) => return Err(error),
         }
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;

@@ -255,12 +255,9 @@ impl Both {
                         let file = self.new_file(at, attr.ino);
                         self.model.handles.push((file, open));
                     }
-                    Some(Thing::File(file)) if !excl => {
-                        let (attr, open) = made?;
-                        assert_eq!(attr.ino, self.model.files[*file].ino);
-                        self.model.handles.push((*file, open));
-                    }
-                    Some(_) => assert_eq!(made.unwrap_err(), Errno::EXIST),
+                    Some(_) if excl => assert_eq!(made.unwrap_err(), Errno::EXIST),
+                    // The kernel looks the name up again, checks the permissions and opens it.
+                    Some(_) => assert_eq!(made.unwrap_err(), Errno::STALE),
                 }
             }
             Step::Mknod(at) => {
