@@ -6,6 +6,7 @@ mod content;
 pub(crate) mod decisions;
 mod events;
 pub(crate) mod failures;
+mod flash_state;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
@@ -143,9 +144,10 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `ENOSPC`, `EFBIG`, `EPERM` and other errors of the changes; `ESTALE`: the file is gone from
-    /// BACKING.
+    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the errors
+    /// of a write; any error of BACKING or of the store.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
+        self.refuse_if_read_only()?;
         let content = self.content(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
             self.resize(self.arrived(tid), ino, size)?;
@@ -204,6 +206,7 @@ impl Fs {
     /// The state of the mount.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
+        status.read_only = self.is_read_only();
         let table = self.table();
         status.files_in_ram = table.named_in_ram.len() as u64;
         status.failures = self.failing_now(&table);
@@ -287,7 +290,14 @@ impl Fs {
         attr
     }
 
+    /// Attributes of a file, with the times that BACKING can keep: they stay the same when the file
+    /// is written back.
     pub(crate) fn attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
+        let attr = self.full_attr_of(table, ino)?;
+        Ok(attr.with_times_of(self.backing.granularity_ns))
+    }
+
+    fn full_attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let open = node.content.as_ref().and_then(|content| content.place.read().file.clone());
         let links = node.names.len() as u32;

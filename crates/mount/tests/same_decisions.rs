@@ -149,7 +149,7 @@ impl History {
         };
         let (name, other) = (name(), name());
         let (name, other) = (OsStr::new(&name), OsStr::new(&other));
-        let sync = Access { tid: 0, flags: OFlags::SYNC.bits() as i32 };
+        let sync = Access { flags: OFlags::SYNC.bits() as i32, ..Access::default() };
         let fs = &self.fs;
         let ignored = |done: Result<(), Errno>| {
             assert!(matches!(done, Ok(()) | Err(Errno::NOENT | Errno::EXIST)), "{done:?}");

@@ -6,7 +6,7 @@
 
 use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
-use super::caller::as_caller;
+use super::caller::{User, as_caller};
 use super::content::{Content, Place};
 use super::events::At;
 use super::open_files::asks_for_sync;
@@ -114,17 +114,21 @@ impl Fs {
         mode: u32,
         sync: bool,
     ) -> Result<(Ino, FileId, File)> {
+        self.refuse_if_read_only()?;
         let dir = self.dir(table, parent)?;
         let number = table.next_number();
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         let gid = dir.gid.unwrap_or(caller.gid);
+        let sync = sync || dir.synchronous || self.is_synchronous();
         let created = Created { file: table::file_id(number), name: (parent, name), sync };
         let owner = FileOwner { uid: caller.uid, gid };
         let birth = self.birth(table, at, created.name, |name| created.with(name, owner, masked));
-        // An inherited access control list is BACKING's to make.
-        if birth == Birth::Ram && !dir.default_acl && !dir.apart {
+        // An inherited access control list or flag is BACKING's to make.
+        if birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits {
+            dir.permits(false)?;
             let in_ram = table.named_in_ram.len() as u64;
-            self.reservation.take_file(in_ram, self.backing.root.as_fd(), &self.store)?;
+            let user = User { uid: caller.uid, gid: caller.gid };
+            self.reservation.take_file(user, in_ram, self.backing.root.as_fd(), &self.store)?;
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let uid = (caller.uid != own.0).then_some(caller.uid);
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
@@ -296,6 +300,8 @@ impl Fs {
                     continue;
                 }
                 Is::Ram => {
+                    self.refuse_if_read_only()?;
+                    dir.permits(false)?;
                     table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
                     self.dir_changed(&mut table, parent);
                     self.renamed_in_ram(ino)?;
@@ -335,6 +341,8 @@ impl Fs {
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
         if table.in_ram(parent, name).is_some() {
+            self.refuse_if_read_only()?;
+            dir.permits(true)?;
             return self.unlink_in_ram(&mut table, at, parent, name);
         }
         let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
@@ -513,7 +521,7 @@ impl Fs {
         flags: RenameFlags,
     ) -> Result<()> {
         // The directory has to be there.
-        self.dir(table, to.0)?;
+        let new_dir = self.dir(table, to.0)?;
         let target = table.in_ram(to.0, to.1);
         let hidden = self.in_backing(table, to.0, to.1)?;
         if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || hidden.is_some()) {
@@ -521,6 +529,13 @@ impl Fs {
         }
         if target.is_some_and(|target| target.ino == source.ino) {
             return Ok(());
+        }
+        self.refuse_if_read_only()?;
+        self.dir(table, from.0)?.permits(true)?;
+        new_dir.permits(target.is_some() || hidden.is_some())?;
+        if hidden.is_some() {
+            // The write-back could not replace it.
+            new_dir.permits_removal_of(to.1)?;
         }
         if target.is_some() {
             self.remove_name_in_ram(table, at, to.0, to.1)?;

@@ -1,15 +1,17 @@
 //! Open files: reading, writing, syncing.
 
 use super::Fs;
+use super::caller::{User, as_user};
 use super::content::Content;
 use super::events::At;
 use super::opens::Open;
 use super::table::{Is, Table};
 use super::types::{Access, Ino, Opened};
 use flashsift_core::event::{Action, FileId, OpenId};
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,6 +83,51 @@ impl Fs {
         }
         drop(place);
         Ok((content, opened))
+    }
+
+    /// Whether an open with these flags of `open` may change its file: BACKING may be read-only, or
+    /// the file immutable or append-only. The kernel knows neither. `O_TRUNC` does not matter here,
+    /// since the kernel truncates by a request of its own.
+    ///
+    /// # Errors
+    ///
+    /// `EROFS` if BACKING is read-only; `EPERM` if the file's flags forbid such an open.
+    pub(crate) fn permits(&self, open: OpenId, flags: i32) -> Result<()> {
+        let flags = OFlags::from_bits_retain(flags as u32);
+        if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            return Ok(());
+        }
+        self.refuse_if_read_only()?;
+        let Some(file) = self.settled_file(open) else { return Ok(()) };
+        let ours = rustix::fs::fcntl_getfl(&file)?;
+        let appends = ours.contains(OFlags::APPEND) && !flags.contains(OFlags::APPEND);
+        if !ours.contains(OFlags::RDWR) || appends { Err(Errno::PERM) } else { Ok(()) }
+    }
+
+    /// Runs `hand_over`, which gives a file on flash to the kernel, as the user whose space the
+    /// kernel then uses for every open of the file: all opens share one descriptor. The space that
+    /// file systems keep for root is used only if no other user may write to the file.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` if the file is not known; the error of `hand_over`.
+    pub(crate) fn in_space_of<T>(
+        &self,
+        ino: Ino,
+        (uid, gid): (u32, u32),
+        hand_over: impl FnOnce() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        /// The user that owns nothing.
+        const NOBODY: u32 = 65_534;
+        let attr = self.attr(ino)?;
+        let only_root = attr.uid == 0 && !attr.permissions().intersects(Mode::WGRP | Mode::WOTH);
+        let user = match (uid, attr.uid) {
+            (0, _) if only_root => User::ROOT,
+            (0, 0) => User { uid: NOBODY, gid: attr.gid },
+            (0, owner) => User { uid: owner, gid: attr.gid },
+            _ => User { uid, gid },
+        };
+        as_user(user, || Ok(hand_over()))?
     }
 
     /// Number of opens of a file.
@@ -189,12 +236,21 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: neither RAM nor BACKING has space. `EFBIG`, `EIO`; with `O_SYNC` also the errors
-    /// of the write-back.
+    /// `EBADF` if there is no such open; `ENOSPC` if flash has no space for the bytes, apart from
+    /// what it keeps for root; `EROFS` if BACKING is read-only, unless the kernel had accepted the
+    /// bytes before; `EFBIG`; any error of the sync or of BACKING.
     pub fn write(&self, access: Access, open: OpenId, offset: u64, bytes: &[u8]) -> Result<usize> {
         let at = self.arrived(access.tid);
         let it = self.at_open(open)?;
         let sync = asks_for_sync(access.flags);
+        let user = match access.cached {
+            false => User { uid: access.uid, gid: access.gid },
+            // The space counts as the owner's: another user who may write is not known here.
+            true => self.owner_of(&it)?,
+        };
+        if !access.cached {
+            self.refuse_if_read_only()?;
+        }
         let mut written = 0;
         while written < bytes.len() {
             let rest = &bytes[written..];
@@ -211,7 +267,7 @@ impl Fs {
             };
             let end = offset.saturating_add(rest.len() as u64);
             let write = |file: &File| file.write_at(rest, offset).map_err(|error| errno(&error));
-            match self.in_place(&it.content, rest.len() as u64, end, write, saw) {
+            match self.in_place(user, &it.content, rest.len() as u64, end, write, saw) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
                 Err(error) if written == 0 => return Err(error),
@@ -224,11 +280,18 @@ impl Fs {
         Ok(written)
     }
 
+    fn owner_of(&self, open: &Open) -> Result<User> {
+        let (file, _stays) = open.content.open()?;
+        let stat = rustix::fs::fstat(&file)?;
+        Ok(User { uid: stat.st_uid, gid: stat.st_gid })
+    }
+
     /// Changes a file's bytes where the file is at the moment, and then runs `saw` with the file's
     /// order still held. If RAM is full, the oldest files are written back first; if flash is full,
-    /// the change fails.
+    /// the change fails. The space on flash is that user's.
     fn in_place<T>(
         &self,
+        user: User,
         content: &Content,
         bytes: u64,
         end: u64,
@@ -248,16 +311,12 @@ impl Fs {
             let (file, stays) = content.open()?;
             let Some(stays) = stays else {
                 drop(gate);
-                return in_order(&file);
+                return as_user(user, || in_order(&file));
             };
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
-            self.reservation.take(
-                bytes,
-                std::os::fd::AsFd::as_fd(&self.backing.root),
-                &self.store,
-            )?;
+            self.reservation.take(user, bytes, self.backing.root.as_fd(), &self.store)?;
             let done = in_order(&file);
             content.changed();
             if !matches!(done, Err(Errno::NOSPC)) {
@@ -270,6 +329,11 @@ impl Fs {
     }
 
     /// Truncates or extends a file to `size`.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` if the file is not known; `EFBIG` if flash takes no file of this size; any error of
+    /// BACKING or of the store.
     pub(crate) fn resize(&self, at: At, ino: Ino, size: u64) -> Result<()> {
         // The process that has it open may be about to close it.
         let mut table = self.table();
@@ -278,7 +342,7 @@ impl Fs {
         drop(table);
         let done = file.and_then(|file| {
             let cut = |file: &File| rustix::fs::ftruncate(file, size);
-            self.in_place(&content, 0, size, cut, |_, ()| {
+            self.in_place(User::ROOT, &content, 0, size, cut, |_, ()| {
                 self.saw(at, Action::Truncate { file, size })
             })
         });
@@ -312,20 +376,22 @@ impl Fs {
         }
     }
 
-    /// Reserves, frees or shifts a part of a file.
+    /// Reserves, frees or shifts a part of a file. The flags of `access` do not matter.
     ///
     /// # Errors
     ///
-    /// `ENOSPC`, `EOPNOTSUPP`, `EFBIG`, and the other errors of fallocate(2).
+    /// Those of a write; `EOPNOTSUPP` if BACKING does not know `mode`.
     pub fn fallocate(
         &self,
-        tid: u32,
+        access: Access,
         open: OpenId,
         offset: u64,
         len: u64,
         mode: u32,
     ) -> Result<()> {
-        let at = self.arrived(tid);
+        let at = self.arrived(access.tid);
+        let user = User { uid: access.uid, gid: access.gid };
+        self.refuse_if_read_only()?;
         let it = self.at_open(open)?;
         let flags = FallocateFlags::from_bits_retain(mode);
         let takes = if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::COLLAPSE_RANGE)
@@ -344,11 +410,11 @@ impl Fs {
         let saw = |_: &File, sizes: &[u64; 2]| {
             self.saw_allocated(at, it.file, flags, (offset, len), *sizes)
         };
-        let done = self.in_place(&it.content, takes, end, allocate, saw);
+        let done = self.in_place(user, &it.content, takes, end, allocate, saw);
         if done == Err(Errno::OPNOTSUPP) && !it.content.place.read().settled {
             // tmpfs knows only some of what BACKING may know.
             self.settle_now(&[it.ino])?;
-            return self.in_place(&it.content, takes, end, allocate, saw).map(drop);
+            return self.in_place(user, &it.content, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)
     }

@@ -4,9 +4,12 @@
 //! write is accepted. Reservations are made in portions, since each query of the free space costs a
 //! system call.
 
+use super::caller::User;
 use super::store::Store;
 use parking_lot::Mutex;
+use rustix::fs::StatVfs;
 use rustix::io::{Errno, Result};
+use rustix::process::geteuid;
 use std::os::fd::BorrowedFd;
 
 /// Largest portion that one query of the free space reserves, bytes.
@@ -48,12 +51,18 @@ impl Reservation {
         }
     }
 
-    /// Reserves this many bytes for files in RAM.
+    /// Reserves this many bytes for files in RAM, which this user adds.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if flash has no space for them.
-    pub(crate) fn take(&self, bytes: u64, backing: BorrowedFd<'_>, store: &Store) -> Result<()> {
+    /// `ENOSPC` if flash has no space for them that the user may use.
+    pub(crate) fn take(
+        &self,
+        user: User,
+        bytes: u64,
+        backing: BorrowedFd<'_>,
+        store: &Store,
+    ) -> Result<()> {
         let bytes = bytes.next_multiple_of(BLOCK_BYTES);
         let mut left = self.bytes.lock();
         if *left < bytes {
@@ -62,7 +71,11 @@ impl Reservation {
             let free = (flash.f_bavail * flash.f_frsize).saturating_sub(needed);
             if free < bytes {
                 *left = 0;
-                return Err(Errno::NOSPC);
+                let for_root = (free_for_root(&flash) * flash.f_frsize).saturating_sub(needed);
+                return match user.may_use_reserved() && geteuid().is_root() && for_root >= bytes {
+                    true => Ok(()),
+                    false => Err(Errno::NOSPC),
+                };
             }
             // Others write to flash too: half of it can be promised.
             *left = bytes.max(PORTION_BYTES.min(free / 2));
@@ -74,12 +87,13 @@ impl Reservation {
     /// One more file will be in RAM, beside so many; or flash has no inode for it.
     pub(crate) fn take_file(
         &self,
+        user: User,
         in_ram: u64,
         backing: BorrowedFd<'_>,
         store: &Store,
     ) -> Result<()> {
         if self.f2fs {
-            self.take(F2FS_FILE_BYTES, backing, store)?;
+            self.take(user, F2FS_FILE_BYTES, backing, store)?;
         }
         let mut left = self.files.lock();
         if *left == 0 {
@@ -88,6 +102,13 @@ impl Reservation {
         *left -= 1;
         Ok(())
     }
+}
+
+/// Blocks that root may still use. ext4 keeps some for its own metadata, of which no count is
+/// shown: 2 % of all, but no more than 4096.
+fn free_for_root(flash: &StatVfs) -> u64 {
+    let kept = (flash.f_blocks / 50).min(4096).min(flash.f_bfree - flash.f_bavail);
+    flash.f_bfree - kept
 }
 
 /// Inodes that are free for files created on flash directly, without those that files in RAM will

@@ -2,7 +2,7 @@
 
 use super::Fs;
 use super::backing::proc_path;
-use super::caller::keeps_setgid;
+use super::caller::{User, as_user, keeps_setgid};
 use super::table::Is;
 use super::types::{Caller, Changes, Ino};
 use super::write_back::split_names;
@@ -104,7 +104,8 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `EEXIST` or `ENODATA` by the flags of setxattr(2); `EOPNOTSUPP`, `ENOSPC`, `EPERM`.
+    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; `ENOSPC` if flash has no
+    /// space for the attribute; any error of BACKING.
     pub fn set_xattr(
         &self,
         caller: &Caller,
@@ -113,7 +114,8 @@ impl Fs {
         value: &[u8],
         flags: i32,
     ) -> Result<()> {
-        self.set_any_xattr(ino, name, value, flags)?;
+        let user = User { uid: caller.uid, gid: caller.gid };
+        self.set_any_xattr(user, ino, name, value, flags)?;
         if name == "system.posix_acl_access" {
             let attr = self.attr(ino)?;
             if attr.permissions().contains(Mode::SGID) && !keeps_setgid(caller, attr.gid) {
@@ -128,27 +130,37 @@ impl Fs {
         Ok(())
     }
 
-    fn set_any_xattr(&self, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+    fn set_any_xattr(
+        &self,
+        user: User,
+        ino: Ino,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let adds = BYTES_EACH + name.len() + value.len();
-        self.change_xattr(ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
+        self.change_xattr(user, ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
     }
 
     /// Removes an attribute.
     ///
     /// # Errors
     ///
-    /// `ENODATA`: there is no such attribute. `EOPNOTSUPP`, `EPERM`.
+    /// `ENODATA` if there is none; `ESTALE` if the file is not known; `EROFS` if BACKING is
+    /// read-only; any error of BACKING.
     pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
-        self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
+        self.change_xattr(User::ROOT, ino, 0, |path| rustix::fs::removexattr(path, name))
     }
 
     fn change_xattr(
         &self,
+        user: User,
         ino: Ino,
         adds: usize,
         change: impl Fn(&Path) -> Result<()>,
     ) -> Result<()> {
+        self.refuse_if_read_only()?;
         let content = self.content(&mut self.table(), ino)?;
         let done = loop {
             let gate = content.gate.read();
@@ -165,7 +177,10 @@ impl Fs {
                 self.settle(&[ino])?;
                 continue;
             }
-            let done = change(&at.path);
+            let done = match at.in_ram {
+                true => change(&at.path),
+                false => as_user(user, || change(&at.path)),
+            };
             content.changed();
             drop(place);
             drop(gate);

@@ -152,7 +152,8 @@ fn name(at: Place) -> &'static OsStr {
 const TID: u32 = 0;
 
 fn access(sync: bool) -> Access {
-    Access { tid: TID, flags: if sync { OFlags::SYNC.bits() as i32 } else { 0 } }
+    let flags = if sync { OFlags::SYNC.bits() as i32 } else { 0 };
+    Access { tid: TID, flags, ..Access::default() }
 }
 
 fn caller() -> Caller {
@@ -419,7 +420,7 @@ impl Both {
                 let file = &mut self.model.files[file];
                 /// Which `fallocate` calls PUNCH_HOLE and KEEP_SIZE.
                 const PUNCH: u32 = 3;
-                self.fs.fallocate(TID, open, u64::from(at), u64::from(len), PUNCH)?;
+                self.fs.fallocate(access(false), open, u64::from(at), u64::from(len), PUNCH)?;
                 let end = file.data.len().min(at as usize + len as usize);
                 file.data[end.min(at as usize)..end].fill(0);
             }
