@@ -51,6 +51,8 @@ const FAILURES_SHOWN: usize = 100;
 pub struct Fs {
     pub(crate) backing: Backing,
     pub(crate) store: Store,
+    /// The most RAM that files may take, bytes.
+    pub(crate) budget_bytes: u64,
     table: Mutex<Table>,
     /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
@@ -74,18 +76,21 @@ impl Fs {
     /// The store or BACKING cannot be examined, or BACKING cannot be prepared for the mount.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
+        let budget_bytes = store.usage()?.1;
         let keep = KeepConfig {
             lose_at_most_us: config.lose_at_most_us,
-            budget_bytes: store.usage()?.1,
+            budget_bytes,
             patterns: config.settled.clone(),
         };
         let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
         let backing = Backing::new(backing, config.noatime)?;
+        let reservation = Reservation::new(backing.root.as_fd())?;
         Ok(Fs {
-            table: Mutex::new(Table::new(backing.root_ino)),
-            reservation: Reservation::new(backing.root.as_fd())?,
+            table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
+            reservation,
             backing,
             store,
+            budget_bytes,
             opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
@@ -194,7 +199,7 @@ impl Fs {
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().named_in_ram.len() as u64;
-        let bytes = if files == 0 { 0 } else { self.store.usage()?.0 };
+        let bytes = if files == 0 { 0 } else { self.store.content()?.0 };
         let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
         all.f_bavail = all.f_bavail.saturating_sub(in_ram);

@@ -160,7 +160,15 @@ impl History {
         };
         match (random.below(16), open) {
             (0..4, _) if self.opens.len() < 6 => {
-                let (_, open, _) = fs.create(&caller(), ROOT, name, 0o644, 0).unwrap();
+                let open = match fs.create(&caller(), ROOT, name, 0o644, 0) {
+                    Ok((_, open, _)) => open,
+                    // The name exists: the kernel looks it up and opens it.
+                    Err(Errno::STALE) => {
+                        let attr = fs.lookup(ROOT, name).unwrap();
+                        fs.open(0, attr.ino).unwrap().0
+                    }
+                    Err(error) => panic!("{error:?}"),
+                };
                 self.opens.push(open);
             }
             (4..8, Some(open)) => {

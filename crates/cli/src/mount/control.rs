@@ -163,6 +163,12 @@ fn in_words(mount: &Mount, status: &Status) -> String {
     );
     line("write-through", files(status.born_settled));
     line("passthrough", if status.passthrough { "yes" } else { "no" }.to_owned());
+    if status.read_only {
+        line(
+            "READ-ONLY",
+            "BACKING takes no changes: files in RAM cannot be written back".to_owned(),
+        );
+    }
     if status.faults > 0 {
         line(
             "FAULTS",

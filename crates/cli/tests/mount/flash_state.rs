@@ -46,7 +46,8 @@ fn a_backing_that_turned_read_only_refuses_changes() {
     let trigger = Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error");
     fs::write(trigger, "1").unwrap();
     // The answer may be as old as a tick of the kernel's clock.
-    let refused = (0..1_000_000).find_map(|n| number(File::create(mounted.at(&format!("new {n}")))));
+    let refused =
+        (0..1_000_000).find_map(|n| number(File::create(mounted.at(&format!("new {n}")))));
     assert_eq!(refused, Some(Errno::ROFS));
     assert_eq!(mounted.status()["read_only"], true);
     let at = |name: &str| mounted.at(name);
@@ -119,9 +120,13 @@ fn flags_of_chattr_hold_for_files_in_ram() {
     }
     create(&backing.join("constant"), b"old");
     create(&backing.join("grows/old"), b"old");
-    for (flag, name) in
-        [("+i", "fixed"), ("+a", "grows"), ("+S", "synchronous"), ("+A", "quiet"), ("+i", "constant")]
-    {
+    for (flag, name) in [
+        ("+i", "fixed"),
+        ("+a", "grows"),
+        ("+S", "synchronous"),
+        ("+A", "quiet"),
+        ("+i", "constant"),
+    ] {
         chattr(flag, &backing.join(name));
     }
     let mut mounted = Mounted::over(ext4, &LATE);

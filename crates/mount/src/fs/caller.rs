@@ -17,6 +17,8 @@ pub(crate) struct User {
 
 impl User {
     pub(crate) const ROOT: User = User { uid: 0, gid: 0 };
+    /// A user without rights of its own.
+    pub(crate) const NOBODY: User = User { uid: 65_534, gid: 65_534 };
 
     /// Whether this user may use the space that file systems keep for root.
     pub(crate) fn may_use_reserved(self) -> bool {

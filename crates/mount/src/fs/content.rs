@@ -1,6 +1,6 @@
 //! The location of a file's bytes, and how it changes while the file is in use.
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::io::{Errno, Result};
 use std::fs::File;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct Content {
     /// lock it shared. It is the last lock to be taken.
     pub(crate) order: RwLock<()>,
     changes: AtomicU64,
+    /// The error of a write of bytes that the kernel had accepted before; they are lost.
+    lost: Mutex<Option<Errno>>,
 }
 
 /// The location of an open file.
@@ -47,6 +49,25 @@ impl Content {
     /// afterwards.
     pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Records that bytes are lost which a process stored through a mapping.
+    pub(crate) fn loses(&self, errno: Errno) {
+        self.lost.lock().get_or_insert(errno);
+    }
+
+    /// Forgets such a loss: the file is empty.
+    pub(crate) fn emptied(&self) {
+        *self.lost.lock() = None;
+    }
+
+    /// Whether bytes were lost while the file was open.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a write that lost bytes.
+    pub(crate) fn has_all(&self) -> Result<()> {
+        (*self.lost.lock()).map_or(Ok(()), Err)
     }
 
     /// Number of changes so far.

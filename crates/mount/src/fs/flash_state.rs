@@ -63,9 +63,8 @@ impl FlashState {
         if let Err(Errno::ROFS) = rustix::fs::openat(hidden, NAME, flags, Mode::empty()) {
             answer |= READ_ONLY;
         }
-        let synchronous = |flash: rustix::fs::StatVfs| {
-            flash.f_flag.contains(StatVfsMountFlags::SYNCHRONOUS)
-        };
+        let synchronous =
+            |flash: rustix::fs::StatVfs| flash.f_flag.contains(StatVfsMountFlags::SYNCHRONOUS);
         if rustix::fs::fstatvfs(hidden.as_fd()).is_ok_and(synchronous) {
             answer |= SYNCHRONOUS;
         }

@@ -11,6 +11,7 @@ use super::content::{Content, Place};
 use super::events::At;
 use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
+use super::store::FILE_BYTES;
 use super::table::{self, InRam, Is, Name, Table};
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
@@ -76,6 +77,7 @@ impl Fs {
         permitted(parent, name)?;
         let at = self.arrived_to_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
+        self.make_room_for_file();
         let mut table = self.table();
         match self.find(&mut table, parent, name) {
             Ok(ino) => {
@@ -124,11 +126,14 @@ impl Fs {
         let owner = FileOwner { uid: caller.uid, gid };
         let birth = self.birth(table, at, created.name, |name| created.with(name, owner, masked));
         // An inherited access control list or flag is BACKING's to make.
-        if birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits {
+        let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
+        if in_ram && self.has_room_for_file() {
             dir.permits(false)?;
             let in_ram = table.named_in_ram.len() as u64;
             let user = User { uid: caller.uid, gid: caller.gid };
-            self.reservation.take_file(user, in_ram, self.backing.root.as_fd(), &self.store)?;
+            let space = table.space_for_name(parent, name);
+            let flash = self.backing.root.as_fd();
+            self.reservation.take_file(user, in_ram, space, flash, &self.store)?;
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let uid = (caller.uid != own.0).then_some(caller.uid);
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
@@ -174,6 +179,19 @@ impl Fs {
         Ok((ino, created.file, File::from(file)))
     }
 
+    /// Whether one more file fits into the budget, also an empty one.
+    fn has_room_for_file(&self) -> bool {
+        self.store.usage().is_ok_and(|(used, budget)| used + FILE_BYTES <= budget)
+    }
+
+    /// Writes the oldest files back if RAM has no room for one more. If that fails, the new file is
+    /// created on flash.
+    fn make_room_for_file(&self) {
+        if !self.has_room_for_file() {
+            let _ = self.make_room(FILE_BYTES);
+        }
+    }
+
     /// Checks that BACKING has an inode to spare that no file in RAM will need.
     fn spare_file(&self, table: &Table) -> Result<()> {
         match table.named_in_ram.len() {
@@ -203,6 +221,7 @@ impl Fs {
             });
         }
         permitted(parent, name)?;
+        self.make_room_for_file();
         let mut table = self.table();
         if let Ok(ino) = self.find(&mut table, parent, name) {
             table.drop_unused(ino);
@@ -302,6 +321,7 @@ impl Fs {
                 Is::Ram => {
                     self.refuse_if_read_only()?;
                     dir.permits(false)?;
+                    self.reserve_name(&table, (parent, name))?;
                     table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
                     self.dir_changed(&mut table, parent);
                     self.renamed_in_ram(ino)?;
@@ -323,6 +343,17 @@ impl Fs {
             }
             return self.looked_up(&mut table, ino);
         }
+    }
+
+    /// Reserves space on flash for a further name of a file in RAM.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is none that a plain user may use.
+    fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
+        let space = table.space_for_name(dir, name);
+        let flash = self.backing.root.as_fd();
+        self.reservation.take_exactly(User::NOBODY, space, flash, &self.store)
     }
 
     /// Sets `ctime` to now. A copy in progress need not know: names are looked up when it is
@@ -536,6 +567,9 @@ impl Fs {
         if hidden.is_some() {
             // The write-back could not replace it.
             new_dir.permits_removal_of(to.1)?;
+        }
+        if target.is_none() {
+            self.reserve_name(table, to)?;
         }
         if target.is_some() {
             self.remove_name_in_ram(table, at, to.0, to.1)?;

@@ -117,13 +117,11 @@ impl Fs {
         (uid, gid): (u32, u32),
         hand_over: impl FnOnce() -> std::io::Result<T>,
     ) -> std::io::Result<T> {
-        /// The user that owns nothing.
-        const NOBODY: u32 = 65_534;
         let attr = self.attr(ino)?;
         let only_root = attr.uid == 0 && !attr.permissions().intersects(Mode::WGRP | Mode::WOTH);
         let user = match (uid, attr.uid) {
             (0, _) if only_root => User::ROOT,
-            (0, 0) => User { uid: NOBODY, gid: attr.gid },
+            (0, 0) => User::NOBODY,
             (0, owner) => User { uid: owner, gid: attr.gid },
             _ => User { uid, gid },
         };
@@ -270,8 +268,15 @@ impl Fs {
             match self.in_place(user, &it.content, rest.len() as u64, end, write, saw) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
-                Err(error) if written == 0 => return Err(error),
-                Err(_) => break,
+                Err(error) => {
+                    if access.cached {
+                        it.content.loses(error);
+                    }
+                    match written {
+                        0 => return Err(error),
+                        _ => break,
+                    }
+                }
             }
         }
         if sync {
@@ -306,6 +311,7 @@ impl Fs {
             }
             done
         };
+        let mut asked_for_room = false;
         loop {
             let gate = content.gate.read();
             let (file, stays) = content.open()?;
@@ -315,6 +321,14 @@ impl Fs {
             };
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
+            }
+            if !asked_for_room && self.files_leave_too_little(bytes)? {
+                drop(stays);
+                drop(gate);
+                asked_for_room = true;
+                // Without success only the kernel's limit counts, which is that of the content.
+                let _ = self.make_room(bytes);
+                continue;
             }
             self.reservation.take(user, bytes, self.backing.root.as_fd(), &self.store)?;
             let done = in_order(&file);
@@ -326,6 +340,17 @@ impl Fs {
             drop(gate);
             self.make_room(bytes)?;
         }
+    }
+
+    /// Whether these bytes exceed the budget because of what files take besides their content. The
+    /// kernel limits the content alone. A 64th of the budget is not worth the question.
+    fn files_leave_too_little(&self, bytes: u64) -> Result<bool> {
+        let files_bytes = self.store.files_bytes();
+        if bytes == 0 || files_bytes < self.budget_bytes / 64 {
+            return Ok(false);
+        }
+        let (used, budget) = self.store.usage()?;
+        Ok(used + bytes > budget)
     }
 
     /// Truncates or extends a file to `size`.
@@ -346,6 +371,9 @@ impl Fs {
                 self.saw(at, Action::Truncate { file, size })
             })
         });
+        if done.is_ok() && size == 0 {
+            content.emptied();
+        }
         drop(content);
         self.unhold(&mut self.table(), at, ino);
         done
@@ -355,11 +383,14 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// The write-back or the sync failed. The file stays in RAM if its write-back failed.
+    /// `EBADF` if there is no such open; the error of the write-back or the sync. If the kernel
+    /// could not write bytes that were stored through a mapping, the error of that write, until the
+    /// file is truncated to nothing or closed by all: the kernel itself reports it only once.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
         self.saw(self.arrived(tid), Action::Sync { file: it.file, offset: 0, len: u64::MAX });
-        self.make_durable_now(&it, data_only)
+        self.make_durable_now(&it, data_only)?;
+        it.content.has_all()
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {

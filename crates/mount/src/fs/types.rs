@@ -218,7 +218,7 @@ pub struct Status {
     pub schema: u32,
     /// Files that live in RAM.
     pub files_in_ram: u64,
-    /// Size of the files in RAM, bytes.
+    /// RAM that the files take, bytes: their content, and a fixed number for each.
     pub ram_bytes: u64,
     /// Limit of `ram_bytes`.
     pub budget_bytes: u64,

@@ -3,13 +3,14 @@
 use super::Fs;
 use super::backing::proc_path;
 use super::caller::{User, as_user, keeps_setgid};
+use super::reservation::ATTRIBUTES_BYTES;
 use super::table::Is;
 use super::types::{Caller, Changes, Ino};
 use super::write_back::split_names;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// Limit of a value, and of all names together, bytes.
@@ -165,6 +166,11 @@ impl Fs {
         let done = loop {
             let gate = content.gate.read();
             let at = self.attributes(ino)?;
+            if at.in_ram && adds > 0 && !self.table().has_space_for_attributes(ino) {
+                let flash = self.backing.root.as_fd();
+                self.reservation.take_exactly(user, ATTRIBUTES_BYTES, flash, &self.store)?;
+                self.table().add_attributes(ino);
+            }
             let place = content.place.read();
             if at.in_ram == place.settled && at.in_ram {
                 // The file was written back just now.
