@@ -127,13 +127,10 @@ impl Fs {
         let birth = self.birth(table, at, created.name, |name| created.with(name, owner, masked));
         // An inherited access control list or flag is BACKING's to make.
         let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
-        if in_ram && self.has_room_for_file() {
+        if in_ram {
             dir.permits(false)?;
-            let in_ram = table.named_in_ram.len() as u64;
-            let user = User { uid: caller.uid, gid: caller.gid };
-            let space = table.space_for_name(parent, name);
-            let flash = self.backing.root.as_fd();
-            self.reservation.take_file(user, in_ram, space, flash, &self.store)?;
+        }
+        if in_ram && self.has_room_for_file() && self.reserve_file(table, caller, created.name)? {
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let uid = (caller.uid != own.0).then_some(caller.uid);
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
@@ -179,9 +176,36 @@ impl Fs {
         Ok((ino, created.file, File::from(file)))
     }
 
+    /// Reserves space on flash for one more file in RAM. `false` if only root may use what is left:
+    /// root's file is then created on flash.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is no space or no inode for it.
+    fn reserve_file(
+        &self,
+        table: &Table,
+        caller: &Caller,
+        (dir, name): (Ino, &OsStr),
+    ) -> Result<bool> {
+        let (flash, in_ram) = (self.backing.root.as_fd(), table.named_in_ram.len() as u64);
+        let space = table.space_for_name(dir, name);
+        let user = User { uid: caller.uid, gid: caller.gid };
+        match self.reservation.take_file(in_ram, space, flash, &self.store) {
+            Err(Errno::NOSPC)
+                if user.may_use_reserved()
+                    && self.reservation.has_space_for_root(flash, &self.store) =>
+            {
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
     /// Whether one more file fits into the budget, also an empty one.
     fn has_room_for_file(&self) -> bool {
-        self.store.usage().is_ok_and(|(used, budget)| used + FILE_BYTES <= budget)
+        !self.do_files_count()
+            || self.store.usage().is_ok_and(|(used, budget)| used + FILE_BYTES <= budget)
     }
 
     /// Writes the oldest files back if RAM has no room for one more. If that fails, the new file is
@@ -349,11 +373,11 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if there is none that a plain user may use.
+    /// `ENOSPC` if there is none.
     fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
         let space = table.space_for_name(dir, name);
         let flash = self.backing.root.as_fd();
-        self.reservation.take_exactly(User::NOBODY, space, flash, &self.store)
+        self.reservation.take_exactly(space, flash, &self.store)
     }
 
     /// Sets `ctime` to now. A copy in progress need not know: names are looked up when it is

@@ -330,7 +330,7 @@ impl Fs {
                 let _ = self.make_room(bytes);
                 continue;
             }
-            self.reservation.take(user, bytes, self.backing.root.as_fd(), &self.store)?;
+            self.reservation.take(bytes, self.backing.root.as_fd(), &self.store)?;
             let done = in_order(&file);
             content.changed();
             if !matches!(done, Err(Errno::NOSPC)) {
@@ -343,14 +343,18 @@ impl Fs {
     }
 
     /// Whether these bytes exceed the budget because of what files take besides their content. The
-    /// kernel limits the content alone. A 64th of the budget is not worth the question.
+    /// kernel limits the content alone. An eighth of the budget is not worth the question.
     fn files_leave_too_little(&self, bytes: u64) -> Result<bool> {
-        let files_bytes = self.store.files_bytes();
-        if bytes == 0 || files_bytes < self.budget_bytes / 64 {
+        if bytes == 0 || !self.do_files_count() {
             return Ok(false);
         }
         let (used, budget) = self.store.usage()?;
         Ok(used + bytes > budget)
+    }
+
+    /// Whether what files take besides their content matters for the budget.
+    pub(crate) fn do_files_count(&self) -> bool {
+        self.store.files_bytes() >= self.budget_bytes / 8
     }
 
     /// Truncates or extends a file to `size`.

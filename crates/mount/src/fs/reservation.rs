@@ -5,7 +5,6 @@
 //! system call. Names and extended attributes need space too: blocks of directories and of
 //! attributes. Their numbers are upper bounds, because a directory fills its blocks only in part.
 
-use super::caller::User;
 use super::store::Store;
 use parking_lot::Mutex;
 use rustix::fs::StatVfs;
@@ -25,6 +24,8 @@ const BLOCK_BYTES: u64 = 4096;
 /// Blocks by which a directory of ext4 grows when its first block is full: the block is split in
 /// two, and the first becomes an index.
 const DIRECTORY_BYTES: u64 = 2 * BLOCK_BYTES;
+/// Space that has to be left of root's for a file to be worth creating, bytes.
+const ROOT_BYTES: u64 = 1 << 20;
 /// Space for the attributes of a file that do not fit into its inode.
 pub(super) const ATTRIBUTES_BYTES: u64 = BLOCK_BYTES;
 /// Space that F2FS needs besides the bytes: for each file a block, its inode; for every group of
@@ -98,29 +99,22 @@ impl Reservation {
         }
     }
 
-    /// Reserves this many bytes for files in RAM, which this user adds.
+    /// Reserves this many bytes for files in RAM. What flash keeps for root does not count.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if flash has no space for them that the user may use.
-    pub(crate) fn take(
-        &self,
-        user: User,
-        bytes: u64,
-        backing: BorrowedFd<'_>,
-        store: &Store,
-    ) -> Result<()> {
-        self.take_exactly(user, bytes.next_multiple_of(BLOCK_BYTES), backing, store)
+    /// `ENOSPC` if flash has no space for them.
+    pub(crate) fn take(&self, bytes: u64, backing: BorrowedFd<'_>, store: &Store) -> Result<()> {
+        self.take_exactly(bytes.next_multiple_of(BLOCK_BYTES), backing, store)
     }
 
     /// The same for names and attributes, which do not take whole blocks.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if flash has no space for them that the user may use.
+    /// `ENOSPC` if flash has no space for them.
     pub(crate) fn take_exactly(
         &self,
-        user: User,
         bytes: u64,
         backing: BorrowedFd<'_>,
         store: &Store,
@@ -132,11 +126,7 @@ impl Reservation {
             let free = (flash.f_bavail * flash.f_frsize).saturating_sub(needed);
             if free < bytes {
                 *left = 0;
-                let for_root = (free_for_root(&flash) * flash.f_frsize).saturating_sub(needed);
-                return match user.may_use_reserved() && geteuid().is_root() && for_root >= bytes {
-                    true => Ok(()),
-                    false => Err(Errno::NOSPC),
-                };
+                return Err(Errno::NOSPC);
             }
             // Others write to flash too: half of it can be promised.
             *left = bytes.max(PORTION_BYTES.min(free / 2));
@@ -150,23 +140,35 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if flash has no inode or no space for it that the user may use.
+    /// `ENOSPC` if flash has no inode or no space for it.
     pub(crate) fn take_file(
         &self,
-        user: User,
         in_ram: u64,
         name_bytes: u64,
         backing: BorrowedFd<'_>,
         store: &Store,
     ) -> Result<()> {
         let inode_bytes = if self.f2fs { F2FS_FILE_BYTES } else { 0 };
-        self.take_exactly(user, inode_bytes + name_bytes, backing, store)?;
+        self.take_exactly(inode_bytes + name_bytes, backing, store)?;
         let mut left = self.files.lock();
         if *left == 0 {
             *left = PORTION_FILES.min(spare_files(in_ram, backing)? / 2).max(1);
         }
         *left -= 1;
         Ok(())
+    }
+}
+
+impl Reservation {
+    /// Whether root may still write a file to flash directly, although there is no space for more
+    /// files in RAM.
+    pub(crate) fn has_space_for_root(&self, backing: BorrowedFd<'_>, store: &Store) -> bool {
+        let free = || -> Result<u64> {
+            let flash = rustix::fs::fstatvfs(backing)?;
+            let needed = self.needed(store.files(), store.content()?.0);
+            Ok((free_for_root(&flash) * flash.f_frsize).saturating_sub(needed))
+        };
+        geteuid().is_root() && free().is_ok_and(|free_bytes| free_bytes >= ROOT_BYTES)
     }
 }
 

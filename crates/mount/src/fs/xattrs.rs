@@ -168,7 +168,7 @@ impl Fs {
             let at = self.attributes(ino)?;
             if at.in_ram && adds > 0 && !self.table().has_space_for_attributes(ino) {
                 let flash = self.backing.root.as_fd();
-                self.reservation.take_exactly(user, ATTRIBUTES_BYTES, flash, &self.store)?;
+                self.reservation.take_exactly(ATTRIBUTES_BYTES, flash, &self.store)?;
                 self.table().add_attributes(ino);
             }
             let place = content.place.read();
