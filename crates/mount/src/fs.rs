@@ -149,8 +149,8 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the errors
-    /// of a write; any error of BACKING or of the store.
+    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the
+    /// errors of a write; any error of BACKING or of the store.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
         self.refuse_if_read_only()?;
         let content = self.content(&mut self.table(), ino)?;

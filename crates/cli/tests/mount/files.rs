@@ -218,8 +218,8 @@ fn a_user_cannot_read_another_users_file() {
 /// Bob asks for a name that does not exist, and the kernel remembers that. Then Ann's private file
 /// appears there. When Bob created the name, the kernel asked to create a file and checked no
 /// permissions; the mount opened the existing file, and Bob read it, appended to it and emptied it.
-/// Now the mount answers that the kernel's knowledge is stale, so the kernel looks the name up again
-/// and checks permissions itself.
+/// Now the mount answers that the kernel's knowledge is stale, so the kernel looks the name up
+/// again and checks permissions itself.
 #[test]
 fn a_name_that_the_kernel_remembers_as_missing_opens_no_private_file() {
     let test = "a_name_that_the_kernel_remembers_as_missing_opens_no_private_file";

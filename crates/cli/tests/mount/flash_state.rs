@@ -1,5 +1,5 @@
-//! What the file system of BACKING does not allow, the mount refuses when it is asked, not later at
-//! the write-back.
+//! The mount refuses changes that the file system of BACKING does not allow when an application
+//! asks for them, not later at the write-back.
 
 use super::{Ext4, LATE, MIB, Mounted, create, run, text};
 use rustix::io::Errno;

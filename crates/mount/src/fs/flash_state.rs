@@ -1,4 +1,4 @@
-//! What the file system of BACKING allows at the moment.
+//! Changes that the file system of BACKING allows at the moment.
 //!
 //! It may turn read-only, by a remount or after an error of its own. From then on files in RAM
 //! cannot be written back, so the mount must accept no more of them. ext4 does not show in `statfs`

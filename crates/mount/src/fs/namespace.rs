@@ -208,8 +208,8 @@ impl Fs {
             || self.store.usage().is_ok_and(|(used, budget)| used + FILE_BYTES <= budget)
     }
 
-    /// Writes the oldest files back if RAM has no room for one more. If that fails, the new file is
-    /// created on flash.
+    /// Writes the oldest files back if RAM has no space for one more. If that fails, the new file
+    /// is created on flash.
     fn make_room_for_file(&self) {
         if !self.has_room_for_file() {
             let _ = self.make_room(FILE_BYTES);

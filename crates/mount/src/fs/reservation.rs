@@ -99,7 +99,8 @@ impl Reservation {
         }
     }
 
-    /// Reserves this many bytes for files in RAM. What flash keeps for root does not count.
+    /// Reserves this many bytes for files in RAM. The space that flash keeps for root does not
+    /// count.
     ///
     /// # Errors
     ///

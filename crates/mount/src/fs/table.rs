@@ -325,7 +325,7 @@ impl Table {
         if names.is_empty() {
             self.in_ram.remove(&dir);
         }
-        // What it would need again is what it needed, also as the last name there.
+        // The name would need the same space again, also as the last one there.
         self.metadata.subtract(self.space_for_name(dir, name));
         if let Some(backing_ino) = removed.hides
             && let Some(count) = self.hidden.get_mut(&backing_ino.get())
