@@ -13,7 +13,9 @@ mod processes;
 mod reservation;
 pub(crate) mod store;
 mod table;
+mod temps;
 pub(crate) mod types;
+mod volume;
 mod write_back;
 mod xattrs;
 
@@ -25,6 +27,7 @@ use self::opens::Opens;
 use self::reservation::Reservation;
 use self::store::Store;
 use self::table::{Is, Name, Table};
+use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
 use flashsift_core::event::Action;
 use flashsift_core::sift::{Keep, KeepConfig};
@@ -36,7 +39,6 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
@@ -60,8 +62,6 @@ pub struct Fs {
     pub(crate) events: Events,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
-    /// Number of batches whose names are not yet durable.
-    pub(crate) unsynced: AtomicU32,
 }
 
 impl Fs {
@@ -90,7 +90,6 @@ impl Fs {
             making_room: Mutex::new(()),
             events: Events::new(clock, sift),
             failing: Mutex::default(),
-            unsynced: AtomicU32::new(0),
         })
     }
 
@@ -226,11 +225,6 @@ impl Fs {
         self.counters.lock().passthrough = passthrough;
     }
 
-    /// Whether every name that a file got by its write-back would outlive a power cut.
-    pub(crate) fn names_are_durable(&self) -> bool {
-        self.unsynced.load(Ordering::SeqCst) == 0
-    }
-
     /// Counts a request that failed because of a bug.
     pub(crate) fn count_fault(&self) {
         self.counters.lock().faults += 1;
@@ -266,7 +260,7 @@ impl Fs {
         parent: Ino,
         name: &OsStr,
     ) -> Result<Option<Stat>> {
-        if parent == ROOT && name == HIDDEN {
+        if (parent == ROOT && name == HIDDEN) || is_temporary(name) {
             return Ok(None);
         }
         let dir = self.dir(table, parent)?;

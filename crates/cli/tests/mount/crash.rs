@@ -348,9 +348,13 @@ pub(super) fn kill_and_lose_power(mounted: &mut Mounted) {
 /// else.
 pub(super) fn restarts(mounted: &mut Mounted, found: &Tree, fault: &str) {
     mounted.start();
-    let left: Vec<_> =
-        fs::read_dir(mounted.below(".flashsift/tmp")).into_iter().flatten().flatten().collect();
-    assert!(left.is_empty(), "{fault}: after a restart there is still {left:?}");
+    for folder in [".flashsift/tmp", ".flashsift/places"] {
+        let left: Vec<_> =
+            fs::read_dir(mounted.below(folder)).into_iter().flatten().flatten().collect();
+        assert!(left.is_empty(), "{fault}: after a restart there is still {left:?}");
+    }
+    let left = super::ours(&mounted.ext4.backing());
+    assert_eq!(left, [mounted.below(".flashsift")], "{fault}: after a restart");
     assert_eq!(
         &tree(&mounted.ext4.mountpoint()),
         found,
@@ -564,7 +568,8 @@ fn each_way_of_ending_leaves_everything_in_backing() {
         let status = mounted.end(end);
         assert!(status.success(), "{end:?}: {status}: {}", mounted.messages());
         assert_eq!(tree(&mounted.ext4.backing()), expected, "{end:?}");
-        assert!(!mounted.below(".flashsift").exists(), "{end:?} left something of ours");
+        let left = super::ours(&mounted.ext4.backing());
+        assert!(left.is_empty(), "{end:?} left {left:?}");
         // And lasts, as after umount.
         mounted.ext4.lose_power();
         assert_eq!(tree(&mounted.ext4.backing()), expected, "{end:?}, power lost");

@@ -1,9 +1,15 @@
 //! Moving files from RAM to flash while they are used.
 //!
-//! A file is copied to a name that applications do not see, made durable there, and then renamed to
-//! its own name: BACKING has the whole file or its predecessor, never a part. A batch shares one
-//! `syncfs`. Writers are not blocked during the copy; if the file changes meanwhile, the copy is
-//! repeated. After [`TRIES`] failed attempts the file's writers wait for the last one.
+//! A copy gets its data, owner, mode and times, its data is flushed, and then it gets the names of
+//! its file: BACKING has the whole file or its predecessor, never a part, although no commit is
+//! forced ([`Volume`](super::volume::Volume) says why). The names become durable with the next
+//! commit of the kernel. If an application waits for a sync, one fsync of the file follows.
+//!
+//! On a file system of which nothing is known, copies are made durable before they get their names,
+//! and directories after it.
+//!
+//! Writers are not blocked during the copy; if the file changes meanwhile, the copy is repeated.
+//! After [`TRIES`] failed attempts the file's writers wait for the last one.
 
 use super::Fs;
 use super::backing::{OpenDir, keep_time, proc_path};
@@ -11,7 +17,9 @@ use super::content::Content;
 use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
 use super::open_files::errno;
 use super::table::{InRam, Is, Name, Table};
+use super::temps::Temp;
 use super::types::{Attr, Ino, Time};
+use super::volume::begin_flush;
 use flashsift_core::event::Action;
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -21,7 +29,7 @@ use std::fs::File;
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Copies of a changing file that are tried before its writers have to wait.
 const TRIES: u32 = 3;
@@ -30,38 +38,64 @@ const BATCH: usize = 256;
 /// Size of one copy step, bytes.
 const CHUNK: usize = 256 << 10;
 
-/// A copy that has no name yet.
+/// A file to be written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) ino: Ino,
+    /// Content and names are durable when it is done.
+    pub(crate) durable: bool,
+    /// A file with one name stays in RAM; its copy is in BACKING.
+    pub(crate) keep: bool,
+}
+
+impl Job {
+    /// The file leaves RAM, and the kernel commits its names some time later.
+    pub(crate) fn later(ino: Ino) -> Job {
+        Job { ino, durable: false, keep: false }
+    }
+
+    /// The file leaves RAM, and is durable then.
+    pub(crate) fn durable(ino: Ino) -> Job {
+        Job { ino, durable: true, keep: false }
+    }
+}
+
+/// A copy that has no final name yet.
 struct Staged {
-    ino: Ino,
+    job: Job,
     content: Arc<Content>,
-    temp: String,
+    temp: Temp,
     file: Arc<File>,
     /// The file's change count when it was copied.
     changes: u64,
     bytes: u64,
 }
 
+/// A file that has its names in BACKING.
+struct Placed {
+    job: Job,
+    backing_ino: u64,
+    content: Arc<Content>,
+    file: Arc<File>,
+}
+
 /// Directories in which files were placed.
 type Dirs = HashMap<Ino, Arc<OpenDir>>;
 
-/// Exists while files have names that a power cut may remove.
-struct Unsynced<'a>(&'a Fs);
-
-impl Unsynced<'_> {
-    fn begin(fs: &Fs) -> Unsynced<'_> {
-        fs.unsynced.fetch_add(1, Ordering::SeqCst);
-        Unsynced(fs)
-    }
-
-    /// Not called after a failed sync: the names stay counted as not durable.
-    fn end(self) {
-        self.0.unsynced.fetch_sub(1, Ordering::SeqCst);
-    }
+/// The results of a batch so far.
+#[derive(Default)]
+struct Batch {
+    dirs: Dirs,
+    placed: Vec<Placed>,
+    tried: Vec<Ino>,
+    failed: Vec<(Ino, Failed)>,
 }
 
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Settled,
+    /// Its copy is in BACKING, and the file stays in RAM.
+    Kept,
     /// The file was written to since.
     Changed,
     /// The file is gone, or another thread has moved it.
@@ -99,11 +133,15 @@ impl Fs {
         if !left.is_empty() {
             // Another thread has failed, or the sifter has not decided; the files must be written
             // back in either case.
-            self.settle(&left)?;
+            let jobs: Vec<Job> = left.into_iter().map(Job::later).collect();
+            self.settle(&jobs)?;
         }
         self.keep_times(|_, _| true);
         let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
-        self.backing.sync_all().map_err(|errno| failed(errno).into())
+        let begun = Instant::now();
+        self.backing.sync_all().map_err(failed)?;
+        self.table().all_names_last(begun);
+        Ok(())
     }
 
     /// The files among these that are in RAM and have a name.
@@ -129,34 +167,55 @@ impl Fs {
         }
     }
 
-    /// Writes these files back, with durable names, before it returns: by a decision if the request
-    /// leads to one, otherwise because the application could not continue.
+    /// Writes these files back because the application could not continue otherwise.
     pub(crate) fn settle_now(&self, files: &[Ino]) -> Result<(), Errno> {
-        let dirs = self.dirs_of(files)?;
-        if dirs.is_empty() {
-            return Ok(());
-        }
-        self.settle(files)?;
-        // Another thread may have written the file back without having synced the directory yet.
-        dirs.values().try_for_each(sync_dir)
+        let jobs: Vec<Job> = self.named_of(files).into_iter().map(Job::later).collect();
+        Ok(self.settle(&jobs)?)
     }
 
-    /// The same after a sync, which is in the event stream, so that decisions follow from it.
+    /// Writes these files back after a sync, which is in the event stream, so that decisions follow
+    /// from it. Where another thread has written a file back meanwhile, it may not be durable yet.
     pub(crate) fn settle_synced(&self, files: &[Ino]) -> Result<(), Errno> {
-        let dirs = self.dirs_of(files)?;
+        let in_ram = !self.named_of(files).is_empty();
         // A failure of another file does not concern this application.
         let _ = self.perform();
-        if dirs.is_empty() {
+        if !in_ram {
             return Ok(());
         }
         self.wait_until_performed(files);
         for ino in self.named_of(files) {
             match self.failure_of(ino) {
                 Some(errno) => return Err(errno),
-                None => self.settle(&[ino])?,
+                None => self.settle(&[Job::durable(ino)])?,
             }
         }
-        dirs.values().try_for_each(sync_dir)
+        Ok(())
+    }
+
+    /// Whether every name that this file got by its write-back outlives a power cut.
+    pub(crate) fn names_are_durable(&self, table: &Table, ino: Ino) -> bool {
+        match table.node(ino).map(|node| &node.is) {
+            Some(Is::Settled(backing_ino)) => {
+                table.do_names_last(*backing_ino, self.committed_after())
+            }
+            _ => true,
+        }
+    }
+
+    /// Time after which the kernel has committed a name on its own.
+    fn committed_after(&self) -> Option<Duration> {
+        let volume = &self.backing.volume;
+        volume.is_ordered().then(|| volume.committed_after())
+    }
+
+    /// Makes content and names of a file on flash durable.
+    pub(crate) fn fsync_settled(&self, ino: Ino, file: &File) -> Result<(), Errno> {
+        rustix::fs::fsync(file)?;
+        let mut table = self.table();
+        if let Some(Is::Settled(backing_ino)) = table.node(ino).map(|node| node.is.clone()) {
+            table.names_last(backing_ino);
+        }
+        Ok(())
     }
 
     /// Writes files back because RAM is full.
@@ -177,146 +236,191 @@ impl Fs {
     }
 
     /// Writes these files back, also those without a name.
-    pub(crate) fn settle(&self, files: &[Ino]) -> Result<(), WriteBackFailures> {
-        let (mut tried, mut failed) = (files.to_vec(), Vec::new());
-        for batch in files.chunks(BATCH) {
-            let mut dirs = Dirs::new();
-            let unsynced = Unsynced::begin(self);
-            let mut again = batch.to_vec();
+    pub(crate) fn settle(&self, jobs: &[Job]) -> Result<(), WriteBackFailures> {
+        let mut tried: Vec<Ino> = jobs.iter().map(|job| job.ino).collect();
+        let mut failed = Vec::new();
+        for jobs in jobs.chunks(BATCH) {
+            let mut batch = Batch::default();
+            let mut again = jobs.to_vec();
             for _ in 0..TRIES {
                 let mut staged = Vec::new();
-                for ino in again {
-                    match self.stage(ino) {
+                for job in again {
+                    match self.stage(job) {
                         Ok(copy) => staged.extend(copy),
-                        Err(error) => failed.push((ino, error)),
-                    }
-                }
-                match self.make_durable(&staged) {
-                    Ok(()) => (),
-                    Err(error) => {
-                        failed.extend(staged.iter().map(|copy| (copy.ino, error)));
-                        self.discard(staged);
-                        again = Vec::new();
-                        break;
+                        Err(error) => batch.failed.push((job.ino, error)),
                     }
                 }
                 again = Vec::new();
-                for copy in staged {
-                    let ino = copy.ino;
-                    match self.place(copy, &mut dirs) {
-                        Ok(Outcome::Changed) => again.push(ino),
+                for copy in self.flush(staged, &mut batch.failed) {
+                    let job = copy.job;
+                    match self.place(copy, &mut batch) {
+                        Ok(Outcome::Changed) => again.push(job),
                         Ok(_) => (),
-                        Err(error) => failed.push((ino, error)),
+                        Err(error) => batch.failed.push((job.ino, error)),
                     }
                 }
                 if again.is_empty() {
                     break;
                 }
             }
-            for ino in again {
-                match self.settle_alone(ino, &mut dirs) {
+            for job in again {
+                match self.settle_alone(job, &mut batch) {
                     // Its writers wait: no one could have changed it.
                     Ok(Outcome::Changed) => {
-                        failed
-                            .push((ino, Failed { step: Step::CopyUnchanged, errno: Errno::AGAIN }));
+                        let error = Failed { step: Step::CopyUnchanged, errno: Errno::AGAIN };
+                        batch.failed.push((job.ino, error));
                     }
                     Ok(_) => (),
-                    Err(error) => failed.push((ino, error)),
+                    Err(error) => batch.failed.push((job.ino, error)),
                 }
             }
-            // Bytes that are written to these files from now on and synced with `fdatasync` must
-            // not be lost with their names.
-            let mut durable = true;
-            for (ino, dir) in &dirs {
-                tried.push(*ino);
-                if let Err(error) = sync_dir(dir).step(Step::SyncDirectory) {
-                    failed.push((*ino, error));
-                    durable = false;
-                }
+            match self.backing.volume.is_ordered() {
+                true => self.sync_placed(&mut batch),
+                false => self.sync_directories(&mut batch),
             }
-            if durable {
-                unsynced.end();
+            let mut table = self.table();
+            for placed in batch.placed {
+                self.let_go(&mut table, placed.job.ino, placed.content);
+                table.drop_unused(placed.job.ino);
             }
+            let committed = self.committed_after().and_then(|after| Instant::now().checked_sub(after));
+            if let Some(committed) = committed {
+                table.all_names_last(committed);
+            }
+            tried.extend(batch.tried);
+            failed.extend(batch.failed);
         }
         self.tried(&tried, &failed)
     }
 
     /// Writes back one file while its writers wait.
-    fn settle_alone(&self, ino: Ino, dirs: &mut Dirs) -> Result<Outcome, Failed> {
-        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(Outcome::Nothing) };
+    fn settle_alone(&self, job: Job, batch: &mut Batch) -> Result<Outcome, Failed> {
+        let Ok(content) = self.content(&mut self.table(), job.ino) else {
+            return Ok(Outcome::Nothing);
+        };
         let _closed = content.gate.write();
-        let Some(copy) = self.stage(ino)? else { return Ok(Outcome::Nothing) };
-        if let Err(error) = self.make_durable(std::slice::from_ref(&copy)) {
-            self.discard(vec![copy]);
-            return Err(error);
+        let Some(copy) = self.stage(job)? else { return Ok(Outcome::Nothing) };
+        match self.flush(vec![copy], &mut batch.failed).pop() {
+            Some(copy) => self.place(copy, batch),
+            None => Ok(Outcome::Nothing),
         }
-        self.place(copy, dirs)
     }
 
-    /// The directories that have their names.
-    fn dirs_of(&self, files: &[Ino]) -> Result<Dirs, Errno> {
-        let mut dirs = Dirs::new();
+    /// Brings the data of copies to the device, before they get names. Returns those whose data is
+    /// there.
+    fn flush(&self, staged: Vec<Staged>, failed: &mut Vec<(Ino, Failed)>) -> Vec<Staged> {
+        let volume = &self.backing.volume;
+        let (mut flushed, mut lost) = (Vec::with_capacity(staged.len()), Vec::new());
+        if volume.is_ordered() {
+            // All are on their way before the first is waited for.
+            let begun: Vec<_> = staged.iter().map(|copy| begin_flush(&copy.file)).collect();
+            for (copy, begun) in staged.into_iter().zip(begun) {
+                match begun.and_then(|()| volume.flush(&copy.file)).step(Step::Sync) {
+                    Ok(()) => flushed.push(copy),
+                    Err(error) => lost.push((copy, error)),
+                }
+            }
+        } else {
+            let done = match &staged[..] {
+                [] => Ok(()),
+                [one] => rustix::fs::fsync(&one.file),
+                _ => self.backing.sync_all(),
+            };
+            match done.step(Step::Sync) {
+                Ok(()) => flushed = staged,
+                Err(error) => lost.extend(staged.into_iter().map(|copy| (copy, error))),
+            }
+        }
+        for (copy, error) in lost {
+            failed.push((copy.job.ino, error));
+            self.discard(copy);
+        }
+        flushed
+    }
+
+    /// Makes the files of a batch durable for which an application waits.
+    fn sync_placed(&self, batch: &mut Batch) {
+        let waited: Vec<&Placed> = batch.placed.iter().filter(|placed| placed.job.durable).collect();
+        let Some(last) = waited.last() else { return };
+        let last = self
+            .backing
+            .volume
+            .one_sync_covers_earlier()
+            .then(|| rustix::fs::fsync(&last.file));
+        for placed in &waited {
+            let done = last.unwrap_or_else(|| rustix::fs::fsync(&placed.file));
+            placed.content.set_synced(done);
+            match done.step(Step::Sync) {
+                Ok(()) => self.table().names_last(placed.backing_ino),
+                Err(error) => batch.failed.push((placed.job.ino, error)),
+            }
+        }
+    }
+
+    /// Makes the names of a batch durable, whose content is durable already.
+    fn sync_directories(&self, batch: &mut Batch) {
+        let mut durable = Ok(());
+        for (ino, dir) in &batch.dirs {
+            batch.tried.push(*ino);
+            let done = sync_dir(dir);
+            durable = durable.and(done);
+            if let Err(error) = done.step(Step::SyncDirectory) {
+                batch.failed.push((*ino, error));
+            }
+        }
+        for placed in &batch.placed {
+            placed.content.set_synced(durable);
+            if durable.is_ok() {
+                self.table().names_last(placed.backing_ino);
+            }
+        }
+    }
+
+    fn discard(&self, copy: Staged) {
         let mut table = self.table();
-        for ino in files {
-            let Some(node) = table.node(*ino) else { continue };
-            if !matches!(node.is, Is::Ram) {
-                continue;
-            }
-            for (dir, _) in node.names.clone() {
-                dirs.insert(dir, self.dir(&mut table, dir)?);
-            }
-        }
-        Ok(dirs)
-    }
-
-    fn make_durable(&self, staged: &[Staged]) -> Result<(), Failed> {
-        match staged {
-            [] => Ok(()),
-            [one] => rustix::fs::fsync(&one.file),
-            _ => self.backing.sync_all(),
-        }
-        .step(Step::Sync)
-    }
-
-    fn discard(&self, staged: Vec<Staged>) {
-        for copy in staged {
-            // If this fails, the next start removes it.
-            let _ = self.backing.remove_temp(&copy.temp);
-            self.let_go(&mut self.table(), copy.ino, copy.content);
-        }
+        self.remove_temp(&mut table, &copy.temp);
+        self.let_go(&mut table, copy.job.ino, copy.content);
     }
 
     /// Copies the file's content and attributes, but not its names and times; `None` if it is not
     /// in RAM.
-    fn stage(&self, ino: Ino) -> Result<Option<Staged>, Failed> {
-        if !matches!(self.table().node(ino).map(|node| &node.is), Some(Is::Ram)) {
-            return Ok(None);
-        }
-        let Ok(content) = self.content(&mut self.table(), ino) else { return Ok(None) };
+    fn stage(&self, job: Job) -> Result<Option<Staged>, Failed> {
+        let ino = job.ino;
+        let (content, named_in) = {
+            let mut table = self.table();
+            let named_in = match table.node(ino) {
+                Some(node) if matches!(node.is, Is::Ram) => node.names.first().map(|name| name.0),
+                _ => return Ok(None),
+            };
+            let Ok(content) = self.content(&mut table, ino) else { return Ok(None) };
+            (content, named_in)
+        };
         let changes = content.changes();
         let source = match self.store.open_to_copy(ino) {
             Err(Errno::NOENT) => return Ok(None),
             source => source.step(Step::Open)?,
         };
-        let (temp, file) = self.backing.create_temp().step(Step::Open)?;
+        let (temp, file) = self.create_copy(named_in, job.durable).step(Step::Open)?;
+        let file = Arc::new(file);
         match copy(&source, &file).step(Step::Copy) {
-            Ok(bytes) => {
-                Ok(Some(Staged { ino, content, temp, file: Arc::new(file), changes, bytes }))
-            }
+            Ok(bytes) => Ok(Some(Staged { job, content, temp, file, changes, bytes })),
             Err(error) => {
-                let _ = self.backing.remove_temp(&temp);
-                self.let_go(&mut self.table(), ino, content);
+                self.discard(Staged { job, content, temp, file, changes, bytes: 0 });
                 Err(error)
             }
         }
     }
 
-    /// Renames the copy to the file's names, if the file has not changed since.
-    fn place(&self, copy: Staged, dirs: &mut Dirs) -> Result<Outcome, Failed> {
+    /// Gives the copy the file's names, if the file has not changed since.
+    fn place(&self, copy: Staged, batch: &mut Batch) -> Result<Outcome, Failed> {
         let mut table = self.table();
-        let outcome = self.place_in(&mut table, &copy, dirs);
-        if !matches!(outcome, Ok(Outcome::Settled)) {
-            let _ = self.backing.remove_temp(&copy.temp);
+        let outcome = self.place_in(&mut table, &copy, batch);
+        let renamed = match &outcome {
+            Ok(outcome) => matches!(outcome, Outcome::Settled | Outcome::Kept),
+            Err(failed) => failed.step == Step::Link,
+        };
+        if !renamed {
+            self.remove_temp(&mut table, &copy.temp);
         }
         let mut counters = self.counters.lock();
         match outcome {
@@ -324,13 +428,14 @@ impl Fs {
                 counters.settled += 1;
                 counters.settled_bytes += copy.bytes;
             }
+            Ok(Outcome::Kept) => counters.settled_bytes += copy.bytes,
             Ok(Outcome::Changed) => counters.restarts += 1,
             _ => (),
         }
         drop(counters);
-        self.let_go(&mut table, copy.ino, copy.content);
+        self.let_go(&mut table, copy.job.ino, copy.content);
         // The kernel may have forgotten it while it lived in RAM.
-        table.drop_unused(copy.ino);
+        table.drop_unused(copy.job.ino);
         outcome
     }
 
@@ -338,9 +443,9 @@ impl Fs {
         &self,
         table: &mut Table,
         copy: &Staged,
-        dirs: &mut Dirs,
+        batch: &mut Batch,
     ) -> Result<Outcome, Failed> {
-        let ino = copy.ino;
+        let ino = copy.job.ino;
         let mut place = copy.content.place.write();
         let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
         if !matches!(node.is, Is::Ram) {
@@ -357,18 +462,35 @@ impl Fs {
             last_modification: time(was.st_mtime, was.st_mtime_nsec as i64),
         };
         rustix::fs::futimens(&copy.file, &times).step(Step::Copy)?;
+        let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
         if names.is_empty() {
             // Only processes that have the file open know of it.
-            self.backing.remove_temp(&copy.temp).step(Step::Rename)?;
-            let attr = Attr::new(ino, &rustix::fs::fstat(&copy.file).step(Step::Rename)?);
-            table.is_gone(ino, attr);
+            self.remove_temp(table, &copy.temp);
+            let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
+            table.is_gone(ino, Attr::new(ino, &about));
         } else {
-            let backing_ino = rustix::fs::fstat(&copy.file).step(Step::Rename)?.st_ino;
-            self.take_names(table, &copy.temp, backing_ino, ino, &names, dirs)?;
+            if about.st_nlink == 0 && !matches!(copy.temp, Temp::Unnamed) {
+                // An application has removed the directory that the copy was in.
+                return Ok(Outcome::Changed);
+            }
+            self.take_names(table, copy, about.st_ino, &names, &mut batch.dirs)?;
+            if copy.job.keep && names.len() == 1 {
+                self.hides(table, ino, &names, about.st_ino);
+                return Ok(Outcome::Kept);
+            }
             let settled = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
             let ctime =
                 |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
-            table.has_settled(ino, backing_ino, ctime(&was), ctime(&settled));
+            table.has_settled(ino, about.st_ino, ctime(&was), ctime(&settled));
+            table.got_names(about.st_ino);
+            if copy.job.durable || !self.backing.volume.is_ordered() {
+                batch.placed.push(Placed {
+                    job: copy.job,
+                    backing_ino: about.st_ino,
+                    content: copy.content.clone(),
+                    file: copy.file.clone(),
+                });
+            }
         }
         place.file = open.then(|| copy.file.clone());
         place.settled = true;
@@ -382,43 +504,46 @@ impl Fs {
     fn take_names(
         &self,
         table: &mut Table,
-        temp: &str,
+        copy: &Staged,
         backing_ino: u64,
-        ino: Ino,
         names: &[(Ino, Name)],
         placed_in: &mut Dirs,
     ) -> Result<(), Failed> {
         let mut dirs = HashMap::new();
-        for (dir, _) in names {
+        let from = match &copy.temp {
+            Temp::In(dir, ..) => Some(dir),
+            _ => None,
+        };
+        for dir in names.iter().map(|(dir, _)| dir) {
             if !dirs.contains_key(dir) {
                 let time = self.attr_of(table, *dir).step(Step::Rename)?.mtime;
                 dirs.insert(*dir, (self.dir(table, *dir).step(Step::Rename)?, time));
             }
         }
-        let (first_dir, first_name) = &names[0];
-        self.backing.place_temp(temp, &dirs[first_dir].0, first_name).step(Step::Rename)?;
-        for (placed, (dir, name)) in names.iter().enumerate().skip(1) {
-            let spare = format!("{temp}-link");
-            let done = self
-                .backing
-                .link_to_temp(&dirs[first_dir].0, first_name, &spare)
-                .and_then(|()| self.backing.place_temp(&spare, &dirs[dir].0, name))
-                .step(Step::Link);
+        // The file may have moved since to another directory than its copy.
+        let from = from.filter(|from| !dirs.contains_key(from)).and_then(|from| {
+            Some((self.dir(table, *from).ok()?, self.attr_of(table, *from).ok()?.mtime))
+        });
+        for (placed, (dir, name)) in names.iter().enumerate() {
+            let into = &dirs[dir].0;
+            let done = match (placed, &copy.temp) {
+                (0, temp @ (Temp::Hidden(_) | Temp::In(..))) => {
+                    self.rename_temp(table, temp, into, name).step(Step::Rename)
+                }
+                (0, Temp::Unnamed) => {
+                    self.link_over(table, &copy.file, (*dir, into), name).step(Step::Rename)
+                }
+                _ => self.link_over(table, &copy.file, (*dir, into), name).step(Step::Link),
+            };
             if let Err(error) = done {
-                // Where there is none, the link was not made.
-                let _ = self.backing.remove_temp(&spare);
                 // The file stays in RAM. The files in BACKING under its names are no newer than
                 // those that these names hide.
-                for (dir, name) in &names[..placed] {
-                    table.remove_in_ram(*dir, name);
-                    table.insert_in_ram(
-                        *dir,
-                        name,
-                        InRam { ino, hides: NonZero::new(backing_ino) },
-                    );
-                }
+                self.hides(table, copy.job.ino, &names[..placed], backing_ino);
                 return Err(error);
             }
+        }
+        if let Some((dir, time)) = from {
+            keep_time(&dir, time);
         }
         for (ino, (dir, time)) in dirs {
             keep_time(&dir, time);
@@ -426,6 +551,15 @@ impl Fs {
             placed_in.insert(ino, dir);
         }
         Ok(())
+    }
+
+    /// Records that these names of a file in RAM hide a copy of it in BACKING.
+    fn hides(&self, table: &mut Table, ino: Ino, names: &[(Ino, Name)], backing_ino: u64) {
+        for (dir, name) in names {
+            table.remove_in_ram(*dir, name);
+            let in_ram = InRam { ino, hides: NonZero::new(backing_ino) };
+            table.insert_in_ram(*dir, name, in_ram);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::backing::proc_path;
 use super::caller::keeps_setgid;
 use super::table::Is;
 use super::types::{Caller, Changes, Ino};
-use super::write_back::split_names;
+use super::write_back::{Job, split_names};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CString, OsStr};
@@ -162,7 +162,7 @@ impl Fs {
                 drop(place);
                 drop(gate);
                 // Only BACKING knows its limit for attributes, also for a file without a name.
-                self.settle(&[ino])?;
+                self.settle(&[Job::later(ino)])?;
                 continue;
             }
             let done = change(&at.path);
@@ -171,7 +171,7 @@ impl Fs {
             drop(gate);
             // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
-                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle(&[ino])?,
+                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle(&[Job::later(ino)])?,
                 done => break done,
             }
         };

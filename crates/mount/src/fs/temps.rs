@@ -1,0 +1,309 @@
+//! Copies that have a temporary name, and the records by which the next start finds them.
+//!
+//! A rename within one directory costs fewer blocks of the journal than one between two, so a copy
+//! gets its temporary name in the directory of its file. Applications neither see nor can use such
+//! names. After a kill, the next start has to find what is left of them without a search through
+//! BACKING: before the first copy in a directory, the path of the directory is recorded in
+//! `.flashsift/places`. File systems make names durable in order, so a power cut leaves no copy
+//! without its record.
+
+use super::Fs;
+use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
+use super::table::Table;
+use super::types::{Ino, ROOT};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::{Errno, Result};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// Temporary names begin so, and end in this many hexadecimal digits.
+const PREFIX: &[u8] = b".flashsift-";
+const DIGITS: usize = 16;
+/// Directories with a record. Copies for files in further directories are made in the hidden
+/// directory: a record costs an inode.
+const RECORDED: usize = 1000;
+
+/// Whether this is a temporary name of ours.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    let digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    name.as_bytes()
+        .strip_prefix(PREFIX)
+        .is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(digit))
+}
+
+pub(crate) fn temporary(number: u64) -> String {
+    format!("{}{number:0DIGITS$x}", String::from_utf8_lossy(PREFIX))
+}
+
+/// The directories that have a record, with the number of copies in each at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Temps {
+    dirs: HashMap<Ino, u32>,
+    next_record: u64,
+}
+
+impl Temps {
+    /// The directory is gone: BACKING may give its number to another one.
+    pub(crate) fn forget(&mut self, dir: Ino) {
+        self.dirs.remove(&dir);
+    }
+}
+
+/// The temporary name of a copy, if it has one.
+#[derive(Debug)]
+pub(crate) enum Temp {
+    Unnamed,
+    /// In the hidden directory.
+    Hidden(String),
+    /// In a directory of applications.
+    In(Ino, Arc<OpenDir>, String),
+}
+
+/// Path of a directory from BACKING on.
+fn path_of(table: &Table, mut dir: Ino) -> Option<Vec<u8>> {
+    let mut names = Vec::new();
+    while dir != ROOT {
+        let (parent, name) = table.node(dir)?.names.first()?.clone();
+        names.push(name);
+        dir = parent;
+    }
+    Some(joined(names.iter().rev().map(|name| name.as_bytes())))
+}
+
+/// The path of these names; `.` without any.
+fn joined<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let path: Vec<&[u8]> = names.collect();
+    if path.is_empty() { b".".to_vec() } else { path.join(&b'/') }
+}
+
+/// Names from one directory down to another; `None` if the other is not inside.
+fn path_within(table: &Table, above: Ino, mut dir: Ino) -> Option<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    while dir != above {
+        let (parent, name) = table.node(dir)?.names.first()?.clone();
+        names.push(name.as_bytes().to_vec());
+        dir = parent;
+    }
+    names.reverse();
+    Some(names)
+}
+
+impl Fs {
+    /// Creates a file for the copy of a file that is called so. `syncs`: an fsync of the copy
+    /// follows, for which a name that has to be renamed costs less than none.
+    ///
+    /// # Errors
+    ///
+    /// BACKING has no space.
+    pub(crate) fn create_copy(&self, named_in: Option<Ino>, syncs: bool) -> Result<(Temp, File)> {
+        let full = |error: &Errno| matches!(*error, Errno::NOSPC | Errno::DQUOT);
+        let mut table = self.table();
+        let dir = named_in.and_then(|ino| Some((ino, self.dir(&mut table, ino).ok()?)));
+        if let Some((ino, dir)) = dir
+            && self.backing.volume.is_ordered()
+        {
+            if !syncs {
+                // Creating it may wait for a slow device.
+                drop(table);
+                match self.backing.create_unnamed(&dir) {
+                    Ok(Some(file)) => return Ok((Temp::Unnamed, file)),
+                    Err(error) if full(&error) => return Err(error),
+                    Ok(None) | Err(_) => table = self.table(),
+                }
+            }
+            match self.create_temp_in(&mut table, ino, &dir) {
+                Ok((name, file)) => return Ok((Temp::In(ino, dir, name), file)),
+                Err(error) if full(&error) => return Err(error),
+                Err(_) => (),
+            }
+        }
+        drop(table);
+        self.backing.create_temp().map(|(name, file)| (Temp::Hidden(name), file))
+    }
+
+    fn create_temp_in(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        dir: &Arc<OpenDir>,
+    ) -> Result<(String, File)> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
+        self.with_temp_in(table, ino, dir, |name| {
+            rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+        })
+    }
+
+    /// Makes a temporary name in a directory of applications, which does not get a new time.
+    fn with_temp_in<T>(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        dir: &Arc<OpenDir>,
+        make: impl Fn(&str) -> Result<T>,
+    ) -> Result<(String, T)> {
+        if !dir.takes_temps {
+            return Err(Errno::PERM);
+        }
+        self.record(table, ino)?;
+        let time = self.attr_of(table, ino)?.mtime;
+        let made = loop {
+            let name = self.backing.next_temporary();
+            match make(&name) {
+                Err(Errno::EXIST) => (),
+                made => break made.map(|made| (name, made)),
+            }
+        };
+        keep_time(dir, time);
+        if made.is_ok()
+            && let Some(copies) = table.temps.dirs.get_mut(&ino)
+        {
+            *copies += 1;
+        }
+        made
+    }
+
+    /// Records the path of a directory, once.
+    fn record(&self, table: &mut Table, dir: Ino) -> Result<()> {
+        if table.temps.dirs.contains_key(&dir) {
+            return Ok(());
+        }
+        if table.temps.dirs.len() >= RECORDED {
+            return Err(Errno::NOSPC);
+        }
+        let path = path_of(table, dir).ok_or(Errno::STALE)?;
+        self.record_path(table, &path)?;
+        table.temps.dirs.insert(dir, 0);
+        Ok(())
+    }
+
+    fn record_path(&self, table: &mut Table, path: &[u8]) -> Result<()> {
+        loop {
+            let number = table.temps.next_record;
+            table.temps.next_record += 1;
+            match self.backing.record(number, path) {
+                Err(Errno::EXIST) => (),
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives a file a name that may be in use, by a temporary name in the same directory if the
+    /// directory takes one.
+    pub(crate) fn link_over(
+        &self,
+        table: &mut Table,
+        file: &File,
+        (ino, dir): (Ino, &Arc<OpenDir>),
+        name: &OsStr,
+    ) -> Result<()> {
+        match self.backing.link_file(file, dir, name) {
+            Err(Errno::EXIST) => (),
+            done => return done,
+        }
+        let link = |temp: &str| self.backing.link_file(file, dir, OsStr::new(temp));
+        let temp = match self.with_temp_in(table, ino, dir, link) {
+            Ok((temp, ())) => Temp::In(ino, dir.clone(), temp),
+            Err(error @ (Errno::NOSPC | Errno::DQUOT)) => return Err(error),
+            Err(_) => Temp::Hidden(self.backing.link_to_temp(file)?),
+        };
+        self.rename_temp(table, &temp, dir, name).inspect_err(|_| self.remove_temp(table, &temp))
+    }
+
+    /// Renames a copy to the name of its file, and replaces the file that has it.
+    pub(crate) fn rename_temp(
+        &self,
+        table: &mut Table,
+        temp: &Temp,
+        dir: &OpenDir,
+        name: &OsStr,
+    ) -> Result<()> {
+        match temp {
+            Temp::Unnamed => return Err(Errno::NOENT),
+            Temp::Hidden(temp) => self.backing.place_temp(temp, dir, name)?,
+            Temp::In(ino, from, temp) => {
+                rustix::fs::renameat(from, temp, dir, name)?;
+                ends(table, *ino);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a copy. If this fails, the next start removes it.
+    pub(crate) fn remove_temp(&self, table: &mut Table, temp: &Temp) {
+        match temp {
+            Temp::Unnamed => (),
+            Temp::Hidden(name) => {
+                let _ = self.backing.remove_temp(name);
+            }
+            Temp::In(ino, dir, name) => {
+                let time = self.attr_of(table, *ino).map(|attr| attr.mtime);
+                let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+                if let Ok(time) = time {
+                    keep_time(dir, time);
+                }
+                ends(table, *ino);
+            }
+        }
+    }
+
+    /// Before a directory is renamed: the records of the directories in it follow, or are made anew
+    /// before the next copy there.
+    pub(crate) fn records_follow(&self, table: &mut Table, moved: Ino, to: (Ino, &OsStr)) {
+        let inside: Vec<(Ino, u32, Vec<Vec<u8>>)> = table
+            .temps
+            .dirs
+            .iter()
+            .filter_map(|(dir, copies)| Some((*dir, *copies, path_within(table, moved, *dir)?)))
+            .collect();
+        for (dir, copies, below) in inside {
+            if copies == 0 {
+                table.temps.forget(dir);
+                continue;
+            }
+            let above = path_of(table, to.0).unwrap_or_default();
+            let names = [&above, to.1.as_bytes()].into_iter().chain(below.iter().map(Vec::as_slice));
+            let path = joined(names);
+            // Without the record, what a crash leaves now stays.
+            if let Err(errno) = self.record_path(table, &path) {
+                tracing::warn!(errno = errno.raw_os_error(), "recording a directory: {errno}");
+            }
+        }
+    }
+}
+
+/// One copy less has a name there.
+fn ends(table: &mut Table, dir: Ino) {
+    if let Some(copies) = table.temps.dirs.get_mut(&dir) {
+        *copies = copies.saturating_sub(1);
+    }
+}
+
+impl Backing {
+    /// Removes the copies in a directory that is to be removed. Returns whether there were any; the
+    /// write-back that loses its copy makes another.
+    pub(crate) fn remove_copies_in(&self, parent: impl AsFd, name: &OsStr) -> bool {
+        let Ok((dir, _)) = self.open_dir(parent, name) else { return false };
+        list(&dir).is_ok_and(|names| remove_copies(&dir, &names).is_ok_and(|removed| removed > 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_temporary_names_are_ours() {
+        assert!(is_temporary(OsStr::new(&temporary(0))));
+        assert!(is_temporary(OsStr::new(&temporary(u64::MAX))));
+        for other in [".flashsift", ".flashsift-", ".flashsift-00000000000000001", "a"] {
+            assert!(!is_temporary(OsStr::new(other)), "{other}");
+        }
+        let uppercase = temporary(0xabc).to_uppercase();
+        assert!(!is_temporary(OsStr::new(&uppercase)));
+    }
+}
