@@ -295,6 +295,104 @@ impl Backing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Caller, Config, Store};
+    use rustix::fs::RenameFlags;
+    use std::path::Path;
+
+    fn caller() -> Caller {
+        let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Caller { uid: us.0, gid: us.1, tid: 0, umask: 0 }
+    }
+
+    fn start(folder: &Path) -> Fs {
+        for name in ["backing", "store"] {
+            let _ = std::fs::create_dir(folder.join(name));
+        }
+        let backing = File::open(folder.join("backing")).unwrap();
+        let store = Store::in_dir(&folder.join("store")).unwrap();
+        Fs::new(backing.into(), store, Config::default()).unwrap()
+    }
+
+    /// A copy in a directory of applications; `None` where BACKING's file system takes none there.
+    fn copy_in(fs: &Fs, dir: Ino) -> Option<String> {
+        match fs.create_copy(Some(dir), true).unwrap().0 {
+            Temp::In(_, _, name) => Some(name),
+            other => {
+                println!("SKIPPED: copies are made in the hidden directory: {other:?}");
+                fs.remove_temp(&mut fs.table(), &other);
+                None
+            }
+        }
+    }
+
+    /// A kill leaves a copy in a directory that was renamed while the copy was made. The next start
+    /// finds it by its record, and removes nothing else.
+    #[test]
+    fn the_next_start_removes_what_a_kill_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let fs = start(folder.path());
+        let dir = fs.mkdir(&caller(), ROOT, OsStr::new("dir"), 0o755).unwrap().ino;
+        let inner = fs.mkdir(&caller(), dir, OsStr::new("inner"), 0o755).unwrap().ino;
+        let Some(copy) = copy_in(&fs, inner) else { return };
+        let (from, to) = ((ROOT, OsStr::new("dir")), (ROOT, OsStr::new("renamed")));
+        fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+        drop(fs);
+        let backing = folder.path().join("backing");
+        let inner = backing.join("renamed/inner");
+        assert!(inner.join(&copy).exists(), "the copy is there after the kill");
+        std::fs::write(inner.join("other"), "").unwrap();
+        let fs = start(folder.path());
+        assert!(!inner.join(&copy).exists() && inner.join("other").exists());
+        fs.tidy().unwrap();
+        let left = std::fs::read_dir(backing.join(".flashsift")).unwrap().count();
+        assert_eq!(left, 0, "records");
+    }
+
+    /// A record is not followed out of BACKING, whatever stands there since.
+    #[test]
+    fn a_record_leads_nowhere_outside() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(start(folder.path()));
+        let (backing, outside) = (folder.path().join("backing"), folder.path().join("outside"));
+        std::fs::create_dir(&outside).unwrap();
+        let copy = outside.join(temporary(1));
+        std::fs::write(&copy, "").unwrap();
+        std::os::unix::fs::symlink(&outside, backing.join("link")).unwrap();
+        std::fs::create_dir(backing.join(".flashsift/places")).unwrap();
+        let absolute = outside.to_str().unwrap();
+        for (number, target) in ["../outside", "link", "link/.", absolute, "gone"].iter().enumerate()
+        {
+            let record = backing.join(format!(".flashsift/places/{number}"));
+            std::os::unix::fs::symlink(target, record).unwrap();
+        }
+        start(folder.path()).tidy().unwrap();
+        assert!(copy.exists());
+    }
+
+    /// Applications neither see nor use the name of a copy, and can remove its directory.
+    #[test]
+    fn copies_are_invisible() {
+        let folder = tempfile::tempdir().unwrap();
+        let fs = start(folder.path());
+        let dir = fs.mkdir(&caller(), ROOT, OsStr::new("dir"), 0o755).unwrap().ino;
+        let before = fs.attr(dir).unwrap().mtime;
+        let Some(copy) = copy_in(&fs, dir) else { return };
+        let name = OsStr::new(&copy);
+        assert_eq!(fs.attr(dir).unwrap().mtime, before, "the directory keeps its time");
+        assert!(fs.list(dir).unwrap().1.is_empty());
+        assert_eq!(fs.lookup(dir, name), Err(Errno::NOENT));
+        assert_eq!(fs.unlink(0, dir, name), Err(Errno::NOENT));
+        assert_eq!(fs.create(&caller(), dir, name, 0o644, 0).unwrap_err(), Errno::PERM);
+        assert_eq!(fs.mkdir(&caller(), dir, name, 0o755), Err(Errno::PERM));
+        fs.mkdir(&caller(), ROOT, OsStr::new("other"), 0o755).unwrap();
+        let (from, to) = ((ROOT, OsStr::new("other")), (ROOT, OsStr::new("dir")));
+        fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+        let dir = fs.lookup(ROOT, OsStr::new("dir")).unwrap().ino;
+        copy_in(&fs, dir).unwrap();
+        fs.rmdir(ROOT, OsStr::new("dir")).unwrap();
+        fs.tidy().unwrap();
+        fs.check();
+    }
 
     #[test]
     fn only_whole_temporary_names_are_ours() {
