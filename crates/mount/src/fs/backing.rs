@@ -313,6 +313,11 @@ impl Backing {
         self.volume.create_unnamed(dir, self.without_atime())
     }
 
+    /// Creates a file that will get no name.
+    pub(crate) fn create_unnamed_in_hidden(&self) -> Result<Option<File>> {
+        self.create_unnamed(&self.temps)
+    }
+
     /// Removes a file of the hidden directory.
     pub(crate) fn remove_temp(&self, temp: &str) -> Result<()> {
         rustix::fs::unlinkat(&self.temps, temp, AtFlags::empty())

@@ -29,6 +29,8 @@ pub(crate) struct Place {
     pub(crate) file: Option<Arc<File>>,
     /// On flash, where the file stays.
     pub(crate) settled: bool,
+    /// Still in RAM, by all but its bytes: BACKING's page cache has them.
+    pub(crate) handed_over: bool,
 }
 
 impl Content {

@@ -128,7 +128,7 @@ impl Fs {
         for decision in decisions {
             match *decision {
                 Decision::WriteBack { file, keep_in_ram: keep, why } => {
-                    let durable = why == Reason::Sync;
+                    let (durable, large) = (why == Reason::Sync, why == Reason::Large);
                     let ino = table::number(file);
                     // Two decisions on one file are performed as one.
                     match by_file.entry(ino) {
@@ -136,10 +136,11 @@ impl Fs {
                             let job = &mut jobs[*known.get()];
                             job.durable |= durable;
                             job.keep &= keep;
+                            job.large &= large;
                         }
                         Entry::Vacant(new) => {
                             new.insert(jobs.len());
-                            jobs.push(Job { ino, durable, keep });
+                            jobs.push(Job { ino, durable, keep, large });
                         }
                     }
                 }
@@ -246,6 +247,7 @@ impl Fs {
             self.events.deliver_queued(&mut stream);
             let now = stream.now(self.events.now());
             let due = stream.decisions.sift.next_deadline();
+            let due = due.into_iter().chain(self.next_name_us()).min();
             if stream.decisions.ended {
                 return false;
             }
@@ -304,7 +306,7 @@ impl Drop for Performing<'_> {
                 }
             }
         });
-        // A file with several names has left RAM nevertheless, and no one has reported that.
+        // A file with several names, or one that was handed over, has left RAM nevertheless, and no one has reported that.
         kept.retain(|file| !self.fs.lives_in_ram(*file));
         if !kept.is_empty() {
             self.fs.events.with_stream(|known, now| {

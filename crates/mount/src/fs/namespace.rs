@@ -96,7 +96,7 @@ impl Fs {
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
         let settled = !matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
-        let place = Place { file: Some(Arc::new(file)), settled };
+        let place = Place { file: Some(Arc::new(file)), settled, handed_over: false };
         let content = Arc::new(Content::new(place));
         if let Some(node) = table.node_mut(ino) {
             node.opens = 1;

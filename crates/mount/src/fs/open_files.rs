@@ -66,11 +66,11 @@ impl Fs {
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let (is, opens) = (node.is.clone(), node.opens);
         if place.file.is_none() {
-            place.file = Some(Arc::new(match is {
+            place.file = Some(match is {
                 Is::Ram => self.store.open(ino)?,
-                Is::Settled(backing_ino) => self.open_settled(table, ino, backing_ino)?,
+                Is::Settled(backing_ino) => Arc::new(self.open_settled(table, ino, backing_ino)?),
                 Is::Gone(_) => return Err(Errno::STALE),
-            }));
+            });
         }
         let opened = if place.settled {
             Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
@@ -127,7 +127,7 @@ impl Fs {
         }
         if let Some(content) = &node.content {
             content.place.write().file = None;
-            if Arc::strong_count(content) == 1 {
+            if Arc::strong_count(content) == 1 && node.checkpoint.is_none() {
                 node.content = None;
             }
         }
@@ -254,14 +254,16 @@ impl Fs {
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
-            self.reservation.take(
-                bytes,
-                std::os::fd::AsFd::as_fd(&self.backing.root),
-                &self.store,
-            )?;
+            if !stays.handed_over {
+                self.reservation.take(
+                    bytes,
+                    std::os::fd::AsFd::as_fd(&self.backing.root),
+                    &self.store,
+                )?;
+            }
             let done = in_order(&file);
             content.changed();
-            if !matches!(done, Err(Errno::NOSPC)) {
+            if stays.handed_over || !matches!(done, Err(Errno::NOSPC)) {
                 return done;
             }
             drop(stays);

@@ -73,6 +73,16 @@ pub(crate) struct Node {
     pub(crate) is: Is,
     /// Present while the file is open or being moved.
     pub(crate) content: Option<Arc<Content>>,
+    /// For a file in RAM, the copy of it in BACKING; `content` stays meanwhile.
+    pub(crate) checkpoint: Option<Checkpoint>,
+}
+
+/// A copy in BACKING of a file that stays in RAM.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) backing_ino: u64,
+    /// The file's change count when it was copied.
+    pub(crate) changes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -130,6 +140,7 @@ impl Table {
             holds: 0,
             is: Is::Settled(root_ino),
             content: None,
+            checkpoint: None,
         };
         Table {
             nodes: HashMap::from([(ROOT, root)]),
@@ -219,6 +230,7 @@ impl Table {
             holds: 0,
             is: Is::Settled(backing_ino),
             content: None,
+            checkpoint: None,
         });
         ino
     }
@@ -232,6 +244,7 @@ impl Table {
             holds: 0,
             is: Is::Ram,
             content: None,
+            checkpoint: None,
         };
         self.nodes.insert(ino, node);
         self.named_in_ram.insert(ino);
@@ -242,6 +255,7 @@ impl Table {
         self.named_in_ram.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.is = Is::Settled(backing_ino);
+        node.checkpoint = None;
         let names = node.names.clone();
         for (dir, name) in names {
             self.remove_in_ram(dir, &name);
@@ -368,6 +382,7 @@ impl Table {
         if let Is::Settled(backing_ino) = node.is {
             self.shown.remove(&backing_ino);
         }
+        node.checkpoint = None;
         node.is = Is::Gone(Box::new(Attr { nlink: 0, ..attr }));
         self.drop_unused(ino);
     }

@@ -57,6 +57,8 @@ impl Temps {
 #[derive(Debug)]
 pub(crate) enum Temp {
     Unnamed,
+    /// It has the name of its file already: the file did not change after its checkpoint.
+    Placed,
     /// In the hidden directory.
     Hidden(String),
     /// In a directory of applications.
@@ -123,6 +125,16 @@ impl Fs {
         }
         drop(table);
         self.backing.create_temp().map(|(name, file)| (Temp::Hidden(name), file))
+    }
+
+    /// Creates a file without a name for a file that is called so; `None` where there can be none.
+    pub(crate) fn create_without_name(&self, named_in: Option<Ino>) -> Result<Option<File>> {
+        let dir = named_in.and_then(|ino| self.dir(&mut self.table(), ino).ok());
+        match dir {
+            Some(dir) if self.backing.volume.is_ordered() => self.backing.create_unnamed(&dir),
+            Some(_) => Ok(None),
+            None => self.backing.create_unnamed_in_hidden(),
+        }
     }
 
     fn create_temp_in(
@@ -223,7 +235,7 @@ impl Fs {
         name: &OsStr,
     ) -> Result<()> {
         match temp {
-            Temp::Unnamed => return Err(Errno::NOENT),
+            Temp::Unnamed | Temp::Placed => return Err(Errno::NOENT),
             Temp::Hidden(temp) => self.backing.place_temp(temp, dir, name)?,
             Temp::In(ino, from, temp) => {
                 rustix::fs::renameat(from, temp, dir, name)?;
@@ -236,7 +248,7 @@ impl Fs {
     /// Removes a copy. If this fails, the next start removes it.
     pub(crate) fn remove_temp(&self, table: &mut Table, temp: &Temp) {
         match temp {
-            Temp::Unnamed => (),
+            Temp::Unnamed | Temp::Placed => (),
             Temp::Hidden(name) => {
                 let _ = self.backing.remove_temp(name);
             }
@@ -266,7 +278,8 @@ impl Fs {
                 continue;
             }
             let above = path_of(table, to.0).unwrap_or_default();
-            let names = [&above, to.1.as_bytes()].into_iter().chain(below.iter().map(Vec::as_slice));
+            let names =
+                [&above, to.1.as_bytes()].into_iter().chain(below.iter().map(Vec::as_slice));
             let path = joined(names);
             // Without the record, what a crash leaves now stays.
             if let Err(errno) = self.record_path(table, &path) {
@@ -360,7 +373,8 @@ mod tests {
         std::os::unix::fs::symlink(&outside, backing.join("link")).unwrap();
         std::fs::create_dir(backing.join(".flashsift/places")).unwrap();
         let absolute = outside.to_str().unwrap();
-        for (number, target) in ["../outside", "link", "link/.", absolute, "gone"].iter().enumerate()
+        for (number, target) in
+            ["../outside", "link", "link/.", absolute, "gone"].iter().enumerate()
         {
             let record = backing.join(format!(".flashsift/places/{number}"));
             std::os::unix::fs::symlink(target, record).unwrap();
