@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tracing::warn;
 
 /// The directory in BACKING that belongs to flashsift; the mount does not show it.
 pub const HIDDEN: &str = ".flashsift";
@@ -169,9 +170,17 @@ impl Backing {
             match open_beneath(&self.root, OsStr::from_bytes(path.to_bytes()), flags) {
                 Ok(dir) => {
                     let stat = rustix::fs::fstat(&dir)?;
-                    if remove_copies(&dir, &list(&dir)?)? > 0 {
-                        let modified = Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 };
-                        keep_time(&dir, modified);
+                    match list(&dir).and_then(|names| remove_copies(&dir, &names)) {
+                        Ok(0) => (),
+                        Ok(_) => {
+                            let modified = Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 };
+                            keep_time(&dir, modified);
+                        }
+                        // Such as a directory that takes no changes any more.
+                        Err(errno) => {
+                            let path = path.to_string_lossy();
+                            warn!(errno = errno.raw_os_error(), "{path}: removing copies: {errno}");
+                        }
                     }
                 }
                 // The directory was renamed or removed, or is a link now.

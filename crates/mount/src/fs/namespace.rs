@@ -465,7 +465,10 @@ impl Fs {
         }
         let remove = || rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR);
         match remove() {
-            Err(Errno::NOTEMPTY | Errno::EXIST) if self.backing.remove_copies_in(&dir, name) => {
+            Err(Errno::NOTEMPTY | Errno::EXIST)
+                if table.temps.may_be_in(table.known_as(stat.st_ino))
+                    && self.backing.remove_copies_in(&dir, name) =>
+            {
                 remove()?;
             }
             done => done?,
@@ -604,8 +607,9 @@ impl Fs {
         let rename = || rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags);
         match rename() {
             Err(Errno::NOTEMPTY | Errno::EXIST)
-                if there.as_ref().is_some_and(is_directory)
-                    && !flags.contains(RenameFlags::NOREPLACE)
+                if there.as_ref().is_some_and(|there| {
+                    is_directory(there) && table.temps.may_be_in(table.known_as(there.st_ino))
+                }) && !flags.contains(RenameFlags::NOREPLACE)
                     && self.backing.remove_copies_in(&new_dir, to.1) =>
             {
                 rename()?;

@@ -9,6 +9,7 @@
 
 use super::Fs;
 use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
+use super::reservation::spare_files;
 use super::table::Table;
 use super::types::{Ino, ROOT};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -47,6 +48,11 @@ pub(crate) struct Temps {
 }
 
 impl Temps {
+    /// Whether copies may be in this directory.
+    pub(crate) fn may_be_in(&self, dir: Ino) -> bool {
+        self.dirs.contains_key(&dir)
+    }
+
     /// The directory is gone: BACKING may give its number to another one.
     pub(crate) fn forget(&mut self, dir: Ino) {
         self.dirs.remove(&dir);
@@ -102,7 +108,6 @@ impl Fs {
     ///
     /// BACKING has no space.
     pub(crate) fn create_copy(&self, named_in: Option<Ino>, syncs: bool) -> Result<(Temp, File)> {
-        let full = |error: &Errno| matches!(*error, Errno::NOSPC | Errno::DQUOT);
         let mut table = self.table();
         let dir = named_in.and_then(|ino| Some((ino, self.dir(&mut table, ino).ok()?)));
         if let Some((ino, dir)) = dir
@@ -113,14 +118,11 @@ impl Fs {
                 drop(table);
                 match self.backing.create_unnamed(&dir) {
                     Ok(Some(file)) => return Ok((Temp::Unnamed, file)),
-                    Err(error) if full(&error) => return Err(error),
                     Ok(None) | Err(_) => table = self.table(),
                 }
             }
-            match self.create_temp_in(&mut table, ino, &dir) {
-                Ok((name, file)) => return Ok((Temp::In(ino, dir, name), file)),
-                Err(error) if full(&error) => return Err(error),
-                Err(_) => (),
+            if let Ok((name, file)) = self.create_temp_in(&mut table, ino, &dir) {
+                return Ok((Temp::In(ino, dir, name), file));
             }
         }
         drop(table);
@@ -187,6 +189,8 @@ impl Fs {
         if table.temps.dirs.len() >= RECORDED {
             return Err(Errno::NOSPC);
         }
+        // A record takes no inode that a file in RAM will need.
+        spare_files(table.named_in_ram.len() as u64 + 1, self.backing.root.as_fd())?;
         let path = path_of(table, dir).ok_or(Errno::STALE)?;
         self.record_path(table, &path)?;
         table.temps.dirs.insert(dir, 0);
@@ -220,7 +224,6 @@ impl Fs {
         let link = |temp: &str| self.backing.link_file(file, dir, OsStr::new(temp));
         let temp = match self.with_temp_in(table, ino, dir, link) {
             Ok((temp, ())) => Temp::In(ino, dir.clone(), temp),
-            Err(error @ (Errno::NOSPC | Errno::DQUOT)) => return Err(error),
             Err(_) => Temp::Hidden(self.backing.link_to_temp(file)?),
         };
         self.rename_temp(table, &temp, dir, name).inspect_err(|_| self.remove_temp(table, &temp))
