@@ -364,7 +364,8 @@ fn ours(top: &Path) -> Vec<PathBuf> {
     ours
 }
 
-/// The content of a directory without what is flashsift's own: for each name, a file's bytes and mode.
+/// The content of a directory without what is flashsift's own: for each name, a file's bytes and
+/// mode.
 type Tree = BTreeMap<String, Node>;
 
 #[derive(Clone, PartialEq, Eq)]

@@ -156,8 +156,8 @@ impl Backing {
         Ok(())
     }
 
-    /// Removes the copies that a crash left in directories of applications, and the records of these
-    /// directories.
+    /// Removes the copies that a crash left in directories of applications, and the records of
+    /// these directories.
     fn clear_places(&self) -> Result<()> {
         let places = match open_beneath(&self.hidden, OsStr::new(PLACES), DIRECTORY) {
             Err(Errno::NOENT) => return Ok(()),

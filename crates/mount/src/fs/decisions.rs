@@ -306,7 +306,7 @@ impl Drop for Performing<'_> {
                 }
             }
         });
-        // A file with several names, or one that was handed over, has left RAM nevertheless, and no one has reported that.
+        // A file with several names has left RAM nevertheless, and no thread has reported that.
         kept.retain(|file| !self.fs.lives_in_ram(*file));
         if !kept.is_empty() {
             self.fs.events.with_stream(|known, now| {

@@ -168,7 +168,7 @@ fn wait_for_blocks(file: &File) -> Result<()> {
     unsafe { rustix::ioctl::ioctl(file, rustix::ioctl::Updater::<FIEMAP, Fiemap>::new(&mut map)) }
 }
 
-/// What the kernel says about an ext4 with a journal.
+/// The properties of an ext4 with a journal, as the kernel shows them.
 struct Ext4 {
     fast_commit: bool,
     interval: Option<Duration>,

@@ -344,7 +344,7 @@ impl Fs {
     /// there.
     fn flush(&self, staged: Vec<Staged>, failed: &mut Vec<(Ino, Failed)>) -> Vec<Staged> {
         let volume = &self.backing.volume;
-        // After a crash nobody can reach a file without a name.
+        // After a crash no process can reach a file without a name.
         let (mut flushed, staged): (Vec<_>, Vec<_>) =
             staged.into_iter().partition(|copy| copy.nameless);
         let mut lost = Vec::new();
