@@ -347,7 +347,9 @@ impl Bed {
         let read = |top: &Path| {
             tree(top, &[".flashsift", "lost+found", DATABASES]).map_err(|error| error.to_string())
         };
-        let found = read(&self.backing())?;
+        let mut found = read(&self.backing())?;
+        // Copies that the next start removes.
+        found.retain(|path, _| !is_temporary(path));
         for (number, ops) in history.ops.iter().enumerate() {
             let own = found
                 .iter()
@@ -369,6 +371,9 @@ impl Bed {
                 let copies = self.backing().join(".flashsift/tmp");
                 if let Some(left) = fs::read_dir(copies).into_iter().flatten().flatten().next() {
                     return Err(format!("after the start there is still {left:?}"));
+                }
+                if read(&self.backing())? != found {
+                    return Err("the start did not remove the copies, or more than them".to_owned());
                 }
                 if read(&top)? != found {
                     return Err("the mount shows something else than BACKING".to_owned());
@@ -394,6 +399,12 @@ impl Bed {
         let fsck = self.file_system.fsck;
         output(Command::new(fsck[0]).args(&fsck[1..]).arg(image)).map(drop)
     }
+}
+
+/// Whether this is a temporary name of flashsift in a directory of applications.
+fn is_temporary(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.strip_prefix(".flashsift-").is_some_and(|digits| digits.len() == 16)
 }
 
 /// The operations of applications, and the requests to the disk that followed.

@@ -172,7 +172,8 @@ pub enum Birth {
 /// An action on a file in RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The file's content goes to flash, and is durable there under the file's names.
+    /// The file's content goes to flash, under the file's names. After a crash flash has this
+    /// version or the one before it. It is durable if the reason is [`Reason::Sync`].
     WriteBack {
         /// The file.
         file: FileId,

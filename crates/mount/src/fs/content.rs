@@ -20,6 +20,8 @@ pub(crate) struct Content {
     changes: AtomicU64,
     /// The error of a write of bytes that the kernel had accepted before; they are lost.
     lost: Mutex<Option<Errno>>,
+    /// The result of the sync that followed the file's write-back, if one did.
+    synced: Mutex<Option<Result<()>>>,
 }
 
 /// The location of an open file.
@@ -29,6 +31,8 @@ pub(crate) struct Place {
     pub(crate) file: Option<Arc<File>>,
     /// On flash, where the file stays.
     pub(crate) settled: bool,
+    /// Still in RAM, by all but its bytes: BACKING's page cache has them.
+    pub(crate) handed_over: bool,
 }
 
 impl Content {
@@ -68,6 +72,15 @@ impl Content {
     /// The first error of a write that lost bytes.
     pub(crate) fn has_all(&self) -> Result<()> {
         (*self.lost.lock()).map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn set_synced(&self, done: Result<()>) {
+        *self.synced.lock() = Some(done);
+    }
+
+    /// The result of the sync that followed the file's write-back.
+    pub(crate) fn synced(&self) -> Option<Result<()>> {
+        *self.synced.lock()
     }
 
     /// Number of changes so far.
