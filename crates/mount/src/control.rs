@@ -58,7 +58,7 @@ pub fn is_dead(mount: &Mount) -> bool {
     asked.is_err_and(|why| mounts::is_dead(&why))
 }
 
-/// Makes a request at the mounted directory. FUSE admits nobody but its user to a mount without
+/// Makes a request at the mounted directory. FUSE admits no other process than its user's to a mount without
 /// `allow_other`, so root asks as that user if it is refused: in a thread of its own, as the kernel
 /// keeps user and group for each thread.
 fn reach<T: Send>(

@@ -223,7 +223,7 @@ pub(super) fn disable(mountpoint: &Path, dry_run: bool) -> anyhow::Result<()> {
 
 fn say_unread(reloaded: Result<(), String>) {
     if let Err(why) = reloaded {
-        tracing::warn!("systemd was not told: {why}. It reads its units when it starts");
+        tracing::warn!("systemd was not notified: {why}. It reads its units when it starts");
     }
 }
 

@@ -275,7 +275,7 @@ fn unmount_one(mount: &Mount, lazy: bool) -> anyhow::Result<()> {
             "{} is in use and stays mounted. --lazy takes it away all the same.\n{}",
             point.display(),
             match found.users.is_empty() {
-                true => "Who uses it only root is told".to_owned(),
+                true => "Only root can see which process uses it".to_owned(),
                 false => place::listed(&found).trim_end().to_owned(),
             }
         );
@@ -312,7 +312,7 @@ fn until_free(backing: &Path) -> io::Result<Left> {
     thread::spawn(move || tell.send(place::wait_until_free(&waited)));
     match told.recv_timeout(MOMENT) {
         Err(_) => {
-            tracing::info!("unmounted; waiting until the last files have settled");
+            tracing::info!("unmounted; waiting until the last files are written back");
             told.recv().map_err(io::Error::other)?
         }
         Ok(left) => left,

@@ -147,8 +147,8 @@ fn places_that_do_not_fit_are_refused() {
     assert_eq!(fs::read_dir(&backing).unwrap().count(), 1, "nothing was made");
 }
 
-/// `flashsift mount /etc /etc` was no different from any other mount: `kill -9` or a power cut would
-/// have lost new files without which the machine does not start.
+/// `flashsift mount /etc /etc` was no different from any other mount: `kill -9` or a power cut
+/// would have lost new files without which the machine does not start.
 #[test]
 fn directories_of_the_system_need_force() {
     let two = Two::new();
