@@ -58,9 +58,9 @@ pub fn is_dead(mount: &Mount) -> bool {
     asked.is_err_and(|why| mounts::is_dead(&why))
 }
 
-/// Makes a request at the mounted directory. FUSE admits no other process than its user's to a mount without
-/// `allow_other`, so root asks as that user if it is refused: in a thread of its own, as the kernel
-/// keeps user and group for each thread.
+/// Makes a request at the mounted directory. Without `allow_other`, FUSE refuses processes of other
+/// users, so root asks as the user of the mount if it is refused: in a thread of its own, as the
+/// kernel keeps user and group for each thread.
 fn reach<T: Send>(
     mount: &Mount,
     ask: impl Fn(&Path) -> io::Result<T> + Send + Sync,
