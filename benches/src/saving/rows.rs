@@ -155,7 +155,6 @@ pub(super) const ROWS: &[Row] = &[
         name: "log",
         what: "a log: one line of 100 bytes a second, 500 lines",
         required: 0.2,
-        knobs: true,
         perform: |stage| log(stage, stage.count(500, 60)),
         ..ROW
     },
@@ -206,6 +205,14 @@ pub(super) const ROWS: &[Row] = &[
         what: "SQLite, `journal_mode=TRUNCATE`: 300 transactions of one row",
         perform: |stage| sqlite(stage, "TRUNCATE"),
         ..SQLITE
+    },
+    Row {
+        name: "one-byte",
+        what: "one file of one byte: the fixed cost of mounting and unmounting",
+        // Some blocks, which no saving can make up for.
+        required: f64::INFINITY,
+        perform: |stage| files(stage, 1, 1, 0, None),
+        ..ROW
     },
     Row {
         name: "git",

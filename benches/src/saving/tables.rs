@@ -38,7 +38,10 @@ pub(super) fn compare(
             ours.iter().zip(plain).map(|(a, b)| written(a) / written(b)).collect();
         let each: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
         let ratio = crate::median_of(&mut ratios);
-        let required = if quick { "–".to_owned() } else { result.row.required.to_string() };
+        let required = match quick || result.row.required.is_infinite() {
+            true => "–".to_owned(),
+            false => result.row.required.to_string(),
+        };
         let bound = result.of(Side::Recorded).first().and_then(|measured| measured.bound_bytes);
         let flushes = |side| {
             cell(result.median(side, |measured| measured.flushes as f64).map(|n| n.to_string()))

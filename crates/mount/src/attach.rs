@@ -15,7 +15,7 @@ pub const KIND: &str = "fuse.flashsift";
 
 /// Options of a mount in the kernel.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AttachOptions {
     /// The directory on which it is mounted.
     pub mountpoint: PathBuf,
     /// The source that `mount` shows.
