@@ -6,15 +6,14 @@
 //! (passthrough) unless the file has another kind of open. The kernel may cache names and
 //! attributes for long, since all changes pass through it.
 
-pub mod control;
 mod convert;
 mod listings;
 mod passthrough;
 
-use self::control::{SETTLE, STATUS};
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
+use crate::control::{SETTLE, STATUS};
 use crate::fs::Fs;
 use crate::fs::types::{Access, Attr, Changes, ROOT};
 use flashsift_core::event::OpenId;
