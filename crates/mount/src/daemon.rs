@@ -343,7 +343,7 @@ fn report(place: &Place, options: &Options) -> String {
         false => format!("then settle in {backing}"),
     };
     format!(
-        "mounted {mountpoint}: new files live in RAM for {after}, in at most {budget}, \
+        "mounted {mountpoint}: new files live in RAM for at most {after}, in at most {budget}, \
          {settles}\n  \
          see   flashsift status {mountpoint}\n  \
          undo  flashsift unmount {mountpoint}\n"

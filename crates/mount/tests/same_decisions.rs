@@ -203,7 +203,9 @@ impl Simulation {
         while let Some(decision) = self.sift.poll() {
             self.decisions.push(decision);
             if let Some(file) = decision.file() {
-                self.ram.remove(&file);
+                if !matches!(decision, Decision::WriteBack { keep_in_ram: true, .. }) {
+                    self.ram.remove(&file);
+                }
                 self.sift.done(now, file, Ok(()));
             }
         }

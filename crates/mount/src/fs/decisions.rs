@@ -81,9 +81,8 @@ impl Decisions {
     /// Whether something is pending that no application performs because it waits for it.
     pub(crate) fn wait_for_no_application(&self) -> bool {
         self.pending.iter().any(|decision| match decision {
-            Decision::WriteBack { why, .. } => {
-                !matches!(why, Reason::Sync | Reason::All | Reason::Space)
-            }
+            // A lack of space may be foreseen: then no application waits yet.
+            Decision::WriteBack { why, .. } => !matches!(why, Reason::Sync | Reason::All),
             _ => true,
         })
     }
@@ -277,6 +276,9 @@ impl Drop for Performing<'_> {
                 if result.is_ok()
                     && matches!(decision, Decision::WriteBack { keep_in_ram: true, .. })
                 {
+                    if let Some(sink) = &mut known.sink {
+                        sink(SiftNotice::OnFlash(file));
+                    }
                     known.call(|sift| sift.done(now, file, Ok(())));
                 }
             }
