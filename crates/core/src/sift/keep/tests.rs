@@ -301,7 +301,7 @@ fn keep_decides_as_a_list_of_files_does() {
         let mut history = History::new(seed);
         let config = Config {
             lose_at_most_us: [0, 3_000_000, MINUTE][seed as usize % 3],
-            budget_bytes: [0, 1 << 17, 1 << 22][seed as usize / 3 % 3],
+            budget_bytes: [1 << 14, 1 << 16, 1 << 22][seed as usize / 3 % 3],
             patterns: vec!["*.log".to_owned()],
         };
         let (mut keep, mut naive) = (Keep::new(config.clone()), Naive::new(&config));
@@ -359,7 +359,7 @@ fn keep_decides_as_a_list_of_files_does() {
     let whys = [Reason::Age, Reason::Space, Reason::Sync, Reason::All, Reason::Large];
     let occurs = |why: Reason, keeps| decided.get(&(why, keeps)).is_some_and(|count| *count > 100);
     assert!(whys.iter().all(|why| occurs(*why, false)), "{decided:?}: every reason occurs");
-    assert!(occurs(Reason::Age, true), "{decided:?}: files stay in RAM");
+    assert!(decided[&(Reason::Age, true)] > 50, "{decided:?}: files stay in RAM");
 }
 
 /// Checks that both give the same decisions and are in a valid state.
