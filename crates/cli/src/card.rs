@@ -4,11 +4,11 @@
 use crate::{
     load::{Input, Loaded},
     logging::DETAIL,
-    size,
+    size, text,
 };
 use anyhow::Context;
 use flashsift_core::{
-    event::{Side, Space},
+    event::{About, Side, Space},
     page::PAGE_BYTES,
 };
 use flashsift_report::{Page, Reproduce};
@@ -40,32 +40,37 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Describes the subject of the page in one line.
-pub(crate) fn line(loaded: &Loaded) -> String {
-    let (totals, about) = (loaded.trace.totals(), loaded.trace.about());
+/// Says which side made how many requests to what, in how much time.
+pub(crate) fn requests(about: About, requests: u64, duration_us: u64) -> String {
     let side = match about.side {
-        Side::Before => "What applications asked of the page cache",
-        Side::After => "What the page cache asked of storage",
+        Side::Before => "Applications",
+        Side::After => "The page cache",
     };
     let space = match about.space {
         Space::Files => "to files",
-        Space::Blocks => "to a block device",
+        Space::Blocks => "to block devices",
         Space::Objects => "for objects",
     };
     let time = match about.knows.times {
-        true => format!(" in {}", size::duration(totals.duration_us)),
+        true => format!(" in {}", text::unbroken(&size::duration(duration_us))),
         false => String::new(),
     };
+    format!("{side} made {} {space}{time}", text::unbroken(&size::counted(requests, "request")))
+}
+
+/// Describes the subject of the page in one line.
+pub(crate) fn line(loaded: &Loaded) -> String {
+    let totals = loaded.trace.totals();
     let pages = u64::from(loaded.trace.pages());
     let footprint = match loaded.trace.runs().is_empty() {
         true => format!("{} different", size::count(pages)),
         false => format!("{} of different pages", size::bytes(pages * PAGE_BYTES)),
     };
     format!(
-        "{side}: {} requests {space}{time}; {} page reads, {} page writes, {footprint}.",
-        size::count(totals.requests),
-        size::count(totals.read_accesses),
-        size::count(totals.write_accesses)
+        "{}: {}, {}, {footprint}.",
+        requests(loaded.trace.about(), totals.requests, totals.duration_us),
+        size::counted(totals.read_accesses, "page read"),
+        size::counted(totals.write_accesses, "page write")
     )
 }
 

@@ -28,18 +28,16 @@ mod schedule;
 mod table;
 mod verdict;
 
-/// How would each page cache treat my storage? Every policy at every size: hits, and what reaches
-/// storage and how
+/// Run a trace through every policy at several cache sizes: hits, reads and writes at storage
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift compare trace.xz                                  every policy, five sizes that suit \
-                        the trace
+  flashsift compare trace.xz                                  every policy at five sizes
   flashsift compare trace.xz --policy lru,clock:insert_ref=1 --memory 4MiB,64MiB --drain
   flashsift compare trace.xz --report report.html             the same as a page with figures
-  flashsift compare trace.xz --policy lru,mglru --writeback linux      as a Linux kernel writes back
+  flashsift compare trace.xz --policy lru,mglru --writeback linux       with write-back like Linux's
   flashsift compare trace.xz --writeback periodic:5s,sync --drain
   flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
-  flashsift compare trace.xz --device microsd-2012,ufs-3.1    with time and wear on these devices
+  flashsift compare trace.xz --device microsd-2012,ufs-3.1        with time and wear on devices
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -49,12 +47,12 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "all", value_name = "POLICY,…", help = policies_help())]
     policy: Vec<String>,
 
-    /// Cache sizes as memory: 4MiB,64M. Default: the five powers of two below what the trace
-    /// touches
+    /// Cache sizes in bytes: 4MiB,64M. Default: the five powers of two below the size of all pages
+    /// in the trace
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_memory)]
     memory: Vec<u32>,
 
-    /// Cache sizes as frames of one page (with --object-cache: of one object)
+    /// Cache sizes in frames of one page (with --object-cache: of one object)
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = size::parse_frames, conflicts_with = "memory")]
     frames: Vec<u32>,
 
@@ -62,31 +60,33 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODE,…", default_value = "evict", value_parser = Modes::from_str, help = writeback_help())]
     writeback: Modes,
 
-    /// At the end, write what is dirty, in the policy's own order of victims
+    /// At the end, write all dirty pages, in the order in which the policy would evict them
     #[arg(long)]
     drain: bool,
 
-    /// What a write to an uncached page does first: read fetches it if only a part of it is written
-    #[arg(long, value_name = "WHAT", default_value = "none")]
+    /// First step of a write to an uncached page: `read` fetches the page if the write covers only
+    /// a part of it
+    #[arg(long, value_name = "STEP", default_value = "none")]
     write_miss: WriteMiss,
 
     /// Where pages lie on the device
     #[arg(long, value_name = "LAYOUT", help = layouts_help())]
     layout: Option<String>,
 
-    /// Modelled devices that take what reaches storage: time and wear for each policy
+    /// Modelled devices on which the requests to storage are performed
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", conflicts_with = "object_cache", help = devices::help())]
     device: Vec<String>,
 
-    /// Object traces: each request is one unit, whatever its size
+    /// For object traces: each request accesses one object, regardless of its size
     #[arg(long)]
     object_cache: bool,
 
-    /// Write a page with figures, for a browser: it holds all that it shows, and fetches nothing
+    /// Write a page with figures for a browser; it contains everything and fetches nothing
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 
-    /// Write what each cell sends to storage into this folder, one trace a cell
+    /// Write the requests that each cell (a policy at a size) sends to storage into this folder,
+    /// one trace a cell
     #[arg(long, value_name = "DIR")]
     after_cache: Option<PathBuf>,
 
@@ -94,21 +94,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "parquet", requires = "after_cache")]
     after_cache_format: after_cache::Format,
 
-    /// One JSON object a cell and line, on standard output
+    /// Print one JSON object for each cell, one on a line
     #[arg(long)]
     json: bool,
 
-    /// End with a verdict: who is best at what, whom nobody beats, what is left to gain. Tables of
-    /// more than two policies always do; with --json it is one line more,
-    /// {"schema":1,"verdict":{…}}, after those of the cells
+    /// Print a verdict at the end: the best policies for hits and for writes, and the distance to
+    /// the bound. Tables of more than two policies always have one; with --json it is one more
+    /// line, {"schema":1,"verdict":{…}}
     #[arg(long)]
     verdict: bool,
 
-    /// Memory that the trace and its cells may take; default: three quarters of the machine's
+    /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     trace_memory: Option<u64>,
 
-    /// Cells run at once; default: one a core
+    /// Number of cells that run at once; default: one a core
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 }
@@ -127,15 +127,18 @@ fn policies_help() -> String {
         format!("\n  {:<13} {}{slow}{params}", spec.name, spec.what)
     });
     format!(
-        "Replacement policies, or all (without those marked slow); parameters as name:key=value; \
-         what they are: flashsift policies{}\n",
+        "Replacement policies, or all (without those marked slow); parameters as name:key=value. \
+         `flashsift policies` explains them{}\n",
         each.collect::<String>()
     )
 }
 
 fn writeback_help() -> String {
     let each = writeback::ALL.iter().map(|(name, what)| format!("\n  {name:<28} {what}"));
-    format!("When dirty pages are written, modes combined{}\n", each.collect::<String>())
+    format!(
+        "When dirty pages are written, beside evictions; modes can be combined{}\n",
+        each.collect::<String>()
+    )
 }
 
 fn layouts_help() -> String {
@@ -156,7 +159,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
-    loaded.say(&name);
+    loaded.log_summary(&name);
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);
     request.observer_bytes = match wants_places {
         true => Some(Places::GRID_BYTES),
@@ -164,9 +167,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     request.memory_limit_bytes = loaded.limit_bytes;
     let study = Study::new(&loaded.trace, request).map_err(|error| Usage(error.to_string()))?;
-    study.notes().iter().for_each(say);
+    study.notes().iter().for_each(log_note);
     let plan = study.plan()?;
-    plan.notes().iter().for_each(say);
+    plan.notes().iter().for_each(log_note);
     let after_cache = match &args.after_cache {
         Some(dir) => {
             Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?)
@@ -206,15 +209,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     out.flush().context("writing to standard output")
 }
 
-/// The request that the arguments make, except for the parts that depend on the trace. Devices are
+/// Turns the arguments into a request, except for the parts that depend on the trace. Devices are
 /// prepared.
 fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
     let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;
     let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(usage)?;
     if args.object_cache && !args.memory.is_empty() {
-        let says = "objects have no page size: with --object-cache give --frames, not --memory";
-        return Err(Usage(says.to_owned()).into());
+        let message = "objects have no page size: with --object-cache give --frames, not --memory";
+        return Err(Usage(message.to_owned()).into());
     }
     let prepare = |device: LabelledProfile| {
         let label = device.label.clone();
@@ -238,7 +241,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     })
 }
 
-fn say(note: &Note) {
+fn log_note(note: &Note) {
     info!(target: DETAIL, "note: {note}");
 }
 
@@ -275,7 +278,7 @@ fn print_tables(
         };
         let label = size::of_cache(size.frames, unit);
         let holds_all = size.frames >= study.trace().pages();
-        let all = if holds_all { ": holds all that the trace touches" } else { "" };
+        let all = if holds_all { ": holds every page of the trace" } else { "" };
         let rows = table::rows(size);
         let table = table::render(&rows, drain, color, columns);
         writeln!(out, "\ncache of {label}{in_pages}{all}\n{table}")?;

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let describer = sink.describer.context("the reader gave no trace")?;
     let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));
     let name = args.input.name();
-    load::say_left_out(&outcome);
+    load::log_left_out(&outcome);
     if let Some(report) = report {
         report.write(&page::build(args, &name, &outcome, &description))?;
     }

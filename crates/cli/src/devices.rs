@@ -18,9 +18,9 @@ pub(crate) fn help() -> String {
     let each = ALL.iter().map(|spec| format!("\n  {:<16} {}", spec.name, (spec.profile)().what));
     let params = ALL[0].params.iter().map(|param| format!("\n  {param}"));
     format!(
-        "Modelled devices that take what reaches storage: time and wear for each policy. Profiles, \
-         or all, or FILE.toml; parameters as name:key=value; their constants and sources: \
-         flashsift devices{}\nParameters of those with a capacity:{}\n",
+        "Modelled devices that perform the requests to storage: time and wear for each policy. \
+         Names, or all, or FILE.toml; parameters as name:key=value. `flashsift devices` shows \
+         their constants and sources{}\nParameters of devices with a capacity:{}\n",
         each.collect::<String>(),
         params.collect::<String>()
     )
@@ -60,27 +60,27 @@ fn from_file(path: &Path) -> anyhow::Result<LabelledProfile> {
     Ok(LabelledProfile { label, profile })
 }
 
-/// Modelled devices for --device, every constant with its source; and what this machine's storage
-/// says of its wear
+/// Show the modelled devices for --device with the source of every constant, and the wear registers
+/// of this machine
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift devices
   flashsift devices microsd-2012 ufs-3.1
-  flashsift devices ufs-3.1 --toml > mine.toml       to be changed, for --device mine.toml")]
+  flashsift devices ufs-3.1 --toml > mine.toml       to edit, for --device mine.toml")]
 pub(crate) struct Args {
-    /// Which; default: all, in short
+    /// Devices to show in full; default: one line for each device
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
 
-    /// One JSON object a device and line
+    /// Print one JSON object for each device, one on a line
     #[arg(long)]
     json: bool,
 
-    /// As a file that --device takes
+    /// Print a file that --device takes
     #[arg(long, conflicts_with = "json", requires = "devices")]
     toml: bool,
 
-    /// Where the kernel shows devices: for tests
+    /// Directory in which the kernel shows devices; for tests
     #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
     sys: PathBuf,
 }
@@ -134,7 +134,7 @@ fn this_machine(found: &[Storage], columns: usize) -> String {
             wear::Kind::Emmc { wear } => ("eMMC", *wear),
             wear::Kind::Ufs { wear } => ("UFS", *wear),
         };
-        let says = match wear {
+        let state = match wear {
             Some(wear::Wear { life_time: [a, b], spare }) => {
                 let spare = match spare {
                     Spare::NotDefined => "not defined",
@@ -149,15 +149,15 @@ fn this_machine(found: &[Storage], columns: usize) -> String {
                 )
             }
             None if kind == "SD card" => {
-                "no wear register: what life it has left nobody knows".to_owned()
+                "no wear register: its remaining lifetime is unknown".to_owned()
             }
-            None => "it or the kernel shows no wear registers".to_owned(),
+            None => "the device or the kernel shows no wear registers".to_owned(),
         };
         let named = [&**name, kind, &**model].join(" ");
-        out += &text::labelled(&format!("  {}: ", named.trim()), 4, &says, columns);
+        out += &text::labelled(&format!("  {}: ", named.trim()), 4, &state, columns);
     }
     if found.is_empty() {
-        out += "  no eMMC, UFS or SD card; of disks and SSDs smartctl tells\n";
+        out += "  no eMMC, UFS or SD card; smartctl shows the wear of disks and SSDs\n";
     }
     out
 }

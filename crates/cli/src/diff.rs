@@ -435,13 +435,13 @@ mod tests {
         assert_eq!(changes, [("arc at 1 MiB", "hits", 50.0, 60.0)]);
         assert_eq!(diff.cpu_ns, Some((9.0, 8.0)));
         let words = words(&diff, &["a".to_owned(), "b".to_owned()], 10);
-        for said in [
+        for part in [
             "1 of 2 values changed",
             "Only before: 1 cell (fab at 1 MiB)",
             "Only after: 1 cell (car at 1 MiB)",
             "+20 %",
         ] {
-            assert!(words.contains(said), "{said}: {words}");
+            assert!(words.contains(part), "{part}: {words}");
         }
         let grown = |before: f64, after: f64| {
             let change = Some(after / before - 1.0);
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn other_files_are_refused() {
-        for (text, says) in [
+        for (text, message) in [
             ("", "no run"),
             ("hello", "object 1"),
             ("[1]", "object 1"),
@@ -490,7 +490,7 @@ mod tests {
             (r#"{"schema":1,"policy":"lru"}"#, "without frames"),
         ] {
             let error = format!("{:#}", parse(text).err().unwrap());
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
         let twice = [cell("lru", 1, 1.0), cell("lru", 2, 1.0)].join("\n");
         assert!(parse(&twice).err().unwrap().to_string().contains("two values"));

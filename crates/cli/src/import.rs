@@ -10,7 +10,7 @@ use flashsift_traces::store;
 use std::path::PathBuf;
 use tracing::info;
 
-/// Turn a trace of any format into flashsift's own Parquet store
+/// Convert a trace of any format into flashsift's Parquet format
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift import app.strace.xz -o app.parquet
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Where to write it
+    /// Path of the trace to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -52,6 +52,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         size::bytes(bytes),
         bytes as f64 / outcome.events as f64
     );
-    load::say_skipped(&skipped);
+    load::log_skipped(&skipped);
     Ok(())
 }

@@ -27,8 +27,8 @@ pub(crate) struct Input {
     /// input
     pub(crate) trace: PathBuf,
 
-    /// Format of the trace, where its content does not tell
-    #[arg(long, value_name = "NAME", value_parser = format_name, help = format!("Format of the trace, where its content does not tell: {}", format::names()))]
+    /// Format of the trace, if its content does not identify it
+    #[arg(long, value_name = "NAME", value_parser = format_name, help = format!("Format of the trace, if its content does not identify it: {}", format::names()))]
     pub(crate) format: Option<String>,
 
     /// Requests a second: gives times to a trace that has none
@@ -199,7 +199,7 @@ pub(crate) fn load(
 
 impl Loaded {
     /// Logs the size of the trace, omissions, and warnings.
-    pub(crate) fn say(&self, name: &str) {
+    pub(crate) fn log_summary(&self, name: &str) {
         let (totals, about) = (self.trace.totals(), self.trace.about());
         let side = match about.side {
             Side::Before => "before-cache",
@@ -232,7 +232,7 @@ impl Loaded {
             size::counted(totals.read_accesses, "page read"),
             size::counted(totals.write_accesses, "page write"),
         );
-        say_left_out(&self.outcome);
+        log_left_out(&self.outcome);
         if totals.empty_requests > 0 {
             info!(target: DETAIL, "note: left out: {} of no bytes", size::counted(totals.empty_requests, "request"));
         }
@@ -253,11 +253,11 @@ impl Loaded {
 }
 
 /// Omissions and assumptions of the reader, now and at the time of the import.
-pub(crate) fn say_left_out(outcome: &open::Outcome) {
-    say_skipped(&outcome.skipped);
+pub(crate) fn log_left_out(outcome: &open::Outcome) {
+    log_skipped(&outcome.skipped);
     if let Some(origin) = &outcome.origin {
         info!(target: DETAIL, "imported from {}", origin.trace);
-        say_skipped(&origin.skipped);
+        log_skipped(&origin.skipped);
     }
     if outcome.late > 0 {
         info!(
@@ -269,7 +269,7 @@ pub(crate) fn say_left_out(outcome: &open::Outcome) {
 }
 
 /// Omissions, one reason a line.
-pub(crate) fn say_skipped(skipped: &Skipped) {
+pub(crate) fn log_skipped(skipped: &Skipped) {
     for (reason, counts) in skipped.iter() {
         let what = if counts.note { "note" } else { "skipped" };
         let damage = if counts.damage { " (not understood)" } else { "" };

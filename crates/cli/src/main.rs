@@ -24,7 +24,8 @@ mod synth;
 mod table;
 mod text;
 
-/// Decides what reaches flash: how would each page cache treat my storage?
+/// Record file accesses on Linux, compare page cache designs on them, and estimate time and wear on
+/// flash
 #[derive(Parser)]
 #[command(
     name = "flashsift",
@@ -32,24 +33,22 @@ mod text;
     max_term_width = 110,
     disable_help_subcommand = true,
     after_help = "Examples:
-  flashsift describe trace.xz                     who reads and writes what, and what of it does \
-                  not last
+  flashsift describe trace.xz                     reads and writes, and how long written data lasts
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
-  sudo flashsift record -o t.parquet -- PROGRAM    what a program asks of the page cache
+  sudo flashsift record -o t.parquet -- PROGRAM   the reads and writes of a program
   flashsift compare trace.xz --report r.html      the same as a page with figures
-  flashsift diff before.json after.json           what changed between two saved runs
-  flashsift replay after.parquet --target /mnt/card/file       how long a real device takes for it
-  flashsift profile --target /mnt/card/file -o card.toml       what a card is like, for compare \
-                  --device
-  flashsift mount ~/.cache/chromium ~/.cache/chromium          new files live in RAM first
-  flashsift policies mglru                        what a policy does, takes and costs
-  flashsift devices                               modelled devices, and the wear of this machine's
-  flashsift import trace.xz -o trace.parquet      any format into one file of our own
+  flashsift diff before.json after.json           the differences between two saved runs
+  flashsift replay after.parquet --target /mnt/card/file       the time that a real device takes
+  flashsift profile --target /mnt/card/file -o card.toml       measure a card, for compare --device
+  flashsift mount ~/.cache/chromium ~/.cache/chromium          keep new files in RAM first
+  flashsift policies mglru                        purpose, parameters and costs of a policy
+  flashsift devices                               modelled devices, and the wear of your flash
+  flashsift import trace.xz -o trace.parquet      convert any format into flashsift's Parquet format
   flashsift synth zipf --requests 1M -o zipf.parquet
 
-Exit status: 0 done; 1 failed, also because of what the trace holds or lacks; 2 the command line \
-                  makes no sense."
+Exit status: 0: success; 1: failure, also because of the content of the trace; 2: invalid command \
+                  line."
 )]
 struct Cli {
     #[command(flatten)]
@@ -69,6 +68,7 @@ enum Command {
     Profile(profile::Args),
     Mount(mount::Args),
     Status(control::StatusArgs),
+    #[command(visible_alias = "flush")]
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
     #[command(hide = true)]
@@ -169,7 +169,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The error of a command line that makes no sense: exit status 2, as for errors that clap finds.
+/// The error of an invalid command line: exit status 2, as for errors that clap finds.
 #[derive(Debug)]
 struct Usage(String);
 
@@ -183,10 +183,23 @@ impl std::error::Error for Usage {}
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::{Cli, Command};
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    /// `flush` is what other programs call it; the help shows both names.
+    #[test]
+    fn flush_is_an_alias_of_settle() {
+        let cli = Cli::try_parse_from(["flashsift", "flush", "/mnt"]).ok().unwrap();
+        assert!(matches!(cli.command, Command::Settle(_)));
+        let help = Cli::command().render_help().to_string();
+        assert!(
+            help.lines().any(|line| line.contains("settle") && line.contains("flush")),
+            "{help}"
+        );
     }
 }

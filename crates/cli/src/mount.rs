@@ -17,54 +17,56 @@ use flashsift_mount::{
     daemon::{self, StartRecording, session::Serving},
 };
 
-/// Hold new files in RAM before they settle in a directory
+/// Keep new files in RAM for a while before they are written back to a directory
 ///
-/// What programs write to MOUNTPOINT lives in RAM for a while, and then settles in BACKING, an
-/// ordinary directory that is readable without flashsift. A file that is deleted before then never
-/// reaches flash. What a program syncs settles at once and is as durable as without.
+/// A new file in MOUNTPOINT lives in RAM first and is later written back to BACKING, an ordinary
+/// directory that is readable without flashsift. A file that is deleted before then never reaches
+/// flash. A file that a program syncs is written back at once and is as durable as without
+/// flashsift.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
-  flashsift unmount ~/.cache/chromium                     and undone
+  flashsift unmount ~/.cache/chromium                     the end of it
   sudo flashsift mount /data/app /mnt/app --lose-at-most 10m --budget 64MiB --settled '*.log'
   sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
-  sudo systemctl enable --now flashsift@data-app          in place on /data/app, always
+  sudo systemctl enable --now flashsift@data-app          in place on /data/app at every start
 
-A file for --config has the same words, and the command line goes before it:
+A file for --config has the same settings; the command line overrides them:
   lose-at-most = \"10m\"
   budget = \"64MiB\"
   settled = [\"*.log\"]
   no-passthrough = true
   options = [\"noatime\"]
 
-SEMANTICS.md says what is promised, and what a crash can take.")]
+SEMANTICS.md lists the promises, and the files that a crash can lose.")]
 pub(crate) struct Args {
-    /// The directory in which files settle; nobody else changes it meanwhile
+    /// The directory to which files are written back; no other program may change it meanwhile
     backing: PathBuf,
 
-    /// Where its files are seen; BACKING again for in place
+    /// The directory in which the files appear; the same as BACKING for an in-place mount
     mountpoint: PathBuf,
 
     #[command(flatten)]
     settings: settings::Settings,
 
-    /// More of these settings, in TOML
+    /// Read further settings from this TOML file
     #[arg(long, value_name = "F.toml")]
     config: Option<PathBuf>,
 
-    /// Record what is asked of the mount as a trace; without passthrough then, so that all is seen
+    /// Record the requests to the mount as a trace; disables passthrough, so that none is missed
     #[arg(long, value_name = "T.parquet")]
     record: Option<PathBuf>,
 
-    /// Stay in the foreground, for service managers and for looking on
+    /// Stay in the foreground, for service managers and to see the messages
     #[arg(long)]
     foreground: bool,
 
-    /// Also where somebody uses a directory: who has files open there keeps them, past flashsift
+    /// Mount also while a process uses one of the directories; files that it has open there stay
+    /// open and bypass flashsift
     #[arg(long)]
     even_if_used: bool,
 
-    /// BACKING may lie on a file system of this type, which is refused otherwise: tmpfs, overlay
+    /// Accept a BACKING on a file system of this type, which is refused otherwise: tmpfs, overlay
     #[arg(long, value_name = "TYPE")]
     even_on: Vec<String>,
 
@@ -109,20 +111,17 @@ fn recorded_in(path: PathBuf) -> StartRecording {
 }
 
 /// Logs that the dead mount of a killed process was removed.
-fn say_freed(mountpoint: &Path) {
-    tracing::info!(
-        "{}: what was mounted here was dead, its process was killed; taken away",
-        mountpoint.display()
-    );
+fn log_freed(mountpoint: &Path) {
+    tracing::info!("{}: unmounted the dead mount of a killed process", mountpoint.display());
 }
 
-/// For ourselves: send a tmpfs to the process that started this one
+/// Internal: send a tmpfs to the process that started this one
 #[derive(clap::Args)]
 pub(crate) struct TmpfsArgs {
-    /// Its size, bytes
+    /// Size in bytes
     bytes: u64,
 
-    /// Reading from it leaves no time
+    /// Reading changes no access times
     #[arg(long)]
     noatime: bool,
 }

@@ -117,8 +117,8 @@ fn save(path: &Path, fitted: &Fitted) -> anyhow::Result<()> {
         "# The model's times for the measured patterns are wrong by {} at worst.",
         percent(fitted.worst_error())
     )?;
-    for untold in &fitted.untold {
-        writeln!(text, "# {untold}")?;
+    for unknown in &fitted.unknown {
+        writeln!(text, "# {unknown}")?;
     }
     write!(text, "\n{}", toml::to_string_pretty(&fitted.profile).context("the profile as TOML")?)?;
     let mut file = Replace::new(path).with_context(at)?;
@@ -169,8 +169,8 @@ fn words(found: &Found, fitted: &Fitted) -> String {
     }
     out.push('\n');
     let columns = text::columns().unwrap_or(120);
-    for untold in &fitted.untold {
-        out.push_str(&text::labelled("Unknown:", 9, untold, columns));
+    for unknown in &fitted.unknown {
+        out.push_str(&text::labelled("Unknown:", 9, unknown, columns));
     }
     out
 }
@@ -187,7 +187,7 @@ struct ProfileRecord<'a> {
     read_us: f64,
     far_read_us: f64,
     worst_error: f64,
-    untold: &'a [String],
+    unknown: &'a [String],
     /// Number of streams, and latency of a write with so many streams, µs.
     streams: Vec<(u32, f64)>,
     profile: &'a Profile,
@@ -205,7 +205,7 @@ impl<'a> ProfileRecord<'a> {
             read_us: found.read_us,
             far_read_us: found.far_read_us,
             worst_error: fitted.worst_error(),
-            untold: &fitted.untold,
+            unknown: &fitted.unknown,
             streams: found.streams.costs.clone(),
             profile: &fitted.profile,
         }

@@ -24,12 +24,12 @@ use std::{
 };
 use tracing::{info, warn};
 
-/// Record what applications ask of the page cache
+/// Record the reads and writes of applications, before the page cache
 ///
-/// By the kernel's tracepoints, in a tracing instance of our own that is removed at the end, also
-/// after Ctrl-C; what a killed recorder leaves, the next one removes. Nothing else on the system
-/// changes. Needs root; without it, a program can still be recorded with strace, which slows it
-/// several times and sees no access through mappings.
+/// Uses the kernel's tracepoints in a tracing instance of its own, and changes nothing else on the
+/// system. The instance is removed at the end, also after Ctrl-C; the next recording removes that
+/// of a killed one. Needs root. Without root a program can be recorded with strace, which slows it
+/// several times and does not see accesses through mappings.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo flashsift record -o t.parquet -- sqlite3 test.db < statements.sql
@@ -37,31 +37,32 @@ use tracing::{info, warn};
   sudo flashsift record -o t.parquet --pid 1234 --exact
   flashsift describe t.parquet
 
-By default a read is exact to the page (the kernel tells whole pages), a write to the byte. \
-                        --exact adds system calls: reads
-exact to the byte, at about twice the cost. Accesses past the page cache (O_DIRECT) are recorded \
-                        as such. Not seen: reads of
-pages that are mapped already, sync_file_range, file systems other than ext4 and F2FS. \
-                        SEMANTICS.md says it exactly.")]
+By default a read is exact to the page (the kernel reports whole pages), a write to the byte. \
+                        --exact adds system calls:
+then reads are exact to the byte too, at about twice the cost. Accesses that bypass the page cache \
+                        (O_DIRECT) are
+recorded as such. Not recorded: reads of pages that are mapped already, sync_file_range, file \
+                        systems other than ext4
+and F2FS. SEMANTICS.md has the details.")]
 pub(crate) struct Args {
-    /// The trace to write
+    /// Path of the trace to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// A running process and the children it will have, until they end
+    /// Record this running process and its future children, until they end
     #[arg(long, value_name = "PID", conflicts_with_all = ["device", "command"])]
     pid: Vec<u32>,
 
-    /// Whatever anybody does below this directory; with a program or a process, whatever that does
+    /// Record all accesses below this directory; with a program or a process, only its accesses
     /// there
     #[arg(long, value_name = "DIR", conflicts_with = "device")]
     path: Option<PathBuf>,
 
-    /// Whatever anybody does on this mounted device
+    /// Record all accesses on this mounted device
     #[arg(long, value_name = "DEV", conflicts_with = "command")]
     device: Option<PathBuf>,
 
-    /// End after this time: 90s, 10m, 1h; a program that was started is ended then
+    /// End after this time: 90s, 10m, 1h; the recorded program is ended too
     #[arg(long = "for", value_name = "TIME", value_parser = size::parse_time)]
     time: Option<Duration>,
 
@@ -69,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     max_size: Option<u64>,
 
-    /// System calls too: reads exact to the byte
+    /// Record system calls too, which makes reads exact to the byte
     #[arg(long)]
     exact: bool,
 
@@ -77,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long)]
     anonymize: bool,
 
-    /// Buffer of each processor in the kernel
+    /// Size of the kernel's buffer for each processor
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size::parse_bytes)]
     buffer: u64,
 
@@ -191,7 +192,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     stop.bar.finish_and_clear();
     let recorded = recorded?;
-    say(args, &recorded, counted.writer, begun.elapsed())
+    log_summary(args, &recorded, counted.writer, begun.elapsed())
 }
 
 fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Result<Recorded> {
@@ -221,8 +222,8 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
         Err(Error::NotAllowed { what, why }) if !args.command.is_empty() => {
             warn!(
                 "{what} is not allowed ({why}): recording with strace instead, which slows the \
-                 program several times and sees no access through mappings; as root (sudo) the \
-                 kernel's own tracepoints do it"
+                 program several times and does not see accesses through mappings; run as root \
+                 (sudo) to record with the kernel's tracepoints"
             );
             Ok(recorder::strace(&command(), sink)?)
         }
@@ -246,7 +247,7 @@ fn spinner() -> ProgressBar {
     bar
 }
 
-fn say(
+fn log_summary(
     args: &Args,
     recorded: &Recorded,
     writer: store::Writer,
@@ -264,7 +265,7 @@ fn say(
         size::bytes(bytes),
         bytes as f64 / summary.events.max(1) as f64
     );
-    load::say_skipped(&summary.skipped);
+    load::log_skipped(&summary.skipped);
     for (cpu, lost) in &recorded.lost.by_cpu {
         warn!(
             target: DETAIL,

@@ -238,7 +238,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let devices = devices::chosen(&args.device)?;
     let mut survey = Survey::default();
     let outcome = args.input.read(&mut survey)?;
-    load::say_left_out(&outcome);
+    load::log_left_out(&outcome);
     if args.timing == TimingArg::Recorded && !survey.times {
         return Err(Usage(
             "the trace has no times: generate them with --rate N, or leave --timing at asap".into(),
@@ -263,7 +263,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
              writes them)"
         );
     }
-    say(&args.at, source);
+    log_summary(&args.at, source);
     let rules = Rules {
         source: id,
         target_bytes: place.as_ref().map_or(u64::MAX, |place| place.bytes),
@@ -304,7 +304,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-fn say(at: &TargetArgs, source: &Source) {
+fn log_summary(at: &TargetArgs, source: &Source) {
     if source.long > 0 {
         info!(
             target: DETAIL,

@@ -16,6 +16,11 @@ pub(crate) fn in_color() -> bool {
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Replaces spaces so that no line breaks within the text.
+pub(crate) fn unbroken(value: &str) -> String {
+    value.replace(' ', "\u{a0}")
+}
+
 /// Joins values that were split at commas inside parameters: `clock:a=1,b=2,lru`.
 pub(crate) fn joined(texts: &[String]) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();

@@ -49,7 +49,7 @@ fn text(bytes: &[u8]) -> String {
 fn quiet_leaves_warnings_and_errors() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());
-    let said = |flags: &[&str]| {
+    let printed = |flags: &[&str]| {
         let output = compare(&trace).args(flags).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         // The row of the policy ends with the CPU time of this run.
@@ -59,14 +59,14 @@ fn quiet_leaves_warnings_and_errors() {
         assert_eq!(row.len(), 1, "{results}");
         (rest.join("\n"), text(&output.stderr))
     };
-    let (results, all) = said(&[]);
+    let (results, all) = printed(&[]);
     assert!(all.contains("t.csv: msr, "), "{all}");
     assert!(all.contains("  note: left out: 1 request of no bytes\n"), "{all}");
-    let (same, warnings) = said(&["-q"]);
+    let (same, warnings) = printed(&["-q"]);
     assert_eq!(same, results, "results are no messages");
     assert!(warnings.contains("  skipped 1: "), "{warnings}");
     assert!(!warnings.contains("t.csv") && !warnings.contains("note:"), "{warnings}");
-    let (same, nothing) = said(&["-qq"]);
+    let (same, nothing) = printed(&["-qq"]);
     assert_eq!((same, nothing), (results, String::new()));
     let error = flashsift().args(["-qq", "describe", "/no/such/file"]).output().unwrap();
     assert!(text(&error.stderr).starts_with("flashsift: "), "{}", text(&error.stderr));
@@ -76,9 +76,9 @@ fn quiet_leaves_warnings_and_errors() {
 fn verbose_adds_debugging_messages() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());
-    let said = |flags: &[&str]| text(&compare(&trace).args(flags).output().unwrap().stderr);
-    assert!(!said(&[]).contains("flashsift: debug: "));
-    assert!(said(&["-v"]).contains("flashsift: debug: "), "{}", said(&["-v"]));
+    let printed = |flags: &[&str]| text(&compare(&trace).args(flags).output().unwrap().stderr);
+    assert!(!printed(&[]).contains("flashsift: debug: "));
+    assert!(printed(&["-v"]).contains("flashsift: debug: "), "{}", printed(&["-v"]));
 }
 
 /// mount(8) runs a helper, whose command line is not the one that starts logging.

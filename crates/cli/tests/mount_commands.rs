@@ -63,8 +63,8 @@ impl Bed {
     /// `flashsift VERB PLACE…`
     fn run(&self, words: &[&str], places: &[&Path]) -> Output {
         // Not a pipe: what stays in the background must not keep us from seeing an end.
-        let said = self.path("said");
-        let file = File::create(&said).unwrap();
+        let messages = self.path("said");
+        let file = File::create(&messages).unwrap();
         let status = Command::new(FLASHSIFT)
             .args(&words[..1])
             .args(places)
@@ -74,7 +74,7 @@ impl Bed {
             .stderr(file)
             .output()
             .unwrap();
-        Output { stderr: fs::read(said).unwrap(), ..status }
+        Output { stderr: fs::read(messages).unwrap(), ..status }
     }
 
     fn succeeds(&self, words: &[&str], places: &[&Path]) -> (String, String) {
@@ -134,13 +134,13 @@ impl Foreground {
     fn says(&mut self, begins: &str) -> String {
         let mut all = String::new();
         loop {
-            let said = all.len();
+            let messages = all.len();
             assert!(
                 self.stderr.read_line(&mut all).unwrap() > 0,
                 "it ended before it said {begins:?}: {all}"
             );
-            if all[said..].starts_with(begins) {
-                return all.split_off(said);
+            if all[messages..].starts_with(begins) {
+                return all.split_off(messages);
             }
         }
     }
@@ -193,7 +193,8 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// `flashsift -q mount …` failed: the process in the background got its hidden option before `mount`.
+/// `flashsift -q mount …` failed: the process in the background got its hidden option before
+/// `mount`.
 #[test]
 fn options_of_every_command_may_precede_mount() {
     let Some(bed) = Bed::new("options_of_every_command_may_precede_mount") else { return };
@@ -206,8 +207,8 @@ fn options_of_every_command_may_precede_mount() {
 }
 
 #[test]
-fn mounted_in_the_background_looked_at_settled_and_undone() {
-    let Some(bed) = Bed::new("mounted_in_the_background_looked_at_settled_and_undone") else {
+fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
+    let Some(bed) = Bed::new("a_background_mount_shows_its_status_writes_back_and_unmounts") else {
         return;
     };
     let (backing, seen) = (bed.backing(), bed.seen());
@@ -422,8 +423,8 @@ fn a_second_mount_waits_for_the_end_of_the_first() {
 }
 
 #[test]
-fn who_waits_says_for_what_and_can_be_told_to_end() {
-    let Some(bed) = Bed::small("who_waits_says_for_what_and_can_be_told_to_end") else { return };
+fn a_waiting_mount_names_the_reason_and_can_be_ended() {
+    let Some(bed) = Bed::small("a_waiting_mount_names_the_reason_and_can_be_ended") else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let mut before = bed.foreground(&backing, &seen, &["--settle-after", "1h"]);
     fs::write(seen.join("kept"), vec![7; 2 << 20]).unwrap();
@@ -447,7 +448,7 @@ fn who_waits_says_for_what_and_can_be_told_to_end() {
         let (code, says) = waits.ends();
         assert_eq!(
             (code, says.as_str()),
-            (Some(0), "flashsift: told to end before it was mounted\n")
+            (Some(0), "flashsift: ended by a signal before it was mounted\n")
         );
         let waits = next(false);
         waits.signal(signal);
@@ -497,13 +498,13 @@ fn a_message_that_no_process_reads_does_not_end_the_mount() {
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let manager = Manager::new(&bed);
     let mut child = manager.mount(&backing, &seen).stderr(Stdio::piped()).spawn().unwrap();
-    manager.told("READY=1");
+    manager.wait_for("READY=1");
     let content = vec![7; 2 << 20];
     fs::write(seen.join("kept"), &content).unwrap();
     fill(&filler);
     drop(child.stderr.take());
     assert!(ok(Command::new("kill").args(["-s", "INT", &child.id().to_string()])));
-    manager.told("STATUS=cannot end");
+    manager.wait_for("STATUS=cannot end");
     fs::remove_file(&filler).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(fs::read(backing.join("kept")).unwrap() == content);
@@ -537,14 +538,14 @@ fn the_dead_mount_of_a_killed_daemon_is_removed() {
         let says = bed.fails(&["status"], &[point]);
         assert!(says.contains("dead"), "{says}");
         let (_, says) = bed.succeeds(&["mount"], &[&backing, point]);
-        assert!(says.contains("what was mounted here was dead"), "{says}");
+        assert!(says.contains("unmounted the dead mount"), "{says}");
         bed.succeeds(&["unmount"], &[point]);
 
         let daemon = bed.foreground(&backing, point, &[]);
         daemon.signal("KILL");
         daemon.ends();
         let (_, says) = bed.succeeds(&["unmount"], &[point]);
-        assert!(says.contains("was dead"), "{says}");
+        assert!(says.contains("unmounted the dead mount"), "{says}");
         assert!(!is_mounted(point));
     }
 }
@@ -573,8 +574,8 @@ impl Drop for Helper {
 }
 
 #[test]
-fn mount_and_fstab_take_it_for_a_file_system() {
-    let test = "mount_and_fstab_take_it_for_a_file_system";
+fn mount_and_fstab_accept_flashsift_as_a_file_system_type() {
+    let test = "mount_and_fstab_accept_flashsift_as_a_file_system_type";
     let Some(bed) = Bed::new(test) else { return };
     let Some(_helper) = Helper::new(test) else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
@@ -594,8 +595,14 @@ fn mount_and_fstab_take_it_for_a_file_system() {
         format!("{} {} fuse.flashsift defaults,budget=4M 0 0\n", backing.display(), seen.display());
     fs::write(&fstab, line).unwrap();
     let mount = || {
-        let said = File::create(bed.path("said")).unwrap();
-        Command::new("mount").arg("--fstab").arg(&fstab).arg(&seen).stderr(said).status().unwrap()
+        let messages = File::create(bed.path("said")).unwrap();
+        Command::new("mount")
+            .arg("--fstab")
+            .arg(&fstab)
+            .arg(&seen)
+            .stderr(messages)
+            .status()
+            .unwrap()
     };
     assert!(mount().success(), "{}", fs::read_to_string(bed.path("said")).unwrap());
     assert_eq!(bed.status(&seen)["budget_bytes"], 4 << 20);
@@ -621,8 +628,9 @@ fn a_read_only_remount_refuses_writes_and_still_writes_back() {
     let Some(_helper) = Helper::new(test) else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let mount = |words: &[&str], places: &[&Path]| {
-        let said = File::create(bed.path("said")).unwrap();
-        let status = Command::new("mount").args(words).args(places).stderr(said).status().unwrap();
+        let messages = File::create(bed.path("said")).unwrap();
+        let status =
+            Command::new("mount").args(words).args(places).stderr(messages).status().unwrap();
         (status.code(), fs::read_to_string(bed.path("said")).unwrap())
     };
     let ours = |options: &str| {
@@ -656,7 +664,7 @@ fn a_read_only_remount_refuses_writes_and_still_writes_back() {
     assert_eq!(fs::read_to_string(seen.join("a")).unwrap(), "kept");
     assert_eq!(bed.status(&seen)["files_in_ram"], 2);
     assert_eq!(bed.names(&backing), [".flashsift"]);
-    bed.succeeds(&["settle"], &[&seen]);
+    bed.succeeds(&["flush"], &[&seen]);
     assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "kept");
     assert_eq!(remount("rw,noexec"), "");
     assert_eq!(options(), "rw,nosuid,nodev,noexec,relatime");
@@ -722,7 +730,7 @@ impl Manager {
     }
 
     /// Waits for a message with a line that begins so.
-    fn told(&self, begins: &str) -> String {
+    fn wait_for(&self, begins: &str) -> String {
         let mut bytes = [0; 1024];
         loop {
             let len = self.socket.recv(&mut bytes).unwrap();
@@ -739,15 +747,19 @@ fn a_service_manager_gets_its_notifications() {
     let Some(bed) = Bed::new("a_service_manager_gets_its_notifications") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let manager = Manager::new(&bed);
-    let said = File::create(bed.path("said")).unwrap();
-    let mut child =
-        manager.mount(&backing, &seen).env("WATCHDOG_USEC", "200000").stderr(said).spawn().unwrap();
-    assert!(manager.told("READY=1").contains("STATUS="));
+    let messages = File::create(bed.path("said")).unwrap();
+    let mut child = manager
+        .mount(&backing, &seen)
+        .env("WATCHDOG_USEC", "200000")
+        .stderr(messages)
+        .spawn()
+        .unwrap();
+    assert!(manager.wait_for("READY=1").contains("STATUS="));
     assert!(is_mounted(&seen), "ready is when it is mounted");
-    manager.told("WATCHDOG=1");
-    manager.told("WATCHDOG=1");
+    manager.wait_for("WATCHDOG=1");
+    manager.wait_for("WATCHDOG=1");
     assert!(ok(Command::new(FLASHSIFT).arg("unmount").arg(&seen)));
-    manager.told("STOPPING=1");
+    manager.wait_for("STOPPING=1");
     assert!(child.wait().unwrap().success());
 }
 
@@ -759,10 +771,10 @@ fn a_plain_user_mounts_without_passthrough() {
     let binary = bed.path("flashsift");
     fs::copy(FLASHSIFT, &binary).unwrap();
     let nobody = |program: &Path, args: &[&str]| {
-        let said = File::create(bed.path("said")).unwrap();
+        let messages = File::create(bed.path("said")).unwrap();
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program).args(args);
-        let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said).output();
+        let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages).output();
         output.map(|output| Output { stderr: fs::read(bed.path("said")).unwrap(), ..output })
     };
     let may = |program: &str, args: &[&str]| {
@@ -773,8 +785,8 @@ fn a_plain_user_mounts_without_passthrough() {
         || !may("test", &["-w", "/dev/fuse"])
     {
         println!(
-            "SKIPPED {test}: setpriv, a user namespace for nobody, fusermount3 or /dev/fuse \
-             cannot be had"
+            "SKIPPED {test}: setpriv, a user namespace for a plain user, fusermount3 or \
+             /dev/fuse is missing"
         );
         return;
     }
@@ -802,10 +814,10 @@ fn a_plain_user_mounts_without_passthrough() {
     let times = fs::FileTimes::new().set_accessed(long_ago);
     File::open(backing.join("a")).unwrap().set_times(times).unwrap();
     let (done, _, says) = run(&["mount", place, place, "-o", "noatime"]);
-    assert!(done && says.contains("noatime holds for settled files that are your own"), "{says}");
+    assert!(done && says.contains("noatime holds for your own files"), "{says}");
     assert!(may("sh", &["-c", "cat $0/a > $0/c", place]));
     bed.succeeds(&["unmount"], &[&backing]);
-    assert_eq!(bed.names(&backing), ["a", "b", "c"], "root may take it away, and it settles");
+    assert_eq!(bed.names(&backing), ["a", "b", "c"], "root may unmount it, and it is written back");
     let read = fs::metadata(backing.join("a")).unwrap().accessed().unwrap();
     assert_eq!(read, long_ago);
 }
@@ -830,7 +842,7 @@ fn requests_to_the_mount_become_a_trace() {
     assert_eq!(
         fs::read(seen.join("renamed")).unwrap().len(),
         10_000,
-        "it has settled, and is seen all the same"
+        "it is written back and still seen"
     );
     fs::remove_file(seen.join("short")).unwrap();
     bed.succeeds(&["unmount"], &[&seen]);

@@ -32,7 +32,7 @@ fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let mounted = mounts.lines().find(|line| line.contains(" tracefs "));
     let Some(tracefs) = mounted.and_then(|line| line.split(' ').nth(1)) else {
-        return skip("tracefs is not mounted, so that nobody can look at what is left behind");
+        return skip("tracefs is not mounted, so leftovers cannot be found");
     };
     Some((folder, Path::new(tracefs).join("instances")))
 }
@@ -69,8 +69,9 @@ fn described(trace: &Path) -> String {
 }
 
 #[test]
-fn whatever_ends_it_the_trace_is_whole_and_nothing_is_left() {
-    let Some((folder, all)) = root("whatever_ends_it_the_trace_is_whole_and_nothing_is_left")
+fn an_interrupted_recording_leaves_a_whole_trace_and_nothing_else() {
+    let Some((folder, all)) =
+        root("an_interrupted_recording_leaves_a_whole_trace_and_nothing_else")
     else {
         return;
     };
@@ -79,19 +80,22 @@ fn whatever_ends_it_the_trace_is_whole_and_nothing_is_left() {
         assert_eq!(instances(&all, &child), 2);
         std::fs::write(folder.path().join("seen"), vec![1; 100_000]).unwrap();
         signal(&child, end);
-        let mut said = String::new();
-        stderr.read_to_string(&mut said).unwrap();
-        assert!(child.wait().unwrap().success(), "{said}");
+        let mut printed = String::new();
+        stderr.read_to_string(&mut printed).unwrap();
+        assert!(child.wait().unwrap().success(), "{printed}");
         assert_eq!(instances(&all, &child), 0);
-        let told = described(&folder.path().join("t.parquet"));
-        assert!(told.contains("/seen") && told.contains("97.7 KiB"), "{told}");
+        let described = described(&folder.path().join("t.parquet"));
+        assert!(described.contains("/seen") && described.contains("97.7 KiB"), "{described}");
         // Neither the recorder's own writing nor its trace.
-        assert!(!told.contains("/t.parquet") && !said.contains("LOST"), "{told}{said}");
+        assert!(
+            !described.contains("/t.parquet") && !printed.contains("LOST"),
+            "{described}{printed}"
+        );
         // The trace begins with the recording: mappings from before it once appeared at the
         // machine's start, hours earlier.
         assert!(
-            told.lines().take(5).any(|line| line.contains(" s.") || line.contains(" ms.")),
-            "{told}"
+            described.lines().take(5).any(|line| line.contains(" s.") || line.contains(" ms.")),
+            "{described}"
         );
     }
 }
@@ -129,10 +133,10 @@ fn a_recording_ends_after_its_time_or_size() {
         }
         std::fs::write(folder.path().join("again"), format!("{n}")).unwrap();
     }
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).unwrap();
-    assert!(child.wait().unwrap().success(), "{said}");
-    assert!(folder.path().join("t.parquet").metadata().unwrap().len() < 200 << 10, "{said}");
+    let mut printed = String::new();
+    stderr.read_to_string(&mut printed).unwrap();
+    assert!(child.wait().unwrap().success(), "{printed}");
+    assert!(folder.path().join("t.parquet").metadata().unwrap().len() < 200 << 10, "{printed}");
 }
 
 #[test]
@@ -159,8 +163,8 @@ fn a_running_process_is_recorded_with_what_it_had_open() {
     shell.wait().unwrap();
     // It ends with what it records.
     assert!(recorder.wait().unwrap().success());
-    let told = described(&trace);
-    assert!(told.contains("/log") && told.contains("sh "), "{told}");
+    let described = described(&trace);
+    assert!(described.contains("/log") && described.contains("sh "), "{described}");
 }
 
 /// As Chromium starts its processes: the kernel calls them `exe`.
@@ -179,9 +183,9 @@ fn a_program_that_starts_itself_again_keeps_its_name() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = described(&trace);
-    let named = |name: &str| told.lines().any(|line| line.trim_start().starts_with(name));
-    assert!(told.contains("/written") && named("sh ") && !named("exe "), "{told}");
+    let described = described(&trace);
+    let named = |name: &str| described.lines().any(|line| line.trim_start().starts_with(name));
+    assert!(described.contains("/written") && named("sh ") && !named("exe "), "{described}");
 }
 
 #[test]
@@ -198,19 +202,23 @@ fn a_plain_user_gets_instructions_for_recording() {
         let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, said) = plain(&["--path", "."]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("needs root: run it with sudo"), "{said}");
+    let (code, printed) = plain(&["--path", "."]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("needs root: run it with sudo"), "{printed}");
     // A program can still be recorded.
-    let (code, said) = plain(&["--", "sh", "-c", "echo hello > written; cat written"]);
-    if said.contains("strace is not installed") {
+    let (code, printed) = plain(&["--", "sh", "-c", "echo hello > written; cat written"]);
+    if printed.contains("strace is not installed") {
         println!(
-            "SKIPPED a_plain_user_gets_instructions_for_recording, second part: strace is not installed"
+            "SKIPPED a_plain_user_gets_instructions_for_recording, second part: strace is not \
+             installed"
         );
         return;
     }
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("recording with strace instead") && said.contains("sudo"), "{said}");
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(
+        printed.contains("recording with strace instead") && printed.contains("sudo"),
+        "{printed}"
+    );
     assert!(described(&folder.path().join("t.parquet")).contains("/written"));
 }
 
@@ -226,14 +234,17 @@ fn names_can_be_hidden() {
         .output()
         .unwrap();
     assert!(output.status.success());
-    let told = described(&trace);
-    assert!(told.contains(".txt") && !told.contains("letter") && !told.contains("tmp"), "{told}");
+    let described = described(&trace);
+    assert!(
+        described.contains(".txt") && !described.contains("letter") && !described.contains("tmp"),
+        "{described}"
+    );
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn impossible_requests_to_record_are_errors() {
     let folder = tempfile::tempdir().unwrap();
-    let said = |arguments: &[&str]| {
+    let printed = |arguments: &[&str]| {
         let output = Command::new(FLASHSIFT)
             .arg("record")
             .args(arguments)
@@ -242,13 +253,13 @@ fn what_makes_no_sense_is_said() {
             .unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, text) = said(&["-o", "t"]);
+    let (code, text) = printed(&["-o", "t"]);
     assert!(code == Some(2) && text.contains("nothing to record"), "{text}");
-    let (code, text) = said(&["-o", "-", "--", "true"]);
+    let (code, text) = printed(&["-o", "-", "--", "true"]);
     assert!(code == Some(2) && text.contains("standard output"), "{text}");
-    let (code, text) = said(&["-o", "t", "--for", "never", "--", "true"]);
+    let (code, text) = printed(&["-o", "t", "--for", "never", "--", "true"]);
     assert!(code == Some(2) && text.contains("90s, 10m or 1h"), "{text}");
-    let (code, text) = said(&["-o", "t", "--", "/no/such/program"]);
+    let (code, text) = printed(&["-o", "t", "--", "/no/such/program"]);
     assert!(code == Some(1) && text.contains("/no/such/program"), "{text}");
     assert!(!folder.path().join("t").exists());
 }

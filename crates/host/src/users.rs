@@ -58,7 +58,7 @@ pub struct Found {
     /// Users, by process number.
     pub users: Vec<User>,
     /// Number of processes that could not be examined.
-    pub untold: usize,
+    pub unexamined: usize,
 }
 
 /// Finds the users of a directory, except for this process. The path must come from
@@ -83,7 +83,7 @@ pub fn of(folder: &Path) -> io::Result<Found> {
         }
         match place.user(pid) {
             Ok(user) => found.users.extend(user),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found.untold += 1,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found.unexamined += 1,
             // The process has ended meanwhile.
             Err(_) => {}
         }

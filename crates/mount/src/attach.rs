@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Options of a mount in the kernel.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AttachOptions {
     /// The directory on which it is mounted.
     pub mountpoint: PathBuf,
     /// The source that `mount` shows.

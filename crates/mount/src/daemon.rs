@@ -17,7 +17,7 @@ use self::error::Context;
 use self::systemd::{Watchdog, notify};
 use crate::attach::{
     noatime,
-    place::{self, Place, Refused, Sign},
+    place::{self, LockedPlace, Refused, Sign},
     undo, user_tmpfs,
 };
 use crate::fs::{Fs, store::Store, types::Config};
@@ -87,6 +87,10 @@ pub trait Recording {
     fn sink(&self) -> Box<dyn FnMut(&Event<'_>) + Send>;
 
     /// Completes the recording; returns a sentence about it.
+    ///
+    /// # Errors
+    ///
+    /// The trace cannot be written.
     fn finish(self: Box<Self>) -> Result<String, RecordingError>;
 }
 
@@ -117,10 +121,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let (wake, wakes) = mpsc::channel();
     process::read_signals(&wake)?;
     if free_dead(&options.mountpoint)? {
-        info!(
-            "{}: what was mounted here was dead, its process was killed; taken away",
-            options.mountpoint.display()
-        );
+        info!("{}: unmounted the dead mount of a killed process", options.mountpoint.display());
     }
     for path in [&mut options.backing, &mut options.mountpoint] {
         *path = mounts::resolved(path).at(path)?;
@@ -148,7 +149,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
             Ok(Messages::Elsewhere)
         }
     };
-    let status = format!("files settle in {}", place.backing.display());
+    let status = format!("files are written back to {}", place.backing.display());
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     let mounted = match &reported {
         Ok(_) => daemon.wait(),
@@ -180,48 +181,52 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 }
 
 /// Unmounts a mount of flashsift whose process was killed. Whether there was one.
+///
+/// # Errors
+///
+/// The list of mounts cannot be read, or the unmount fails.
 pub fn free_dead(mountpoint: &Path) -> Result<bool, Error> {
     undo::free_dead(mountpoint).at(mountpoint)
 }
 
 /// Takes the place. If another daemon has unmounted BACKING and still writes files back, waits for
 /// its end. `None`: a signal ended this daemon during the wait.
-fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<Place>, Error> {
+fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<LockedPlace>, Error> {
     let wanted = place::Wanted {
         backing: &options.backing,
         mountpoint: &options.mountpoint,
         even_if_used: options.even_if_used,
         even_on: &options.even_on,
     };
-    let mut said = None;
+    let mut logged = None;
     loop {
-        let ending = match Place::take(&wanted) {
+        let ending = match LockedPlace::take(&wanted) {
             Err(Refused::Ending(ending)) => ending,
             taken => return Ok(Some(taken?)),
         };
-        if said.as_ref() != Some(&ending) {
+        if logged.as_ref() != Some(&ending) {
             info!("waits: {ending}");
             notify(&[NotifyState::Status(&format!("waits: {ending}"))]);
         }
         match wakes.recv_timeout(CHECK_AGAIN) {
             // Without an error the process that started this one would report success.
             Ok(_) if options.in_background => {
-                return Err(Error::Words("told to end before it was mounted".to_owned()));
+                return Err(Error::Words("ended by a signal before it was mounted".to_owned()));
             }
             Ok(_) => {
-                info!("told to end before it was mounted");
+                info!("ended by a signal before it was mounted");
                 return Ok(None);
             }
             // Ctrl-C ended only the process that started this one.
             Err(_) if options.in_background && !background::is_awaited()? => return Ok(None),
-            Err(_) => said = Some(ending),
+            Err(_) => logged = Some(ending),
         }
     }
 }
 
 /// Builds the file system and mounts it.
 fn start(
-    place: &Place,
+    place: &LockedPlace,
     options: &Options,
     record: Option<StartRecording>,
     wake: Sender<Wake>,
@@ -261,16 +266,14 @@ fn start(
     };
     if !root {
         info!(
-            "not root: no passthrough, so that reads and writes take more CPU time; and whether \
-             programs of other \
-             users have files open here is not known"
+            "not root: there is no passthrough, so reads and writes take more CPU time, and \
+             programs of other users that have files open here are not found"
         );
     }
     if partly {
         warn!(
-            "the kernel lets us have no mount without access times: noatime holds for settled \
-             files that are your \
-             own, not for others' and directories"
+            "the kernel refuses a mount without access times: noatime holds for your own files, \
+             not for directories and for files of other users"
         );
     }
     let (backing, sign) = (place.backing.clone(), place.lock.sign());
@@ -291,11 +294,11 @@ fn store(root: bool, budget_bytes: u64, noatime: bool) -> Result<Store, Error> {
 
 fn mount(
     fs: &Arc<Fs>,
-    place: &Place,
+    place: &LockedPlace,
     options: &Options,
     wake: Sender<Wake>,
 ) -> Result<Mount, Error> {
-    let attach = crate::attach::Options {
+    let attach = crate::attach::AttachOptions {
         mountpoint: place.mountpoint.clone(),
         name: place.backing.to_string_lossy().into_owned(),
         allow_other: options.allow_other,
@@ -314,7 +317,7 @@ fn mount(
     })?;
     let (sign, ended) = (place.lock.sign(), place.lock.sign());
     let mount = mounts::at(&place.mountpoint)?.ok_or_else(|| {
-        Error::Words("it is mounted and /proc/self/mountinfo does not have it".to_owned())
+        Error::Words("it is mounted, but /proc/self/mountinfo does not list it".to_owned())
     })?;
     warn_unless_signed(sign.mounted(minor(mount.dev)));
     thread::Builder::new().name("session".into()).spawn(move || {
@@ -334,17 +337,17 @@ fn warn_unless_signed(written: io::Result<()>) {
 }
 
 /// Message for the user when the mount is ready.
-fn report(place: &Place, options: &Options) -> String {
+fn report(place: &LockedPlace, options: &Options) -> String {
     let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
     let after = show::duration(micros(options.lose_at_most));
     let budget = show::bytes(options.budget_bytes);
-    let settles = match place.backing == place.mountpoint {
-        true => "then settle in place".to_owned(),
-        false => format!("then settle in {backing}"),
+    let later = match place.backing == place.mountpoint {
+        true => "and are then written back in place".to_owned(),
+        false => format!("and are then written back to {backing}"),
     };
     format!(
         "mounted {mountpoint}: new files live in RAM for at most {after}, in at most {budget}, \
-         {settles}\n  \
+         {later}\n  \
          see   flashsift status {mountpoint}\n  \
          undo  flashsift unmount {mountpoint}\n"
     )

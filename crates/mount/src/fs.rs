@@ -67,6 +67,10 @@ pub struct Fs {
 impl Fs {
     /// Creates the file system over this directory. Empties the umask of the process: requests
     /// carry their final modes.
+    ///
+    /// # Errors
+    ///
+    /// The store or BACKING cannot be examined, or BACKING cannot be prepared for the mount.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
         let keep = KeepConfig {
@@ -100,6 +104,11 @@ impl Fs {
     }
 
     /// Looks up a name. Each successful lookup has to be [forgotten](Fs::forget) once.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: there is no such name. `ENAMETOOLONG`; `ESTALE`: the directory is gone from
+    /// BACKING.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr> {
         let mut table = self.table();
         let ino = self.find(&mut table, parent, name)?;
@@ -121,12 +130,21 @@ impl Fs {
     }
 
     /// Attributes of a file: size, owner, times …
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE`: the file is gone from BACKING. Errors of reading its attributes.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         let mut table = self.table();
         self.attr_of(&mut table, ino)
     }
 
     /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`, `EFBIG`, `EPERM` and other errors of the changes; `ESTALE`: the file is gone from
+    /// BACKING.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
         let content = self.content(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
@@ -167,6 +185,10 @@ impl Fs {
     }
 
     /// The statistics of BACKING's file system, in which files in RAM count as written.
+    ///
+    /// # Errors
+    ///
+    /// The statistics of BACKING cannot be read.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().named_in_ram.len() as u64;
@@ -410,6 +432,10 @@ impl Fs {
     }
 
     /// Leaves BACKING as an ordinary directory. All files in RAM must have been written back.
+    ///
+    /// # Errors
+    ///
+    /// The directory of partial copies cannot be removed, or the time of a directory cannot be set.
     pub fn tidy(&self) -> Result<()> {
         self.backing.tidy()
     }

@@ -297,7 +297,7 @@ impl Filesystem for Adapter {
             };
             match self
                 .passthrough
-                .lend(&self.fs, ino.0, open, opened, |file| reply.open_backing(file))
+                .pass_through(&self.fs, ino.0, open, opened, |file| reply.open_backing(file))
             {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
@@ -330,7 +330,7 @@ impl Filesystem for Adapter {
             let shown = file_attr(&attr);
             match self
                 .passthrough
-                .lend(&self.fs, attr.ino, open, opened, |file| reply.open_backing(file))
+                .pass_through(&self.fs, attr.ino, open, opened, |file| reply.open_backing(file))
             {
                 Some(backing) => {
                     self.passthrough.writes_past_us(attr.ino);

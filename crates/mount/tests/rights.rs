@@ -1,6 +1,6 @@
 //! Rights that the kernel leaves to us, through the kernel. Needs root, `setpriv` and `chattr`.
 
-use flashsift_mount::attach::{Options, undo};
+use flashsift_mount::attach::{AttachOptions, undo};
 use flashsift_mount::daemon::session::{self, Serving};
 use flashsift_mount::{Config, Fs, Store};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -31,7 +31,7 @@ impl Mounted {
         let backing = File::open(folder.path().join("backing")).unwrap();
         let store = Store::detached_tmpfs(1 << 20).unwrap();
         let fs = Arc::new(Fs::new(backing.into(), store, Config::default()).unwrap());
-        let options = Options {
+        let options = AttachOptions {
             mountpoint: folder.path().join("mount"),
             name: "test".into(),
             allow_other: true,

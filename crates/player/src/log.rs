@@ -427,8 +427,8 @@ mod tests {
             prop_assert_eq!(source.end_bytes, spans.iter().map(|(offset, len)| offset + len).max().unwrap_or(0));
             for block in [512, 4096] {
                 let first = spans.iter().find(|(offset, len)| offset % block != 0 || len % block != 0);
-                let told = source.unaligned(block).map(|request| (request.offset, request.len));
-                prop_assert_eq!(told.as_ref(), first);
+                let found = source.unaligned(block).map(|request| (request.offset, request.len));
+                prop_assert_eq!(found.as_ref(), first);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The same schedule over a modelled device, in the model's time, for comparison with a real
+//! Runs the same schedule over a modelled device, in the model's time, for comparison with a real
 //! replay.
 
 use crate::{

@@ -166,8 +166,8 @@ mod tests {
         spans.into_iter().map(|(start, _)| start).collect()
     }
 
-    /// Start times from the schedule on the same device. The schedule is asked whenever something
-    /// happens.
+    /// Start times from the schedule on the same device. The schedule is queried at each start
+    /// and each completion.
     fn machine(case: &Case) -> Vec<u64> {
         let mut schedule = Schedule::new(case.timing, case.depth, case.discards_alone);
         let mut ends: BTreeMap<(u64, u32), u64> = BTreeMap::new();

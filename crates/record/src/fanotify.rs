@@ -386,12 +386,12 @@ mod tests {
 
     /// The reported names in the directory.
     fn reported(names: &mut Names, folder: &Path) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut paths = Vec::new();
         let within = format!("{}/", folder.display());
         names
-            .drain(|| 0, |name| told.extend(name.path.strip_prefix(&*within).map(str::to_owned)))
+            .drain(|| 0, |name| paths.extend(name.path.strip_prefix(&*within).map(str::to_owned)))
             .unwrap();
-        told
+        paths
     }
 
     /// Other programs may also fill the queue, so the test expects no exact limit.

@@ -11,7 +11,7 @@ use crate::{
 use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
-    tracepoint::{self, Dev, Handle, Host, Machine, Need, Point, Spec},
+    tracepoint::{self, Dev, Handle, Host, Need, Point, TracepointMachine, TracepointSpec},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -192,7 +192,7 @@ fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error>
 }
 
 /// Filter for one device, if the tracepoint has a device field.
-fn on_device(spec: &Spec, dev: Dev) -> Option<String> {
+fn on_device(spec: &TracepointSpec, dev: Dev) -> Option<String> {
     match *spec.fields.first()? {
         field @ ("dev" | "s_dev") => Some(format!("{field} == {}", dev.0)),
         "name" => Some(format!("name == \"{dev}\"")),
@@ -213,7 +213,7 @@ struct Recorder {
     maps: Vec<Ring>,
     maps_lost: u64,
     names: Names,
-    machine: Machine,
+    machine: TracepointMachine,
     clock: Clock,
     pressure: Option<Pressure>,
     /// Knowledge that the trace will claim.
@@ -254,7 +254,7 @@ impl Recorder {
         for spec in tracefs::specs(|need| need == Need::Addresses) {
             faults.enable(spec, None)?;
         }
-        let mut machine = Machine::new(!tracefs::has_direct_ends(tracefs));
+        let mut machine = TracepointMachine::new(!tracefs::has_direct_ends(tracefs));
         machine.only_devs(mounts.iter().map(|mount| (mount.dev, mount.block_bytes)));
         for mount in mounts.iter().filter(|mount| mount.kind == "f2fs") {
             machine.f2fs(mount.dev, &mount.path.to_string_lossy());
@@ -357,7 +357,7 @@ impl Recorder {
         stop: &mut dyn Stop,
     ) -> Result<Option<std::process::ExitStatus>, Error> {
         let mut status = None;
-        let mut told = 0;
+        let mut emitted = 0;
         loop {
             self.wait();
             if let Some(child) = &mut child
@@ -368,7 +368,7 @@ impl Recorder {
                     .map_err(|e| Error::At { path: "the program".into(), what: e })?;
             }
             let over = status.is_some()
-                || stop.now(told)
+                || stop.now(emitted)
                 || child.is_none() && !self.machine.is_anybody_there();
             if over {
                 self.accesses.stop()?;
@@ -379,12 +379,12 @@ impl Recorder {
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
                 }
             }
-            told += self.look(if over { u64::MAX } else { LAG_NS }, events)?;
+            emitted += self.look(if over { u64::MAX } else { LAG_NS }, events)?;
             if over {
                 self.machine.finish();
-                told += self.hand_on(events)?;
-                let _ = told;
-                self.tell_about(events)?;
+                emitted += self.hand_on(events)?;
+                let _ = emitted;
+                self.describe_trace(events)?;
                 return Ok(status);
             }
         }
@@ -429,19 +429,19 @@ impl Recorder {
     }
 
     fn hand_on(&mut self, events: &mut Events<'_>) -> Result<u64, Error> {
-        let mut told = 0;
+        let mut emitted = 0;
         // Time 0 is known with the first point, and there is no event before it.
         if self.machine.start_ns().is_some() {
-            self.tell_about(events)?;
+            self.describe_trace(events)?;
         }
         for event in self.machine.drain() {
-            told += 1;
+            emitted += 1;
             events.push(event)?;
         }
-        Ok(told)
+        Ok(emitted)
     }
 
-    fn tell_about(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
+    fn describe_trace(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
         if std::mem::replace(&mut self.about, true) {
             return Ok(());
         }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn records_and_times() {
+    fn records_and_their_times_are_decoded() {
         let words = [
             2 | 100 << 5,
             1,

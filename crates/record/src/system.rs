@@ -2,7 +2,9 @@
 
 use crate::fanotify::handle_of;
 use flashsift_core::names::escape;
-use flashsift_traces::tracepoint::{Dev, Inode, Machine, Mapping, Name, NameKind, Point, What};
+use flashsift_traces::tracepoint::{
+    Dev, Inode, Mapping, Name, NameKind, Point, TracepointMachine, What,
+};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{
     fs,
@@ -160,7 +162,7 @@ fn numbers(folder: &str) -> Vec<u32> {
 /// Passes all running processes to the state machine: their threads, and for those in `pids` (for
 /// all, if `None`) descriptors and mappings.
 pub(crate) fn processes(
-    machine: &mut Machine,
+    machine: &mut TracepointMachine,
     pids: Option<&[u32]>,
     at_ns: u64,
     points: &mut Vec<Point>,
@@ -276,7 +278,7 @@ mod tests {
 
     /// A sample is an event only where it differs from the last one.
     #[test]
-    fn pressure_is_sampled_once_a_second_and_told_when_it_changes() {
+    fn pressure_is_sampled_once_a_second_and_reported_when_it_changes() {
         let folder = tempfile::tempdir().unwrap();
         let path: &'static Path = Box::leak(folder.path().join("memory").into_boxed_path());
         let set =

@@ -6,7 +6,7 @@ use crate::{
     ring, syscalls,
     system::Clock,
 };
-use flashsift_traces::tracepoint::{ALL, Call, Need, Point, Spec, What};
+use flashsift_traces::tracepoint::{ALL, EnteredCall, Need, Point, TracepointSpec, What};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{self, Mode, OFlags},
@@ -99,8 +99,8 @@ fn own_mount() -> rustix::io::Result<OwnedFd> {
 
 /// Decoder of one tracepoint's records.
 enum Decoder {
-    Spec(&'static Spec, Vec<Slot>),
-    Call(fn(&[u64; 6]) -> Call, Vec<Slot>),
+    Tracepoint(&'static TracepointSpec, Vec<Slot>),
+    Call(fn(&[u64; 6]) -> EnteredCall, Vec<Slot>),
     Leave(Vec<Slot>),
 }
 
@@ -110,7 +110,7 @@ impl Decoder {
             flashsift_traces::tracepoint::Values::number(&TraceRecord { bytes, slots }, n)
         };
         match self {
-            Self::Spec(spec, slots) => (spec.read)(&TraceRecord { bytes, slots }),
+            Self::Tracepoint(spec, slots) => (spec.read)(&TraceRecord { bytes, slots }),
             Self::Call(read, slots) => {
                 let mut arguments = [0; 6];
                 for (n, argument) in arguments.iter_mut().enumerate().take(slots.len()) {
@@ -182,7 +182,7 @@ impl Instance {
     /// Enables a tracepoint; `false` if this kernel does not have it.
     pub(crate) fn enable(
         &mut self,
-        spec: &'static Spec,
+        spec: &'static TracepointSpec,
         filter: Option<&str>,
     ) -> Result<bool, Error> {
         let folder = format!("events/{}/{}", spec.system, spec.name);
@@ -193,7 +193,7 @@ impl Instance {
         };
         let Some(slots) = format.slots(spec.fields) else { return Ok(false) };
         let filters: Vec<_> = [spec.filter, filter].into_iter().flatten().collect();
-        self.decode(format.id, Decoder::Spec(spec, slots));
+        self.decode(format.id, Decoder::Tracepoint(spec, slots));
         self.switch_on(&folder, &filters)?;
         Ok(true)
     }
@@ -380,6 +380,6 @@ pub(crate) fn has_direct_ends(tracefs: &Tracefs) -> bool {
 }
 
 /// Returns the tracepoints whose need matches.
-pub(crate) fn specs(need: impl Fn(Need) -> bool) -> impl Iterator<Item = &'static Spec> {
+pub(crate) fn specs(need: impl Fn(Need) -> bool) -> impl Iterator<Item = &'static TracepointSpec> {
     ALL.iter().filter(move |spec| need(spec.need))
 }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, process::Command};
 
 /// The accesses that `accesses` reports for each file, under the file's first name. `exact`
 /// includes those that only system calls show.
-fn said(output: &str, exact: bool) -> Lives {
+fn expected(output: &str, exact: bool) -> Lives {
     let mut first: BTreeMap<String, String> = BTreeMap::new();
     let mut lives = Lives::new();
     for line in output.lines() {
@@ -57,37 +57,41 @@ fn said(output: &str, exact: bool) -> Lives {
     lives
 }
 
-fn recorded_and_said(test: &str, exact: bool) -> Option<(Lives, Lives, String)> {
+fn recorded_and_expected(test: &str, exact: bool) -> Option<(Lives, Lives, String)> {
     let ext4 = Ext4::new(test)?;
     let folder = ext4.folder("here");
     let program = built("accesses", &ext4.path());
-    let output = ext4.path().join("said");
+    let output = ext4.path().join("expected");
     // The shell opens the file for the program's output, so that no pipe must be emptied meanwhile.
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$1\" > \"$2\""]).arg(program).arg(&folder).arg(&output);
     let (events, result) = recorded(command, &folder, exact);
     assert!(result.status.unwrap().success());
     let output = std::fs::read_to_string(&output).unwrap();
-    Some((lives(&events, &folder), said(&output, exact), result.summary.skipped.to_string()))
+    Some((lives(&events, &folder), expected(&output, exact), result.summary.skipped.to_string()))
 }
 
 #[test]
 fn with_system_calls_every_access_is_exact_to_the_byte() {
-    let Some((got, said, notes)) = recorded_and_said("accesses, exact", true) else { return };
-    assert_eq!(got, said, "{notes}");
+    let Some((got, expected, notes)) = recorded_and_expected("accesses, exact", true) else {
+        return;
+    };
+    assert_eq!(got, expected, "{notes}");
 }
 
 #[test]
 fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
-    let Some((got, said, notes)) = recorded_and_said("accesses, pages", false) else { return };
+    let Some((got, expected, notes)) = recorded_and_expected("accesses, pages", false) else {
+        return;
+    };
     let but_reads = |lives: &Lives| -> Lives {
         let keep = |lines: &Vec<String>| {
             lines.iter().filter(|line| !line.starts_with("read ")).cloned().collect()
         };
         lives.iter().map(|(name, lines)| (name.clone(), keep(lines))).collect()
     };
-    assert_eq!(but_reads(&got), but_reads(&said), "{notes}");
-    assert_eq!(pages(&got), pages(&said), "{notes}");
+    assert_eq!(but_reads(&got), but_reads(&expected), "{notes}");
+    assert_eq!(pages(&got), pages(&expected), "{notes}");
 }
 
 /// With one processor, the recorder recorded its own reads: `--exact` followed the thread that

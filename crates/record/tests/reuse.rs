@@ -17,15 +17,15 @@ fn names_find_their_files_though_their_numbers_are_used_again() {
     };
     let folder = ext4.folder("here");
     let program = built("reuse", &ext4.path());
-    let said = ext4.path().join("said");
+    let listed = ext4.path().join("files");
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$1\" \"$2\" > \"$3\""]).arg(program).arg(&folder);
-    command.arg(FILES.to_string()).arg(&said);
+    command.arg(FILES.to_string()).arg(&listed);
     let (events, result) = recorded(command, &folder, false);
     assert!(result.status.unwrap().success());
 
-    let said = std::fs::read_to_string(said).unwrap();
-    let (made, numbers) = said.trim().split_once(' ').unwrap();
+    let listed = std::fs::read_to_string(listed).unwrap();
+    let (made, numbers) = listed.trim().split_once(' ').unwrap();
     let (made, numbers): (u64, u64) = (made.parse().unwrap(), numbers.parse().unwrap());
     assert!(numbers < made / 2, "{numbers} inode numbers for {made} files: nothing is tested");
 

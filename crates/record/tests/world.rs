@@ -15,8 +15,8 @@ use std::{
 };
 
 #[test]
-fn a_recording_tells_owners_modes_sizes_links_directories_and_opens() {
-    let Some(ext4) = Ext4::new("a_recording_tells_owners_modes_sizes_links_directories_and_opens")
+fn a_recording_has_owners_modes_sizes_links_directories_and_opens() {
+    let Some(ext4) = Ext4::new("a_recording_has_owners_modes_sizes_links_directories_and_opens")
     else {
         return;
     };

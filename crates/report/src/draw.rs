@@ -172,17 +172,17 @@ impl Plot<'_> {
     }
 
     /// Adds an invisible point that shows its value in a tooltip.
-    fn hit(&mut self, at: (f64, f64), says: &str) {
+    fn hit(&mut self, at: (f64, f64), hover_text: &str) {
         let (x, y) = self.at(at);
         let _ = write!(
             self.out,
             r#"<circle cx="{x}" cy="{y}" r="{}"><title>{}</title></circle>"#,
             5 * UNITS,
-            escaped(says)
+            escaped(hover_text)
         );
     }
 
-    fn says(&self, (x, y): (f64, f64)) -> String {
+    fn hover_text(&self, (x, y): (f64, f64)) -> String {
         let Chart { x: x_axis, y: y_axis, .. } = self.chart;
         format!(
             "{}: {}\n{}: {}",
@@ -275,7 +275,7 @@ impl Plot<'_> {
                 _ => format!(r#"<path class="mark" d="{}"/>"#, circle(at, 3 * UNITS)),
             };
             self.out.push_str(&mark);
-            self.hit(point.at, &self.says(point.at));
+            self.hit(point.at, &self.hover_text(point.at));
             self.close();
         }
         // Names are placed where they fit, the important ones first.
@@ -339,11 +339,11 @@ impl Plot<'_> {
                 } else {
                     String::new()
                 };
-                let who = names.get(n).map_or("", String::as_str);
-                let says = escaped(&format!("{who}: {}{share}", unit.show(value)));
+                let name = names.get(n).map_or("", String::as_str);
+                let hover_text = escaped(&format!("{name}: {}{share}", unit.show(value)));
                 let _ = write!(
                     self.out,
-                    r#"<rect x="{left}" y="{top}" width="{}" height="{}"><title>{says}</title></rect>"#,
+                    r#"<rect x="{left}" y="{top}" width="{}" height="{}"><title>{hover_text}</title></rect>"#,
                     (right - left).max(1),
                     bottom - top
                 );

@@ -59,7 +59,7 @@ pub struct Figure {
     /// Title of the figure.
     pub title: String,
     /// A sentence on the result; may be empty.
-    pub says: String,
+    pub caption: String,
     /// A finding of a paper, for comparison; may be empty.
     pub paper: String,
     /// Usually one view; the reader chooses among several.
@@ -84,7 +84,7 @@ impl Figure {
         Self {
             id: id.to_owned(),
             title: title.into(),
-            says: String::new(),
+            caption: String::new(),
             paper: String::new(),
             views: vec![view],
             first: 0,
@@ -92,8 +92,8 @@ impl Figure {
     }
 
     /// Returns the figure with a sentence on the result.
-    pub fn says(self, says: impl Into<String>) -> Self {
-        Self { says: says.into(), ..self }
+    pub fn caption(self, caption: impl Into<String>) -> Self {
+        Self { caption: caption.into(), ..self }
     }
 
     /// Returns the figure with a finding of a paper.
@@ -275,7 +275,7 @@ impl Figure {
             figure #(self.id) {
                 figcaption {
                     h3 { (self.title) }
-                    @if !self.says.is_empty() { p.says { (unbroken(&self.says)) } }
+                    @if !self.caption.is_empty() { p.caption { (unbroken(&self.caption)) } }
                     @if !self.paper.is_empty() { p.paper { (self.paper) } }
                 }
                 @if self.views.len() > 1 {

@@ -7,8 +7,16 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 /// A consumer of events. It gets batches, so that a reader makes no virtual call per event.
 pub trait Sink {
     /// Takes the description of the trace: called once, before the first batch.
+    ///
+    /// # Errors
+    ///
+    /// The consumer cannot take it; reading ends.
     fn about(&mut self, about: About) -> Result<(), Error>;
     /// Takes some more events, in order; `at_us` never decreases.
+    ///
+    /// # Errors
+    ///
+    /// The consumer cannot take them; reading ends.
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error>;
 }
 
@@ -189,6 +197,14 @@ impl<'a> Events<'a> {
     }
 
     /// Sets the description of the trace. Every reader calls it once, before its first event.
+    ///
+    /// # Errors
+    ///
+    /// The consumer of the events failed.
+    ///
+    /// # Panics
+    ///
+    /// It was called before.
     pub fn about(&mut self, about: About) -> Result<(), Error> {
         assert!(self.summary.about.is_none(), "a reader says what its trace is about once");
         self.summary.about = Some(about);
@@ -215,6 +231,10 @@ impl<'a> Events<'a> {
 
     /// Adds an event. An event that no system can have carried out counts as damage instead: it is
     /// longer than [`ACCESS_BYTES_MAX`] (objects may be longer), or reaches past `i64::MAX`.
+    ///
+    /// # Errors
+    ///
+    /// The consumer of the events failed.
     #[inline]
     pub fn push(&mut self, mut event: Event<'static>) -> Result<(), Error> {
         if let Err(skip) = possible(&event.action, self.len_max) {
@@ -273,6 +293,10 @@ impl<'a> Events<'a> {
     }
 
     /// Passes on the last batch. Returns the totals.
+    ///
+    /// # Errors
+    ///
+    /// The consumer of the events failed.
     pub fn finish(mut self) -> Result<Summary, Error> {
         if !self.batch.is_empty() {
             self.flush()?;

@@ -52,6 +52,10 @@ impl<W: Write> FioLog<W> {
     }
 
     /// Writes one request. A time before that of the previous request is raised to it.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
     pub fn request(&mut self, io: &Io) -> Result<(), Error> {
         if self.unsynced && (io.at_us > self.at_us || !io.sync || io.op == IoOp::Read) {
             self.sync()?;
@@ -75,6 +79,10 @@ impl<W: Write> FioLog<W> {
     }
 
     /// Closes the file in the log and returns the stream.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
     pub fn finish(mut self) -> Result<W, Error> {
         if self.unsynced {
             self.sync()?;

@@ -60,6 +60,10 @@ impl<'a> Input<'a> {
     }
 
     /// Returns the next line, `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be read or decompressed.
     pub fn line(&mut self) -> Result<Option<Line<'_>>, Error> {
         let chunk = self.fill()?;
         if chunk.is_empty() {
@@ -108,6 +112,10 @@ impl<'a> Input<'a> {
 
     /// Passes all remaining bytes on as records of `N` bytes, many at a time, straight from the
     /// stream's buffer. A partial record at the end is an error with its offset.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be read or decompressed, ends inside a record, or `each` failed.
     pub fn records<const N: usize>(
         &mut self,
         mut take: impl FnMut(&[[u8; N]]) -> Result<(), Error>,
@@ -140,9 +148,7 @@ impl<'a> Input<'a> {
         if have > 0 {
             let what = format!(
                 "the trace ends inside a record ({have} of {N} bytes): it is truncated; copy it \
-                again, or cut it to a \
-                or cut it to a \
-                 multiple of {N} bytes",
+                 again, or cut it to a multiple of {N} bytes",
             );
             return Err(Error::Malformed { what, offset: self.offset - have as u64 });
         }
@@ -150,6 +156,10 @@ impl<'a> Input<'a> {
     }
 
     /// Returns the next byte, `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be read or decompressed.
     pub fn byte(&mut self) -> Result<Option<u8>, Error> {
         let byte = self.fill()?.first().copied();
         self.shown = usize::from(byte.is_some());
@@ -159,6 +169,10 @@ impl<'a> Input<'a> {
 
     /// Reads the next `len` bytes into `into`, replacing its content. Returns their number, which
     /// is less than `len` only at the end.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be read or decompressed.
     pub fn bytes(&mut self, len: u64, into: &mut Vec<u8>) -> Result<u64, Error> {
         into.clear();
         self.fill()?;
@@ -171,6 +185,10 @@ impl<'a> Input<'a> {
 
     /// Returns all remaining bytes, for formats that cannot be streamed (Parquet). More than
     /// `bytes_max` bytes are an error.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be read or decompressed, or has more than `bytes_max` bytes.
     pub fn rest(&mut self, bytes_max: u64) -> Result<Vec<u8>, Error> {
         self.fill()?;
         let mut all = Vec::new();

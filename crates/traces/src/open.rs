@@ -9,7 +9,7 @@
 use crate::{
     Error,
     events::{Events, Origin, Sink, Skipped},
-    format::{self, HEAD_BYTES, Spec},
+    format::{self, FormatSpec, HEAD_BYTES},
     input::Input,
 };
 use flashsift_core::event::About;
@@ -183,7 +183,7 @@ fn read_unnamed(
 pub fn read_stream(
     stream: impl Read,
     file: Option<Seekable>,
-    format: Option<&'static Spec>,
+    format: Option<&'static FormatSpec>,
     sink: &mut dyn Sink,
     limits: &Limits,
 ) -> Result<Outcome, Error> {

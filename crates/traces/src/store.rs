@@ -862,7 +862,7 @@ impl<T: DataType> Nullable<T> {
         self.column.as_mut().map_or(Ok(()), |column| column.next(rows))
     }
 
-    /// What row `n` has, the rows before it having been asked for.
+    /// Returns the value of row `n`. Rows are asked for in order.
     #[inline(always)]
     fn value(&mut self, n: usize) -> Result<Option<&T::T>, Error> {
         let Some(column) = &self.column else { return Ok(None) };

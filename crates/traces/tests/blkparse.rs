@@ -230,10 +230,10 @@ fn run(program: &str, arguments: &[&str]) -> Result<(u32, String), String> {
     let child = child.map_err(|e| format!("{program}: {e}"))?;
     let pid = child.id();
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok((pid, String::from_utf8_lossy(&output.stdout).trim().to_owned())),
-        false => Err(format!("{program} {arguments:?}: {said}")),
+        false => Err(format!("{program} {arguments:?}: {stderr}")),
     }
 }
 
@@ -366,14 +366,14 @@ fn the_accesses_of_a_kernel_to_a_partition_are_read() {
     assert_eq!(outcome.skipped.damaged(), 0, "{}\n{shown}", outcome.skipped);
     assert!(shown.contains(" A ") && shown.contains(" X "), "remapped and split:\n{shown}");
     for (pid, truth) in pids_and_truth {
-        let mut told: Vec<Action<'static>> = Vec::new();
+        let mut merged: Vec<Action<'static>> = Vec::new();
         for (by, action) in &events {
             let access = !matches!(action, Action::Bind { .. } | Action::Process { .. });
-            if *by == pid && access && !told.last_mut().is_some_and(|last| joined(last, action)) {
-                told.push(action.clone());
+            if *by == pid && access && !merged.last_mut().is_some_and(|last| joined(last, action)) {
+                merged.push(action.clone());
             }
         }
-        assert_eq!(told, truth, "{pid}:\n{shown}");
+        assert_eq!(merged, truth, "{pid}:\n{shown}");
     }
 }
 

@@ -93,7 +93,7 @@ impl Drop for Instance {
 }
 
 /// The accesses, with files named by their order of appearance.
-fn told(text: &[u8]) -> Vec<String> {
+fn lines_of(text: &[u8]) -> Vec<String> {
     let mut kept = Kept::default();
     let outcome =
         open::read_stream(text, None, None, &mut kept, &Limits::default()).expect("a trace");
@@ -172,7 +172,7 @@ fn the_text_of_this_kernel_gives_the_accesses_made() -> io::Result<()> {
     assert_eq!((last, whole), (1000, 9000));
     let text = fs::read(instance.0.join("trace"))?;
     assert_eq!(
-        told(&text),
+        lines_of(&text),
         [
             "create A",
             "write A 0 10000",

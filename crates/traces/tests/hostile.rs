@@ -7,7 +7,7 @@ mod checked;
 
 use flashsift_traces::{
     Error,
-    format::{self, ALL, Spec},
+    format::{self, ALL, FormatSpec},
     input::LINE_BYTES_MAX,
     open::{self, Limits},
 };
@@ -16,7 +16,7 @@ use rand_pcg::Pcg64Mcg;
 
 /// Prints the input's name, if reading it panics.
 struct Case<'a> {
-    spec: &'a Spec,
+    spec: &'a FormatSpec,
     what: &'a str,
     bytes: &'a [u8],
 }
@@ -30,13 +30,13 @@ impl Drop for Case<'_> {
     }
 }
 
-fn read(spec: &'static Spec, what: &str, bytes: &[u8]) -> Result<open::Outcome, Error> {
+fn read(spec: &'static FormatSpec, what: &str, bytes: &[u8]) -> Result<open::Outcome, Error> {
     let _case = Case { spec, what, bytes };
     let _ = format::detected(bytes);
     checked::read(Some(spec), bytes, &Limits::default())
 }
 
-fn samples() -> impl Iterator<Item = (&'static Spec, Vec<u8>)> {
+fn samples() -> impl Iterator<Item = (&'static FormatSpec, Vec<u8>)> {
     ALL.iter().map(|spec| (spec, (spec.sample)()))
 }
 
@@ -180,7 +180,7 @@ fn damaged_samples_are_handled() {
     }
 }
 
-fn damage(bytes: &mut Vec<u8>, all: &[(&Spec, Vec<u8>)], random: &mut Pcg64Mcg) {
+fn damage(bytes: &mut Vec<u8>, all: &[(&FormatSpec, Vec<u8>)], random: &mut Pcg64Mcg) {
     let mut somewhere = |max: usize| random.random_range(0..=max);
     let (a, b) = (somewhere(bytes.len()), somewhere(bytes.len()));
     let (from, to) = (a.min(b), a.max(b).min(a.min(b) + 64));

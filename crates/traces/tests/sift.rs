@@ -44,7 +44,7 @@ fn sifted(kept: &Kept, sift: impl Sift, budget_bytes: u64) -> (Vec<Event<'static
     (below, sifted.counters().clone())
 }
 
-/// What was written to each file that is there in the end.
+/// The written ranges of each file that exists at the end.
 fn contents(events: &[Event<'_>]) -> BTreeMap<u64, Extents> {
     let mut files = BTreeMap::<u64, Extents>::new();
     for event in events {
@@ -84,7 +84,7 @@ fn a_recording_ends_below_as_it_ended() {
         let rate = kept.events.len() as f64 / began.elapsed().as_secs_f64();
         println!("keep in {} MiB, {rate:.0} events/s: {counters:#?}", budget_bytes / MIB);
         let found = contents(&below);
-        // What is unlinked and open in the end is lost with its processes.
+        // A file that is unlinked and open at the end is lost with its processes.
         assert!(found.iter().all(|(file, extents)| wanted.get(file) == Some(extents)));
         let lost: u64 = wanted
             .iter()

@@ -30,7 +30,7 @@ fn read(mut text: &[u8]) -> (Vec<Event<'static>>, Summary) {
 
 /// Returns the events of files that ever had a name below `directory`, with letters for files and
 /// relative names.
-fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
+fn lines_of(events: &[Event<'static>], directory: &str) -> Vec<String> {
     let ours: HashSet<FileId> = events
         .iter()
         .filter_map(|event| match &event.action {
@@ -44,7 +44,7 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
         })
         .collect();
     let mut letters: HashMap<FileId, char> = HashMap::new();
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for event in events {
         let mut letter = |file: &FileId| {
             let next = char::from(b'A' + letters.len() as u8);
@@ -102,9 +102,9 @@ fn told(events: &[Event<'static>], directory: &str) -> Vec<String> {
             Action::Process { .. } => None,
             other => panic!("strace gives no {other:?}"),
         };
-        told.extend(line);
+        lines.extend(line);
     }
-    told
+    lines
 }
 
 fn found(program: &str) -> Option<String> {
@@ -173,19 +173,19 @@ fn the_accesses_of_a_program_under_the_real_strace_are_read() {
         let (events, summary) = read(&text);
         let expected = std::fs::read_to_string(&report).expect("a report");
         let directory = directory.canonicalize().expect("it is there");
-        let told = told(&events, directory.to_str().expect("a plain name"));
-        if told != expected.lines().collect::<Vec<_>>() {
+        let lines = lines_of(&events, directory.to_str().expect("a plain name"));
+        if lines != expected.lines().collect::<Vec<_>>() {
             let kept = std::env::temp_dir().join("flashsift-strace-test.trace");
             std::fs::write(&kept, &text).expect("room");
-            let at = told
+            let at = lines
                 .iter()
                 .zip(expected.lines())
                 .position(|(a, b)| a != b)
-                .unwrap_or(told.len().min(expected.lines().count()));
+                .unwrap_or(lines.len().min(expected.lines().count()));
             panic!(
                 "{options:?}, trace kept at {}: at {at}\nfound    {:#?}\nexpected {:#?}",
                 kept.display(),
-                &told[at.saturating_sub(3)..(at + 6).min(told.len())],
+                &lines[at.saturating_sub(3)..(at + 6).min(lines.len())],
                 expected.lines().skip(at.saturating_sub(3)).take(9).collect::<Vec<_>>()
             );
         }

@@ -186,11 +186,11 @@ impl Log {
         let end =
             io.lba.checked_add(u64::from(io.pages)).and_then(|end| end.checked_mul(PAGE_BYTES));
         if end.is_none_or(|end| end > i64::MAX as u64) {
-            let says = format!(
+            let message = format!(
                 "place {} on the device lies beyond 2^63 bytes: no trace can hold it",
                 io.lba
             );
-            return Err(flashsift_traces::Error::TooLarge(says));
+            return Err(flashsift_traces::Error::TooLarge(message));
         }
         let (file, offset, len) =
             (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);

@@ -193,7 +193,7 @@ struct WritesRecord<'a> {
     /// Absent if more pages are still dirty than were written.
     #[serde(skip_serializing_if = "Option::is_none")]
     fewest_nonsequential_writes: Option<BestRecord<'a>>,
-    unbeaten: &'a [&'a str],
+    pareto_front: &'a [&'a str],
 }
 
 #[derive(Serialize)]
@@ -227,7 +227,7 @@ impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
         Self {
             fewest_writes: (&writes.fewest).into(),
             fewest_nonsequential_writes: writes.fewest_nonsequential.as_ref().map(Into::into),
-            unbeaten: &writes.pareto_front,
+            pareto_front: &writes.pareto_front,
         }
     }
 }

@@ -45,7 +45,7 @@ impl Comparison<'_> {
         let mut figures = vec![by_size("hit-ratio", "Found in memory", HITS)];
         if shows_places(&self.loaded.trace) {
             figures.push(by_size("writes", "Pages written to storage", WRITES));
-            figures.push(by_size("scattered", "Scattered writes", SCATTERED));
+            figures.push(by_size("non-sequential", "Non-sequential writes", NONSEQUENTIAL));
             figures.push(by_size("cost", "Modelled time on storage", COST));
             figures.extend(on_devices.map(Block::Figure));
             figures.push(Block::Figure(pareto(self, &inks, lead)));
@@ -69,13 +69,13 @@ impl Comparison<'_> {
         let mut sections = vec![section("figures", "Figures", figures)];
         if let Some(found) = self.verdict {
             let lines = verdict::lines(found);
-            let open = verdict::what_drain_tells(found).map(|words| Block::Note(words.to_owned()));
+            let open = verdict::drain_note(found).map(|words| Block::Note(words.to_owned()));
             let blocks = std::iter::once(Block::List(lines)).chain(open).collect();
             sections.insert(0, section("verdict", "At every size", blocks));
         }
         sections.push(section("tables", "All numbers", tables));
         let notes = self.results.notes().into_iter().map(|note| Block::Note(note.to_string()));
-        sections.push(section("notes", "What to keep in mind", notes.collect()));
+        sections.push(section("notes", "Limits of this comparison", notes.collect()));
         Page {
             title: format!("{}: what each page cache would send to flash", self.name),
             subtitle: card::line(self.loaded),
@@ -174,7 +174,7 @@ struct Measure {
     unit: Unit,
     value: fn(&Outcome) -> f64,
     higher_is_better: bool,
-    says: &'static str,
+    caption: &'static str,
 }
 
 const HITS: Measure = Measure {
@@ -182,37 +182,38 @@ const HITS: Measure = Measure {
     unit: Unit::Share,
     value: Outcome::hit_ratio,
     higher_is_better: true,
-    says: "Higher is better. What is not found is read from storage.",
+    caption: "Higher is better. A read of any other page goes to storage.",
 };
 const READS: Measure = Measure {
     axis: "reads from storage",
     unit: Unit::Count,
     value: |outcome| outcome.device.reads as f64,
     higher_is_better: false,
-    says: "Lower is better.",
+    caption: "Lower is better.",
 };
 const WRITES: Measure = Measure {
     axis: "pages written, or still dirty at the end",
     unit: Unit::Count,
     value: |outcome| outcome.writes_due() as f64,
     higher_is_better: false,
-    says: "Lower is better: every page written wears the flash. Pages still dirty at the end are counted, since their \
-           writes are due.",
+    caption: "Lower is better: every page written wears the flash. Pages still dirty at the end are \
+           counted, since they have yet to be written.",
 };
-const SCATTERED: Measure = Measure {
-    axis: "writes that do not follow the one before",
+const NONSEQUENTIAL: Measure = Measure {
+    axis: "pages not written directly behind the page before",
     unit: Unit::Count,
     value: |outcome| outcome.device.nonsequential_writes as f64,
     higher_is_better: false,
-    says: "Lower is better: simple flash copies whole units for writes that jump about.",
+    caption: "Lower is better: a simple device copies a whole allocation unit for a write that does \
+           not continue the one before.",
 };
 const COST: Measure = Measure {
     axis: "100 µs a page read, 800 µs a page written",
     unit: Unit::TimeUs,
     value: |outcome| outcome.cost_us() as f64,
     higher_is_better: false,
-    says: "Lower is better. The cost model of SpatialClock's paper (§5.1.2), which knows no difference between sequential and \
-           scattered.",
+    caption: "Lower is better. This is the cost model of SpatialClock's paper (§5.1.2), in which \
+           sequential and non-sequential writes cost the same.",
 };
 
 fn of_outcome(
@@ -229,7 +230,7 @@ fn of_outcome(
         [only] => format!("{title}, at {}", run.size_label(only)),
         _ => title.to_owned(),
     };
-    Figure::new(id, title, chart).says(measure.says)
+    Figure::new(id, title, chart).caption(measure.caption)
 }
 
 /// Draws a value by policy against the cache size; as bars if there is one size.
@@ -274,7 +275,7 @@ struct OnDevices {
     axis: &'static str,
     unit: Unit,
     value: fn(&DeviceResult) -> Option<f64>,
-    says: &'static str,
+    caption: &'static str,
 }
 
 const ON_DEVICES: [OnDevices; 3] = [
@@ -284,15 +285,17 @@ const ON_DEVICES: [OnDevices; 3] = [
         axis: "from the first request to the last one done",
         unit: Unit::TimeUs,
         value: |on| Some(on.elapsed_s * 1e6),
-        says: "Lower is better. Each request is sent when the one before it is done, as SpatialClock's Workload Player does.",
+        caption: "Lower is better. Each request is sent when the one before it is done, as the \
+               Workload Player of SpatialClock's paper does.",
     },
     OnDevices {
         id: "stall",
         title: "Time that applications wait",
-        axis: "waiting for reads, syncs, and dirty pages that make room",
+        axis: "waiting for reads, syncs and evictions of dirty pages",
         unit: Unit::TimeUs,
         value: |on| on.stall_s.map(|stall_s| stall_s * 1e6),
-        says: "Lower is better. Requests are sent at their recorded times; who reads, syncs, or needs the place of a dirty page waits.",
+        caption: "Lower is better. Requests are sent at their recorded times. An application waits \
+               if it reads, syncs, or needs the frame of a dirty page.",
     },
     OnDevices {
         id: "write-amplification",
@@ -300,7 +303,8 @@ const ON_DEVICES: [OnDevices; 3] = [
         axis: "pages programmed for each page written",
         unit: Unit::Number,
         value: |on| on.write_amplification,
-        says: "Lower is better: what the device copies to make room wears it as much as what it is asked to write.",
+        caption: "Lower is better: the pages that the device copies to free blocks wear it as much \
+               as the pages that are written to it.",
     },
 ];
 
@@ -322,7 +326,7 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
     (!views.is_empty()).then(|| Figure {
         id: what.id.to_owned(),
         title: what.title.to_owned(),
-        says: what.says.to_owned(),
+        caption: what.caption.to_owned(),
         paper: String::new(),
         views,
         first: 0,
@@ -373,15 +377,17 @@ fn pareto(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Figure {
     Figure {
         id: "hits-and-writes".to_owned(),
         title: "Hits against writes".to_owned(),
-        says: "Up and left is better. The dotted line joins those that nobody beats in both."
-            .to_owned(),
+        caption:
+            "Up and left is better. The dotted line joins the Pareto-optimal policies: no other \
+               has both more hits and fewer writes."
+                .to_owned(),
         paper: String::new(),
         views: views.collect(),
         first: lead,
     }
 }
 
-/// Draws the outcome of the page writes: each either reached storage, or was avoided for a reason.
+/// Counts the outcomes of the page writes: each reached storage or was avoided for a reason.
 fn fate(outcome: &Outcome) -> [u64; 4] {
     [outcome.device.writes, outcome.dirty_left, outcome.overwritten(), outcome.device.dropped_dirty]
 }
@@ -391,7 +397,7 @@ fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
         ("written to storage", Ink::Series(1)),
         ("still dirty at the end", Ink::Series(4)),
         ("overwritten in memory first", Ink::Series(0)),
-        ("deleted or cut first", Ink::Series(2)),
+        ("deleted or truncated first", Ink::Series(2)),
     ];
     // Some traces do not contain deletions.
     let parts = &parts[..if run.loaded.trace.about().knows.removals { 4 } else { 3 }];
@@ -416,9 +422,11 @@ fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
     });
     Figure {
         id: "fate-of-writes".to_owned(),
-        title: "What became of each page write".to_owned(),
-        says: "A write that finds its page dirty is absorbed; a page whose file is deleted or cut first is never written."
-            .to_owned(),
+        title: "Outcome of each page write".to_owned(),
+        caption:
+            "A write to a page that is dirty already is absorbed. A page whose file is deleted \
+               or truncated first is never written."
+                .to_owned(),
         paper: String::new(),
         views: views.collect(),
         first: lead,
@@ -452,7 +460,7 @@ fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
         let device = size.row(policy)?.outcome.device;
         Some(Chart {
             title: format!(
-                "{policy}: {} pages, {} of them scattered",
+                "{policy}: {} pages, {} of them non-sequential",
                 size::count(device.writes),
                 size::count(device.nonsequential_writes)
             ),
@@ -466,7 +474,8 @@ fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     Some(Figure {
         id: "places".to_owned(),
         title: format!("Where the writes go, at {}", run.size_label(size)),
-        says: "Each write in its turn, by its place on the device: a rising line is sequential, a cloud is scattered."
+        caption: "Each write in its order, by its place on the device. Sequential writes form a \
+               rising line, non-sequential ones a cloud."
             .to_owned(),
         paper: String::new(),
         views: vec![view],
@@ -488,12 +497,19 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
     let ratio = of(best).map_or(0.0, Outcome::hit_ratio);
     let bound = size.verdict.bound.map_or(String::new(), |(bound, hits)| {
         let most = percent(hits as f64 / size.verdict.accesses as f64);
-        format!(" {bound}, which knows the future, would find {most}.")
+        format!(" {bound}, which needs to know the future, would find {most}.")
     });
     out.push(match reference {
-        _ if size.verdict.hits.all_alike => format!("All policies find the same {} of the accessed pages in memory {at_size}.{bound}", percent(ratio)),
+        _ if size.verdict.hits.all_alike => format!(
+            "All policies find the same {} of the accessed pages in memory {at_size}.{bound}",
+            percent(ratio)
+        ),
         Some(_) if size.verdict.hits.policies.contains(&REFERENCE) => {
-            format!("Nobody hits more often than {REFERENCE} {at_size}: {} of the accesses find their page in memory.{bound}", percent(ratio))
+            format!(
+                "No policy hits more often than {REFERENCE} {at_size}: {} of the accesses find \
+                 their page in memory.{bound}",
+                percent(ratio)
+            )
         }
         Some(lru) => format!(
             "{best} hits most often {at_size}: {} of the accesses find their page in memory, {} \
@@ -501,7 +517,11 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
             percent(ratio),
             percent(lru.hit_ratio())
         ),
-        None => format!("{best} hits most often {at_size}: {} of the accesses find their page in memory.{bound}", percent(ratio)),
+        None => format!(
+            "{best} hits most often {at_size}: {} of the accesses find their page in \
+             memory.{bound}",
+            percent(ratio)
+        ),
     });
 
     if let (Some(writes), Some(lru)) = (&size.verdict.writes, reference) {
@@ -523,20 +543,20 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
                 against(outcome)
             ),
             _ if saved > 0 => format!(
-                "Nobody saves many writes {at_size}: {fewest}, the best, {} of those of \
-                 {REFERENCE}.",
+                "No policy saves many writes {at_size}: the best, {fewest}, writes {} fewer pages \
+                 than {REFERENCE}.",
                 size::share(saved as f64 / lru.writes_due() as f64)
             ),
-            _ => format!("Nobody writes fewer pages to storage than {REFERENCE} {at_size}."),
+            _ => format!("No policy writes fewer pages to storage than {REFERENCE} {at_size}."),
         });
-        let scattered = writes.fewest_nonsequential.as_ref().map(|best| best.policies[0]);
-        if let Some((name, outcome)) = scattered.and_then(|name| Some((name, of(name)?)))
+        let sequential = writes.fewest_nonsequential.as_ref().map(|best| best.policies[0]);
+        if let Some((name, outcome)) = sequential.and_then(|name| Some((name, of(name)?)))
             && outcome.device.nonsequential_writes < lru.device.nonsequential_writes
         {
             let (best, than) =
                 (outcome.device.nonsequential_writes, lru.device.nonsequential_writes);
             out.push(format!(
-                "{name} would send {} fewer scattered writes than {REFERENCE} {at_size}, {}.",
+                "{name} would send {} fewer non-sequential writes than {REFERENCE} {at_size}, {}.",
                 fewer(best, than),
                 against(outcome)
             ));
@@ -550,7 +570,11 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
              storage and has {left} still to write; {overwritten} are overwritten in memory \
              first{}.",
             size::count(whole),
-            if removals { format!(", {dropped} deleted or cut first") } else { String::new() }
+            if removals {
+                format!(", {dropped} deleted or truncated first")
+            } else {
+                String::new()
+            }
         ));
     }
     let devices = 0..run.results.study().request().devices.len();
@@ -562,8 +586,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
     ));
     if run.loaded.trace.about().side == flashsift_core::event::Side::After {
         out.push(
-            "Beware: this trace was taken behind a cache, which has the hits that matter to \
-             applications."
+            "This trace was recorded below a cache: hits of applications in that cache are not \
+             in it."
                 .to_owned(),
         );
     }
@@ -586,6 +610,6 @@ fn fastest(run: &Comparison<'_>, size: &SizeResults, device: usize) -> Option<St
             Unit::TimeUs.show(elapsed_s(best) * 1e6),
             Unit::TimeUs.show(elapsed_s(reference) * 1e6)
         ),
-        _ => format!("On {name} nobody takes clearly less time than {REFERENCE} at {at}."),
+        _ => format!("On {name} no policy takes clearly less time than {REFERENCE} at {at}."),
     })
 }

@@ -62,7 +62,7 @@ const WRITES: Column = Column {
     value: |row| row.cell.outcome.device.writes as f64,
     show: |row| size::count(row.cell.outcome.device.writes),
 };
-const SCATTERED: Column = Column {
+const NONSEQUENTIAL: Column = Column {
     title: "not\nsequential",
     best: Best::Least,
     value: |row| row.cell.outcome.device.nonsequential_writes as f64,
@@ -72,8 +72,10 @@ const SCATTERED: Column = Column {
     },
 };
 /// A count without its share.
-const SCATTERED_NARROW: Column =
-    Column { show: |row| size::count(row.cell.outcome.device.nonsequential_writes), ..SCATTERED };
+const NONSEQUENTIAL_NARROW: Column = Column {
+    show: |row| size::count(row.cell.outcome.device.nonsequential_writes),
+    ..NONSEQUENTIAL
+};
 const SYNCED: Column = Column {
     title: "of them\nsynced",
     best: Best::Least,
@@ -154,12 +156,12 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
     }
     let mut columns: Vec<&Column> = vec![&HITS, &READS];
     if rows.iter().any(|row| row.cell.outcome.write_accesses > 0) {
-        let scattered = if narrow { &SCATTERED_NARROW } else { &SCATTERED };
+        let nonsequential = if narrow { &NONSEQUENTIAL_NARROW } else { &NONSEQUENTIAL };
         columns.push(&WRITES);
         if rows.iter().any(|row| row.cell.outcome.device.sync_writes > 0) {
             columns.push(&SYNCED);
         }
-        columns.extend([if drain { &DRAINED } else { &LEFT }, scattered]);
+        columns.extend([if drain { &DRAINED } else { &LEFT }, nonsequential]);
         if rows.iter().any(|row| row.cell.outcome.device.dropped_dirty > 0) {
             columns.push(&DROPPED);
         }
@@ -184,7 +186,7 @@ pub(super) fn cells(rows: &[Row<'_>], drain: bool) -> (Vec<String>, Vec<Vec<repo
         let name = match row.cell.kind {
             Kind::Online => row.cell.policy.clone(),
             Kind::Bound => format!("{} (bound)", row.cell.policy),
-            Kind::Heuristic => format!("{} (knows the future)", row.cell.policy),
+            Kind::Heuristic => format!("{} (offline)", row.cell.policy),
         };
         let values = columns.iter().map(|column| report::Cell {
             text: (column.show)(row),
@@ -197,11 +199,11 @@ pub(super) fn cells(rows: &[Row<'_>], drain: bool) -> (Vec<String>, Vec<Vec<repo
 }
 
 /// The heading above policies of one kind.
-fn set_apart(kind: Kind) -> &'static str {
+fn heading(kind: Kind) -> &'static str {
     match kind {
         Kind::Online => "online:",
         Kind::Bound => "bound for hits:",
-        Kind::Heuristic => "knows the future, bounds nothing:",
+        Kind::Heuristic => "offline heuristic, not a bound:",
     }
 }
 
@@ -245,7 +247,7 @@ fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String
     for (row, line) in ordered.iter().zip(body) {
         if row.cell.kind != kind {
             kind = row.cell.kind;
-            lines.push(format!("  {}", set_apart(kind)));
+            lines.push(format!("  {}", heading(kind)));
         }
         lines.push(line.clone());
     }
@@ -305,7 +307,16 @@ mod tests {
             wide.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
         assert_eq!(
             first_words,
-            ["storage", "policy", "spatialclock", "lru", "bound", "belady", "knows", "belady-cost"]
+            [
+                "storage",
+                "policy",
+                "spatialclock",
+                "lru",
+                "bound",
+                "belady",
+                "offline",
+                "belady-cost"
+            ]
         );
         assert!(
             wide.contains("( 50 %)") && wide.contains("5.00*") && !wide.contains("9.00*"),

@@ -5,7 +5,7 @@ use flashsift_core::study::{Best, REFERENCE, StudyVerdict, Verdict};
 use std::cmp::Reverse;
 
 /// Column at which the text begins.
-const INDENT: usize = 19;
+const INDENT: usize = 24;
 
 /// Renders the verdict, one statement a line, wrapped, with a final newline.
 pub(super) fn words(found: &StudyVerdict<'_>, columns: usize) -> String {
@@ -13,22 +13,22 @@ pub(super) fn words(found: &StudyVerdict<'_>, columns: usize) -> String {
     for (label, text) in lines(found) {
         out.push_str(&labelled(&format!("  {label} "), INDENT, &text, columns));
     }
-    if let Some(open) = what_drain_tells(found) {
+    if let Some(open) = drain_note(found) {
         out.push_str(&labelled("", 2, open, columns));
     }
     out
 }
 
-/// Statements that the comparison cannot decide.
-pub(super) fn what_drain_tells(found: &StudyVerdict<'_>) -> Option<&'static str> {
+/// Returns a note if `--drain` would add the writes of pages that are dirty at the end.
+pub(super) fn drain_note(found: &StudyVerdict<'_>) -> Option<&'static str> {
     let writes = found.sizes.iter().any(|size| size.verdict.writes.is_some());
     (writes && !found.drained).then_some(
-        "Writes include pages still dirty at the end. Which of those would be scattered (not \
-         sequential), --drain tells.",
+        "Writes include pages still dirty at the end. Run with --drain to count which of those \
+         would be non-sequential.",
     )
 }
 
-/// Returns the verdict: the criterion, and the best policy.
+/// Returns the verdict: each criterion with the best policies.
 pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| lines.push((label.to_owned(), text));
@@ -47,15 +47,15 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         than: "% fewer than",
         value: |best, _| size::count(best.count),
     };
-    let scattered = Criterion {
+    let fewest_nonsequential = Criterion {
         pick: |verdict| verdict.writes.as_ref()?.fewest_nonsequential.as_ref(),
         ..fewest
     };
     line("most hits", hits.words(found, accesses));
     if found.sizes.iter().any(|size| size.verdict.writes.is_some()) {
         line("fewest writes", fewest.words(found, accesses));
-        line("unbeaten in both", unbeaten(found));
-        line("least scattered", scattered.words(found, accesses));
+        line("Pareto-optimal", pareto_optimal(found));
+        line("fewest non-sequential", fewest_nonsequential.words(found, accesses));
     }
     if let Some(least) = &found.least_cpu {
         let named = match least.policies[..] {
@@ -166,18 +166,18 @@ fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         let at = || found.sizes.iter().map(|size| &size.devices[n]);
         let name = at().next().map_or("", |device| device.device);
         let times: Vec<_> = at().map(|device| Some(&device.fastest)).collect();
-        let mut said = format!("least time {}", fastest.of(found, 0, &times));
+        let mut text = format!("least time {}", fastest.of(found, 0, &times));
         let lifetimes: Vec<_> = at().map(|device| device.lives_longest.as_ref()).collect();
         if lifetimes.iter().any(Option::is_some) {
-            said += &format!("; lives longest {}", lives.of(found, 0, &lifetimes));
+            text += &format!("; lives longest {}", lives.of(found, 0, &lifetimes));
         }
-        lines.push((format!("on {name}"), said));
+        lines.push((format!("on {name}"), text));
     }
     lines
 }
 
 /// The policies of the Pareto front with their sizes, in descending order of the number of sizes.
-fn unbeaten(found: &StudyVerdict<'_>) -> String {
+fn pareto_optimal(found: &StudyVerdict<'_>) -> String {
     let mut on_front: Vec<(&str, Vec<usize>)> = Vec::new();
     let mut alike: Vec<(String, Vec<usize>)> = Vec::new();
     for (at, size) in found.sizes.iter().enumerate() {
@@ -200,7 +200,8 @@ fn unbeaten(found: &StudyVerdict<'_>) -> String {
         add(&mut together, sizes, policy);
     }
     let named = together.iter().map(|(sizes, policies)| listed(policies) + &at_sizes(found, sizes));
-    let alike = alike.iter().map(|(who, sizes)| format!("{who} alike{}", at_sizes(found, sizes)));
+    let alike =
+        alike.iter().map(|(count, sizes)| format!("{count} alike{}", at_sizes(found, sizes)));
     named.chain(alike).collect::<Vec<_>>().join("; ")
 }
 
@@ -319,9 +320,12 @@ mod tests {
     /// Hits of 100 accesses, pages written and not sequential, pages left dirty.
     type Counts = (u64, u64, u64, u64);
 
-    fn outcome((hits, written, scattered, left): Counts) -> Outcome {
-        let device =
-            DeviceCounts { writes: written, nonsequential_writes: scattered, ..Default::default() };
+    fn outcome((hits, written, nonsequential, left): Counts) -> Outcome {
+        let device = DeviceCounts {
+            writes: written,
+            nonsequential_writes: nonsequential,
+            ..Default::default()
+        };
         Outcome {
             read_accesses: 50,
             write_accesses: 50,
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn one_size_is_said_with_its_counts() {
+    fn a_single_size_is_printed_with_its_counts() {
         let judged = judged(&[&[
             ("lru", (50, 20, 10, 0)),
             ("a", (60, 19, 4, 0)),
@@ -373,8 +377,8 @@ mod tests {
         ]]);
         assert_eq!(line(&judged, "most hits"), "a: 60.00 % (10 points more than lru)");
         assert_eq!(line(&judged, "fewest writes"), "b: 12 (40 % fewer than lru)");
-        assert_eq!(line(&judged, "least scattered"), "a: 4 (60 % fewer than lru)");
-        assert_eq!(line(&judged, "unbeaten in both"), "a and b");
+        assert_eq!(line(&judged, "fewest non-sequential"), "a: 4 (60 % fewer than lru)");
+        assert_eq!(line(&judged, "Pareto-optimal"), "a and b");
         assert_eq!(
             line(&judged, "left to gain"),
             "belady hits 70.00 %, 10 points more than the best; the best closes 50 % of the gap \
@@ -383,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_with_the_same_best_are_said_together() {
+    fn sizes_with_the_same_best_are_printed_together() {
         let (low, high) = ((50, 20, 10, 0), (60, 20, 10, 0));
         let first_best = [("lru", low), ("a", high), ("b", low)];
         let other_best = [("lru", low), ("a", low), ("b", (51, 20, 10, 0))];
@@ -409,7 +413,7 @@ mod tests {
         assert_eq!(judged(&[&lru_best, &alike]), "lru at 1 MiB; all alike at 2 MiB");
         assert_eq!(judged(&[&alike]), "all alike");
         assert_eq!(
-            line(&super::tests::judged(&[&alike, &other_best]), "unbeaten in both"),
+            line(&super::tests::judged(&[&alike, &other_best]), "Pareto-optimal"),
             "b at 2 MiB; all alike at 1 MiB"
         );
     }
@@ -423,7 +427,7 @@ mod tests {
             &[("lru", (50, 20, 10, 0)), ("a", (50, 19, 5, 1))],
         ];
         assert_eq!(
-            line(&judged(&sizes), "least scattered"),
+            line(&judged(&sizes), "fewest non-sequential"),
             "open at 1 MiB; a at 2 MiB (50 % fewer than lru)"
         );
         assert_eq!(line(&judged(&sizes), "fewest writes"), "all alike at every size");
@@ -438,12 +442,12 @@ mod tests {
             ["lru", "a", "b", "c", "d", "e"].map(|policy| (policy, same)).to_vec();
         policies.push(("worse", (40, 30, 20, 0)));
         assert_eq!(line(&judged(&[&policies]), "most hits"), "6 alike: 50.00 %");
-        assert_eq!(line(&judged(&[&policies]), "unbeaten in both"), "6 alike");
+        assert_eq!(line(&judged(&[&policies]), "Pareto-optimal"), "6 alike");
         assert_eq!(line(&judged(&[&policies[1..]]), "most hits"), "a, b, c, d and e: 50.00 %");
     }
 
     #[test]
-    fn ranges_do_not_say_more_than_is_known() {
+    fn ranges_are_rounded_without_overstating_a_share() {
         assert_eq!(range(&[0.0004]), "less than 0.1");
         assert_eq!(range(&[0.0, 0.02]), "up to 2.0");
         assert_eq!(range(&[0.0994, 0.0996]), "9.9 to 10");

@@ -118,10 +118,10 @@ fn footprint(found: &Found) -> Option<Figure> {
     let mut names = Vec::new();
     let mut bars = Vec::new();
     for row in &table.rows {
-        let (Value::Label { says, .. }, all) = (&row[0], number(table, row, "touched")) else {
+        let (Value::Label { label, .. }, all) = (&row[0], number(table, row, "touched")) else {
             continue;
         };
-        names.push(*says);
+        names.push(*label);
         bars.push(keys.iter().map(|key| number(table, row, key) / all.max(1.0)).collect());
     }
     Some(shares("footprint-shares", "Touched pages and files by use", names, parts, bars))
@@ -143,7 +143,7 @@ fn sqlite(found: &Found) -> Option<Figure> {
         .iter()
         .zip(SQLITE)
         .filter_map(|(row, ink)| match row[0] {
-            Value::Label { says, .. } => Some((format!("SQLite: {says}"), ink)),
+            Value::Label { label, .. } => Some((format!("SQLite: {label}"), ink)),
             _ => None,
         })
         .collect();
@@ -166,8 +166,10 @@ fn sqlite(found: &Found) -> Option<Figure> {
 fn cache_files(found: &Found) -> Option<Figure> {
     let table = found.table_named("shares")?;
     let inks = [CACHE, Ink::Other, Ink::Series(5)];
-    let said = |row: &Vec<Value>| if let Value::Label { says, .. } = row[0] { says } else { "" };
-    let parts = table.rows.iter().zip(inks).map(|(row, ink)| (said(row).to_owned(), ink)).collect();
+    let label_of =
+        |row: &Vec<Value>| if let Value::Label { label, .. } = row[0] { label } else { "" };
+    let parts =
+        table.rows.iter().zip(inks).map(|(row, ink)| (label_of(row).to_owned(), ink)).collect();
     let measures = [
         ("writes", "writes_share"),
         ("bytes written", "written_bytes_share"),
@@ -212,7 +214,7 @@ fn over_time(found: &Found) -> Vec<Figure> {
     let mut figures = vec![Figure {
         id: "pages-over-time".to_owned(),
         title: "Accesses to pages over time".to_owned(),
-        says: String::new(),
+        caption: String::new(),
         paper: String::new(),
         views: vec![view],
         first: 0,
@@ -244,7 +246,7 @@ fn steadiness(steady: &Table) -> Figure {
     let x = Axis::new("equal parts of the trace with an access, or more", Unit::Count);
     let y = Axis::new("share of all", Unit::Share).range(0.0, 1.0);
     Figure::new("steadiness", "Steadiness of accesses to pages", chart(x, y, Marks::Lines(lines)))
-        .says("The further to the right a line stays high, the more is accessed all the time.")
+        .caption("The further to the right a line stays high, the more is accessed all the time.")
 }
 
 fn popularity(found: &Found) -> Option<Figure> {
@@ -385,14 +387,14 @@ fn lifetimes(found: &Found) -> Option<Figure> {
     let table = found.table_named("active_period_bins")?;
     let starts: Vec<u64> = column(table, "least_us").into_iter().map(|us| us as u64).collect();
     let (files, cache) = (column(table, "files"), column(table, "cache_files"));
-    let says = |n: usize| match (starts[n], starts.get(n + 1)) {
+    let label = |n: usize| match (starts[n], starts.get(n + 1)) {
         (0, _) => "used once".to_owned(),
         (1, Some(end)) => format!("under {}", plain(*end)),
         (start, Some(end)) => format!("{} to {}", plain(start), plain(*end)),
         (start, None) => format!("{} or more", plain(start)),
     };
     let names =
-        Axis::new("", Unit::Count).scale(Scale::Names((0..starts.len()).map(says).collect()));
+        Axis::new("", Unit::Count).scale(Scale::Names((0..starts.len()).map(label).collect()));
     let bars = files
         .iter()
         .zip(&cache)
@@ -497,11 +499,11 @@ fn files_over_time(found: &Found) -> Vec<Figure> {
     let cache = named_rows(found, ["cache_files", "cache_file_windows"], width, &cache);
     let all = all.map(|chart| {
         Figure::new("files-by-time", "The files that move most bytes", chart)
-            .says("The higher a mark, the more bytes in that time.")
+            .caption("The higher a mark, the more bytes in that time.")
     });
     let cache = cache.map(|chart| {
         Figure::new("cache-files-by-time", "The cache files accessed most", chart)
-            .says("The higher a mark, the more requests in that time.")
+            .caption("The higher a mark, the more requests in that time.")
     });
     [all, cache].into_iter().flatten().collect()
 }
@@ -561,7 +563,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_all_share() {
+    fn the_common_folder_of_paths_is_found() {
         for (paths, folder) in [
             (&["/a/b/c", "/a/b/d", "/a/bé"][..], "/a/"),
             (&["/a/é", "/a/è"], "/a/"),

@@ -106,8 +106,8 @@ struct Row<'a>(Vec<(&'static str, &'a Value)>);
 
 impl Serialize for Row<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let said = self.0.iter().filter(|(_, value)| **value != Value::Absent);
-        serializer.collect_map(said.map(|(key, value)| (key, Plain(value))))
+        let present = self.0.iter().filter(|(_, value)| **value != Value::Absent);
+        serializer.collect_map(present.map(|(key, value)| (key, Plain(value))))
     }
 }
 

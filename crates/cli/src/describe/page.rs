@@ -36,7 +36,7 @@ pub(super) fn build(args: &Args, name: &str, outcome: &Outcome, description: &De
 fn section(section: &describe::Section) -> Option<Section> {
     let describe::Section { spec, found } = section;
     let found = found.as_ref().ok()?;
-    let says = found.sentence.as_ref().map(|sentence| text::words(sentence)).unwrap_or_default();
+    let caption = found.sentence.as_ref().map(|sentence| text::words(sentence)).unwrap_or_default();
     let paper = match spec.paper_saw {
         "" => String::new(),
         saw => format!("{saw} — {}", spec.paper),
@@ -47,8 +47,8 @@ fn section(section: &describe::Section) -> Option<Section> {
     let mut blocks = Vec::new();
     match figures.first_mut() {
         Some(first) => {
-            let how = std::mem::take(&mut first.says);
-            first.says = [says, how]
+            let how = std::mem::take(&mut first.caption);
+            first.caption = [caption, how]
                 .into_iter()
                 .filter(|words| !words.is_empty())
                 .collect::<Vec<_>>()
@@ -56,7 +56,7 @@ fn section(section: &describe::Section) -> Option<Section> {
             first.paper = paper;
         }
         None => {
-            blocks.extend(Some(says).filter(|says| !says.is_empty()).map(Block::Words));
+            blocks.extend(Some(caption).filter(|caption| !caption.is_empty()).map(Block::Words));
             blocks.extend(Some(paper).filter(|paper| !paper.is_empty()).map(Block::Paper));
         }
     }

@@ -1,12 +1,12 @@
 //! A description as text, 80 columns wide: a few sentences, then a table or two for each
 //! characterisation.
 
-use crate::{size, text::labelled};
-use comfy_table::{CellAlignment, ContentArrangement, presets};
-use flashsift_core::{
-    describe::{Audience, Description, Figure, Part, Piece, Section, Table, Value},
-    event::{Side, Space},
+use crate::{
+    card, size,
+    text::{labelled, unbroken},
 };
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+use flashsift_core::describe::{Audience, Description, Figure, Part, Piece, Section, Table, Value};
 
 const WIDTH: usize = 80;
 /// Names are not cut below this width.
@@ -34,22 +34,7 @@ fn opening(description: &Description) -> String {
 
 /// Describes the input.
 pub(super) fn about(description: &Description) -> String {
-    let about = description.about;
-    let side = match about.side {
-        Side::Before => "Applications made",
-        Side::After => "The page cache made",
-    };
-    let requests = unbroken(&size::counted(description.requests, "request"));
-    let space = match about.space {
-        Space::Files => "to files",
-        Space::Blocks => "to block devices",
-        Space::Objects => "for objects",
-    };
-    let time = match about.knows.times {
-        true => format!(" in {}", unbroken(&size::duration(description.duration_us))),
-        false => String::new(),
-    };
-    format!("{side} {requests} {space}{time}.")
+    card::requests(description.about, description.requests, description.duration_us) + "."
 }
 
 /// Returns the main results, shown at the top.
@@ -66,11 +51,6 @@ pub(super) fn words(sentence: &[Piece]) -> String {
         Piece::Value(value) => unbroken(&show(value)),
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// Replaces spaces so that no line breaks within the text.
-fn unbroken(value: &str) -> String {
-    value.replace(' ', "\u{a0}")
 }
 
 fn paragraph(text: &str) -> String {
@@ -178,7 +158,7 @@ pub(super) fn show(value: &Value) -> String {
         Value::Share(share) => size::share(*share),
         Value::Number(number) if *number >= 100.0 => size::count(number.round() as u64),
         Value::Number(number) => format!("{number:.1}"),
-        Value::Label { says, .. } => (*says).to_owned(),
+        Value::Label { label, .. } => (*label).to_owned(),
         Value::Name(name) => shortened(name, 40),
         Value::Absent => "–".to_owned(),
     }

@@ -71,7 +71,7 @@ fn figure(field: &str, changes: &[&Change]) -> Figure {
         marks,
     };
     let up = changes.iter().filter(|change| change.after > change.before).count();
-    Figure::new(&format!("field-{}", field.replace('_', "-")), field, chart).says(format!(
+    Figure::new(&format!("field-{}", field.replace('_', "-")), field, chart).caption(format!(
         "{up} rose, {} fell; the dotted line marks unchanged values.",
         changes.len() - up
     ))

@@ -26,41 +26,41 @@ use std::{
 /// A wait up to this long needs no message.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// How mounts of flashsift fare
+/// Show the state of flashsift's mounts
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift status                        every mount of flashsift
   flashsift status ~/.cache --json        one, for programs: one object a line")]
 pub(crate) struct StatusArgs {
-    /// Where it is mounted; without, all
+    /// Mounts to show; default: all
     mountpoint: Vec<PathBuf>,
 
-    /// JSON, one object a mount
+    /// Print one JSON object for each mount, one on a line
     #[arg(long)]
     json: bool,
 }
 
-/// Let everything settle that lives in RAM, now
+/// Write all files in RAM back now
 ///
-/// Returns when it is durable: before a machine sleeps, or before a copy is made of BACKING.
+/// Returns when they are durable. Use it before the machine sleeps, or before you copy BACKING.
 #[derive(clap::Args)]
 pub(crate) struct SettleArgs {
-    /// Where it is mounted; without, all
+    /// Mounts to write back; default: all
     mountpoint: Vec<PathBuf>,
 }
 
-/// Take a mount of flashsift away, leaving everything in BACKING
+/// Unmount a mount of flashsift; all files are then in BACKING
 ///
-/// Everything settles, it is unmounted, and this returns when flashsift is done. Where somebody
-/// uses it, it stays, and they are named.
+/// Writes all files back, unmounts, and returns when the daemon has ended. A mount in use stays,
+/// and the processes that use it are named.
 #[derive(clap::Args)]
 pub(crate) struct UnmountArgs {
-    /// Where it is mounted
+    /// Mounts to end
     #[arg(required = true)]
     mountpoint: Vec<PathBuf>,
 
-    /// Also where somebody uses it: from its place at once, wholly when they are done, and not
-    /// waited for
+    /// Unmount also if it is in use: it leaves its place at once, and ends when no process uses it
+    /// any more; this command does not wait for that
     #[arg(long)]
     lazy: bool,
 }
@@ -123,7 +123,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
             Ok(status) => show(mount, &status, args.json)?,
             Err(why) if mounts::is_dead(&why) => {
                 let undo =
-                    format!("its process was killed; `flashsift unmount {}` takes it away", at());
+                    format!("its process was killed; `flashsift unmount {}` removes it", at());
                 failed = failed.and_then(|()| bail!("{}: dead: {undo}", at()));
             }
             Err(why) => failed = failed.and(Err(why).with_context(at)),
@@ -150,15 +150,18 @@ fn in_words(mount: &Mount, status: &Status) -> String {
     let files = |count| size::counted(count, "file");
     let on = match backing(mount) == mount.point {
         true => "in place".to_owned(),
-        false => format!("settling in {}", backing(mount).display()),
+        false => format!("written back to {}", backing(mount).display()),
     };
     let mut text = format!("{}, {on}\n", mount.point.display());
     let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
     let (used, budget) = (size::bytes(status.ram_bytes), size::bytes(status.budget_bytes));
     line("in RAM", format!("{}, {used} of {budget}", files(status.files_in_ram)));
-    line("never written", format!("{}, born and deleted in RAM", files(status.never_written)));
-    line("settled", format!("{}, {}", files(status.settled), size::bytes(status.settled_bytes)));
-    line("born settled", files(status.born_settled));
+    line("never written", format!("{}, created and deleted in RAM", files(status.never_written)));
+    line(
+        "written back",
+        format!("{}, {}", files(status.settled), size::bytes(status.settled_bytes)),
+    );
+    line("write-through", files(status.born_settled));
     line("passthrough", if status.passthrough { "yes" } else { "no" }.to_owned());
     if status.faults > 0 {
         line(
@@ -189,7 +192,7 @@ pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     let all = args.mountpoint.is_empty();
     for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
         let done = control::settle(&mount.point)
-            .with_context(|| format!("{}: settling", mount.point.display()));
+            .with_context(|| format!("{}: writing back", mount.point.display()));
         failed = failed.and(done);
     }
     failed
@@ -204,7 +207,7 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     let point = &mount.point;
     if undo::is_dead(&mount) {
         if daemon::free_dead(point)? {
-            super::say_freed(point);
+            super::log_freed(point);
         }
         return Ok(());
     }
@@ -214,7 +217,10 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
         Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => {}
         settled => settled.with_context(|| {
             let backing = backing(&mount).display();
-            format!("{} stays mounted: its files cannot settle in {backing}", point.display())
+            format!(
+                "{} stays mounted: its files cannot be written back to {backing}",
+                point.display()
+            )
         })?,
     }
     let at = || format!("unmounting {}", point.display());
@@ -224,10 +230,10 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     }
     if let Some(found) = undo::unmount_unused(point).with_context(at)? {
         bail!(
-            "{} is in use and stays mounted. --lazy takes it away all the same.\n{}",
+            "{} is in use and stays mounted. --lazy unmounts it nevertheless.\n{}",
             point.display(),
             match found.users.is_empty() {
-                true => "Who uses it only root is told".to_owned(),
+                true => "Only root can see which processes use it".to_owned(),
                 false => place::listed(&found).trim_end().to_owned(),
             }
         );
@@ -235,8 +241,7 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
     match until_free(backing(&mount)) {
         Ok(Left::Nothing) => Ok(()),
         Ok(Left::Remains) => bail!(
-            "{} is unmounted, but flashsift did not end as it should; the journal, or {}, may say \
-             why",
+            "{} is unmounted, but flashsift ended with an error; see the journal or {}",
             point.display(),
             backing(&mount).join(place::HIDDEN).join("log").display()
         ),
@@ -246,13 +251,13 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
 
 /// Waits until no daemon has this BACKING; prints a message if that takes long.
 fn until_free(backing: &Path) -> io::Result<Left> {
-    let (tell, told) = mpsc::channel();
+    let (sender, ended) = mpsc::channel();
     let waited = backing.to_owned();
-    thread::spawn(move || tell.send(place::wait_until_free(&waited)));
-    match told.recv_timeout(MOMENT) {
+    thread::spawn(move || sender.send(place::wait_until_free(&waited)));
+    match ended.recv_timeout(MOMENT) {
         Err(_) => {
-            eprintln!("flashsift: unmounted; waiting until the last files have settled");
-            told.recv().map_err(io::Error::other)?
+            eprintln!("flashsift: unmounted; waiting until the last files are written back");
+            ended.recv().map_err(io::Error::other)?
         }
         Ok(left) => left,
     }

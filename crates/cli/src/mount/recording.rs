@@ -150,7 +150,7 @@ mod tests {
     use flashsift_core::event::FileId;
 
     #[test]
-    fn more_events_than_may_wait_arrive_in_order() {
+    fn more_events_than_the_channel_holds_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
         let recording =

@@ -35,20 +35,21 @@ pub(super) struct Settings {
     #[serde(deserialize_with = "bytes")]
     budget: Option<u64>,
 
-    /// Names of files that are never held in RAM, `*` for anything; SQLite's never are
+    /// Names of files that are written through, never held in RAM; `*` stands for any characters.
+    /// Files of SQLite are always written through
     #[arg(long, value_name = "PATTERN")]
     settled: Vec<String>,
 
-    /// Settled files are read and written through flashsift, too, not by the kernel alone
+    /// Do not let the kernel read and write the files on flash directly; flashsift does it instead
     #[arg(long)]
     no_passthrough: bool,
 
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
-        help = "Threads that answer the kernel [default: one a processor, 4 to 8]")]
+        help = "Number of threads that answer the kernel [default: one a processor, 4 to 8]")]
     threads: Option<u16>,
 
-    /// Of the mount: ro, suid, dev, noexec, noatime, allow_other, allow_only_me [default: nosuid,
-    /// nodev; for root allow_other]
+    /// Options of the mount: ro, suid, dev, noexec, noatime, allow_other, allow_only_me [default:
+    /// nosuid, nodev; for root also allow_other]
     #[arg(short = 'o', long = "option", value_name = "OPTION", value_delimiter = ',')]
     #[serde(rename = "options")]
     options: Vec<String>,
@@ -151,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_goes_before_the_file_before_the_defaults() {
-        let said = Settings {
+    fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
+        let given = Settings {
             budget: Some(1 << 20),
             settled: vec!["b*".into()],
             options: vec!["suid".into()],
@@ -162,7 +163,7 @@ mod tests {
             "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\n\
              no-passthrough = true\noptions = [\"noatime\"]",
         );
-        let wanted = said.or(in_file.unwrap()).wanted(true).unwrap();
+        let wanted = given.or(in_file.unwrap()).wanted(true).unwrap();
         assert_eq!(wanted.lose_at_most, Duration::from_secs(300));
         assert_eq!(wanted.budget_bytes, 1 << 20);
         assert_eq!(wanted.settled, ["*.db", "b*"]);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_no_passthrough_and_is_alone() {
+    fn a_plain_user_gets_neither_passthrough_nor_allow_other() {
         let wanted = Settings::default().wanted(false).unwrap();
         assert!(!wanted.passthrough && !wanted.allow_other);
         let asked = Settings { options: vec!["allow_other".into()], ..Settings::default() };
@@ -193,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
-        let says = |text: &str| file(text).unwrap_err();
-        assert!(says("budgte = \"1M\"").contains("unknown field `budgte`"));
-        assert!(says("budget = \"lots\"").contains("write a size as 64MiB"));
-        assert!(says("settle-after = \"soon\"").contains("write a time as 90s"));
-        assert!(says("settle-after = 60").contains("expected a string"));
+    fn invalid_settings_are_errors() {
+        let error = |text: &str| file(text).unwrap_err();
+        assert!(error("budgte = \"1M\"").contains("unknown field `budgte`"));
+        assert!(error("budget = \"lots\"").contains("write a size as 64MiB"));
+        assert!(error("settle-after = \"soon\"").contains("write a time as 90s"));
+        assert!(error("settle-after = 60").contains("expected a string"));
         let unknown = Settings { options: vec!["roo".into()], ..Settings::default() };
         assert!(
             unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"roo\"")

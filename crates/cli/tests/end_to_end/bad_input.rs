@@ -28,7 +28,7 @@ fn write(dir: &Path, name: &str, content: &[u8]) -> String {
 }
 
 #[test]
-fn files_that_are_no_traces() {
+fn files_that_are_no_traces_are_refused() {
     let dir = tempdir().unwrap();
     let dir = dir.path();
     let long_line = b"r ".repeat(1 << 22);
@@ -65,7 +65,7 @@ fn files_that_are_no_traces() {
 /// Read as the wrong format, most lines are invalid: the result is an error with the reasons, not
 /// an empty table.
 #[test]
-fn the_wrong_format() {
+fn a_trace_in_another_format_than_named_is_refused() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "trace", &b"r 8\nw 16\n".repeat(100));
     for format in [
@@ -106,13 +106,13 @@ fn one_absurd_line_is_counted() {
 
 /// A truncated archive reports where it ended; a decompression bomb is stopped.
 #[test]
-fn archives() {
+fn damaged_archives_and_bombs_are_refused() {
     let dir = tempdir().unwrap();
     let lines: String =
         (0..20_000_u64).map(|n| format!("r {}\n", n * 7_919_777 % 1_000_003 * 8)).collect();
     let plain = write(dir.path(), "plain", lines.as_bytes());
     let Ok(packed) = std::process::Command::new("xz").args(["-c", &plain]).output() else {
-        return println!("SKIPPED archives: xz is not installed");
+        return println!("SKIPPED damaged_archives_and_bombs_are_refused: xz is not installed");
     };
     let good = packed.stdout;
     let path = write(dir.path(), "good.xz", &good);
@@ -127,7 +127,7 @@ fn archives() {
 /// Some damage to pages makes the Parquet crate panic. The reader catches it and prints only its
 /// own error.
 #[test]
-fn damaged_stores() {
+fn damaged_stores_are_refused() {
     let dir = tempdir().unwrap();
     let out = dir.path().join("out").to_str().unwrap().to_owned();
     let store = concat!(env!("CARGO_MANIFEST_DIR"), "/../traces/tests/store/schema1.parquet");
@@ -146,7 +146,7 @@ fn damaged_stores() {
 }
 
 #[test]
-fn sizes_and_choices_that_make_no_sense() {
+fn impossible_sizes_and_choices_are_refused() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "trace", &b"r 8\nw 16\n".repeat(10));
     for (args, words) in [
@@ -181,7 +181,7 @@ fn sizes_and_choices_that_make_no_sense() {
 
 /// A trace that needs more memory than the limit stops with the flag that raises the limit.
 #[test]
-fn too_much_for_the_memory() {
+fn a_trace_beyond_the_memory_limit_is_refused() {
     let dir = tempdir().unwrap();
     let lines: String = (0..200_000).map(|n| format!("r {}\n", n * 8000)).collect();
     let path = write(dir.path(), "trace", lines.as_bytes());
@@ -207,7 +207,7 @@ fn one_broken_line_hides_no_trace() {
 
 /// Standard input is read, and its format is detected too.
 #[test]
-fn standard_input() {
+fn standard_input_is_read() {
     let mut child = flashsift()
         .args(["compare", "-", "--policy", "lru", "--frames", "4", "--json"])
         .stdin(Stdio::piped())

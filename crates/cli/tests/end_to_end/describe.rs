@@ -22,7 +22,7 @@ fn text(args: &[&str]) -> String {
 
 /// An app with an SQLite database, a cache, settings that it replaces by renaming, and a logger.
 #[test]
-fn the_sample() {
+fn the_sample_is_described() {
     insta::with_settings!({ snapshot_path => repository("testdata/golden"), prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!("describe", text(&[&sample()]));
         let json = described(&sample());
@@ -33,7 +33,7 @@ fn the_sample() {
 /// Our recordings and foreign ones: the counts agree with `compare` and with each other, and the
 /// text output is consistent.
 #[test]
-fn every_trace() {
+fn every_kind_of_trace_is_described() {
     let mut traces: Vec<String> = fs::read_dir(repository("testdata"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -192,7 +192,7 @@ fn import_changes_nothing() {
 
 /// The output reports the value of a flag as such; the user chooses the length of lists.
 #[test]
-fn flags() {
+fn flags_set_times_and_the_length_of_lists() {
     let dir = tempdir().unwrap();
     let trace = dir.path().join("trace");
     fs::write(&trace, "r 8\nw 16\n".repeat(10)).unwrap();
@@ -207,7 +207,7 @@ fn flags() {
 
 /// Every trace has an HTML page, beside the same output; names are escaped in it.
 #[test]
-fn a_page() {
+fn every_trace_has_a_page() {
     let dir = tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("sectors"), "r 8\nw 16\n".repeat(10)).unwrap();
@@ -246,7 +246,7 @@ fn a_page() {
 }
 
 #[test]
-fn bad_input() {
+fn bad_input_is_refused() {
     let dir = tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("prose"), "It was a dark and stormy night.\n".repeat(9)).unwrap();

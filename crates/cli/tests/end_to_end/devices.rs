@@ -170,7 +170,7 @@ fn figures_that_a_trace_does_not_support_are_absent() {
 /// A profile that is written out and read back is unchanged, and a changed file changes the
 /// profile.
 #[test]
-fn profiles_of_ones_own() {
+fn profiles_are_read_from_toml_files() {
     let dir = tempdir().unwrap();
     let trace = repository("testdata/messenger.parquet");
     let mine = dir.path().join("mine.toml");

@@ -37,7 +37,7 @@ fn messenger() {
 
 /// Write-back as in the Hybrid Flush paper, and as in Linux.
 #[test]
-fn writeback() {
+fn counts_with_write_back() {
     let sizes = ["--memory", "1M,16M", "--writeback"];
     for (name, trace) in [("browser", "browser.parquet"), ("messenger", "messenger.parquet")] {
         for writeback in ["hf", "linux"] {

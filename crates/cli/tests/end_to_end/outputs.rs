@@ -145,7 +145,7 @@ fn parameters_reach_the_policy() {
 
 /// The same seed gives the same bytes; both formats hold the same requests; `compare` opens both.
 #[test]
-fn synthetic_traces() {
+fn synthetic_traces_repeat_with_their_seed() {
     let dir = tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let zipf = ["synth", "zipf", "--requests", "20k", "--pages", "1k", "--seed", "3"];

@@ -21,7 +21,7 @@ fn the_documentation_is_up_to_date() {
 
 /// Every policy and parameter is present, in all forms.
 #[test]
-fn all_forms_say_all() {
+fn every_output_of_policies_lists_all_policies() {
     let (text, page, json) = (says(&[]), says(&["--markdown"]), cells(&["policies"]));
     assert_eq!(json.len(), policy::ALL.len());
     for (spec, record) in policy::ALL.iter().zip(json) {
@@ -31,9 +31,9 @@ fn all_forms_say_all() {
         );
         // The lines are wrapped; the test joins them again.
         let block = says(&[spec.name]).split_whitespace().collect::<Vec<_>>().join(" ");
-        for said in [spec.what, spec.goal, spec.time, spec.memory, spec.when, spec.paper] {
-            assert!(block.contains(said), "{}: {said:?} not in {block:?}", spec.name);
-            assert!(page.contains(said), "{}: {said:?} not in the page", spec.name);
+        for printed in [spec.what, spec.goal, spec.time, spec.memory, spec.when, spec.paper] {
+            assert!(block.contains(printed), "{}: {printed:?} not in {block:?}", spec.name);
+            assert!(page.contains(printed), "{}: {printed:?} not in the page", spec.name);
         }
         assert!(text.contains(&says(&[spec.name])), "{}", spec.name);
         assert_eq!(record["parameters"].as_array().unwrap().len(), spec.params.len());

@@ -48,12 +48,12 @@ fn the_verdict_is_that_of_the_cells() {
                     policies("fewest_writes"),
                     Value::from(best(&cells, |cell| -(writes_due(cell) as i64)))
                 );
-                let least_scattered =
+                let fewest_nonsequential =
                     best(&cells, |cell| -(number(cell, "nonsequential_writes") as i64));
                 if drain || size.get("fewest_nonsequential_writes").is_some() {
                     assert_eq!(
                         policies("fewest_nonsequential_writes"),
-                        Value::from(least_scattered)
+                        Value::from(fewest_nonsequential)
                     );
                 }
                 let bound = cells.iter().find(|cell| cell["policy"] == "belady").unwrap();
@@ -84,7 +84,7 @@ fn a_drain_changes_no_policys_writes() {
 /// Tables of more than two policies end with a verdict, others on request; JSON only on request:
 /// without, every line is a cell.
 #[test]
-fn it_is_there_when_it_is_wanted() {
+fn three_online_policies_or_a_flag_print_a_verdict() {
     let trace = repository("testdata/browser.parquet");
     let shows = |args: &[&str]| {
         let args = [&["compare", &trace, "--memory", "1M"], args].concat();
@@ -94,6 +94,6 @@ fn it_is_there_when_it_is_wanted() {
     assert!(shows(&["--policy", "lru,clock,belady", "--verdict"]));
     assert!(shows(&["--policy", "lru,clock,fifo"]));
     assert!(shows(&["--policy", "all"]));
-    assert!(!shows(&["--policy", "belady", "--verdict"]), "nobody competes");
+    assert!(!shows(&["--policy", "belady", "--verdict"]), "only online policies have a verdict");
     assert!(cells(&["compare", &trace]).iter().all(|cell| cell.get("policy").is_some()));
 }

@@ -59,9 +59,9 @@ fn a_mode_that_needs_absent_data_is_refused() {
     let refused = |args: &[&str], says: &str| {
         let output =
             flashsift().args(["compare", path, "--policy", "lru"]).args(args).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(says), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(printed.contains(says), "{printed}");
     };
     refused(
         &["--writeback", "periodic:5s"],
@@ -82,7 +82,7 @@ fn a_mode_that_needs_absent_data_is_refused() {
 /// The table shows when pages are written and the number of syncs that wrote; an after-cache trace
 /// marks these writes.
 #[test]
-fn the_outputs_tell_of_syncs() {
+fn syncs_appear_in_every_output() {
     let trace = repository("testdata/messenger.parquet");
     let args = ["compare", &trace, "--policy", "lru", "--memory", "1M"];
     let shown = |more: &[&str]| String::from_utf8(run(&[&args[..], more].concat()).stdout).unwrap();

@@ -67,17 +67,17 @@ fn run_one(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
     const TIMED_OUT: i32 = 124;
     let mut boot = Command::new(here("boot"));
     let console = boot.arg(guest).arg(file_system).arg(out).stdin(Stdio::null()).output().unwrap();
-    let said = format!(
+    let printed = format!(
         "the guest says:\n{}{}",
         String::from_utf8_lossy(&console.stdout),
         String::from_utf8_lossy(&console.stderr)
     );
     if console.status.code() == Some(TIMED_OUT) {
-        eprintln!("ended after its time: {said}");
+        eprintln!("ended after its time: {printed}");
         return false;
     }
     let status = fs::read_to_string(out.join("status")).unwrap_or_else(|_| "none".to_owned());
-    assert_eq!(status.trim(), "0", "{said}");
+    assert_eq!(status.trim(), "0", "{printed}");
     true
 }
 
@@ -91,7 +91,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
 
     let short = |name: &str| name.trim_start_matches("/flash/").to_owned();
     let mut first_names: HashMap<FileId, String> = HashMap::new();
-    let mut told = Vec::new();
+    let mut described = Vec::new();
     for event in kept.events {
         let named = match &event.action {
             Action::Create(create) if create.name.is_empty() => continue,
@@ -103,7 +103,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             first_names.entry(file).or_insert_with(|| short(name));
         }
         let of = |file: &FileId| first_names.get(file).cloned().unwrap_or_else(|| "?".to_owned());
-        told.push(match &event.action {
+        described.push(match &event.action {
             Action::Read { file, offset, len, .. } => format!("read {} {offset} {len}", of(file)),
             Action::Write { file, offset, len, .. } => format!("write {} {offset} {len}", of(file)),
             Action::Direct { file, offset, len, write: false, .. } => {
@@ -133,7 +133,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             other => panic!("a recording has no {other:?}"),
         });
     }
-    (told, outcome)
+    (described, outcome)
 }
 
 /// Operations that `accesses` performs.
@@ -215,21 +215,21 @@ fn record(
     if !run(guest, file_system, out.path(), &[&script]) {
         return asleep(test);
     }
-    let (told, outcome) = recorded(&out.path().join("t.parquet"));
+    let (described, outcome) = recorded(&out.path().join("t.parquet"));
     let origin = outcome.origin.expect("a recording says where it comes from");
     let skipped = origin.skipped.iter().map(|(reason, _)| reason.to_owned()).collect();
-    Some((told, skipped, fs::read_to_string(out.path().join("says")).unwrap()))
+    Some((described, skipped, fs::read_to_string(out.path().join("says")).unwrap()))
 }
 
 /// Everything, also where the cache answers, at the end of a file and through a mapping.
 #[test]
 fn f2fs_is_recorded_exactly() {
     let Some(guest) = guest("f2fs_is_recorded_exactly", DEBIAN) else { return };
-    let Some((told, skipped, _)) = record("f2fs_is_recorded_exactly", &guest, "f2fs") else {
+    let Some((described, skipped, _)) = record("f2fs_is_recorded_exactly", &guest, "f2fs") else {
         return;
     };
     let done: Vec<_> = DONE.iter().map(|&event| event.to_owned()).collect();
-    assert_eq!(contents_and_names(&told), contents_and_names(&done));
+    assert_eq!(contents_and_names(&described), contents_and_names(&done));
     assert!(skipped.is_empty(), "{skipped:?}");
 }
 
@@ -254,7 +254,7 @@ fn by_page(event: &str) -> Vec<String> {
 fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
     const TEST: &str = "ext4_of_an_old_kernel_is_recorded_but_for_reads";
     let Some(guest) = guest(TEST, DEBIAN) else { return };
-    let Some((told, _, says)) = record(TEST, &guest, "ext4") else { return };
+    let Some((described, _, says)) = record(TEST, &guest, "ext4") else { return };
     if !says.contains("no tracepoint for buffered reads") {
         println!(
             "SKIPPED guest::ext4_of_an_old_kernel_is_recorded_but_for_reads: Debian's kernel \
@@ -265,7 +265,7 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
     let visible =
         DONE.iter().filter(|event| !event.starts_with("read ")).flat_map(|event| by_page(event));
     let visible: Vec<_> = visible.collect();
-    assert_eq!(contents_and_names(&told), contents_and_names(&visible));
+    assert_eq!(contents_and_names(&described), contents_and_names(&visible));
 }
 
 /// Files of applications on a mount over F2FS are in BACKING as on the mount, without us, after a
@@ -285,8 +285,8 @@ fn f2fs_below_a_mount_has_the_written_back_files() {
 /// an answer while all others are frozen keeps the machine awake, and loses nothing; a process that
 /// was frozen earlier does not.
 #[test]
-fn files_in_ram_live_through_suspend() {
-    const TEST: &str = "files_in_ram_live_through_suspend";
+fn files_in_ram_survive_suspend() {
+    const TEST: &str = "files_in_ram_survive_suspend";
     let Some(guest) = guest(TEST, MOUNT) else { return };
     let out = tempfile::tempdir().unwrap();
     let script = format!("sh {} {FLASHSIFT}", here("sleeping").display());
@@ -327,9 +327,13 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
         asleep::<()>(TEST);
         return;
     }
-    let said: serde_json::Value =
+    let printed: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(out.path().join("said")).unwrap()).unwrap();
-    assert_eq!((&said["settled"], &said["files_in_ram"]), (&3.into(), &1.into()), "{said}");
+    assert_eq!(
+        (&printed["settled"], &printed["files_in_ram"]),
+        (&3.into(), &1.into()),
+        "{printed}"
+    );
 
     let card = out.path().join("card");
     let debugfs = |ask: &str| {

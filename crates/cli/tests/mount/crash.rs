@@ -247,9 +247,9 @@ const CHANGE_NOTHING: &[&str] = &[
 fn strace(mounted: &Mounted, arguments: &[&str]) -> Child {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-p", &mounted.pid().as_raw_nonzero().to_string()]).args(arguments);
-    let (strace, mut said) = started(&mut strace, "attached");
+    let (strace, mut messages) = started(&mut strace, "attached");
     // It says more, and must not end for it.
-    std::thread::spawn(move || io::copy(&mut said, &mut io::sink()));
+    std::thread::spawn(move || io::copy(&mut messages, &mut io::sink()));
     strace
 }
 
@@ -258,7 +258,7 @@ fn fault_points(mounted: &mut Mounted) -> BTreeMap<String, usize> {
     let log = mounted.ext4.path("calls");
     let mut strace = strace(mounted, &["-s0", "-o", log.to_str().unwrap()]);
     let (_, failed) = play(&mounted.ext4.mountpoint(), false);
-    assert!(failed.is_none(), "step {failed:?} fails without any fault: {}", mounted.said());
+    assert!(failed.is_none(), "step {failed:?} fails without any fault: {}", mounted.messages());
     mounted.kill();
     strace.wait().unwrap();
     // strace counts by thread.
@@ -307,7 +307,7 @@ fn every_fault(test: &str, power: bool) {
             let (model, failed) = play(&mounted.ext4.mountpoint(), power);
             let step =
                 failed.as_ref().map(|(step, error)| format!("{:?}: {error}", SCENARIO[*step]));
-            let told = format!(
+            let fault = format!(
                 "killed before {call} no. {when}, at {}",
                 step.as_deref().unwrap_or("the end")
             );
@@ -328,13 +328,13 @@ fn every_fault(test: &str, power: bool) {
             strace.wait().unwrap();
             let found = tree(&mounted.ext4.backing());
             if let Err(broken) = model.check(&found) {
-                panic!("{told}: {broken}\nfound: {found:#?}");
+                panic!("{fault}: {broken}\nfound: {found:#?}");
             }
-            restarts(&mut mounted, &found, &told);
+            restarts(&mut mounted, &found, &fault);
         }
     }
     println!("{test}: {killed} faults of {points:?}; {survived} came after the end");
-    assert!(killed > 50, "hardly a fault was met");
+    assert!(killed > 50, "too few faults were met");
 }
 
 pub(super) fn kill_and_lose_power(mounted: &mut Mounted) {
@@ -346,17 +346,17 @@ pub(super) fn kill_and_lose_power(mounted: &mut Mounted) {
 
 /// The next daemon finds the files of the previous one, removes partial copies and changes nothing
 /// else.
-pub(super) fn restarts(mounted: &mut Mounted, found: &Tree, told: &str) {
+pub(super) fn restarts(mounted: &mut Mounted, found: &Tree, fault: &str) {
     mounted.start();
     let left: Vec<_> =
         fs::read_dir(mounted.below(".flashsift/tmp")).into_iter().flatten().flatten().collect();
-    assert!(left.is_empty(), "{told}: after a restart there is still {left:?}");
+    assert!(left.is_empty(), "{fault}: after a restart there is still {left:?}");
     assert_eq!(
         &tree(&mounted.ext4.mountpoint()),
         found,
-        "{told}: the next mount shows something else"
+        "{fault}: the next mount shows something else"
     );
-    assert_eq!(&mounted.ended(), found, "{told}: the next mount changed something");
+    assert_eq!(&mounted.ended(), found, "{fault}: the next mount changed something");
 }
 
 pub(super) fn empty(folder: &Path) {
@@ -527,7 +527,7 @@ fn a_careless_rename_leaves_the_old_or_the_new() {
         assert!(fs::read(mounted.at("file")).unwrap() == new, "applications see the new one");
         assert!(
             fs::read(mounted.below("file")).unwrap() == old,
-            "BACKING has the old one until it settles"
+            "BACKING has the old file until the write-back"
         );
         if settles {
             mounted.settle();
@@ -543,10 +543,10 @@ fn a_careless_rename_leaves_the_old_or_the_new() {
 }
 
 #[test]
-fn ended_in_any_order_everything_is_in_backing() {
+fn each_way_of_ending_leaves_everything_in_backing() {
     use super::End;
     use rustix::process::Signal;
-    let test = "ended_in_any_order_everything_is_in_backing";
+    let test = "each_way_of_ending_leaves_everything_in_backing";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
     for end in [
         End::Unmount,
@@ -562,7 +562,7 @@ fn ended_in_any_order_everything_is_in_backing() {
         fs::hard_link(mounted.at("here/file"), mounted.at("link")).unwrap();
         let expected = tree(&mounted.ext4.mountpoint());
         let status = mounted.end(end);
-        assert!(status.success(), "{end:?}: {status}: {}", mounted.said());
+        assert!(status.success(), "{end:?}: {status}: {}", mounted.messages());
         assert_eq!(tree(&mounted.ext4.backing()), expected, "{end:?}");
         assert!(!mounted.below(".flashsift").exists(), "{end:?} left something of ours");
         // And lasts, as after umount.
@@ -574,12 +574,15 @@ fn ended_in_any_order_everything_is_in_backing() {
 }
 
 #[test]
-fn another_program_unmounts_it() {
-    let Some(mut mounted) = Mounted::new("another_program_unmounts_it", &LATE) else { return };
+fn an_unmount_by_another_program_ends_the_daemon() {
+    let Some(mut mounted) = Mounted::new("an_unmount_by_another_program_ends_the_daemon", &LATE)
+    else {
+        return;
+    };
     create(&mounted.at("file"), &bytes(1, 300_000));
     run("umount", &[&mounted.ext4.mountpoint()]);
     let status = mounted.daemon.take().unwrap().process.wait().unwrap();
-    assert!(status.success(), "{status}: {}", mounted.said());
+    assert!(status.success(), "{status}: {}", mounted.messages());
     assert!(fs::read(mounted.below("file")).unwrap() == bytes(1, 300_000));
     assert!(!mounted.below(".flashsift").exists());
 }
@@ -592,7 +595,7 @@ fn one_daemon_has_a_backing() {
     let mut command = Command::new(FLASHSIFT);
     command.arg("mount").args([mounted.ext4.backing(), second]).arg("--foreground");
     let output = command.output().unwrap();
-    let said = super::text(output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("backing"), "{said}");
+    let messages = super::text(output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    assert!(messages.contains("backing"), "{messages}");
 }

@@ -35,10 +35,10 @@ fn shell(mounted: &Mounted, (uid, gid): (u32, u32), script: &str) -> (bool, Stri
 }
 
 /// It was done.
-fn did(mounted: &Mounted, who: (u32, u32), script: &str) -> String {
-    let (success, said) = shell(mounted, who, script);
-    assert!(success, "{script}: {said}");
-    said
+fn did(mounted: &Mounted, user: (u32, u32), script: &str) -> String {
+    let (success, messages) = shell(mounted, user, script);
+    assert!(success, "{script}: {messages}");
+    messages
 }
 
 #[test]
@@ -96,10 +96,10 @@ const DEFAULT: &str = "system.posix_acl_default";
 /// An access control list as the kernel stores it: tag, permissions, who.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
-    for (tag, permissions, who) in entries {
+    for (tag, permissions, user) in entries {
         bytes.extend(tag.to_le_bytes());
         bytes.extend(permissions.to_le_bytes());
-        bytes.extend(who.to_le_bytes());
+        bytes.extend(user.to_le_bytes());
     }
     bytes
 }
@@ -198,8 +198,8 @@ fn a_user_cannot_read_another_users_file() {
             format!("echo x >> acl-{name}"),
             format!("cat acl-{name}; chown {BOB} acl-{name}"),
         ] {
-            let (success, said) = shell(&mounted, bob, &denied);
-            assert!(!success, "bob could: {denied}: {said}");
+            let (success, messages) = shell(&mounted, bob, &denied);
+            assert!(!success, "bob could: {denied}: {messages}");
         }
         assert_eq!(did(&mounted, bob, &format!("cat acl-{name}")), "list");
         set(6);
@@ -208,7 +208,7 @@ fn a_user_cannot_read_another_users_file() {
         assert!(!shell(&mounted, bob, &format!("cat acl-{name}")).0, "the mask forbids it");
         assert!(
             !shell(&mounted, bob, "ls .flashsift || cat .flashsift/lock").0,
-            "what is ours is nobody's"
+            "flashsift's own files are inaccessible"
         );
     }
     assert!(!fs::exists(mounted.at(".flashsift")).unwrap(), "and hidden");
@@ -246,7 +246,7 @@ fn an_access_list_set_from_outside_the_group_clears_setgid() {
     let native = mounted.ext4.path("backing/native");
     fs::create_dir(&native).unwrap();
     let mut modes = BTreeSet::new();
-    for who in OTHERS.iter().chain([&&["env"][..]]) {
+    for user in OTHERS.iter().chain([&&["env"][..]]) {
         for (name, mode) in [("runs", 0o2755), ("does not run", 0o2664), ("folder", 0o2775)] {
             let after = |path: &Path, settles: bool| {
                 match name {
@@ -258,16 +258,16 @@ fn an_access_list_set_from_outside_the_group_clears_setgid() {
                 }
                 std::os::unix::fs::chown(path, Some(ANN), Some(TEAM)).unwrap();
                 fs::set_permissions(path, super::mode(mode)).unwrap();
-                let mut command = Command::new(who[0]);
-                command.args(&who[1..]).args(["setfacl", "-m", "o::r"]).arg(path);
+                let mut command = Command::new(user[0]);
+                command.args(&user[1..]).args(["setfacl", "-m", "o::r"]).arg(path);
                 let output = command.output().unwrap();
-                assert!(output.status.success(), "{who:?}: {}", text(output.stderr));
+                assert!(output.status.success(), "{user:?}: {}", text(output.stderr));
                 let plain = fs::metadata(path).unwrap().mode();
                 fs::set_permissions(path, super::mode(mode)).unwrap();
-                let mut command = Command::new(who[0]);
-                command.args(&who[1..]).args(["setfacl", "-m", "m::rwx"]).arg(path);
+                let mut command = Command::new(user[0]);
+                command.args(&user[1..]).args(["setfacl", "-m", "m::rwx"]).arg(path);
                 let output = command.output().unwrap();
-                assert!(output.status.success(), "{who:?}: {}", text(output.stderr));
+                assert!(output.status.success(), "{user:?}: {}", text(output.stderr));
                 let list = fs::metadata(path).unwrap().mode();
                 match name {
                     "folder" => fs::remove_dir(path).unwrap(),
@@ -281,7 +281,7 @@ fn an_access_list_set_from_outside_the_group_clears_setgid() {
                 let found = after(&mounted.at(name), settles);
                 assert_eq!(
                     found, expected,
-                    "{who:?}, {name}, settled: {settles}: {:o} {:o}, not {:o} {:o}",
+                    "{user:?}, {name}, settled: {settles}: {:o} {:o}, not {:o} {:o}",
                     found.0, found.1, expected.0, expected.1
                 );
             }
@@ -302,19 +302,19 @@ fn noatime_holds_for_backing_too() {
         let Some(ext4) = super::Ext4::new("noatime_holds_for_backing_too") else { return };
         run("mount", &[Path::new("-o"), Path::new("remount,strictatime"), &ext4.backing()]);
         fs::create_dir(ext4.backing().join("folder")).unwrap();
-        create(&ext4.backing().join("folder/settled"), b"x");
-        for name in ["folder/settled", "folder"] {
+        create(&ext4.backing().join("folder/synced"), b"x");
+        for name in ["folder/synced", "folder"] {
             File::open(ext4.backing().join(name)).unwrap().set_times(long_ago).unwrap();
         }
         let mut mounted = Mounted::over(ext4, &[options, &LATE].concat());
         assert_eq!(fs::read_dir(mounted.at("folder")).unwrap().count(), 1);
-        assert_eq!(fs::read(mounted.at("folder/settled")).unwrap(), b"x");
+        assert_eq!(fs::read(mounted.at("folder/synced")).unwrap(), b"x");
         create(&mounted.at("in RAM"), b"x").set_times(long_ago).unwrap();
         assert_eq!(fs::read(mounted.at("in RAM")).unwrap(), b"x");
         let read_since =
             |path: PathBuf| fs::metadata(path).unwrap().atime() != LONG_AGO.as_secs() as i64;
         let noatime = options.contains(&"noatime");
-        for path in [mounted.below("folder/settled"), mounted.below("folder"), mounted.at("in RAM")]
+        for path in [mounted.below("folder/synced"), mounted.below("folder"), mounted.at("in RAM")]
         {
             assert_eq!(read_since(path.clone()), !noatime, "{options:?}: {}", path.display());
         }
@@ -334,9 +334,13 @@ fn noatime_in_place_on_a_shared_mount() {
     fs::create_dir(&place).unwrap();
     fs::write(place.join("old"), "old").unwrap();
     let mut command = Command::new(super::FLASHSIFT);
-    let said = File::create(ext4.path("said")).unwrap();
-    let mount =
-        command.arg("mount").args([&place, &place]).args(LATE).args(["-o", "noatime"]).stderr(said);
+    let messages = File::create(ext4.path("said")).unwrap();
+    let mount = command
+        .arg("mount")
+        .args([&place, &place])
+        .args(LATE)
+        .args(["-o", "noatime"])
+        .stderr(messages);
     assert!(mount.status().unwrap().success());
     assert_eq!(fs::read(place.join("old")).unwrap(), b"old");
     fs::create_dir(place.join("folder")).unwrap();
@@ -404,7 +408,7 @@ fn nothing_escapes_backing() {
     // Another program puts links into BACKING itself, in place of a directory and files that we
     // know.
     fs::create_dir(mounted.at("folder")).unwrap();
-    create(&mounted.at("folder/settled"), b"ours").sync_all().unwrap();
+    create(&mounted.at("folder/synced"), b"ours").sync_all().unwrap();
     create(&mounted.at("secret"), b"ours").sync_all().unwrap();
     let mut waits = create(&mounted.at("folder/waits"), b"ours");
     fs::rename(mounted.below("folder"), mounted.below("moved")).unwrap();
@@ -416,20 +420,20 @@ fn nothing_escapes_backing() {
     let script = "
         mount -t tmpfs none \"$0\"
         cd \"$1\"
-        echo new > folder/new; echo new > folder/settled
+        echo new > folder/new; echo new > folder/synced
         mv folder/waits folder/renamed; echo over >> secret; chmod 600 secret
         ls folder/; cat secret folder/secret; true";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).args([&outside, &mounted.ext4.mountpoint()]);
     let output = command.output().unwrap();
-    let said = text(output.stdout) + &text(output.stderr);
+    let messages = text(output.stdout) + &text(output.stderr);
     let tried = [waits.write_all(b"more"), waits.sync_all()];
     drop(waits);
-    let tried = format!("{tried:?}, settled: {:?}, {said}", mounted.try_settle());
+    let tried = format!("{tried:?}, settled: {:?}, {messages}", mounted.try_settle());
     mounted.kill();
     // Names may be listed: when the kernel has forgotten its entries, it finds the links, and
     // follows them by itself.
-    assert!(!said.contains(WORDS), "{tried}");
+    assert!(!messages.contains(WORDS), "{tried}");
     assert_eq!(tree(&outside).keys().collect::<Vec<_>>(), ["secret"], "{tried}");
     assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), WORDS, "{tried}");
     assert_eq!(fs::metadata(outside.join("secret")).unwrap().mode() & 0o777, 0o644, "{tried}");
@@ -676,28 +680,28 @@ fn programs_run_from_the_mount() {
     mounted.settle();
     stdin.write_all(b"after").unwrap();
     drop(stdin);
-    let mut said = String::new();
-    running.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    let mut messages = String::new();
+    running.stdout.take().unwrap().read_to_string(&mut messages).unwrap();
     assert!(running.wait().unwrap().success());
-    assert_eq!(said, "before, after");
+    assert_eq!(messages, "before, after");
     run(program.to_str().unwrap(), &[Path::new("/dev/null")]);
 }
 
 /// Events that inotify reports for the same operations in two directories, without cookies.
-fn told(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
+fn inotify_events(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
     let notify =
         inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
     inotify::add_watch(&notify, watch, inotify::WatchFlags::ALL_EVENTS).unwrap();
     doings();
     let mut space = vec![std::mem::MaybeUninit::uninit(); 64 * KIB];
     let mut reader = inotify::Reader::new(&notify, &mut space);
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     while let Ok(event) = reader.next() {
         let name =
             event.file_name().map(|name| name.to_str().unwrap().to_owned()).unwrap_or_default();
-        told.push((event.events().bits(), name));
+        events.push((event.events().bits(), name));
     }
-    told
+    events
 }
 
 #[test]
@@ -713,13 +717,16 @@ fn inotify_reports_operations_of_applications_and_no_write_back() {
         }
     };
     let top = mounted.ext4.mountpoint();
-    assert_eq!(told(&top, doings(&top)), told(native.path(), doings(native.path())));
+    assert_eq!(
+        inotify_events(&top, doings(&top)),
+        inotify_events(native.path(), doings(native.path()))
+    );
     // Asking for it sets an attribute of the top, as the kernel sees it.
     let asking = (inotify::ReadFlags::ATTRIB | inotify::ReadFlags::ISDIR).bits();
-    let settling = told(&top, || mounted.settle());
+    let write_back = inotify_events(&top, || mounted.settle());
     assert!(
-        settling.iter().all(|event| *event == (asking, String::new())),
-        "settling is nobody's doing: {settling:?}"
+        write_back.iter().all(|event| *event == (asking, String::new())),
+        "a write-back causes no events: {write_back:?}"
     );
     assert!(mounted.below("c").exists());
 }
@@ -732,19 +739,19 @@ fn statfs_subtracts_the_files_in_ram() {
     let of = |path: PathBuf| rustix::fs::statvfs(path).unwrap();
     let backing = of(mounted.ext4.backing());
     create(&mounted.at("file"), &bytes(1, 8 * MIB));
-    let told = of(mounted.ext4.mountpoint());
+    let shown = of(mounted.ext4.mountpoint());
     assert_eq!(
-        (told.f_blocks * told.f_frsize, told.f_namemax),
+        (shown.f_blocks * shown.f_frsize, shown.f_namemax),
         (backing.f_blocks * backing.f_frsize, backing.f_namemax)
     );
-    let room = backing.f_bavail * backing.f_frsize;
-    let left = told.f_bavail * told.f_frsize;
-    assert!(left <= room - 8 * MIB as u64, "{left} of {room} with 8 MiB in RAM");
-    assert!(left >= room - 16 * MIB as u64, "{left} of {room} with 8 MiB in RAM");
+    let free_bytes = backing.f_bavail * backing.f_frsize;
+    let left = shown.f_bavail * shown.f_frsize;
+    assert!(left <= free_bytes - 8 * MIB as u64, "{left} of {free_bytes} with 8 MiB in RAM");
+    assert!(left >= free_bytes - 16 * MIB as u64, "{left} of {free_bytes} with 8 MiB in RAM");
     mounted.settle();
-    let told = of(mounted.ext4.mountpoint());
+    let shown = of(mounted.ext4.mountpoint());
     assert_eq!(
-        told.f_bavail * told.f_frsize,
+        shown.f_bavail * shown.f_frsize,
         of(mounted.ext4.backing()).f_bavail * backing.f_frsize
     );
 }
@@ -817,19 +824,19 @@ fn a_file_keeps_its_number() {
 fn status_reports_the_files_in_ram() {
     let Some(mounted) = Mounted::new("status_reports_the_files_in_ram", &LATE) else { return };
     create(&mounted.at("file"), &bytes(1, 100 * KIB));
-    let told = Command::new(super::FLASHSIFT)
+    let output = Command::new(super::FLASHSIFT)
         .arg("status")
         .arg(mounted.ext4.mountpoint())
         .arg("--json")
         .output()
         .unwrap();
-    assert!(told.status.success(), "{told:?}");
-    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let through: serde_json::Value = mounted.status();
     let keys = |value: &serde_json::Value| {
         value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>()
     };
-    assert!(keys(&told).is_superset(&keys(&through)), "{told} {through}");
+    assert!(keys(&status).is_superset(&keys(&through)), "{status} {through}");
     run(super::FLASHSIFT, &[Path::new("settle"), &mounted.ext4.mountpoint()]);
     assert_eq!(fs::read(mounted.below("file")).unwrap(), bytes(1, 100 * KIB));
 }
@@ -884,19 +891,19 @@ fn a_mount_works_for_a_plain_user() {
         (output.status.success(), text(output.stdout) + &text(output.stderr))
     };
     let options: Vec<_> = LATE.iter().map(Path::new).collect();
-    let (success, said) =
+    let (success, messages) =
         ann(&[&[Path::new("mount"), &backing, &mountpoint][..], &options].concat());
-    assert!(success, "{said}");
-    assert!(said.contains("passthrough"), "what she does not get is said: {said}");
+    assert!(success, "{messages}");
+    assert!(messages.contains("passthrough"), "the lack of passthrough is reported: {messages}");
     let mut shell = Command::new("sh");
     shell.args(["-c", "echo hello > file; mv file moved; mkdir d; cat moved"]).uid(ANN).gid(ANN);
     let output = shell.current_dir(&mountpoint).output();
     let waits = !backing.join("moved").exists();
-    let (success, said) = ann(&[Path::new("unmount"), &mountpoint]);
+    let (success, messages) = ann(&[Path::new("unmount"), &mountpoint]);
     if !success {
         run("umount", &[Path::new("--lazy"), &mountpoint]);
     }
-    assert!(success, "{said}");
+    assert!(success, "{messages}");
     assert_eq!(text(output.unwrap().stdout), "hello");
     assert!(waits, "it went to flash at once");
     assert_eq!(tree(&backing).keys().collect::<Vec<_>>(), ["d", "moved"]);
@@ -918,13 +925,13 @@ fn a_place_in_use_is_not_mounted_over() {
     user.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
     let mut command = Command::new(super::FLASHSIFT);
     let output = command.arg("mount").args([ext4.backing(), ext4.mountpoint()]).output().unwrap();
-    let said = text(output.stderr);
+    let messages = text(output.stderr);
     drop(user.stdin.take());
     user.wait().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{messages}");
     assert!(
-        said.contains(&user.id().to_string()) || said.contains("sh"),
-        "it names who uses it: {said}"
+        messages.contains(&user.id().to_string()) || messages.contains("sh"),
+        "it names the users: {messages}"
     );
     assert!(!super::is_mounted(&ext4.mountpoint()));
 }

@@ -136,7 +136,7 @@ impl Ext4 {
         // The kernel lets go of what the dead had open some time after they are gone.
         let begun = Instant::now();
         while !Command::new("umount").arg(self.backing()).output().unwrap().status.success() {
-            assert!(begun.elapsed() < PATIENCE, "somebody still uses BACKING");
+            assert!(begun.elapsed() < PATIENCE, "a process still uses BACKING");
             thread::yield_now();
         }
         // A test with its own mount namespace keeps a copy of our mount for as long as it runs. A
@@ -150,7 +150,7 @@ impl Ext4 {
             .stdout
             .is_empty()
         {
-            assert!(begun.elapsed() < PATIENCE, "somebody still has BACKING mounted");
+            assert!(begun.elapsed() < PATIENCE, "BACKING is still mounted elsewhere");
             thread::yield_now();
         }
         self.mount().unwrap();
@@ -197,18 +197,21 @@ impl Mounted {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(process.stderr.take().unwrap());
+        let mut messages = BufReader::new(process.stderr.take().unwrap());
         let mut log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut line = String::new();
         while !line.starts_with("mounted ") {
             line.clear();
-            if said.read_line(&mut line).unwrap() == 0 {
+            if messages.read_line(&mut line).unwrap() == 0 {
                 let status = process.wait().unwrap();
-                panic!("flashsift mount ended ({status}) before it was mounted: {}", self.said());
+                panic!(
+                    "flashsift mount ended ({status}) before it was mounted: {}",
+                    self.messages()
+                );
             }
             log.write_all(line.as_bytes()).unwrap();
         }
-        thread::spawn(move || io::copy(&mut said, &mut log));
+        thread::spawn(move || io::copy(&mut messages, &mut log));
         let ended = pidfd_open(Pid::from_child(&process), PidfdFlags::empty()).unwrap();
         let (patience, over) = mpsc::channel::<()>();
         thread::spawn(move || {
@@ -224,7 +227,7 @@ impl Mounted {
         self.ext4.path("said")
     }
 
-    fn said(&self) -> String {
+    fn messages(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
 
@@ -296,7 +299,7 @@ impl Mounted {
     /// Ends in order; what BACKING has then.
     fn ended(&mut self) -> Tree {
         let status = self.end(End::Unmount);
-        assert!(status.success(), "{status}: {}", self.said());
+        assert!(status.success(), "{status}: {}", self.messages());
         let tree = tree(&self.ext4.backing());
         assert!(!self.below(".flashsift").exists(), "a clean end leaves nothing of ours");
         tree
@@ -316,7 +319,7 @@ impl Drop for Mounted {
             let _ = daemon.process.wait();
         }
         if thread::panicking() {
-            eprintln!("the daemon said: {}", self.said());
+            eprintln!("the daemon said: {}", self.messages());
         }
     }
 }
@@ -332,8 +335,8 @@ fn text(bytes: Vec<u8>) -> String {
 /// Runs a program; panics with its words unless it succeeds.
 fn run(program: &str, arguments: &[&Path]) {
     let output = Command::new(program).args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}: {said}", output.status);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {}: {messages}", output.status);
 }
 
 /// The content of a directory without `.flashsift`: for each name, a file's bytes and mode.

@@ -166,7 +166,7 @@ impl Model {
     /// Holds what was found against the promises; says what breaks them.
     pub(super) fn check(&self, found: &Tree) -> Result<(), String> {
         if let Some(name) = found.keys().find(|name| !self.names.contains_key(*name)) {
-            return Err(format!("{name} was found, and nobody ever made it"));
+            return Err(format!("{name} was found, and no process ever created it"));
         }
         for (path, name) in &self.names {
             let may_be = &name.entries[name.first..];
@@ -215,7 +215,7 @@ impl Model {
             Entry::File(file) => {
                 let file = &self.files[*file];
                 let moments = file.moments[file.lasts.unwrap_or(0)..].iter();
-                let told: Vec<_> = moments
+                let texts: Vec<_> = moments
                     .map(|m| {
                         format!(
                             "{} bytes {:?}… {:o}",
@@ -225,7 +225,7 @@ impl Model {
                         )
                     })
                     .collect();
-                told.join(" or ")
+                texts.join(" or ")
             }
             other => format!("{other:?}"),
         }

@@ -33,7 +33,7 @@ impl Frozen {
 
     fn end(self) {
         drop(self.over);
-        assert!(!self.thaw.join().unwrap(), "somebody waited for a device that takes nothing");
+        assert!(!self.thaw.join().unwrap(), "a process waited for a frozen device");
     }
 }
 

@@ -134,8 +134,8 @@ fn a_store_through_a_mapping_changes_the_times() {
     };
     let modified = |name: &str| {
         let (none, times) = (rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::MTIME);
-        let told = rustix::fs::statx(rustix::fs::CWD, mounted.at(name), none, times).unwrap();
-        (told.stx_mtime.tv_sec, told.stx_mtime.tv_nsec)
+        let shown = rustix::fs::statx(rustix::fs::CWD, mounted.at(name), none, times).unwrap();
+        (shown.stx_mtime.tv_sec, shown.stx_mtime.tv_nsec)
     };
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     for name in ["in RAM", "settled"] {
@@ -150,7 +150,7 @@ fn a_store_through_a_mapping_changes_the_times() {
         let map = Mapping::new(&file, 8 * KIB);
         map.store(100, 1);
         drop((map, file));
-        assert!(modified(name).0 > 1_000_000_000, "{name}: nobody sees that it has changed");
+        assert!(modified(name).0 > 1_000_000_000, "{name}: the change is not seen");
     }
 }
 
@@ -307,7 +307,7 @@ fn readers_of_backing_never_see_a_partial_file() {
         done.store(true, Ordering::Release);
         reader.join().unwrap()
     });
-    assert!(seen > 0, "nobody looked");
+    assert!(seen > 0, "the reader read nothing");
 }
 
 #[test]
@@ -412,8 +412,8 @@ fn an_attribute_that_backing_does_not_support_is_refused_at_once() {
     assert_eq!(&end, b"end");
 }
 
-/// A directory has the time at which a file in RAM left it, deleted or renamed, also without any
-/// write-back: BACKING kept the earlier time, and the right one was lost with the mount.
+/// If a file in RAM is deleted or renamed, its directory in BACKING gets the time of that change,
+/// even if nothing is written back. It used to keep the earlier time after the unmount.
 #[test]
 fn directories_keep_the_time_at_which_files_left_them() {
     let name = "directories_keep_the_time_at_which_files_left_them";
@@ -443,7 +443,7 @@ fn directories_keep_the_time_at_which_files_left_them() {
     File::open(mounted.at("synced")).unwrap().sync_all().unwrap();
     assert_eq!(kept(&mounted)[4], before[4], "a directory is synced with its time");
     mounted.settle();
-    assert_eq!((shown(&mounted), kept(&mounted)), (before, before), "settling changes none");
+    assert_eq!((shown(&mounted), kept(&mounted)), (before, before), "a write-back changes no time");
 
     // The same at the end, with nothing left to write back.
     for dir in dirs {
@@ -479,7 +479,7 @@ fn a_written_back_file_is_the_same_file() {
     .unwrap();
     let before = file.metadata().unwrap();
     mounted.settle();
-    let told = |about: &fs::Metadata| {
+    let shown = |about: &fs::Metadata| {
         (
             about.mode(),
             about.uid(),
@@ -493,13 +493,13 @@ fn a_written_back_file_is_the_same_file() {
         )
     };
     let settled = fs::metadata(mounted.below("file")).unwrap();
-    assert_eq!(told(&settled), told(&before));
+    assert_eq!(shown(&settled), shown(&before));
     assert!(settled.blocks() < 1000, "holes stay holes: {} blocks", settled.blocks());
     assert_eq!(settled.ino(), fs::metadata(mounted.below("second")).unwrap().ino());
     let after = fs::metadata(&path).unwrap();
     assert_eq!(
-        (told(&after), after.ino()),
-        (told(&before), before.ino()),
+        (shown(&after), after.ino()),
+        (shown(&before), before.ino()),
         "it is the same file for applications"
     );
     assert_eq!(fs::metadata(mounted.at("second")).unwrap().ino(), before.ino());

@@ -129,25 +129,25 @@ fn replay(log: &Path, args: &[&str]) -> Output {
     Command::new(FLASHSIFT).arg("replay").arg(log).args(args).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Runs a replay and returns its JSON; panics with its messages if it fails.
 fn replayed(log: &Path, args: &[&str]) -> Value {
     let output = replay(log, &[args, &["--json"]].concat());
-    assert!(output.status.success(), "{args:?}: {}", said(&output));
+    assert!(output.status.success(), "{args:?}: {}", printed(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Checks that the replay is refused with these words.
 fn refused(log: &Path, args: &[&str], words: &[&str]) {
     let output = replay(log, args);
-    let said = said(&output);
-    assert!(matches!(output.status.code(), Some(1 | 2)), "{args:?}: {said}");
+    let printed = printed(&output);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{args:?}: {printed}");
     assert!(output.stdout.is_empty(), "{args:?}");
     for word in words {
-        assert!(said.contains(word), "{args:?}: no {word} in: {said}");
+        assert!(printed.contains(word), "{args:?}: no {word} in: {printed}");
     }
 }
 
@@ -239,7 +239,7 @@ fn a_file_that_was_made_is_gone_and_one_that_existed_stays() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused_before_anything_is_written() {
+fn an_impossible_replay_is_refused_before_anything_is_written() {
     let folder = folder();
     let log = log(folder.path(), &asks(4, 100, 4 * MIB, 4096));
     let file = folder.path().join("file");
@@ -307,14 +307,14 @@ fn a_signal_ends_it_with_a_report_and_nothing_is_left() {
         let file = folder.path().join("file");
         let (mut child, mut stderr) = begun(&log, &file);
         signal(&child, end);
-        let (mut out, mut said) = (String::new(), String::new());
+        let (mut out, mut printed) = (String::new(), String::new());
         child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        stderr.read_to_string(&mut said).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{said}");
+        stderr.read_to_string(&mut printed).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{printed}");
         let record: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(record["whole"], false);
         assert!(record["requests"].as_u64().unwrap() <= 1);
-        assert!(said.contains("ended early, by SIG"), "{said}");
+        assert!(printed.contains("ended early, by SIG"), "{printed}");
         assert!(!file.exists());
     }
     let file = folder.path().join("file");
@@ -344,7 +344,7 @@ fn the_table_shows_the_percentiles() {
     let log = log(folder.path(), &asks(6, 500, 4 * MIB, 4096));
     let output =
         replay(&log, &["--target", text(&folder.path().join("file")), "--timing", "recorded"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let shown = String::from_utf8(output.stdout).unwrap();
     for word in [
         "99.9 %",
@@ -405,7 +405,7 @@ fn a_profile_is_what_compare_takes() {
         command.output().unwrap()
     };
     let output = profile(&["--json"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let record: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(
         record["write_us"].as_f64().unwrap() > 0.0 && record["profile"]["model"].is_object(),
@@ -436,11 +436,11 @@ fn a_profile_is_what_compare_takes() {
         ])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let cell: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(cell["elapsed_s"].as_f64().unwrap() > 0.0, "{cell}");
     fs::write(&file, "mine").unwrap();
     let output = profile(&[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("--yes-destroy-data"), "{}", said(&output));
+    assert!(printed(&output).contains("--yes-destroy-data"), "{}", printed(&output));
 }

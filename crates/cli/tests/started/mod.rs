@@ -9,11 +9,11 @@ use std::{
 pub(crate) fn started(command: &mut Command, word: &str) -> (Child, BufReader<ChildStderr>) {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let (mut said, mut last_line) = (String::new(), 0);
-    while !said[last_line..].contains(word) {
-        last_line = said.len();
-        let bytes = stderr.read_line(&mut said).unwrap();
-        assert!(bytes > 0, "it ended before it said {word:?}: {said}");
+    let (mut printed, mut last_line) = (String::new(), 0);
+    while !printed[last_line..].contains(word) {
+        last_line = printed.len();
+        let bytes = stderr.read_line(&mut printed).unwrap();
+        assert!(bytes > 0, "it ended before it said {word:?}: {printed}");
     }
     (child, stderr)
 }

@@ -57,12 +57,12 @@ impl Characterisation for CacheFiles {
             all_writes.merge(file.writes);
         }
         let labels = [("cache", "cache files"), ("other", "other files"), UNNAMED];
-        for (n, ((id, says), (files, reads, writes))) in labels.into_iter().zip(sums).enumerate() {
+        for (n, ((id, label), (files, reads, writes))) in labels.into_iter().zip(sums).enumerate() {
             if n == 2 && files == 0 {
                 continue;
             }
             table.push([
-                Value::label(id, says),
+                Value::label(id, label),
                 Value::Count(files),
                 Value::Count(writes.requests),
                 Value::share(writes.requests, all_writes.requests),

@@ -164,10 +164,14 @@ impl Characterisation for Fate {
         }
         match (removals, times) {
             (true, true) => {
-                figures.push(part("removed_soon", "deleted or cut within 30 s", removed.soon));
-                figures.push(part("removed_later", "deleted or cut later", removed.later));
+                figures.push(part(
+                    "removed_soon",
+                    "deleted or truncated within 30 s",
+                    removed.soon,
+                ));
+                figures.push(part("removed_later", "deleted or truncated later", removed.later));
             }
-            (true, false) => figures.push(part("removed", "deleted or cut", removed.all())),
+            (true, false) => figures.push(part("removed", "deleted or truncated", removed.all())),
             (false, _) => {}
         }
         figures.push(part("left", "still there at the end", left));
@@ -192,7 +196,7 @@ impl Characterisation for Fate {
             }
             (0, gone) => Some(vec![
                 share(gone),
-                "of the page writes are deleted or cut before the trace ends.".into(),
+                "of the page writes are deleted or truncated before the trace ends.".into(),
             ]),
             (soon, gone) => Some(vec![
                 share(soon + gone),
@@ -200,7 +204,7 @@ impl Characterisation for Fate {
                 share(soon),
                 "are written again within 30 s,".into(),
                 share(gone),
-                "deleted or cut before the trace ends.".into(),
+                "deleted or truncated before the trace ends.".into(),
             ]),
         };
         Ok(found)

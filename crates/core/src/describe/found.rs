@@ -18,7 +18,7 @@ pub enum Value {
         /// Name for programs.
         id: &'static str,
         /// Name for people.
-        says: &'static str,
+        label: &'static str,
     },
     /// Name of a file or program; may be long.
     Name(Box<str>),
@@ -28,8 +28,8 @@ pub enum Value {
 
 impl Value {
     /// Creates a [`Value::Label`].
-    pub const fn label(id: &'static str, says: &'static str) -> Self {
-        Self::Label { id, says }
+    pub const fn label(id: &'static str, label: &'static str) -> Self {
+        Self::Label { id, label }
     }
 
     /// Returns the number to draw or to sort by, in its unit.

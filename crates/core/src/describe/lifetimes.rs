@@ -145,10 +145,10 @@ fn file_counts(ledger: &Ledger) -> Table {
         ("written_bytes_share", ""),
     ];
     let mut table = Table::new("files", &columns);
-    let mut row = |id, says, sum: Sum| {
+    let mut row = |id, label, sum: Sum| {
         let share = Value::share(sum.bytes, used.bytes);
         table.push([
-            Value::label(id, says),
+            Value::label(id, label),
             Value::Count(sum.files),
             Value::Bytes(sum.bytes),
             share,
@@ -194,9 +194,9 @@ fn active_periods(ledger: &Ledger) -> Table {
     let bytes = sums.iter().map(|(sum, _)| sum.bytes).sum();
     let cache_files = sums.iter().map(|(_, cache_files)| cache_files).sum();
     let mut table = Table::new("active_periods", &columns);
-    for ((_, id, says), (sum, cache)) in classes.into_iter().zip(sums) {
+    for ((_, id, label), (sum, cache)) in classes.into_iter().zip(sums) {
         let mut row = vec![
-            Value::label(id, says),
+            Value::label(id, label),
             Value::Count(sum.files),
             Value::share(sum.files, files),
             Value::Bytes(sum.bytes),

@@ -12,7 +12,7 @@
 //! with the number of events.
 //!
 //! Figures are drawn from tables for programs. These have at most [`ROWS_MAX`] rows for any length
-//! of trace; longer data is put into bins, as the module says.
+//! of trace; longer data is put into bins.
 
 use crate::{
     event::{About, Event, Space},

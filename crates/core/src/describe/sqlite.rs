@@ -90,11 +90,11 @@ impl Characterisation for SqliteShare {
             ("syncs_share", ""),
         ];
         let mut table = Table::new("kinds", &columns);
-        let mut row = |id, says, sum: Sum| {
+        let mut row = |id, label, sum: Sum| {
             let (accesses, of) =
                 (sum.reads.pages + sum.writes.pages, all.reads.pages + all.writes.pages);
             table.push([
-                Value::label(id, says),
+                Value::label(id, label),
                 Value::Count(sum.files),
                 Value::Count(accesses),
                 Value::share(accesses, of),
@@ -104,10 +104,10 @@ impl Characterisation for SqliteShare {
                 Value::share(sum.syncs, all.syncs),
             ]);
         };
-        for (wanted, id, says) in KINDS {
+        for (wanted, id, label) in KINDS {
             let sum = sum(&|file| kind(file) == Some(wanted));
             if sum.files > 0 {
-                row(id, says, sum);
+                row(id, label, sum);
             }
         }
         row("sqlite", "SQLite, all", sum(&|file| kind(file).is_some()));

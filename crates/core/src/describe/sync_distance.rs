@@ -195,13 +195,13 @@ impl Characterisation for SyncDistance {
         let mut histogram = Table::new("histogram", &columns).only_for(Audience::Programs);
         let rows =
             [(("file", "a file's own"), &self.of_files), (("all", "of all files"), &self.of_all)];
-        for ((id, says), distances) in rows {
+        for ((id, label), distances) in rows {
             let empty = distances.empty;
             let percentiles = [50, 90, 99, 100].map(|percent| distances.percentile(percent));
             let [median, p90, p99, most] = percentiles;
             let syncs = Value::Count(distances.count() + empty);
             table.push([
-                Value::label(id, says),
+                Value::label(id, label),
                 syncs,
                 Value::Count(empty),
                 distances.mean(),
@@ -212,7 +212,7 @@ impl Characterisation for SyncDistance {
             ]);
             for (least, most, syncs) in distances.histogram() {
                 let [least, most, syncs] = [least, most, syncs].map(Value::Count);
-                histogram.push([Value::label(id, says), least, most, syncs]);
+                histogram.push([Value::label(id, label), least, most, syncs]);
             }
         }
         let label = "pages that syncs and O_SYNC writes force to storage";

@@ -145,7 +145,7 @@ fn names_are_one_each() {
 
 /// Traces without information, without events, and with one event.
 #[test]
-fn the_least_traces() {
+fn empty_and_minimal_traces_are_described() {
     for about in abouts() {
         for events in [
             vec![],
@@ -182,7 +182,7 @@ fn memory_is_bounded() {
 proptest! {
     /// All sections agree with each other and with the dense trace, for every kind of trace.
     #[test]
-    fn sections_agree(events in events(), which in 0..48usize) {
+    fn sections_agree_with_each_other(events in events(), which in 0..48usize) {
         let mut about = abouts()[which];
         about.knows.writes = true;
         let description = described(about, &events);
@@ -239,7 +239,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// Every event that a reader accepts is handled.
     #[test]
-    fn extremes(
+    fn extreme_events_are_described(
         steps in prop::collection::vec((0..17u8, extreme(), extreme(), extreme(), extreme()), 1..6),
         which in 0..48usize,
     ) {

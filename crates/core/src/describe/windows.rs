@@ -69,7 +69,7 @@ impl Characterisation for Windows {
             ("most_bytes", "most"),
         ];
         let mut table = Table::new("in_60_s", &columns);
-        for (n, (id, says)) in KINDS.iter().enumerate().take(kinds) {
+        for (n, (id, label)) in KINDS.iter().enumerate().take(kinds) {
             let mut bytes: Vec<u64> = self.written.iter().map(|(_, sums)| sums[n]).collect();
             bytes.sort_unstable();
             if bytes.last() == Some(&0) {
@@ -85,7 +85,7 @@ impl Characterisation for Windows {
                 bytes.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)) / windows,
             );
             table.push([
-                Value::label(id, says),
+                Value::label(id, label),
                 mean,
                 percentile(50),
                 percentile(90),

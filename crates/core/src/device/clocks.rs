@@ -3,10 +3,10 @@
 
 use super::{AnyDevice, Device, Io, Prepared, Wear};
 
-/// Latest time, 146 years, so that sums do not overflow for any times in a trace.
+/// Latest time of a request, 146 years. Later times count as this one, so that no sum overflows.
 const END_OF_TIME_NS: u64 = 1 << 62;
 
-/// DeviceTimes and wear of a trace on a device.
+/// Times and wear of a trace on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceTimes {
     /// From the first request to the last completion, each request sent when its predecessor
@@ -116,7 +116,7 @@ mod tests {
 
     /// Extreme times, and times that run backwards, cause no panic.
     #[test]
-    fn strange_times() {
+    fn extreme_times_do_not_panic() {
         let mut clocks = clocks(true);
         for at_us in [u64::MAX, 0, u64::MAX / 1000, 5] {
             clocks.io(&at(at_us, testing::read(0, 1)));

@@ -68,7 +68,7 @@ mod tests {
 
     /// Requests are served one after the other: one that arrives while the device is busy waits.
     #[test]
-    fn a_queue_of_one() {
+    fn requests_are_served_one_at_a_time() {
         let mut device = Latency::new(&LatencyParams { read_us: 100.0, write_us: 800.0 });
         assert_eq!(device.serve(&write(0, 2), 1_000), 1_601_000);
         assert_eq!(device.serve(&read(9, 1), 2_000), 1_701_000);

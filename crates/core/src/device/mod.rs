@@ -45,7 +45,7 @@ pub trait Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fill {
-    /// No content, as delivered by the factory.
+    /// Empty, as a new device.
     Empty,
     /// Data everywhere, written once from the first page to the last.
     InOrder,

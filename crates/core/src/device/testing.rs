@@ -23,7 +23,7 @@ pub(super) fn elapsed_s(device: &mut dyn Device, requests: impl IntoIterator<Ite
 }
 
 /// Returns `n` different page addresses in the first `span` pages, in random order.
-pub(super) fn scattered(n: usize, span: u64, seed: u64) -> Vec<u64> {
+pub(super) fn random_order(n: usize, span: u64, seed: u64) -> Vec<u64> {
     let mut random = Pcg64::seed_from_u64(seed);
     let mut found = std::collections::BTreeSet::new();
     let mut order = Vec::with_capacity(n);

@@ -19,8 +19,8 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// Returns the pages programmed, or bound to be, for each page that the host wrote; `None` if
-    /// it wrote none.
+    /// Returns the pages programmed for each page that the host wrote, including the copies that
+    /// are due; `None` if the host wrote none.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.host_pages > 0)
             .then(|| (self.programs + self.copies_due) as f64 / self.host_pages as f64)
@@ -63,7 +63,7 @@ mod tests {
 
     /// CacheSifter §6.1: I/O reduced by 53.2 and 54.7 % gives 113.7 and 120.8 % more lifetime.
     #[test]
-    fn cachesifters_figures() {
+    fn lifetimes_agree_with_cachesifters_figures() {
         for (reduction, gain) in [(0.532, 1.137), (0.547, 1.208)] {
             assert!((lifetime_gain(1.0, 1.0 - reduction).unwrap() - gain).abs() < 5e-4);
         }
@@ -73,7 +73,7 @@ mod tests {
 
     /// 3650 full cycles at one a day are ten years; each factor has the effect of its name.
     #[test]
-    fn equation_three() {
+    fn lifetimes_follow_equation_3() {
         let plain = Endurance {
             cycles: 3650.0,
             over_provisioning: 0.0,

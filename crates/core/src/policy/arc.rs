@@ -6,11 +6,11 @@
 //! twice, and `p` is the target for |T1|. Points that the paper leaves open, and our choices:
 //!
 //! - The paper does not say whether the target `p` and its steps |B2|/|B1| and |B1|/|B2| (1 or
-//!   more) are whole numbers. Here they are real, as Figure 4 writes the quotient; libCacheSim reads
-//!   it so too. `steps=whole` rounds the quotient down. The choice matters: with `steps=whole`, the
-//!   miss ratio of `cloudphysics` at 10,000 frames is 0.709 instead of 0.697. It is also the only
-//!   difference to the simulator whose counts of `weboffice` the tests compare: at most 0.1 %, and
-//!   none at any size with `steps=whole`.
+//!   more) are whole numbers. Here they are real, as Figure 4 writes the quotient and as in
+//!   libCacheSim. `steps=whole` rounds the quotient down. The choice matters: with `steps=whole`,
+//!   the miss ratio of `cloudphysics` at 10,000 frames is 0.709 instead of 0.697. It is also the
+//!   only difference to the simulator whose counts of `weboffice` the tests compare: at most 0.1 %,
+//!   and none at any size with `steps=whole`.
 //! - The paper's cache is always full. After a removal the cache has a free frame: then nothing is
 //!   replaced, but the directory is still trimmed to |T1|+|B1| ≤ c and |T1|+|T2|+|B1|+|B2| ≤ 2c.
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten.
@@ -33,7 +33,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     what: "recency and frequency, balanced by hits on evicted pages",
     goal: "hits: adapts the balance of recency and frequency to the load",
     time: "O(1); a hit moves a list node",
-    memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
+    memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a remembered page",
     when: "where the load changes between recency and frequency",
     params: PARAMS,
     kind: Kind::Online,

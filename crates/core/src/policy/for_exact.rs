@@ -57,7 +57,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
 
 pub(super) const ALPHA: Param = Param {
     name: "alpha",
-    what: "share of the distance between operations, against that since the last",
+    what: "weight of IOD, the distance between the last two operations; 1 - alpha is that of R",
     kind: params::ParamKind::Number { default: 0.5, min: 0.0, max: 1.0 },
 };
 pub(super) const READ: Param = Param {

@@ -230,12 +230,12 @@ mod tests {
         assert_eq!(names.len(), ALL.len());
         for PolicySpec { name, paper, what, goal, time, memory, when, params, .. } in ALL {
             let params = params.iter().map(|param| param.what);
-            for said in [*paper, what, goal, time, memory, when].into_iter().chain(params) {
+            for text in [*paper, what, goal, time, memory, when].into_iter().chain(params) {
                 assert!(
-                    !said.is_empty() && !said.ends_with('.') && said.trim() == said,
-                    "{name}: {said:?}"
+                    !text.is_empty() && !text.ends_with('.') && text.trim() == text,
+                    "{name}: {text:?}"
                 );
-                assert!(!said.contains('\n') && !said.contains("  "), "{name}: {said:?}");
+                assert!(!text.contains('\n') && !text.contains("  "), "{name}: {text:?}");
             }
         }
     }

@@ -35,7 +35,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     what: "a small queue filters the pages that enter the main queue",
     goal: "hits: pages used once leave soon",
     time: "amortised O(1): a hit counts, an eviction walks four laps of the main queue at most",
-    memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
+    memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a remembered page",
     when: "where many pages are used once and few are popular, as in web caches",
     params: &[],
     kind: Kind::Online,

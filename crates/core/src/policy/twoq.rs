@@ -34,7 +34,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     what: "a queue for pages seen once, an LRU list for those that came back",
     goal: "hits: a page has to come back before it counts",
     time: "O(1); a hit in the main list moves a list node",
-    memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a page remembered",
+    memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a remembered page",
     when: "where scans run beside a stable hot set; two sizes have to be chosen",
     params: PARAMS,
     kind: Kind::Online,

@@ -13,8 +13,8 @@
 //!    [`Sift::need_space`] is called when RAM is full, before the event of the write that needs the
 //!    space.
 //! 4. After each of these calls the performer calls [`Sift::poll`] until it returns `None`, and
-//!    performs the decisions in order. An operation that waits (a sync, a write that needs space) is
-//!    complete when the decisions that followed from it are done. It fails if they fail.
+//!    performs the decisions in order. An operation that waits (a sync, a write that needs space)
+//!    is complete when the decisions that followed from it are done. It fails if they fail.
 //! 5. [`Sift::done`] follows each decision on a file, in any order, and may lead to further
 //!    decisions. It also reports a file that reached flash without a decision.
 //!
@@ -248,12 +248,12 @@ mod tests {
         assert_eq!(names.len(), ALL.len());
         for Spec { name, paper, what, params, .. } in ALL {
             let params = params.iter().map(|param| param.what);
-            for said in [*paper, what].into_iter().chain(params) {
+            for text in [*paper, what].into_iter().chain(params) {
                 assert!(
-                    !said.is_empty() && !said.ends_with('.') && said.trim() == said,
-                    "{name}: {said:?}"
+                    !text.is_empty() && !text.ends_with('.') && text.trim() == text,
+                    "{name}: {text:?}"
                 );
-                assert!(!said.contains('\n') && !said.contains("  "), "{name}: {said:?}");
+                assert!(!text.contains('\n') && !text.contains("  "), "{name}: {text:?}");
             }
             Selection::parse(name).unwrap().build(1 << 20, &[]).check();
         }

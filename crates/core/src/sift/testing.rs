@@ -37,7 +37,7 @@ impl History {
         format!("/d{}/{}{ending}", self.dice.below(3), self.next)
     }
 
-    /// Creates a file, or meets one that existed before.
+    /// Creates a file, or uses one that existed before.
     fn file(&mut self) -> Action<'static> {
         let (name, opened) = (self.name(), self.dice.below(20) == 0);
         let file = FileId(self.next);

@@ -75,7 +75,11 @@ impl Extents {
         self.ranges.splice(first..last, rest);
     }
 
-    /// Re-derives every invariant; panics where one is broken.
+    /// Re-derives every invariant.
+    ///
+    /// # Panics
+    ///
+    /// An invariant is broken.
     pub fn check(&self) {
         assert!(self.ranges.iter().all(|range| !range.is_empty()), "{self:?}: a range is empty");
         let apart = self.ranges.windows(2).all(|pair| pair[0].end < pair[1].start);

@@ -35,7 +35,8 @@ pub enum StudyError {
     /// Objects have no place on a device, so no device can be modelled.
     #[error("objects have no place on a device: leave the devices out")]
     ObjectsOnDevices,
-    /// The request names an offline policy, and the future of the trace cannot be held.
+    /// The request names an offline policy, and its table of future accesses does not fit into
+    /// memory.
     #[error("{0}")]
     Future(FutureProblem),
     /// Not even one cell fits into memory beside the trace.

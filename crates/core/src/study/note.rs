@@ -30,7 +30,7 @@ pub enum Note {
     DroppedDirty,
     /// When dirty pages are written.
     WhenWritten(Modes),
-    /// The trace was taken behind a cache.
+    /// The trace was recorded below a cache.
     AfterCache,
     /// Devices are models; the meaning of elapsed time.
     Devices,

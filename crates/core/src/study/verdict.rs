@@ -311,8 +311,8 @@ mod tests {
         let writes = verdict.writes.as_ref().unwrap();
         assert_eq!((&writes.fewest.policies[..], writes.fewest.count), (&["good"][..], 13));
         assert_eq!(writes.fewest.reference, Some(20));
-        let scattered = writes.fewest_nonsequential.as_ref().unwrap();
-        assert_eq!((&scattered.policies[..], scattered.count), (&["fifo"][..], 2));
+        let nonsequential = writes.fewest_nonsequential.as_ref().unwrap();
+        assert_eq!((&nonsequential.policies[..], nonsequential.count), (&["fifo"][..], 2));
         assert_eq!(writes.pareto_front, ["good"]);
         assert_eq!(verdict.left_to_gain(), Some(0.2));
         assert_eq!(verdict.gap_closed(), Some(1.0 / 3.0));
@@ -395,7 +395,7 @@ mod tests {
             let mut all: Vec<_> = NAMES
                 .iter()
                 .zip(&outcomes)
-                .map(|(name, (hits, written, left, scattered))| online(name, outcome(*hits, *written, *left, *scattered)))
+                .map(|(name, (hits, written, left, nonsequential))| online(name, outcome(*hits, *written, *left, *nonsequential)))
                 .collect();
             let verdict = Verdict::of(&all).unwrap();
             let writes = verdict.writes.as_ref().unwrap();

@@ -2,7 +2,7 @@
 //! They allow our own type and any source name (fuser would call the mount `fuse`), and the mount
 //! becomes visible only when the file system answers.
 
-use super::Options;
+use super::AttachOptions;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::{
@@ -21,7 +21,7 @@ pub(crate) struct Detached {
 
 impl Detached {
     /// `None` for a plain user.
-    pub(crate) fn new(options: &Options) -> Result<Option<Detached>> {
+    pub(crate) fn new(options: &AttachOptions) -> Result<Option<Detached>> {
         let context = match fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
             Err(Errno::PERM) => return Ok(None),
             context => context?,

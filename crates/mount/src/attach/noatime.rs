@@ -9,6 +9,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Opens this directory so that no read in it updates an access time; `None` for a plain user, who
 /// lacks the right to do so.
+///
+/// # Errors
+///
+/// The directory cannot be cloned for a reason other than a missing right.
 pub fn held(dir: impl AsFd) -> Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if fstatvfs(&dir)?.f_flag.contains(StatVfsMountFlags::NOATIME) {

@@ -41,9 +41,8 @@ pub enum Refused {
     Unfit(String),
     /// A process would lose sight of files, or change them without our knowledge.
     #[error(
-        "{} is in use:\n{}End these first, or, if you know better, --even-if-used: who has files \
-         open there keeps them, past \
-         flashsift, and what changes through them is not seen",
+        "{} is in use:\n{}End these first, or give --even-if-used: files that they have open stay \
+         open and bypass flashsift, which does not see changes made through them",
         .0.display(), listed(.1)
     )]
     Used(PathBuf, Found),
@@ -68,7 +67,7 @@ pub enum Refused {
 /// A flashsift that has been unmounted and still writes files back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "flashsift{} has unmounted {}, and its last files settle there{}",
+    "flashsift{} has unmounted {}, and still writes its last files back{}",
     .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(),
     .backing.display(),
     if .stuck.is_empty() { String::new() } else { format!("; they cannot: {}", .stuck) }
@@ -115,7 +114,7 @@ pub struct Wanted<'a> {
 
 /// A locked BACKING, and a directory to mount on.
 #[derive(Debug)]
-pub struct Place {
+pub struct LockedPlace {
     /// BACKING, opened before anything can be mounted over it.
     pub root: OwnedFd,
     /// An absolute path without links and dots.
@@ -126,7 +125,7 @@ pub struct Place {
     pub lock: Lock,
 }
 
-impl Place {
+impl LockedPlace {
     /// Checks and locks the directories.
     ///
     /// # Errors
@@ -163,7 +162,8 @@ impl Place {
                     place.display()
                 ));
             }
-            let look = || used(place).map_err(|why| Refused::at(place, "who uses it", why));
+            let look =
+                || used(place).map_err(|why| Refused::at(place, "looking for its users", why));
             let mut found = look()?;
             if *place == backing && are_ours(&found) {
                 if flock(&root, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
@@ -256,9 +256,8 @@ fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Ref
         && !even_on.iter().any(|even| even == kind)
     {
         return unfit(format!(
-            "{} lies on {kind}, which is not on storage of this machine, or may lose what settles \
-             there; --even-on {kind} \
-             if you want it all the same",
+            "{} lies on {kind}, which is not on storage of this machine, or may lose files that \
+             are written back to it; --even-on {kind} accepts that",
             backing.display()
         ));
     }
@@ -292,11 +291,19 @@ const ENDING: &str = "ending ";
 
 impl Sign {
     /// Records that it is mounted, as the file system with this minor device number.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be written.
     pub fn mounted(&self, number: u32) -> io::Result<()> {
         self.write(&format!("{MOUNTED}{number}"))
     }
 
     /// Records that it is unmounted and ends, and the reason if it cannot end.
+    ///
+    /// # Errors
+    ///
+    /// The lock file cannot be written.
     pub fn ending(&self, stuck: &str) -> io::Result<()> {
         self.write(&format!("{ENDING}{stuck}"))
     }
@@ -342,6 +349,10 @@ impl Lock {
     }
 
     /// The log file for a system without a journal. It is removed after a clean end.
+    ///
+    /// # Errors
+    ///
+    /// The log file cannot be created.
     pub fn log(&self) -> io::Result<File> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -349,6 +360,10 @@ impl Lock {
     }
 
     /// Ends cleanly: BACKING is an ordinary directory again. Files of other programs stay.
+    ///
+    /// # Errors
+    ///
+    /// Files of flashsift in BACKING cannot be removed.
     pub fn remove(self, root: OwnedFd) -> io::Result<()> {
         for name in [LOG, LOCK] {
             match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
@@ -421,8 +436,8 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
     if (stat.st_uid, mode) != (us, 0o700) {
         return unfit(format!(
             "{} belongs to user {} with mode {mode:o}, and must be user {us}'s with mode 700: \
-             somebody else could change what \
-             has not settled yet. If nothing in it is yours, remove it",
+             another user could change files that are not written back yet. If nothing in it is \
+             yours, remove it",
             path.display(),
             stat.st_uid
         ));
@@ -475,6 +490,10 @@ pub enum Left {
 }
 
 /// Waits until no daemon holds this BACKING.
+///
+/// # Errors
+///
+/// BACKING cannot be opened, locked or examined.
 pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let root = rustix::fs::open(backing, flags, Mode::empty())?;

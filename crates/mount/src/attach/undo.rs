@@ -36,6 +36,10 @@ pub enum Unmounted {
 
 /// Unmounts this directory. A lazy unmount removes it from its place at once, and ends the file
 /// system when no process uses it any more.
+///
+/// # Errors
+///
+/// The kernel or fusermount3 refuses: `EBUSY` while it is in use, unless `lazy`.
 pub fn unmount(point: &Path, lazily: bool) -> io::Result<Unmounted> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(point, flags | UnmountFlags::NOFOLLOW) {
@@ -49,6 +53,10 @@ pub fn unmount(point: &Path, lazily: bool) -> io::Result<Unmounted> {
 /// Unmounts this directory, or returns its users. A process that only looks at the mount at this
 /// moment also makes the kernel refuse, and is not a user: if no other user is found, the unmount
 /// is tried again.
+///
+/// # Errors
+///
+/// The unmount fails for a reason other than users, or the users cannot be listed.
 pub fn unmount_unused(point: &Path) -> io::Result<Option<Found>> {
     let mut found = Found::default();
     for _ in 0..TRIES {
@@ -124,6 +132,10 @@ pub fn is_dead(mount: &Mount) -> bool {
 }
 
 /// Unmounts the remains of a killed flashsift. Returns whether there were any.
+///
+/// # Errors
+///
+/// The list of mounts cannot be read, or the unmount fails.
 pub fn free_dead(point: &Path) -> io::Result<bool> {
     let point = mounts::resolved(point)?;
     match mounts::at(&point)? {
@@ -133,6 +145,10 @@ pub fn free_dead(point: &Path) -> io::Result<bool> {
 }
 
 /// Makes the kernel pass on all writes that programs have made through mappings.
+///
+/// # Errors
+///
+/// The directory cannot be opened, or its file system cannot be synced.
 pub fn flush(point: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::syncfs(rustix::fs::open(point, flags, Mode::empty())?)?)

@@ -25,7 +25,7 @@ pub const COMMAND: &str = "mount-tmpfs";
 
 /// The reason why there is no tmpfs.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum TmpfsError {
     /// `unshare` could not be started.
     #[error("unshare, of util-linux")]
     Unshare(#[source] io::Error),
@@ -41,6 +41,10 @@ pub enum Error {
 }
 
 /// The other process: makes a tmpfs and sends it through standard output, which is a socket.
+///
+/// # Errors
+///
+/// The tmpfs cannot be created, or standard output is not a socket.
 pub fn send(bytes: u64, noatime: bool) -> rustix::io::Result<()> {
     let tmpfs = Store::new_tmpfs(bytes, noatime)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -52,7 +56,7 @@ pub fn send(bytes: u64, noatime: bool) -> rustix::io::Result<()> {
 }
 
 /// Receives a tmpfs of this size from another process of this program.
-pub(crate) fn receive(bytes: u64, noatime: bool) -> Result<OwnedFd, Error> {
+pub(crate) fn receive(bytes: u64, noatime: bool) -> Result<OwnedFd, TmpfsError> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut other = Command::new("unshare")
         .args(["--user", "--map-current-user", "--keep-caps", "--mount", "--"])
@@ -62,12 +66,12 @@ pub(crate) fn receive(bytes: u64, noatime: bool) -> Result<OwnedFd, Error> {
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(theirs))
         .spawn()
-        .map_err(Error::Unshare)?;
+        .map_err(TmpfsError::Unshare)?;
     let received = receive_from(&ours);
     let status = other.wait()?;
     match received? {
         Some(tmpfs) if status.success() => Ok(tmpfs),
-        _ => Err(Error::Refused),
+        _ => Err(TmpfsError::Refused),
     }
 }
 

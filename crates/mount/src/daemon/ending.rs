@@ -42,7 +42,7 @@ impl Daemon {
     /// Writes back while mounted and again after the unmount: files may be created in between.
     fn settle(&self, mounted: &mut bool) -> Result<(), Error> {
         let all =
-            || self.fs.settle_all().context(format!("settling in {}", self.backing.display()));
+            || self.fs.settle_all().context(format!("writing back to {}", self.backing.display()));
         if *mounted {
             all()?;
             self.take_away()?;
@@ -79,9 +79,8 @@ impl Daemon {
         }
         error!(
             "CANNOT END: {} of {} in RAM: {}. Nothing is lost while this process lives, and it \
-             tries again in {}: \
-             if there is no room in {}, make some. Only a SIGTERM from now on gives up what is in \
-             RAM",
+             tries again in {}. If {} is full, free some space. Only a SIGTERM from now on gives \
+             up the files in RAM",
             self.in_ram(),
             self.mount.point.display(),
             why.chain(),
@@ -101,7 +100,7 @@ impl Daemon {
             return Error::Step { what: format!("{lost} LOST"), why: Box::new(why) };
         }
         Error::Words(format!(
-            "told to end all the same: {lost} LOST that could not settle in {}",
+            "ended by a second signal: {lost} LOST that could not be written back to {}",
             self.backing.display()
         ))
     }
@@ -118,8 +117,8 @@ impl Daemon {
             // Stores through mappings have to arrive before the connection is cut.
             if here {
                 warn!(
-                    "{} is in use, and is taken away all the same; who uses it will get \
-                     errors:\n{}",
+                    "{} is in use and is unmounted nevertheless; the processes that use it will \
+                     get errors:\n{}",
                     point.display(),
                     place::listed(&found).trim_end()
                 );
@@ -128,7 +127,8 @@ impl Daemon {
             }
             if let Err(why) = undo::cut_off(&self.mount) {
                 warn!(
-                    "who uses it cannot be cut off ({why}); what they write until the end may be lost"
+                    "the processes that use it cannot be cut off ({why}); their writes until the \
+                     end may be lost"
                 );
                 if here {
                     undo::unmount(point, true).context(&*at)?;

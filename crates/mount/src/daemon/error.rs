@@ -27,7 +27,7 @@ pub enum Error {
     WriteBack(#[from] WriteBackFailures),
     /// A plain user's tmpfs.
     #[error(transparent)]
-    Tmpfs(#[from] user_tmpfs::Error),
+    Tmpfs(#[from] user_tmpfs::TmpfsError),
     /// The recording.
     #[error(transparent)]
     Recording(Box<dyn error::Error + Send + Sync>),

@@ -29,7 +29,7 @@ pub(super) fn read_signals(wake: &Sender<Wake>) -> Result<(), Error> {
 pub(super) fn survive_out_of_memory(root: bool) {
     if root && let Err(why) = fs::write("/proc/self/oom_score_adj", "-900") {
         warn!(
-            "/proc/self/oom_score_adj: {why}; should memory run out, this process may be ended first"
+            "/proc/self/oom_score_adj: {why}; if memory runs out, this process may be ended first"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! A session with the kernel: mounts, serves requests, and waits for the end of the mount.
 
 use crate::attach::undo::{self, Unmounted};
-use crate::attach::{Detached, Options};
+use crate::attach::{AttachOptions, Detached};
 use crate::fs::Fs;
 use crate::fuse::Adapter;
 use fuser::{MountOption, SessionACL};
@@ -19,6 +19,10 @@ pub struct Running {
 
 impl Running {
     /// Unmounts it; `wait` returns when the last request is answered. `EBUSY` while it is in use.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` while it is in use; other errors of the unmount.
     pub fn unmount(&mut self) -> io::Result<()> {
         match undo::unmount(&self.mountpoint, false)? {
             Unmounted::Gone => Ok(()),
@@ -27,6 +31,10 @@ impl Running {
     }
 
     /// Waits until it is unmounted.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's requests ended with an error.
     pub fn wait(self) -> io::Result<()> {
         self.session
             .join()
@@ -44,7 +52,11 @@ pub struct Serving {
 }
 
 /// Mounts it. After the unmount the caller has to write back the files that are still in RAM.
-pub fn start(fs: Arc<Fs>, options: &Options, serving: Serving) -> io::Result<Running> {
+///
+/// # Errors
+///
+/// /dev/fuse or fusermount3 is missing, or the kernel refuses the mount.
+pub fn start(fs: Arc<Fs>, options: &AttachOptions, serving: Serving) -> io::Result<Running> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         // Escaped for fusermount3.

@@ -69,7 +69,8 @@ mod tests {
     fn groups_and_capabilities_decide_which_caller_keeps_setgid() {
         let status = |groups: &str, capabilities: &str| {
             format!(
-                "Name:\tsh\nGroups:\t{groups} \nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n"
+                "Name:\tsh\nGroups:\t{groups} \nCapPrm:\t000001ffffffffff\n\
+                 CapEff:\t{capabilities}\n"
             )
         };
         let none = "0000000000000000";
@@ -79,6 +80,9 @@ mod tests {
         assert!(!may_keep_setgid(&status("", "0000000000000010"), 2, false), "root of other users");
         assert!(!may_keep_setgid(&status("", "ffffffffffffffef"), 2, true));
         assert!(!may_keep_setgid("", 2, true));
-        assert!(!keeps_setgid(&Caller { uid: 7, gid: 7, tid: 0, umask: 0 }, 8), "nobody we see");
+        assert!(
+            !keeps_setgid(&Caller { uid: 7, gid: 7, tid: 0, umask: 0 }, 8),
+            "a process that does not exist"
+        );
     }
 }

@@ -14,8 +14,8 @@ pub(crate) struct Content {
     /// failed attempts, so that the file's writers wait.
     pub(crate) gate: RwLock<()>,
     pub(crate) place: RwLock<Place>,
-    /// Held while bytes change, until the event is queued; a read of a file in RAM shares it. Taken
-    /// last.
+    /// Locked exclusively while bytes change, until the event is queued. Reads of a file in RAM
+    /// lock it shared. It is the last lock to be taken.
     pub(crate) order: RwLock<()>,
     changes: AtomicU64,
 }

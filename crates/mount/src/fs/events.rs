@@ -141,7 +141,7 @@ impl Events {
         stream.wake(&self.waits);
     }
 
-    /// With the sifter, which has heard all that is queued, and the time.
+    /// Calls `act` with the sifter, which has received all queued events, and the time.
     pub(crate) fn with_stream<T>(&self, act: impl FnOnce(&mut Decisions, Micros) -> T) -> T {
         let mut stream = self.stream.lock();
         self.deliver_queued(&mut stream);
@@ -174,7 +174,7 @@ impl Events {
     }
 }
 
-/// When and for which thread something is done.
+/// Time and thread of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) us: Micros,
@@ -359,7 +359,7 @@ mod tests {
         let fs = fs(&folder);
         let (_, open, _) = fs.create(&caller(), ROOT, OsStr::new("a"), 0o644, 0).unwrap();
         fs.write(Access::default(), open, 0, b"bytes").unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let _table = fs.table();
             let _stream = fs.events.stream.lock();
@@ -368,9 +368,9 @@ mod tests {
             let _processes = fs.events.processes.lock();
             scope.spawn(|| {
                 let mut bytes = [0; 10];
-                tell.send(fs.read(Access::default(), open, 0, &mut bytes).unwrap()).unwrap();
+                sender.send(fs.read(Access::default(), open, 0, &mut bytes).unwrap()).unwrap();
             });
-            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(5), "the read waits");
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(5), "the read waits");
         });
     }
 

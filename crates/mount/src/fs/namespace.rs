@@ -56,6 +56,10 @@ fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
 impl Fs {
     /// Creates and opens a regular file, or opens an existing one unless `O_EXCL` forbids it. The
     /// name is looked up only once, so the file that is found is the one that is opened.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, `ENAMETOOLONG`, `ENOSPC`, and the errors of opening a file in BACKING.
     pub fn create(
         &self,
         caller: &Caller,
@@ -169,7 +173,7 @@ impl Fs {
         Ok((ino, created.file, File::from(file)))
     }
 
-    /// That BACKING can make something without an inode that a file in RAM will need.
+    /// Checks that BACKING has an inode to spare that no file in RAM will need.
     fn spare_file(&self, table: &Table) -> Result<()> {
         match table.named_in_ram.len() {
             0 => Ok(()),
@@ -178,6 +182,10 @@ impl Fs {
     }
 
     /// Creates a regular file, a FIFO, a socket or a device.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, `ENAMETOOLONG`, `ENOSPC`, and the errors of BACKING's file system.
     pub fn mknod(
         &self,
         caller: &Caller,
@@ -205,11 +213,19 @@ impl Fs {
     }
 
     /// Creates a directory, in BACKING at once.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, and the errors of BACKING's file system.
     pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
         self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
     }
 
     /// Creates a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, and the errors of BACKING's file system.
     pub fn symlink(
         &self,
         caller: &Caller,
@@ -247,6 +263,10 @@ impl Fs {
     }
 
     /// Target of a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the file is no symbolic link. `ESTALE`: it is gone from BACKING.
     pub fn readlink(&self, ino: Ino) -> Result<OsString> {
         let mut table = self.table();
         let path = self.path_of(&mut table, ino)?;
@@ -254,6 +274,10 @@ impl Fs {
     }
 
     /// Creates a further name for a file.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, `EMLINK`, and the errors of BACKING's file system.
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
         let at = self.arrived(tid);
@@ -305,6 +329,10 @@ impl Fs {
     }
 
     /// Removes the name of a file that is no directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `EISDIR`, and the errors of BACKING's file system.
     pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
         let at = self.arrived(tid);
         let mut table = self.table();
@@ -415,6 +443,11 @@ impl Fs {
     }
 
     /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTEMPTY`: names in RAM count too. `ENOENT`, `ENOTDIR`, and the errors of BACKING's file
+    /// system.
     pub fn rmdir(&self, parent: Ino, name: &OsStr) -> Result<()> {
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
@@ -431,6 +464,11 @@ impl Fs {
     }
 
     /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, `ENOTEMPTY`, `ENOENT`, `EINVAL` for unknown flags, and the errors of BACKING's
+    /// file system.
     pub fn rename(
         &self,
         tid: u32,
@@ -597,6 +635,10 @@ impl Fs {
     }
 
     /// All names in a directory, without `.` and `..`; and the number of the one it is in.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read, or is gone from BACKING (`ESTALE`).
     pub fn list(&self, ino: Ino) -> Result<(Ino, Vec<Entry>)> {
         let mut table = self.table();
         let dir = self.dir(&mut table, ino)?;
@@ -619,6 +661,10 @@ impl Fs {
 
     /// Makes the names in this directory durable, and the files in RAM under them with their
     /// content.
+    ///
+    /// # Errors
+    ///
+    /// A file in RAM below it cannot be written back, or the directory cannot be synced.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.arrived(tid);
         let (dir, in_ram) = {

@@ -16,6 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 impl Fs {
     /// Opens a regular file. The caller checks the permissions.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE`: the file is gone from BACKING. The errors of opening it there.
     pub fn open(&self, tid: u32, ino: Ino) -> Result<(OpenId, Opened)> {
         let at = self.arrived_to_open(tid);
         let mut table = self.table();
@@ -140,8 +144,12 @@ impl Fs {
         self.opens.get(open).ok_or(Errno::BADF)
     }
 
-    /// As many bytes as there are, up to the length of `bytes`. Takes no lock that another file's
-    /// users take.
+    /// Reads as many bytes as there are, up to the length of `bytes`. Takes no lock that users of
+    /// another file take.
+    ///
+    /// # Errors
+    ///
+    /// The errors of reading the file: `EIO` and others.
     pub fn read(
         &self,
         access: Access,
@@ -178,6 +186,11 @@ impl Fs {
 
     /// Writes as many of the bytes as there is space for, durably if the file is open with `O_SYNC`
     /// or `O_DSYNC`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: neither RAM nor BACKING has space. `EFBIG`, `EIO`; with `O_SYNC` also the errors
+    /// of the write-back.
     pub fn write(&self, access: Access, open: OpenId, offset: u64, bytes: &[u8]) -> Result<usize> {
         let at = self.arrived(access.tid);
         let it = self.at_open(open)?;
@@ -275,6 +288,10 @@ impl Fs {
     }
 
     /// Makes the file's content and names durable. From now on the file lives on flash.
+    ///
+    /// # Errors
+    ///
+    /// The write-back or the sync failed. The file stays in RAM if its write-back failed.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
         self.saw(self.arrived(tid), Action::Sync { file: it.file, offset: 0, len: u64::MAX });
@@ -296,6 +313,10 @@ impl Fs {
     }
 
     /// Reserves, frees or shifts a part of a file.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`, `EOPNOTSUPP`, `EFBIG`, and the other errors of fallocate(2).
     pub fn fallocate(
         &self,
         tid: u32,
@@ -352,6 +373,10 @@ impl Fs {
     }
 
     /// Start of the next data or the next hole.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO`: there is no more data or the offset is behind the end.
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
         let (file, _stays) = it.content.open()?;

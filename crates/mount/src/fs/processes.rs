@@ -92,16 +92,16 @@ mod tests {
     /// `ThreadPoolForeg` where the application was the browser.
     #[test]
     fn a_thread_is_of_its_process() {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (done, wait) = mpsc::channel::<()>();
         let thread = std::thread::Builder::new()
             .name("ThreadPoolForeg".into())
             .spawn(move || {
-                tell.send(rustix::thread::gettid().as_raw_pid() as u32).unwrap();
+                sender.send(rustix::thread::gettid().as_raw_pid() as u32).unwrap();
                 let _ = wait.recv();
             })
             .unwrap();
-        let tid = told.recv().unwrap();
+        let tid = receiver.recv().unwrap();
         let processes = Processes::default();
         let leader = fs::read_to_string("/proc/self/comm").unwrap();
         let expected = Named { pid: std::process::id(), name: leader.trim_end().to_owned() };

@@ -33,6 +33,10 @@ pub struct Store {
 impl Store {
     /// A new tmpfs of this size that is mounted nowhere; needs the right to mount, and ends with
     /// the process.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM`: the process may not mount. `ENOMEM`.
     pub fn detached_tmpfs(budget_bytes: u64) -> Result<Store> {
         Store::new_tmpfs(budget_bytes, false).map(Store::on)
     }
@@ -57,6 +61,10 @@ impl Store {
     }
 
     /// A store in an empty directory, preferably on a tmpfs.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be opened.
     pub fn in_dir(dir: &Path) -> Result<Store> {
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
         let store = Store::on(rustix::fs::openat(CWD, dir, flags, Mode::empty())?);

@@ -70,6 +70,10 @@ enum Outcome {
 
 impl Fs {
     /// Performs the decisions that are due. Returns how many files reached flash, and the failures.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
     pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let before = self.counters.lock().settled;
         let done = self.decide_by_time(now_us);
@@ -81,6 +85,10 @@ impl Fs {
 
     /// Writes back every file in RAM that has a name, durably, without those that are created
     /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
     pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
         let all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
         self.saw(self.arrived(0), Action::SyncAll);

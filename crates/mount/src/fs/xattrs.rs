@@ -66,11 +66,19 @@ impl Fs {
     }
 
     /// The value of an attribute.
+    ///
+    /// # Errors
+    ///
+    /// `ENODATA`: there is no such attribute. `EOPNOTSUPP`, `EACCES`.
     pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
         self.look(ino, |path| value(path, name))
     }
 
     /// The names of all attributes, each with a terminating zero byte.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`, and the errors of reading the file's attributes.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<u8>> {
         self.look(ino, |path| {
             let mut list = vec![0; BYTES];
@@ -93,6 +101,10 @@ impl Fs {
 
     /// Sets an extended attribute. An access list clears setgid unless the caller could have set
     /// that bit; the kernel serialises this with other changes of the mode.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` or `ENODATA` by the flags of setxattr(2); `EOPNOTSUPP`, `ENOSPC`, `EPERM`.
     pub fn set_xattr(
         &self,
         caller: &Caller,
@@ -123,6 +135,10 @@ impl Fs {
     }
 
     /// Removes an attribute.
+    ///
+    /// # Errors
+    ///
+    /// `ENODATA`: there is no such attribute. `EOPNOTSUPP`, `EPERM`.
     pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
         self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
     }

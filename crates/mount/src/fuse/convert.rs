@@ -93,7 +93,7 @@ mod tests {
     /// The time -1.5 s is half a second after -2 s. fuser made -2.5 s of it, and `stat` showed
     /// that.
     #[test]
-    fn times_before_1970_are_what_was_meant() {
+    fn times_before_1970_keep_their_sign() {
         let as_fuser_has_it = |s: i64, ns| match u64::try_from(s) {
             Ok(s) => UNIX_EPOCH + Duration::new(s, ns),
             Err(_) => UNIX_EPOCH - Duration::new(s.unsigned_abs(), ns),

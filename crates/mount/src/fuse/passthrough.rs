@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(crate) struct Passthrough {
     allowed: AtomicBool,
     /// Files with passthrough, and the number of opens of each.
-    lent: Mutex<HashMap<Ino, (Arc<BackingId>, u32)>>,
+    passed_through: Mutex<HashMap<Ino, (Arc<BackingId>, u32)>>,
     /// Files that a process may write to through passthrough, if only by a mapping that outlives
     /// the descriptor: the kernel may not cache their times.
     written_past_us: Mutex<HashSet<Ino>>,
@@ -35,7 +35,7 @@ impl Passthrough {
     /// time must have the same answer, or the kernel refuses one of them: while the file has
     /// passthrough, every further open gets it too, and a file that is open without passthrough
     /// never gets it.
-    pub(super) fn lend(
+    pub(super) fn pass_through(
         &self,
         fs: &Fs,
         ino: Ino,
@@ -46,8 +46,8 @@ impl Passthrough {
         if opened == Opened::InRam {
             return None;
         }
-        let mut lent = self.lent.lock();
-        if let Some((backing, count)) = lent.get_mut(&ino) {
+        let mut passed_through = self.passed_through.lock();
+        if let Some((backing, count)) = passed_through.get_mut(&ino) {
             *count += 1;
             return Some(backing.clone());
         }
@@ -74,14 +74,14 @@ impl Passthrough {
         match open_backing(&file) {
             Ok(backing) => {
                 let backing = Arc::new(backing);
-                lent.insert(ino, (backing.clone(), 1));
+                passed_through.insert(ino, (backing.clone(), 1));
                 Some(backing)
             }
             Err(error) => {
                 // The kernel refuses us or this file system: passthrough is off from now on.
                 tracing::warn!(
-                    "no passthrough: {error}; settled files are read and written through this \
-                     process"
+                    "no passthrough: {error}; this process reads and writes the files on flash \
+                     instead of the kernel"
                 );
                 self.allowed.store(false, Ordering::Relaxed);
                 fs.set_passthrough(false);
@@ -92,11 +92,11 @@ impl Passthrough {
 
     /// Ends one open with passthrough.
     pub(super) fn give_back(&self, ino: Ino) {
-        let mut lent = self.lent.lock();
-        if let Some((_, count)) = lent.get_mut(&ino) {
+        let mut passed_through = self.passed_through.lock();
+        if let Some((_, count)) = passed_through.get_mut(&ino) {
             *count -= 1;
             if *count == 0 {
-                lent.remove(&ino);
+                passed_through.remove(&ino);
             }
         }
     }

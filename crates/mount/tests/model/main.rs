@@ -47,7 +47,7 @@ enum Step {
     Settle,
     /// The kernel forgets what it does not use.
     Forget,
-    /// Killed, and begun anew.
+    /// The daemon is killed and started again.
     Crash,
 }
 
@@ -580,7 +580,7 @@ impl Both {
         Ok(())
     }
 
-    /// Everything in either is in the other.
+    /// Checks that the file system and the model have the same files with the same content.
     fn compare(&mut self) -> Result<(), Errno> {
         self.compare_events();
         self.fs.check();

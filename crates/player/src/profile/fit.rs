@@ -17,7 +17,7 @@ pub struct Fitted {
     /// The simulator's profile of the device.
     pub profile: Profile,
     /// Values that the measurement does not show, one sentence each.
-    pub untold: Vec<String>,
+    pub unknown: Vec<String>,
     /// Each measured pattern with its time on the model, nanoseconds.
     pub patterns: Vec<(Pattern, u64)>,
 }
@@ -44,7 +44,7 @@ pub fn error(pattern: &Pattern, model_ns: u64) -> f64 {
 ///
 /// The fitted values do not make a valid profile.
 pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted, ProfileError> {
-    let mut untold = Vec::new();
+    let mut unknown = Vec::new();
     let mut sources = BTreeMap::new();
     let mut source = |names: &[&str], text: &str| {
         sources.extend(names.iter().map(|name| ((*name).to_owned(), text.to_owned())));
@@ -57,14 +57,14 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
             source(&["capacity_bytes"], "the target's size");
             source(&["fill"], "the target was filled before the measurement");
             if units.first_page > 0 {
-                untold.push(format!(
+                unknown.push(format!(
                     "Units begin {} KiB after the beginning of the target; in the model they begin \
                      at 0.",
                     units.first_page * 4
                 ));
             }
             if units.erase_error_us > units.erase_us {
-                untold.push(format!(
+                unknown.push(format!(
                     "erase_us is small against other costs of closing a unit: its error may be \
                      {:.0} µs.",
                     units.erase_error_us
@@ -88,7 +88,7 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
                 &["read_us", "write_us"],
                 &format!("mean of sorted and random requests, {measured}"),
             );
-            untold.push(format!("Size and number of open units: {why}."));
+            unknown.push(format!("Size and number of open units: {why}."));
             let model = latency::LatencyParams {
                 read_us: mean_us(found, false),
                 write_us: mean_us(found, true),
@@ -96,11 +96,11 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
             ("constant latency for each page, no units visible".to_owned(), Model::Latency(model))
         }
     };
-    untold.push("Program/erase cycles: no measurement shows them.".to_owned());
+    unknown.push("Program/erase cycles: no measurement shows them.".to_owned());
     let what = format!("{what}; {measured}");
     let profile = Profile { what, kind: StorageKind::Other, cycles: None, model, sources };
     let patterns = replayed(&profile, &found.patterns)?;
-    Ok(Fitted { profile, untold, patterns })
+    Ok(Fitted { profile, unknown, patterns })
 }
 
 /// Mean time for a page over all patterns, µs.

@@ -61,7 +61,7 @@ pub struct Pattern {
     pub write: bool,
     /// In ascending order; in random order if `false`.
     pub sorted: bool,
-    /// All pages lie in this many pages from the beginning of the device.
+    /// All pages lie within the first `span_pages` pages of the device.
     pub span_pages: u64,
     /// The accessed pages.
     pub pages: Vec<u64>,

@@ -258,17 +258,17 @@ fn simulated_devices_are_recovered() {
         let mut simulated = Simulated { machine, pages: (500 << 20) / PAGE_BYTES, now_ns: 0 };
         let found = measure(&mut simulated, &mut |_| ()).unwrap();
         let fitted = fit(&found, params.capacity_bytes, "measured here").unwrap();
-        let Model::OpenUnit(told) = &fitted.profile.model else {
+        let Model::OpenUnit(model) = &fitted.profile.model else {
             panic!("{unit_kib} KiB: {found:?}")
         };
-        assert_eq!((told.unit_bytes, told.open_units), (params.unit_bytes, params.open_units));
-        let near = |told: f64, is: f64| (told - is).abs() <= is * 0.01;
-        assert!(near(told.program_us, program_us) && near(told.copy_us, copy_us), "{told:?}");
-        assert!(near(told.erase_us, 2000.0) && near(told.read_us, 800.0), "{told:?}");
-        assert!((told.far_read_us - 3.0).abs() < 0.01, "{told:?}");
+        assert_eq!((model.unit_bytes, model.open_units), (params.unit_bytes, params.open_units));
+        let near = |measured: f64, is: f64| (measured - is).abs() <= is * 0.01;
+        assert!(near(model.program_us, program_us) && near(model.copy_us, copy_us), "{model:?}");
+        assert!(near(model.erase_us, 2000.0) && near(model.read_us, 800.0), "{model:?}");
+        assert!((model.far_read_us - 3.0).abs() < 0.01, "{model:?}");
         // The units that are open before the patterns differ.
         assert!(fitted.worst_error() < 0.1, "{unit_kib} KiB: {}", fitted.worst_error());
-        assert!(fitted.untold.iter().all(|text| text.contains("cycles")), "{:?}", fitted.untold);
+        assert!(fitted.unknown.iter().all(|text| text.contains("cycles")), "{:?}", fitted.unknown);
     }
     let flat =
         Profile::of(Model::Latency(latency::LatencyParams { read_us: 90.0, write_us: 700.0 }));
@@ -277,7 +277,7 @@ fn simulated_devices_are_recovered() {
         measure(&mut Simulated { machine, pages: 1 << 17, now_ns: 0 }, &mut |_| ()).unwrap();
     let fitted = fit(&found, 1 << 29, "measured here").unwrap();
     assert_eq!(fitted.profile.model, flat.model);
-    assert!(fitted.untold[0].contains("no cliff") && fitted.worst_error() == 0.0, "{fitted:?}");
+    assert!(fitted.unknown[0].contains("no cliff") && fitted.worst_error() == 0.0, "{fitted:?}");
 }
 
 const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;

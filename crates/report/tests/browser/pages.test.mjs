@@ -50,20 +50,20 @@ function run(name, ...args) {
   return { page, lines: out.trim().split("\n").map((line) => JSON.parse(line)) };
 }
 
-/** Opens a page; whatever it says or fetches fails the test. */
+/** Opens a page; a message in its console or a fetch fails the test. */
 async function open(path, options = {}) {
   const context = await browser.newContext({ viewport: DESK, acceptDownloads: true, ...options });
   const page = await context.newPage();
-  const said = [];
-  page.on("console", (message) => said.push(`console: ${message.text()}`));
-  page.on("pageerror", (error) => said.push(`error: ${error.message}`));
-  page.on("dialog", (dialog) => { said.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  const problems = [];
+  page.on("console", (message) => problems.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
+  page.on("dialog", (dialog) => { problems.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
   const url = pathToFileURL(path).href;
   page.on("request", (request) => {
-    if (![url, "data:", "blob:"].some((known) => request.url().startsWith(known))) said.push(`fetched: ${request.url()}`);
+    if (![url, "data:", "blob:"].some((known) => request.url().startsWith(known))) problems.push(`fetched: ${request.url()}`);
   });
   await page.goto(url);
-  return { page, done: async () => { assert.deepEqual(said, []); await context.close(); } };
+  return { page, done: async () => { assert.deepEqual(problems, []); await context.close(); } };
 }
 
 const data = (page, id) =>
@@ -132,7 +132,7 @@ for (const [name, args] of [
   });
 }
 
-test("the numbers are those of --json", { skip }, async () => {
+test("the page has the numbers of --json", { skip }, async () => {
   const { page: path, lines } = run("numbers", "compare", trace);
   const { page, done } = await open(path);
   const key = (policy, bytes) => `${policy} ${bytes}`;
@@ -140,7 +140,7 @@ test("the numbers are those of --json", { skip }, async () => {
   const measures = {
     "hit-ratio": (cell) => cell.hits / cell.accesses,
     "writes": (cell) => cell.device_writes + cell.dirty_left,
-    "scattered": (cell) => cell.nonsequential_writes,
+    "non-sequential": (cell) => cell.nonsequential_writes,
     "cost": (cell) => cell.cost_us,
   };
   for (const [id, measure] of Object.entries(measures)) {
@@ -159,8 +159,8 @@ test("the numbers are those of --json", { skip }, async () => {
       view === views[sizes.indexOf(cell.memory_bytes)] && name === part && policy === cell.policy)[3];
     assert.equal(of("written to storage"), cell.device_writes);
     assert.equal(of("still dirty at the end"), cell.dirty_left);
-    assert.equal(of("deleted or cut first"), cell.dropped_dirty);
-    assert.equal(of("written to storage") + of("still dirty at the end") + of("deleted or cut first") +
+    assert.equal(of("deleted or truncated first"), cell.dropped_dirty);
+    assert.equal(of("written to storage") + of("still dirty at the end") + of("deleted or truncated first") +
       of("overwritten in memory first"), cell.write_accesses);
   }
   const table = await page.locator("#table-0 tbody tr").evaluateAll((rows) =>
@@ -187,7 +187,7 @@ test("the numbers are those of --json", { skip }, async () => {
   await done();
 });
 
-test("times on devices are those of --json", { skip }, async () => {
+test("times on devices equal those of --json", { skip }, async () => {
   const { page: path, lines } = run("devices", "compare", trace, "--policy", "lru,fab,belady", "--memory", "4MiB,16MiB",
     "--device", "microsd-2012,ufs-3.1");
   const { page, done } = await open(path);
@@ -204,8 +204,8 @@ test("times on devices are those of --json", { skip }, async () => {
   await done();
 });
 
-test("a description draws what --json says, beside what the papers saw", { skip }, async () => {
-  const { page: path, lines: [said] } = run("described", "describe", trace);
+test("a description draws the values of --json, beside those of the papers", { skip }, async () => {
+  const { page: path, lines: [json] } = run("described", "describe", trace);
   const { page, done } = await open(path);
   const sum = (rows, at) => rows.reduce((sum, row) => sum + row[at], 0);
   const all = (rows, key) => rows.reduce((sum, row) => sum + row[key], 0);
@@ -214,66 +214,66 @@ test("a description draws what --json says, beside what the papers saw", { skip 
   for (const kind of ["reads", "writes"]) {
     const rows = time.rows.filter(([, , series]) => series === kind);
     assert.deepEqual(rows.map(([, , , x, y, amount]) => [x, y, amount]),
-      said.over_time.grid.filter((cell) => cell[kind] > 0).map((cell) => [cell.first_access, cell.first_page, cell[kind]]));
-    assert.equal(sum(rows, 5), said.mix.operations.find((row) => row.operation === kind).page_accesses);
+      json.over_time.grid.filter((cell) => cell[kind] > 0).map((cell) => [cell.first_access, cell.first_page, cell[kind]]));
+    assert.equal(sum(rows, 5), json.mix.operations.find((row) => row.operation === kind).page_accesses);
   }
   const mix = await data(page, "reads-and-writes");
   for (const [, , part, share, of] of mix.rows) {
     const key = { "page accesses": "page_accesses_share", requests: "requests_share", bytes: "moved_bytes_share" }[of];
-    assert.ok(Math.abs(share - said.mix.operations.find((row) => row.operation === part)[key]) < 1e-6);
+    assert.ok(Math.abs(share - json.mix.operations.find((row) => row.operation === part)[key]) < 1e-6);
   }
   const files = await data(page, "files-by-time");
   for (const [series, key] of [["read", "read_bytes"], ["written", "written_bytes"]]) {
-    assert.equal(sum(files.rows.filter((row) => row[2] === series), 5), all(said.files_over_time.files, key));
+    assert.equal(sum(files.rows.filter((row) => row[2] === series), 5), all(json.files_over_time.files, key));
   }
   const periods = await data(page, "active-periods");
-  assert.equal(sum(periods.rows, 3), all(said.lifetimes.active_periods, "files"));
+  assert.equal(sum(periods.rows, 3), all(json.lifetimes.active_periods, "files"));
   const skew = await data(page, "skew-curve");
-  assert.deepEqual(skew.rows.length, said.skew.curve.length);
+  assert.deepEqual(skew.rows.length, json.skew.curve.length);
   const again = await data(page, "again");
   const [, , , , last] = again.rows.filter(([view, , series]) => view === "up to each rank" && series === "used last").at(-1);
   assert.ok(Math.abs(last - 1) < 1e-9);
   const windows = await data(page, "written-in-60-s");
   assert.equal(Math.max(...windows.rows.filter(([, , series]) => series === "all files").map((row) => row[4])),
-    said.windows.in_60_s.find((row) => row.to === "all").most_bytes);
+    json.windows.in_60_s.find((row) => row.to === "all").most_bytes);
 
   // Every section has a sentence on this trace; figures known from papers show the paper's finding.
   const sections = await page.locator("main > section:not(#in-short, #reproduce)").evaluateAll((all) =>
-    all.map((e) => [e.id, e.querySelectorAll("figure").length, e.querySelectorAll(".says, h2 + p").length, e.querySelectorAll(".paper").length]));
-  assert.equal(sections.length, Object.values(said).filter((value) => typeof value === "object").length - 1);
-  for (const [id, figures, says, papers] of sections) {
-    assert.ok(says > 0, `${id} says nothing`);
+    all.map((e) => [e.id, e.querySelectorAll("figure").length, e.querySelectorAll(".caption, h2 + p").length, e.querySelectorAll(".paper").length]));
+  assert.equal(sections.length, Object.values(json).filter((value) => typeof value === "object").length - 1);
+  for (const [id, figures, captions, papers] of sections) {
+    assert.ok(captions > 0, `${id} has no caption`);
     assert.equal(papers, figures > 0 ? 1 : 0, id);
   }
   await done();
 });
 
-test("pointer and keys tell values", { skip }, async () => {
+test("pointer and keys show values", { skip }, async () => {
   const { page: path, lines } = run("tips", "compare", trace, "--policy", "lru,arc,belady", "--memory", "4MiB,16MiB,64MiB");
   const { page, done } = await open(path);
   const tip = page.locator("#tip");
   assert.equal(await tip.isVisible(), false);
   const cell = lines.find((one) => one.policy === "arc" && one.memory_bytes === 16 << 20);
-  const says = `arc\n${(cell.hits / cell.accesses * 100).toFixed(2)} % at 16 MiB`;
+  const label = `arc\n${(cell.hits / cell.accesses * 100).toFixed(2)} % at 16 MiB`;
   const mark = page.locator('#hit-ratio svg.wide [data-n="arc"] circle').nth(1);
   await mark.scrollIntoViewIfNeeded();
   const box = await mark.boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
-  assert.equal(await tip.textContent(), says);
+  assert.equal(await tip.textContent(), label);
   await page.mouse.move(2, 2);
   assert.equal(await tip.isVisible(), false);
 
   await page.locator("#hit-ratio svg.wide").focus();
-  const told = new Set();
+  const labels = new Set();
   for (let n = 0; n < 3; n++) {
-    for (const press of ["ArrowRight", "ArrowRight", "ArrowRight"]) { await page.keyboard.press(press); told.add(await tip.textContent()); }
+    for (const press of ["ArrowRight", "ArrowRight", "ArrowRight"]) { await page.keyboard.press(press); labels.add(await tip.textContent()); }
     await page.keyboard.press("ArrowUp");
-    for (const press of ["ArrowLeft", "ArrowLeft", "ArrowLeft"]) { told.add(await tip.textContent()); await page.keyboard.press(press); }
-    told.add(await tip.textContent());
+    for (const press of ["ArrowLeft", "ArrowLeft", "ArrowLeft"]) { labels.add(await tip.textContent()); await page.keyboard.press(press); }
+    labels.add(await tip.textContent());
     await page.keyboard.press("ArrowUp");
   }
-  assert.equal(told.size, 9, [...told].join("; "));
-  assert.ok(told.has(says));
+  assert.equal(labels.size, 9, [...labels].join("; "));
+  assert.ok(labels.has(label));
   await page.keyboard.press("Escape");
   assert.equal(await tip.isVisible(), false);
   // Every control can be reached by keys.
@@ -282,7 +282,7 @@ test("pointer and keys tell values", { skip }, async () => {
   await done();
 });
 
-test("tables sort, views are chosen, series are looked at", { skip }, async () => {
+test("tables sort, views are chosen, series are highlighted", { skip }, async () => {
   const { page: path } = run("use", "compare", trace);
   const { page, done } = await open(path);
   const table = page.locator("details.table[open] table").first();
@@ -320,7 +320,7 @@ test("tables sort, views are chosen, series are looked at", { skip }, async () =
   await done();
 });
 
-test("a figure can be taken along", { skip }, async () => {
+test("a figure can be saved as SVG and CSV", { skip }, async () => {
   const { page: path } = run("taken", "compare", trace);
   const { page, done } = await open(path);
   for (const figure of ["hit-ratio", "fate-of-writes", "places"]) {
@@ -347,7 +347,7 @@ test("a figure can be taken along", { skip }, async () => {
   await done();
 });
 
-test("a diff is drawn, and says what --json says", { skip }, async () => {
+test("a diff is drawn with the values of --json", { skip }, async () => {
   const [before, after] = [["--policy", "lru,arc,fab"], ["--policy", "lru,arc,fab", "--write-miss", "read"]].map((args, n) => {
     const file = join(folder, `${n}.json`);
     writeFileSync(file, execFileSync(flashsift, ["compare", trace, "--json", ...args], { stdio: ["ignore", "pipe", "ignore"] }));
@@ -368,7 +368,7 @@ test("a diff is drawn, and says what --json says", { skip }, async () => {
   }
 });
 
-test("names are words, whatever they say", { skip }, async () => {
+test("a file name cannot inject markup", { skip }, async () => {
   const name = `<img src=x onerror=alert(1)><script>alert(2)<script>"'&.parquet`.replaceAll("/", "");
   const hostile = join(folder, name);
   copyFileSync(trace, hostile);
@@ -379,7 +379,7 @@ test("names are words, whatever they say", { skip }, async () => {
   await done();
 });
 
-test("a page of everything is small", { skip }, async () => {
+test("a page with all figures is small", { skip }, async () => {
   const sizes = [1, 2, 4, 8, 16, 32, 64, 128].map((size) => `${size}MiB`).join(",");
   const many = ["all", ...[1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 25].map((n) => `cflru:window=0.${n}`)].join(",");
   const devices = "microsd-2012,emmc1-2012,emmc-5.1,ufs-3.1,ufs-4.0";

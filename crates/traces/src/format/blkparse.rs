@@ -31,7 +31,7 @@
 //! 80`. The summary that blkparse prints after the last line is skipped.
 
 use super::{
-    Confidence, Knows, Side, Space, Spec,
+    Confidence, FormatSpec, Knows, Side, Space,
     block::{Devices, Rwbs, device_name},
     detected_by_lines,
     held::Held,
@@ -45,7 +45,7 @@ use crate::{
 };
 use flashsift_core::event::{About, Event};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "blkparse",
     what: "blkparse's default text: `8,0 1 42 0.000123 1234 Q WS 1234567 + 8 [fio]`",
     detect,
@@ -350,7 +350,7 @@ mod tests {
     use crate::format::testing;
     use flashsift_core::event::Action;
 
-    fn told(text: &str) -> (Vec<String>, String) {
+    fn read_lines(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| {
             let what = match &e.action {
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_queued_request_counts_once() {
-        let (events, skipped) = told(SAMPLE);
+        let (events, skipped) = read_lines(SAMPLE);
         assert_eq!(
             events,
             [
@@ -405,37 +405,37 @@ mod tests {
 
     #[test]
     fn without_queued_requests_those_issued_or_completed_count() {
-        let (events, skipped) = told(&only(&["C", "D", "A"]));
+        let (events, skipped) = read_lines(&only(&["C", "D", "A"]));
         assert_eq!(
             events,
             ["0 0 0 is /dev/block/8:0", "0 697 runs app main", "0 697 0 ws 105705472 4096"],
             "{skipped}"
         );
         assert_eq!(skipped, "1 completion (C) (first at 3); 1 remap (A) (first at 1)");
-        let (events, skipped) = told(&only(&["C"]));
+        let (events, skipped) = read_lines(&only(&["C"]));
         assert_eq!(
             events,
             ["0 0 0 is /dev/block/8:0", "0 0 0 ws 105705472 4096"],
             "who completes asked for nothing"
         );
         assert_eq!(skipped, "");
-        assert_eq!(told(&only(&["P", "G"])).0.len(), 0);
+        assert_eq!(read_lines(&only(&["P", "G"])).0.len(), 0);
     }
 
     #[test]
     fn a_queued_request_after_many_others_is_soon_enough() {
         let issued = only(&["D"]);
-        let (events, skipped) = told(&(issued.repeat(4000) + &only(&["Q"])));
-        assert_eq!(events.len(), told(&only(&["Q"])).0.len());
+        let (events, skipped) = read_lines(&(issued.repeat(4000) + &only(&["Q"])));
+        assert_eq!(events.len(), read_lines(&only(&["Q"])).0.len());
         assert_eq!(skipped, "4000 issue (D) (first at 1)");
-        let (events, skipped) = told(&(issued.repeat(5000) + &only(&["Q"])));
+        let (events, skipped) = read_lines(&(issued.repeat(5000) + &only(&["Q"])));
         assert_eq!(events.iter().filter(|event| event.contains(" ws ")).count(), 5000);
         assert!(skipped.starts_with("4 queued request"), "{skipped}");
     }
 
     #[test]
     fn flushes_commands_and_failures() {
-        let (events, skipped) = told(
+        let (events, skipped) = read_lines(
             "  7,0 1 0 1.000000000 9 Q FN [a]\n  7,0 1 0 1.000001000 9 Q N [a]\n  7,0 1 0 \
              1.000002000 9 Q R 36 (12 00 00) [a]\n\
              7,0 1 0 1.000003999 9 Q RM 8 + 16 (   32434) [a [b]]\n\
@@ -453,7 +453,7 @@ mod tests {
             ]
         );
         assert_eq!(skipped, "1 SCSI command (first at 3); 1 request without data (first at 2)");
-        let (events, skipped) = told(
+        let (events, skipped) = read_lines(
             "7,0 1 0 1.000000000 9 C FN 0 [0]\n7,0 1 0 1.000001000 9 C WS 8 [0]\n\
              7,0 1 0 1.000002000 9 C W 8 + 8 [-5]\n\
              7,0 1 0 1.000002000 9 C FN 0 (     123) [0]\n7,0 1 0 1.000003000 9 C R 8 + 8 (     \
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_device_on_another_is_noted() {
-        let (events, skipped) = told(
+        let (events, skipped) = read_lines(
             "253,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 2 0.000001000 9 A R 2056 + 8 <- (253,0) \
              8\n\
              8,0 1 3 0.000002000 9 Q R 2056 + 8 [a]\n8,0 1 4 0.000002000 9 A R 2056 + 8 <- (8,1) \
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn truncated_or_hand_made_lines_are_damage() {
-        let (events, skipped) = told(
+        let (events, skipped) = read_lines(
             "8,0 1 1 0.000000000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Q R 8 + 8 [a\n\
              8,0 1 1 0.000000000 9 Q R 8 + 8\n\
              8,0 1 1 0.0000 9 Q R 8 + 8 [a]\n8,0 1 1 0.000000000 9 Y R 8 + 8 [a]\n\
@@ -516,14 +516,14 @@ mod tests {
                        unplugs:           1\n\nThroughput (R/W): 18597KiB/s / 15833KiB/s\n\
                        Events (7,1): 636 entries\nSkips: 0 forward (0 -   0.0%)\n\
                        === sda ===\n  CPU  0:                  123 events,        6 KiB data\n";
-        let (_, skipped) = told(&(only(&["Q"]) + summary));
+        let (_, skipped) = read_lines(&(only(&["Q"]) + summary));
         assert_eq!(skipped, "13 blkparse's summary (first at 5)");
         assert_eq!(
-            told(&(only(&["Q"]) + summary + &only(&["Q"]))).0.len(),
-            told(&only(&["Q"])).0.len() + 5
+            read_lines(&(only(&["Q"]) + summary + &only(&["Q"]))).0.len(),
+            read_lines(&only(&["Q"])).0.len() + 5
         );
         assert!(
-            told(&(only(&["Q"]) + "Reads Queued: 5\n"))
+            read_lines(&(only(&["Q"]) + "Reads Queued: 5\n"))
                 .1
                 .contains("not of blkparse's default output")
         );

@@ -49,7 +49,7 @@
 //! before it.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec, detected_by_lines, held::Held,
+    Confidence, FileId, FormatSpec, Knows, Side, Space, detected_by_lines, held::Held,
     processes::Processes, text_lines,
 };
 use crate::{
@@ -60,7 +60,7 @@ use crate::{
 use flashsift_core::event::{About, Action, Event, MaybeOwned, Renamed};
 use std::collections::{HashMap, HashSet};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "cachesifter",
     what: "CacheSifter's kernel log: `->ms,vfs_r|vfs_w,path,io size,file size,position,inode,thread,name`",
     detect,
@@ -87,7 +87,7 @@ const COMM_BYTES_MAX: usize = 15;
 const PATH_BYTES_MAX: usize = 4096;
 
 const CUT: Skip = Skip::Damage("vfs_r or vfs_w line that is cut short or broken");
-const BIO: Skip = Skip::Benign("bio-r or bio-w line (what the page cache asked of storage)");
+const BIO: Skip = Skip::Benign("bio-r or bio-w line (a request of the page cache to storage)");
 const UNLINK: Skip = Skip::Benign("unlink line");
 const OTHER: Skip = Skip::Benign("other line of the kernel's log");
 const AT_END: Skip = Skip::Benign("read at the end of its file");
@@ -405,7 +405,7 @@ mod tests {
     use crate::format::testing;
     use proptest::prelude::*;
 
-    fn told(text: &str) -> (Vec<String>, String) {
+    fn read_lines(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| {
             let what = match &e.action {
@@ -435,14 +435,14 @@ mod tests {
             let op = if write { "vfs_w" } else { "vfs_r" };
             format!("->{},{op},{path},{asked},{size},{position},{inode},{tid},x\n", 1000 + n)
         };
-        let (events, skipped) = told(&lines.iter().enumerate().map(line).collect::<String>());
+        let (events, skipped) = read_lines(&lines.iter().enumerate().map(line).collect::<String>());
         let kept = events.iter().filter(|event| !event.ends_with("runs x"));
         (kept.map(|event| event.splitn(3, ' ').nth(2).unwrap().to_owned()).collect(), skipped)
     }
 
     #[test]
-    fn the_sample() {
-        let (events, skipped) = told(SAMPLE);
+    fn the_sample_is_read() {
+        let (events, skipped) = read_lines(SAMPLE);
         assert_eq!(
             events,
             [
@@ -468,7 +468,7 @@ mod tests {
             ]
         );
         for part in [
-            "1 bio-r or bio-w line (what the page cache asked of storage) (first at 3)",
+            "1 bio-r or bio-w line (a request of the page cache to storage) (first at 3)",
             "1 read at the end of its file (first at 5)",
             "1 other line of the kernel's log (first at 1)",
             "1 inode under another path, of the size it had: taken for a rename (first at 4)",
@@ -534,7 +534,7 @@ mod tests {
     /// One program's operations, printed before and after each operation: the events are the same,
     /// except that sizes from before are unknown where the lines are from after.
     #[test]
-    fn positions_from_before_and_from_after() {
+    fn lines_from_before_and_from_after_give_the_same_events() {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let paths: Vec<String> = (0..10).map(|n| format!("/data/{n}")).collect();
         for (inode, path) in paths.iter().enumerate() {
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn names_with_commas_and_lines_that_are_cut() {
-        let (events, skipped) = told(
+        let (events, skipped) = read_lines(
             "[1.0s][pid:1,cpu0,a->b]->5,vfs_w,/data/a,1,2,10,0,0,7,8,name, of 1\n\
              ->5,vfs_w,/data/a,10,0,0,7,8\n\
              ->5,vfs_r,/data/->5,vfs_w,,10,90,0,9,8,c\n->5,vfs_w,data/a,10,0,0,7,8,c\n\
@@ -701,7 +701,7 @@ mod tests {
         }
 
         #[test]
-        fn any_damage_to_the_sample(
+        fn a_damaged_sample_does_not_panic(
             changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>()), 0..20),
         ) {
             let mut sample = SAMPLE.as_bytes().to_vec();

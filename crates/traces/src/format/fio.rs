@@ -20,7 +20,7 @@
 //! the first event, so later names do not change it. `sync` and `datasync` make the whole file
 //! durable, `trim` discards its blocks. fio never deletes or truncates in a log.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec, text_lines};
+use super::{Confidence, FileId, FormatSpec, Knows, Side, Space, text_lines};
 use crate::{
     Error,
     events::{Events, Skip},
@@ -29,7 +29,7 @@ use crate::{
 use flashsift_core::event::{About, Action, Event, MaybeOwned};
 use std::collections::HashMap;
 
-pub(super) const V2: Spec = Spec {
+pub(super) const V2: FormatSpec = FormatSpec {
     name: "fio-iolog-2",
     what: "fio's iolog, version 2: `NAME action [offset length]`",
     detect: |head| detect(head, HEADER_2),
@@ -37,7 +37,7 @@ pub(super) const V2: Spec = Spec {
     sample: || SAMPLE_2.into(),
 };
 
-pub(super) const V3: Spec = Spec {
+pub(super) const V3: FormatSpec = FormatSpec {
     name: "fio-iolog-3",
     what: "fio's iolog, version 3: `µs NAME action [offset length]`",
     detect: |head| detect(head, HEADER_3),
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use crate::format::testing;
 
-    fn lines(spec: &Spec, text: &str) -> (About, Vec<String>, String) {
+    fn lines(spec: &FormatSpec, text: &str) -> (About, Vec<String>, String) {
         let (events, summary) = testing::read(spec, text.as_bytes()).unwrap();
         let line = |e: &Event| {
             let what = match &e.action {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_waits() {
+    fn version_2_has_waits_instead_of_times() {
         let (about, events, skipped) = lines(&V2, SAMPLE_2);
         assert_eq!(
             (about.side, about.space, about.knows.times),

@@ -19,18 +19,19 @@
 //!   was never opened it creates a file; a read or write there may be a socket's, and is counted.
 //! - Seeks are not in the format: a read or write after one begins where the last access ended.
 
-use super::{Confidence, Knows, Side, Space, Spec, head_lines};
+use super::{Confidence, FormatSpec, Knows, Side, Space, head_lines};
 use crate::{
     Error,
     events::{Events, Skip},
     input::Input,
     process::{
-        Call, Dir, Done, Fd, Flags, Machine, Out, Path, STRANGE_FD, STRANGE_FILE, Shown, Strangers,
+        CallMachine, Dir, Done, Fd, Flags, Out, Path, STRANGE_FD, STRANGE_FILE, Shown, Strangers,
+        SystemCall,
     },
 };
 use flashsift_core::event::About;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "mobigen",
     what: "MobiGen: `thread µs op fd [offset] size` lines",
     detect,
@@ -168,7 +169,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     }
     lines.sort_by_key(|&(at_us, ..)| at_us);
     let first_us = lines.first().map_or(0, |&(at_us, ..)| at_us);
-    let (mut machine, mut out) = (Machine::new(Strangers::Threads(0)), Out::default());
+    let (mut machine, mut out) = (CallMachine::new(Strangers::Threads(0)), Out::default());
     for (at_us, number, tid, start, len) in lines {
         match operation(&text[start..start + len]) {
             Ok(op) => {
@@ -188,7 +189,7 @@ fn whole(name: &[u8]) -> Option<&[u8]> {
     path.starts_with(b"/").then_some(path)
 }
 
-fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out) -> Done {
+fn take(machine: &mut CallMachine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out) -> Done {
     let path = |path| Path { dir: Dir::Cwd(None), path };
     match *op {
         Op::Open { path: name, flags, fd } => {
@@ -197,13 +198,18 @@ fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out)
                 return machine.call(
                     at_us,
                     tid,
-                    Call::Open { path: path(whole), flags: parsed, mode: None, fd: fd.into() },
+                    SystemCall::Open {
+                        path: path(whole),
+                        flags: parsed,
+                        mode: None,
+                        fd: fd.into(),
+                    },
                     out,
                 );
             }
             if [&b"dev/"[..], b"proc/", b"sys/"].iter().any(|prefix| name.starts_with(prefix)) {
                 let fd = Fd { shown: Some(Shown::Other), ..fd.into() };
-                return machine.call(at_us, tid, Call::Made { fd, cloexec: false }, out);
+                return machine.call(at_us, tid, SystemCall::Made { fd, cloexec: false }, out);
             }
             if name == b"/data/data" && flags == b"O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE" {
                 if machine.is_open(tid, fd) {
@@ -213,38 +219,41 @@ fn take(machine: &mut Machine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut Out)
                 return machine.call(
                     at_us,
                     tid,
-                    Call::OpenNameless { flags: Flags::default(), fd },
+                    SystemCall::OpenNameless { flags: Flags::default(), fd },
                     out,
                 );
             }
             out.note(MANGLED);
-            machine.call(at_us, tid, Call::OpenNameless { flags: parsed, fd }, out)
+            machine.call(at_us, tid, SystemCall::OpenNameless { flags: parsed, fd }, out)
         }
-        Op::Close { fd } => {
-            machine.call(at_us, tid, Call::Close { fd }, out).map_err(|_| Skip::Benign(CLOSE_ONLY))
-        }
+        Op::Close { fd } => machine
+            .call(at_us, tid, SystemCall::Close { fd }, out)
+            .map_err(|_| Skip::Benign(CLOSE_ONLY)),
         Op::Transfer { write, fd, at, len } => {
             if at.is_some() && !machine.is_open(tid, fd) {
                 out.note(IMPLIED);
                 machine.call(
                     at_us,
                     tid,
-                    Call::OpenNameless { flags: Flags::default(), fd },
+                    SystemCall::OpenNameless { flags: Flags::default(), fd },
                     out,
                 )?;
             }
             let (fd, flags) = (fd.into(), Flags::default());
-            let call =
-                if write { Call::Write { fd, at, len, flags } } else { Call::Read { fd, at, len } };
+            let call = if write {
+                SystemCall::Write { fd, at, len, flags }
+            } else {
+                SystemCall::Read { fd, at, len }
+            };
             machine.call(at_us, tid, call, out).map_err(in_own_words)
         }
         Op::Sync { fd } => {
-            let call = Call::Sync { fd: fd.into(), offset: 0, len: u64::MAX };
+            let call = SystemCall::Sync { fd: fd.into(), offset: 0, len: u64::MAX };
             machine.call(at_us, tid, call, out).map_err(in_own_words)
         }
         Op::Unlink { path: name } => match whole(name) {
             Some(whole) => {
-                machine.call(at_us, tid, Call::Unlink { path: path(whole), seen: None }, out)
+                machine.call(at_us, tid, SystemCall::Unlink { path: path(whole), seen: None }, out)
             }
             None => Err(STRANGE_FILE),
         }
@@ -277,8 +286,9 @@ mod tests {
         let (events, _) = lines(
             "1 50 read 7 10\n2 10 open data/data O_RDWR 7\n2 40 write 7 100\n2 60 close 7 0\n",
         );
-        let told: Vec<_> = events.iter().map(|event| (event.at_us, event.tid, event.pid)).collect();
-        assert_eq!(told, [(0, 2, 0), (30, 2, 0), (40, 1, 0), (50, 2, 0)]);
+        let found: Vec<_> =
+            events.iter().map(|event| (event.at_us, event.tid, event.pid)).collect();
+        assert_eq!(found, [(0, 2, 0), (30, 2, 0), (40, 1, 0), (50, 2, 0)]);
         assert!(matches!(events[2].action, Action::Read { offset: 100, len: 10, .. }));
     }
 
@@ -373,16 +383,16 @@ mod tests {
         assert_eq!((reads, writes), ((8258, 3_653_437), (13_989, 12_171_335)));
         assert_eq!((syncs, lost), (997, (1261, 1_552_127)));
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("readable");
-        let mut told = ((0, 0), (0, 0), 0);
+        let mut found = ((0, 0), (0, 0), 0);
         for event in &events {
             match event.action {
-                Action::Read { len, .. } => told.0 = (told.0.0 + 1, told.0.1 + len as i64),
-                Action::Write { len, .. } => told.1 = (told.1.0 + 1, told.1.1 + len as i64),
-                Action::Sync { .. } => told.2 += 1,
+                Action::Read { len, .. } => found.0 = (found.0.0 + 1, found.0.1 + len as i64),
+                Action::Write { len, .. } => found.1 = (found.1.0 + 1, found.1.1 + len as i64),
+                Action::Sync { .. } => found.2 += 1,
                 _ => {}
             }
         }
-        assert_eq!(told, (reads, writes, syncs));
+        assert_eq!(found, (reads, writes, syncs));
         let count = |reason: &str| {
             summary.skipped.iter().find(|(r, _)| *r == reason).map_or(0, |(_, r)| r.count)
         };

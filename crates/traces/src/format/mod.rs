@@ -39,7 +39,7 @@ pub enum Confidence {
 }
 
 /// A trace format: its name, its detection, and its reader.
-pub struct Spec {
+pub struct FormatSpec {
     /// Value of `--format`.
     pub name: &'static str,
     /// Description in one line.
@@ -57,7 +57,7 @@ pub struct Spec {
 pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Every supported format.
-pub const ALL: &[Spec] = &[
+pub const ALL: &[FormatSpec] = &[
     blkparse::SPEC,
     cachesifter::SPEC,
     fio::V2,
@@ -85,7 +85,7 @@ pub fn names() -> String {
 /// # Errors
 ///
 /// No format has that name.
-pub fn named(name: &str) -> Result<&'static Spec, Error> {
+pub fn named(name: &str) -> Result<&'static FormatSpec, Error> {
     ALL.iter().find(|spec| spec.name == name).ok_or_else(|| Error::NoSuchFormat(name.to_owned()))
 }
 
@@ -94,7 +94,7 @@ pub fn named(name: &str) -> Result<&'static Spec, Error> {
 /// # Errors
 ///
 /// No format recognises the bytes, or two are equally sure.
-pub fn detected(head: &[u8]) -> Result<&'static Spec, Error> {
+pub fn detected(head: &[u8]) -> Result<&'static FormatSpec, Error> {
     let sure = ALL.iter().map(|spec| (spec.detect)(head)).max().unwrap_or(Confidence::No);
     let found: Vec<_> = ALL.iter().filter(|spec| (spec.detect)(head) == sure).collect();
     match found[..] {
@@ -166,7 +166,7 @@ fn text_lines(
 pub(crate) mod testing {
     //! Helpers for the readers' tests.
 
-    use super::Spec;
+    use super::FormatSpec;
     use crate::{
         Error,
         events::{Events, Kept, Summary},
@@ -176,7 +176,7 @@ pub(crate) mod testing {
 
     /// Returns all output of `spec` for these bytes.
     pub(crate) fn read(
-        spec: &Spec,
+        spec: &FormatSpec,
         mut bytes: &[u8],
     ) -> Result<(Vec<Event<'static>>, Summary), Error> {
         let mut kept = Kept::default();

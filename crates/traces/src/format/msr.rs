@@ -16,7 +16,8 @@
 //! is counted. The response time is specific to one disk array of 2007 and is not kept.
 
 use super::{
-    Confidence, Knows, Side, Space, Spec, block::Devices, detected_by_lines, head_lines, text_lines,
+    Confidence, FormatSpec, Knows, Side, Space, block::Devices, detected_by_lines, head_lines,
+    text_lines,
 };
 use crate::{
     Error,
@@ -25,7 +26,7 @@ use crate::{
 };
 use flashsift_core::event::{About, Action, Event};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "msr",
     what: "MSR-Cambridge CSV: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`",
     detect,
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use crate::format::testing;
 
-    fn told(text: &str) -> (Vec<String>, String) {
+    fn read_lines(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
         let line = |e: &Event| match &e.action {
             Action::Read { file, offset, len, .. } => {
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pseudo_file_a_disk_and_microseconds() {
+    fn each_disk_is_a_file_and_times_are_in_microseconds() {
         let expected = [
             "0 is web_0",
             "0 0 r 7014609920 24576",
@@ -143,18 +144,18 @@ mod tests {
             "1332057 1 w 32256 4096",
             "2332061 0 r 2436997632 512",
         ];
-        let (events, skipped) = told(SAMPLE);
+        let (events, skipped) = read_lines(SAMPLE);
         assert_eq!((&events[..], &*skipped), (&expected.map(String::from)[..], ""));
         assert_eq!(detect(SAMPLE.as_bytes()), Confidence::Likely);
 
         let with_header = format!("{HEADER}\r\n{}", SAMPLE.replace('\n', "\r\n"));
         assert_eq!(detect(with_header.as_bytes()), Confidence::Certain);
-        assert_eq!(told(&with_header), (events, skipped));
+        assert_eq!(read_lines(&with_header), (events, skipped));
     }
 
     #[test]
     fn invalid_lines_are_counted() {
-        let (events, skipped) = told(
+        let (events, skipped) = read_lines(
             "5,h,0,Read,0,1,1\n5,h,0,Trim,0,1,1\n5,h,x,Read,0,1,1\n5,,0,Read,0,1,1\n\
              -5,h,0,Read,0,1,1\n5,h,0,Read,0,1\n\
              5,h,0,Read,0,1,1,1\n5,h,0,Read,-1,1,1\n5,h,0,Read,9223372036854775807,1,1\n\

@@ -13,12 +13,12 @@
 //! There is no magic number. The claims about the future can be checked, though, and random bytes
 //! fail the check.
 
-use super::{Confidence, FileId, Knows, Side, Space, Spec};
+use super::{Confidence, FileId, FormatSpec, Knows, Side, Space};
 use crate::{Error, events::Events, input::Input};
 use flashsift_core::event::{About, Action, Event};
 use std::collections::HashMap;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "oracle-general",
     what: "libCacheSim's oracleGeneral: 24-byte records (time, object, size, next access)",
     detect,
@@ -197,10 +197,12 @@ mod tests {
         }
     }
 
+    /// The advice was once printed twice: "or cut it to a or cut it to a multiple".
     #[test]
     fn a_truncated_record_is_an_error() {
         let error = testing::read(&SPEC, &sample()[..50]).unwrap_err().to_string();
         assert!(error.contains("(2 of 24 bytes)") && error.contains("byte 48"), "{error}");
+        assert!(error.contains("copy it again, or cut it to a multiple of 24 bytes"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Our own store ([`crate::store`]). Parquet's index is at its end, so the reader uses the file
 //! itself where there is one, and else (a pipe, an archive) a copy in memory.
 
-use super::{Confidence, Spec};
+use super::{Confidence, FormatSpec};
 use crate::{Error, events::Events, input::Input, open::Seekable, store};
 use bytes::Bytes;
 use parquet::{
@@ -10,7 +10,7 @@ use parquet::{
 };
 use std::fs::File;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "parquet",
     what: "flashsift's own store, as `import` and `record` write it",
     detect: |head| if head.starts_with(b"PAR1") { Confidence::Certain } else { Confidence::No },

@@ -34,7 +34,7 @@
 //! parsed as the kernel writes them.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec,
+    Confidence, FileId, FormatSpec, Knows, Side, Space,
     block::{Devices, Op, Rwbs, device_name},
     processes::Processes,
     text_lines,
@@ -47,7 +47,7 @@ use crate::{
 use flashsift_core::event::{About, Event};
 use std::collections::VecDeque;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "pixel",
     what: "Pixel CSV: block requests `proces,device,rw_flag,sector,size,timestamp`",
     detect,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn names_flags_and_nonsense() {
+    fn names_and_flags_are_read_and_bad_lines_counted() {
         let (events, skipped) = accesses(
             "<...>-7,8,RA,0,8,1\nx,y-7,8,WFS,8,8,2\ny-7,9,D,8,8,3\nz,8,Q,8,8,3\nz,8,R,8,8,nan\n\
              z,8,R,-1,8,4\nR,8\n\
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn real_traces() {
+    fn the_pixel_traces_are_read() {
         let known = [
             ("pixel6a_telegram.csv.gz", 251_879, 36_853),
             ("pixel6a_cod.csv.gz", 223_998, 18_535),

@@ -7,7 +7,7 @@
 //! left out. `#` begins a comment.
 
 use super::{
-    Confidence, FileId, Knows, Side, Space, Spec, block::SECTOR_BYTES, detected_by_lines,
+    Confidence, FileId, FormatSpec, Knows, Side, Space, block::SECTOR_BYTES, detected_by_lines,
     text_lines,
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 };
 use flashsift_core::event::{About, Action, Event};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "sectors",
     what: "`r|w SECTOR` lines, 512-byte sectors, -1 unmapped",
     detect,

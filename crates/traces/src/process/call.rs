@@ -1,4 +1,4 @@
-//! The input of a [`Machine`](super::Machine): system calls that succeeded, with their results.
+//! The input of a [`CallMachine`](super::Machine): system calls that succeeded, with their results.
 
 use super::Shares;
 use std::ops::BitOr;
@@ -121,7 +121,7 @@ pub enum Target<'a> {
 /// A system call that succeeded, with its result. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
-pub enum Call<'a> {
+pub enum SystemCall<'a> {
     /// `mode`: the mode that the call requests if it creates the file; the umask is applied to it.
     Open {
         path: Path<'a>,

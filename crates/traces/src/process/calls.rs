@@ -1,12 +1,12 @@
 //! The calls that take more than a few lines.
 
 use super::{
-    Action, Create, Description, Dir, Done, Fd, Flags, MOVED_MAX, Machine, MaybeOwned, NO_PATH,
+    Action, CallMachine, Create, Description, Dir, Done, Fd, Flags, MOVED_MAX, MaybeOwned, NO_PATH,
     NOT_STORAGE, Node, Of, Out, Path, ROOT, Renamed, SOMEWHERE, STRANGE_FD, STRANGE_FILE,
     STRANGE_OFFSET, Shown, Skip, Slot, TOO_LONG, Target, Task, Walk, What, id, in_range, open_id,
 };
 
-impl Machine {
+impl CallMachine {
     pub(super) fn open(
         &mut self,
         task: Task,

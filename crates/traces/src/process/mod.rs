@@ -1,12 +1,13 @@
 //! A model of the kernel's processes, descriptors, names and offsets, which turns a list of system
 //! calls into events.
 //!
-//! The [`Machine`] does no I/O: it takes successful [`Call`]s with their results, in the order in
-//! which they completed, and returns events. Readers of system-call traces and live recorders both
-//! use it. It follows POSIX and Linux's manual pages (open(2), dup(2), fork(2), clone(2),
-//! execve(2), lseek(2), rename(2), unlink(2), mmap(2)). Descriptors of one open share its offset
-//! across `dup` and `fork`. A file lives until its last name, descriptor and mapping are gone; then
-//! its name can come back as another [`FileId`](flashsift_core::event::FileId).
+//! The [`CallMachine`] does no I/O: it takes successful [`SystemCall`]s with their results, in the
+//! order in which they completed, and returns events. Readers of system-call traces and live
+//! recorders both use it. It follows POSIX and Linux's manual pages (open(2), dup(2), fork(2),
+//! clone(2), execve(2), lseek(2), rename(2), unlink(2), mmap(2)). Descriptors of one open share its
+//! offset across `dup` and `fork`. A file lives until its last name, descriptor and
+//! mapping are gone; then its name can come back as another
+//! [`FileId`](flashsift_core::event::FileId).
 //!
 //! If a trace lacks a fact, the machine guesses only as follows, each time with a note
 //! ([`Out::notes`]) or a count ([`Skip`]), except the first two rules, which hold for every trace:
@@ -35,7 +36,7 @@ use crate::{
     Error,
     events::{Events, Skip},
 };
-pub use call::{Call, Dir, Fd, Flags, Path, Pin, Seen, Shown, Strangers, Target};
+pub use call::{Dir, Fd, Flags, Path, Pin, Seen, Shown, Strangers, SystemCall, Target};
 use files::{Description, Files, Of, id, open_id};
 use flashsift_core::event::{Action, Create, Event, MaybeOwned, Renamed};
 use names::{Names, Node, ROOT, SOMEWHERE, Walk, What};
@@ -44,7 +45,7 @@ use tasks::{Slot, Task, Tasks};
 
 /// Calls on descriptors that lead to no storage.
 pub const NOT_STORAGE: Skip = Skip::Benign("pipe, socket or device");
-/// See [`Call::Map`].
+/// See [`SystemCall::Map`].
 pub const MAPPED: Skip =
     Skip::Benign("mmap of a file (its page accesses are invisible to system-call tracing)");
 /// A descriptor that the trace did not open.
@@ -112,7 +113,7 @@ impl Out {
 
 /// The machine. See the module's documentation.
 #[derive(Debug)]
-pub struct Machine {
+pub struct CallMachine {
     names: Names,
     files: Files,
     tasks: Tasks,
@@ -123,7 +124,7 @@ pub struct Machine {
     moved: usize,
 }
 
-impl Machine {
+impl CallMachine {
     /// Returns a machine that knows nothing yet.
     pub fn new(strangers: Strangers) -> Self {
         Self {
@@ -141,26 +142,30 @@ impl Machine {
         self.strangers = strangers;
     }
 
-    /// Notes that a rename began (`true`) or ended, before its [`Call`].
+    /// Notes that a rename began (`true`) or ended, before its [`SystemCall`].
     pub fn renaming(&mut self, begins: bool) {
         self.renaming = if begins { self.renaming + 1 } else { self.renaming.saturating_sub(1) };
     }
 
     /// Takes one call of thread `tid`.
-    pub fn call(&mut self, at_us: u64, tid: u32, call: Call<'_>, out: &mut Out) -> Done {
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the call gives no event.
+    pub fn call(&mut self, at_us: u64, tid: u32, call: SystemCall<'_>, out: &mut Out) -> Done {
         (out.at_us, out.tid) = (at_us, tid);
-        if matches!(call, Call::Exit) && !self.tasks.knows(tid) {
+        if matches!(call, SystemCall::Exit) && !self.tasks.knows(tid) {
             // The process ended before the last line of its thread.
             return Ok(());
         }
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
         out.pid = task.pid;
         match call {
-            Call::Open { path, flags, mode, fd } => {
+            SystemCall::Open { path, flags, mode, fd } => {
                 let mode = self.masked(task, mode);
                 self.open(task, path, flags, mode, fd, out)
             }
-            Call::OpenNameless { flags, fd } => {
+            SystemCall::OpenNameless { flags, fd } => {
                 let created = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
                 // The file has a name somewhere, and no event removes it: the file outlives its
                 // descriptor.
@@ -173,12 +178,12 @@ impl Machine {
                 self.install(task, fd, open, flags.has(Flags::CLOEXEC), out);
                 Ok(())
             }
-            Call::Made { fd, cloexec } => {
+            SystemCall::Made { fd, cloexec } => {
                 let open = self.adopt(fd.shown.unwrap_or(Shown::Other), out)?;
                 self.install(task, fd.number, open, cloexec, out);
                 Ok(())
             }
-            Call::Dup { from, to, cloexec } => {
+            SystemCall::Dup { from, to, cloexec } => {
                 let open = self.description(task, from, out)?;
                 if from.number == to {
                     return Ok(());
@@ -188,40 +193,42 @@ impl Machine {
                 self.tasks.install(task.table, to, slot, &mut self.files, out);
                 Ok(())
             }
-            Call::Close { fd } => match self.tasks.close(task.table, fd, &mut self.files, out) {
-                true => Ok(()),
-                false => {
-                    Err(Skip::Benign("close of a descriptor that was never used in the trace"))
+            SystemCall::Close { fd } => {
+                match self.tasks.close(task.table, fd, &mut self.files, out) {
+                    true => Ok(()),
+                    false => {
+                        Err(Skip::Benign("close of a descriptor that was never used in the trace"))
+                    }
                 }
-            },
-            Call::CloseRange { first, last, cloexec, unshare } => {
+            }
+            SystemCall::CloseRange { first, last, cloexec, unshare } => {
                 if unshare {
                     self.tasks.unshare(tid, true, false, &mut self.files, out);
                 }
                 self.close_range(tid, first, last, cloexec, out);
                 Ok(())
             }
-            Call::SetCloexec { fd, cloexec } => {
+            SystemCall::SetCloexec { fd, cloexec } => {
                 if let Some(slot) = self.tasks.tables[task.table].slots.get_mut(&fd) {
                     slot.cloexec = cloexec;
                 }
                 Ok(())
             }
-            Call::SetFlags { fd, flags } => {
+            SystemCall::SetFlags { fd, flags } => {
                 let open = self.description(task, fd, out)?;
                 let own = &mut self.files.open[open].flags;
                 *own = Flags(own.0 & !Flags::CHANGEABLE.0 | flags.0 & Flags::CHANGEABLE.0);
                 Ok(())
             }
-            Call::Read { fd, at, len } => {
+            SystemCall::Read { fd, at, len } => {
                 let open = self.description(task, fd, out)?;
                 self.transfer(open, at, len, None, out)
             }
-            Call::Write { fd, at, len, flags } => {
+            SystemCall::Write { fd, at, len, flags } => {
                 let open = self.description(task, fd, out)?;
                 self.transfer(open, at, len, Some(flags), out)
             }
-            Call::Copy { from, from_at, to, to_at, len } => {
+            SystemCall::Copy { from, from_at, to, to_at, len } => {
                 let read = match self.description(task, from, out) {
                     Ok(open) => self.transfer(open, from_at, len, None, out),
                     Err(left) => Err(left),
@@ -233,7 +240,7 @@ impl Machine {
                     (read, written) => read.and(written),
                 }
             }
-            Call::Seek { fd, to, size } => {
+            SystemCall::Seek { fd, to, size } => {
                 let open = self.description(task, fd, out)?;
                 let to = in_range(to)?;
                 self.files.open[open].offset = Some(to);
@@ -242,22 +249,22 @@ impl Machine {
                 }
                 Ok(())
             }
-            Call::Sync { fd, offset, len } => {
+            SystemCall::Sync { fd, offset, len } => {
                 let file = self.storage(task, fd, out)?;
                 out.push(Action::Sync { file: id(file), offset, len });
                 Ok(())
             }
-            Call::SyncAll => {
+            SystemCall::SyncAll => {
                 out.push(Action::SyncAll);
                 Ok(())
             }
-            Call::Truncate { target, size } => {
+            SystemCall::Truncate { target, size } => {
                 let size = in_range(size)?;
                 let file = self.target(task, target, true, out)?.ok_or(STRANGE_FILE)?;
                 self.truncate(file, size, out);
                 Ok(())
             }
-            Call::Allocate { fd, end } => {
+            SystemCall::Allocate { fd, end } => {
                 let file = self.storage(task, fd, out)?;
                 match self.files.file(file).size {
                     Some(size) if size < in_range(end)? => self.truncate(file, end, out),
@@ -265,20 +272,20 @@ impl Machine {
                 }
                 Ok(())
             }
-            Call::Punch { fd, offset, len } => {
+            SystemCall::Punch { fd, offset, len } => {
                 let file = self.storage(task, fd, out)?;
                 in_range(offset.saturating_add(len))?;
                 out.push(Action::Punch { file: id(file), offset, len });
                 Ok(())
             }
-            Call::Size { target, size } => {
+            SystemCall::Size { target, size } => {
                 if let Some(file) = self.target(task, target, false, out)? {
                     self.files.ends_at(file, in_range(size)?);
                 }
                 Ok(())
             }
-            Call::Rename { from, to, exchange } => self.rename(task, from, to, exchange, out),
-            Call::Link { from, to } => {
+            SystemCall::Rename { from, to, exchange } => self.rename(task, from, to, exchange, out),
+            SystemCall::Link { from, to } => {
                 let to = self.resolve(task, to, false, out)?;
                 let file = self.target(task, from, true, out)?.ok_or(NOT_STORAGE)?;
                 if self.names.file(to) != Some(file) {
@@ -288,13 +295,13 @@ impl Machine {
                 }
                 Ok(())
             }
-            Call::Symlink { target, path } => {
+            SystemCall::Symlink { target, path } => {
                 let node = self.resolve(task, path, false, out)?;
                 self.unbind(node, out);
                 self.names.set(node, What::Link { target: target.into(), guess: false });
                 Ok(())
             }
-            Call::Unlink { path, seen } => {
+            SystemCall::Unlink { path, seen } => {
                 let node = self.resolve(task, path, false, out)?;
                 let now = self.names.file(node);
                 if seen.is_some_and(|seen| seen.0.is_some() && seen.0 != now) {
@@ -307,13 +314,13 @@ impl Machine {
                 self.names.set(node, What::Absent);
                 if known { Ok(()) } else { Err(STRANGE_FILE) }
             }
-            Call::Mkdir { path } => {
+            SystemCall::Mkdir { path } => {
                 let node = self.resolve(task, path, false, out)?;
                 self.unbind_all(node, out);
                 self.names.set(node, What::Directory);
                 Ok(())
             }
-            Call::MakeFile { path, mode } => {
+            SystemCall::MakeFile { path, mode } => {
                 let node = self.resolve(task, path, false, out)?;
                 if self.names.is_virtual(node) {
                     return Err(NOT_STORAGE);
@@ -325,11 +332,11 @@ impl Machine {
                 self.create(file, self.names.name(node), mode, Flags::default(), out);
                 Ok(())
             }
-            Call::Umask { mask } => {
+            SystemCall::Umask { mask } => {
                 self.tasks.fs[task.fs].umask = Some(mask & 0o777);
                 Ok(())
             }
-            Call::Chdir { target } => {
+            SystemCall::Chdir { target } => {
                 let node = match target {
                     Target::Path(path) => self.resolve(task, path, true, out)?,
                     Target::Fd(fd) => {
@@ -340,13 +347,13 @@ impl Machine {
                 self.tasks.fs[task.fs].cwd = node;
                 Ok(())
             }
-            Call::Chroot { path } => {
+            SystemCall::Chroot { path } => {
                 let node = self.resolve(task, path, true, out)?;
                 self.tasks.fs[task.fs].root = node;
                 Ok(())
             }
-            Call::Cwd { path } => self.cwd_is(task, path),
-            Call::Map { fd, start, len, offset } => {
+            SystemCall::Cwd { path } => self.cwd_is(task, path),
+            SystemCall::Map { fd, start, len, offset } => {
                 let end = start.saturating_add(len);
                 self.tasks.unmap(task.space, start, end, &mut self.files, out);
                 let Some(fd) = fd else { return Ok(()) };
@@ -354,7 +361,7 @@ impl Machine {
                 self.tasks.map(task.space, start, end, file, offset, &mut self.files);
                 Err(MAPPED)
             }
-            Call::Unmap { start, len } => {
+            SystemCall::Unmap { start, len } => {
                 self.tasks.unmap(
                     task.space,
                     start,
@@ -364,11 +371,11 @@ impl Machine {
                 );
                 Ok(())
             }
-            Call::Remap { from, from_len, to, to_len } => {
+            SystemCall::Remap { from, from_len, to, to_len } => {
                 self.remap(task, (from, from_len), (to, to_len), out);
                 Ok(())
             }
-            Call::Msync { start, len } => {
+            SystemCall::Msync { start, len } => {
                 let mut found = self.tasks.mapped(task.space, start, start.saturating_add(len));
                 found.reverse();
                 // A range that is mapped twice is made durable once.
@@ -378,31 +385,31 @@ impl Machine {
                 }
                 if found.is_empty() { Err(Skip::Benign("msync of no known file")) } else { Ok(()) }
             }
-            Call::ForkBegins { shares } => {
+            SystemCall::ForkBegins { shares } => {
                 self.tasks.birth_begins(tid, shares);
                 Ok(())
             }
-            Call::ForkEnds { child, shares } => {
+            SystemCall::ForkEnds { child, shares } => {
                 self.tasks.birth_ends(tid, child, shares, &mut self.files, out);
                 Ok(())
             }
-            Call::Unshare { files, fs } => {
+            SystemCall::Unshare { files, fs } => {
                 self.tasks.unshare(tid, files, fs, &mut self.files, out);
                 Ok(())
             }
-            Call::Exec { name } => {
+            SystemCall::Exec { name } => {
                 self.tasks.exec(tid, name, &mut self.files, out);
                 Ok(())
             }
-            Call::Superseded { by } => {
+            SystemCall::Superseded { by } => {
                 self.tasks.supersede(tid, by, &mut self.files, out);
                 Ok(())
             }
-            Call::Exit => {
+            SystemCall::Exit => {
                 self.tasks.exit(tid, &mut self.files, out);
                 Ok(())
             }
-            Call::ExitGroup => {
+            SystemCall::ExitGroup => {
                 self.tasks.exit_group(tid, &mut self.files, out);
                 Ok(())
             }
@@ -431,7 +438,7 @@ impl Machine {
         self.files.release(pin.0, out);
     }
 
-    /// Returns the file that a name stands for, for a [`Call::Unlink`] that begins now.
+    /// Returns the file that a name stands for, for a [`SystemCall::Unlink`] that begins now.
     pub fn seen(&mut self, at_us: u64, tid: u32, path: Path<'_>, out: &mut Out) -> Option<Seen> {
         (out.at_us, out.tid) = (at_us, tid);
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);

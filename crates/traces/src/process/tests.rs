@@ -9,7 +9,7 @@ use std::{
     rc::Rc,
 };
 
-impl Machine {
+impl CallMachine {
     /// Re-derives the machine's counts. `pins`: number of pins not yet released.
     fn check(&self, pins: u32) {
         let links = self.names.check();
@@ -88,7 +88,7 @@ struct Kernel {
 }
 
 /// An event in the form that the kernel model records.
-type Said = (&'static str, usize, u64, u64, String);
+type Fact = (&'static str, usize, u64, u64, String);
 
 impl Kernel {
     fn opens(&self, inode: usize) -> Vec<*const Open> {
@@ -110,36 +110,36 @@ impl Kernel {
     }
 
     /// Records the end of every open and file that has gone since `before` was taken.
-    fn ends(&mut self, before: &BTreeMap<*const Open, usize>, said: &mut Vec<Said>) {
+    fn ends(&mut self, before: &BTreeMap<*const Open, usize>, facts: &mut Vec<Fact>) {
         let now = self.all_opens();
         for (open, inode) in before {
             if !now.contains_key(open) {
-                said.push(("close", *inode, 0, 0, String::new()));
+                facts.push(("close", *inode, 0, 0, String::new()));
             }
         }
         for inode in 0..self.sizes.len() {
             let alive = self.names.values().any(|&named| named == inode)
                 || now.values().any(|&used| used == inode);
             if !alive && self.gone.insert(inode) {
-                said.push(("gone", inode, 0, 0, String::new()));
+                facts.push(("gone", inode, 0, 0, String::new()));
             }
         }
     }
 
-    fn moved(&mut self, from: &str, to: &str, said: &mut Vec<Said>) {
+    fn moved(&mut self, from: &str, to: &str, facts: &mut Vec<Fact>) {
         let under = |name: &str| {
             name == from || name.strip_prefix(from).is_some_and(|rest| rest.starts_with('/'))
         };
         let shift = |name: &str| format!("{to}{}", &name[from.len()..]);
         if self.directories.contains(from) {
-            said.push(("rename directory", 0, 0, 0, format!("{from} {to}")));
+            facts.push(("rename directory", 0, 0, 0, format!("{from} {to}")));
         }
         let names: Vec<_> = self.names.keys().filter(|name| under(name)).cloned().collect();
         for name in names {
             let inode = self.names.remove(&name).unwrap();
             // The names below a directory move with it, without events of their own.
             if name == from {
-                said.push(("rename", inode, 0, 0, format!("{name} {to}")));
+                facts.push(("rename", inode, 0, 0, format!("{name} {to}")));
             }
             self.names.insert(shift(&name), inode);
         }
@@ -154,7 +154,7 @@ impl Kernel {
     }
 }
 
-fn told(event: &Event, inodes: &HashMap<u64, usize>) -> Said {
+fn reported(event: &Event, inodes: &HashMap<u64, usize>) -> Fact {
     let n = |file: &flashsift_core::event::FileId| inodes[&file.0];
     let none = String::new;
     match &event.action {
@@ -183,8 +183,13 @@ fn told(event: &Event, inodes: &HashMap<u64, usize>) -> Said {
 }
 
 /// Makes one random call, in the kernel model and in the machine.
-fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut Out) -> Vec<Said> {
-    let mut said = Vec::new();
+fn step(
+    kernel: &mut Kernel,
+    machine: &mut CallMachine,
+    dice: &mut Dice,
+    out: &mut Out,
+) -> Vec<Fact> {
+    let mut facts = Vec::new();
     let before = kernel.all_opens();
     let at = dice.below(kernel.processes.len() as u64) as usize;
     let process = kernel.processes[at].clone();
@@ -209,7 +214,7 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
     fn dir(path: &str) -> Path<'_> {
         Path { dir: Dir::Cwd(None), path: path.as_bytes() }
     }
-    let mut call = |machine: &mut Machine, call: Call<'_>| {
+    let mut call = |machine: &mut CallMachine, call: SystemCall<'_>| {
         machine.call(0, process.tid, call, out).expect("it happened")
     };
     let fds: Vec<i32> = process.table.borrow().keys().copied().collect();
@@ -229,49 +234,49 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             add(append, Flags::APPEND);
             add(cloexec, Flags::CLOEXEC);
             let inode = match known {
-                Some(_) if create && exclusive => return said,
+                Some(_) if create && exclusive => return facts,
                 Some(inode) => inode,
-                None if !create => return said,
+                None if !create => return facts,
                 None => {
                     kernel.sizes.push(0);
                     kernel.names.insert(whole.clone(), kernel.sizes.len() - 1);
                     let mode = kernel.umask.map_or(u64::MAX, |umask| 0o666 & !umask);
-                    said.push(("bind?", kernel.sizes.len() - 1, mode, 0, whole.clone()));
+                    facts.push(("bind?", kernel.sizes.len() - 1, mode, 0, whole.clone()));
                     kernel.sizes.len() - 1
                 }
             };
             // The trace shows whether an open without O_EXCL made the file only if it saw the name
             // removed.
-            said.push(("open", inode, u64::MAX, 0, String::new()));
+            facts.push(("open", inode, u64::MAX, 0, String::new()));
             if truncate && known.is_some() {
                 kernel.sizes[inode] = 0;
-                said.push(("truncate", inode, 0, 0, String::new()));
+                facts.push(("truncate", inode, 0, 0, String::new()));
             } else if truncate {
-                said.push(("truncate?", inode, 0, 0, String::new()));
+                facts.push(("truncate?", inode, 0, 0, String::new()));
             }
             let open = Rc::new(Open { inode, offset: Cell::new(0), append });
             process.table.borrow_mut().insert(free, (open, cloexec));
             call(
                 machine,
-                Call::Open { path: dir(&given), flags, mode: Some(0o666), fd: free.into() },
+                SystemCall::Open { path: dir(&given), flags, mode: Some(0o666), fd: free.into() },
             );
         }
         5..=6 => {
-            let Some(fd) = fd else { return said };
+            let Some(fd) = fd else { return facts };
             let to = 3 + dice.below(8) as i32;
             if to != fd {
                 let open = process.table.borrow()[&fd].0.clone();
                 process.table.borrow_mut().insert(to, (open, false));
             }
-            call(machine, Call::Dup { from: fd.into(), to, cloexec: false });
+            call(machine, SystemCall::Dup { from: fd.into(), to, cloexec: false });
         }
         7..=8 => {
-            let Some(fd) = fd else { return said };
+            let Some(fd) = fd else { return facts };
             process.table.borrow_mut().remove(&fd);
-            call(machine, Call::Close { fd });
+            call(machine, SystemCall::Close { fd });
         }
         9..=12 => {
-            let Some(fd) = fd else { return said };
+            let Some(fd) = fd else { return facts };
             let open = process.table.borrow()[&fd].0.clone();
             let (write, own) = (dice.one_in(2), dice.one_in(2).then(|| dice.below(9000)));
             let start = match own {
@@ -287,7 +292,7 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             if own.is_none() {
                 open.offset.set(start + len);
             }
-            said.push((
+            facts.push((
                 if write { "write" } else { "read" },
                 open.inode,
                 start,
@@ -298,74 +303,81 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             call(
                 machine,
                 match write {
-                    true => Call::Write { fd, at: own, len, flags },
-                    false => Call::Read { fd, at: own, len },
+                    true => SystemCall::Write { fd, at: own, len, flags },
+                    false => SystemCall::Read { fd, at: own, len },
                 },
             );
         }
         13 => {
-            let Some(fd) = fd else { return said };
+            let Some(fd) = fd else { return facts };
             process.table.borrow()[&fd].0.offset.set(len);
-            call(machine, Call::Seek { fd: fd.into(), to: len, size: None });
+            call(machine, SystemCall::Seek { fd: fd.into(), to: len, size: None });
         }
         14 => {
-            let Some(inode) = kernel.names.get(&whole).copied() else { return said };
+            let Some(inode) = kernel.names.get(&whole).copied() else { return facts };
             kernel.names.remove(&whole);
-            said.push(("unbind", inode, 0, 0, whole.clone()));
-            call(machine, Call::Unlink { path: dir(&given), seen: None });
+            facts.push(("unbind", inode, 0, 0, whole.clone()));
+            call(machine, SystemCall::Unlink { path: dir(&given), seen: None });
         }
         15..=16 => {
-            let Some(&inode) = kernel.names.get(&whole) else { return said };
+            let Some(&inode) = kernel.names.get(&whole) else { return facts };
             if kernel.directories.contains(&other) {
-                return said;
+                return facts;
             }
             let there = kernel.names.get(&other).copied();
             if there != Some(inode) {
                 if let Some(there) = there {
                     kernel.names.remove(&other);
-                    said.push(("unbind", there, 0, 0, other.clone()));
+                    facts.push(("unbind", there, 0, 0, other.clone()));
                 }
-                kernel.moved(&whole, &other, &mut said);
+                kernel.moved(&whole, &other, &mut facts);
             }
-            call(machine, Call::Rename { from: dir(&given), to: dir(&other), exchange: false });
+            call(
+                machine,
+                SystemCall::Rename { from: dir(&given), to: dir(&other), exchange: false },
+            );
         }
         17 => {
             let (Some(&a), Some(&b)) = (kernel.names.get(&whole), kernel.names.get(&other)) else {
-                return said;
+                return facts;
             };
             if a != b {
                 kernel.names.insert(whole.clone(), b);
                 kernel.names.insert(other.clone(), a);
-                said.push(("rename", a, 0, 0, format!("{whole} {other}")));
-                said.push(("rename", b, 0, 0, format!("{other} {whole}")));
+                facts.push(("rename", a, 0, 0, format!("{whole} {other}")));
+                facts.push(("rename", b, 0, 0, format!("{other} {whole}")));
             }
-            call(machine, Call::Rename { from: dir(&given), to: dir(&other), exchange: true });
+            call(
+                machine,
+                SystemCall::Rename { from: dir(&given), to: dir(&other), exchange: true },
+            );
         }
         18 => {
-            let Some(&inode) = kernel.names.get(&whole) else { return said };
+            let Some(&inode) = kernel.names.get(&whole) else { return facts };
             if kernel.names.contains_key(&other) || kernel.directories.contains(&other) {
-                return said;
+                return facts;
             }
             kernel.names.insert(other.clone(), inode);
-            said.push(("link", inode, 0, 0, other.clone()));
-            call(machine, Call::Link { from: Target::Path(dir(&given)), to: dir(&other) });
+            facts.push(("link", inode, 0, 0, other.clone()));
+            call(machine, SystemCall::Link { from: Target::Path(dir(&given)), to: dir(&other) });
         }
         19 => {
             let busy = kernel.directories.contains(top) || kernel.names.contains_key(top);
             match kernel.directories.iter().nth(dice.below(3) as usize).cloned() {
                 Some(from) if !busy => {
                     // The file may be known to be empty: then there is no event.
-                    kernel.moved(&from, top, &mut said);
-                    let call = Call::Rename { from: dir(&from), to: dir(top), exchange: false };
+                    kernel.moved(&from, top, &mut facts);
+                    let call =
+                        SystemCall::Rename { from: dir(&from), to: dir(top), exchange: false };
                     let _ = machine.call(0, process.tid, call, out);
                 }
                 None if !busy => {
                     kernel.directories.insert(top.to_owned());
-                    call(machine, Call::Mkdir { path: dir(top) });
+                    call(machine, SystemCall::Mkdir { path: dir(top) });
                 }
                 Some(cwd) => {
                     *process.cwd.borrow_mut() = cwd.clone();
-                    call(machine, Call::Chdir { target: Target::Path(dir(&cwd)) });
+                    call(machine, SystemCall::Chdir { target: Target::Path(dir(&cwd)) });
                 }
                 None => {}
             }
@@ -383,37 +395,46 @@ fn step(kernel: &mut Kernel, machine: &mut Machine, dice: &mut Dice, out: &mut O
             }
             kernel.processes.push(child);
             if dice.one_in(2) {
-                call(machine, Call::ForkBegins { shares });
+                call(machine, SystemCall::ForkBegins { shares });
                 // The child makes a call before its parent's clone returns.
-                let _ =
-                    machine.call(0, kernel.tids, Call::SetCloexec { fd: 999, cloexec: true }, out);
+                let _ = machine.call(
+                    0,
+                    kernel.tids,
+                    SystemCall::SetCloexec { fd: 999, cloexec: true },
+                    out,
+                );
             }
             machine
-                .call(0, process.tid, Call::ForkEnds { child: Some(kernel.tids), shares }, out)
+                .call(
+                    0,
+                    process.tid,
+                    SystemCall::ForkEnds { child: Some(kernel.tids), shares },
+                    out,
+                )
                 .unwrap();
         }
         21 if kernel.processes.len() > 1 && dice.one_in(2) => {
             kernel.processes.remove(at);
             drop(process.table);
-            machine.call(0, process.tid, Call::Exit, out).unwrap();
+            machine.call(0, process.tid, SystemCall::Exit, out).unwrap();
         }
         21 => {
             let mut kept = process.table.borrow().clone();
             kept.retain(|_, (_, cloexec)| !*cloexec);
             kernel.processes[at].table = Rc::new(RefCell::new(kept));
-            call(machine, Call::Exec { name: "next" });
+            call(machine, SystemCall::Exec { name: "next" });
         }
         _ => {}
     }
-    kernel.ends(&before, &mut said);
-    said
+    kernel.ends(&before, &mut facts);
+    facts
 }
 
 #[test]
 fn random_histories_give_the_events_of_a_simple_kernel() {
     for seed in 0..400 {
         let (mut dice, mut machine, mut inodes) =
-            (Dice(seed), Machine::new(Strangers::Processes), HashMap::new());
+            (Dice(seed), CallMachine::new(Strangers::Processes), HashMap::new());
         let mut kernel = Kernel { tids: 1, ..Kernel::default() };
         kernel.processes.push(Process {
             tid: 1,
@@ -421,14 +442,14 @@ fn random_histories_give_the_events_of_a_simple_kernel() {
             cwd: Rc::new(RefCell::new("/".to_owned())),
         });
         let mut out = Out::default();
-        machine.call(0, 1, Call::Cwd { path: b"/" }, &mut out).unwrap();
+        machine.call(0, 1, SystemCall::Cwd { path: b"/" }, &mut out).unwrap();
         // All processes descend from the first.
         if seed % 2 == 0 {
             kernel.umask = Some(0o027);
-            machine.call(0, 1, Call::Umask { mask: 0o027 }, &mut out).unwrap();
+            machine.call(0, 1, SystemCall::Umask { mask: 0o027 }, &mut out).unwrap();
         }
         for n in 0..300 {
-            let mut said = step(&mut kernel, &mut machine, &mut dice, &mut out);
+            let mut facts = step(&mut kernel, &mut machine, &mut dice, &mut out);
             machine.check(0);
             let events: Vec<_> = out
                 .events
@@ -441,22 +462,27 @@ fn random_histories_give_the_events_of_a_simple_kernel() {
                     inodes.entry(file.0).or_insert(kernel.sizes.len() - 1);
                 }
             }
-            let mut told: Vec<_> = events.iter().map(|event| told(event, &inodes)).collect();
+            let mut reported: Vec<_> =
+                events.iter().map(|event| reported(event, &inodes)).collect();
             // The machine cannot know whether a plain O_CREAT made the file, and so had nothing to
             // truncate.
-            let created = told.iter().any(|told| told.0 == "open" && told.2 == 1);
-            said.retain(|said| said.0 != "truncate?" || !created);
-            for bound in said.iter_mut().filter(|said| said.0 == "bind?") {
+            let created = reported.iter().any(|reported| reported.0 == "open" && reported.2 == 1);
+            facts.retain(|facts| facts.0 != "truncate?" || !created);
+            for bound in facts.iter_mut().filter(|facts| facts.0 == "bind?") {
                 // The mode of creation is reported only if the creation is known.
                 (bound.0, bound.2) = ("bind", if created { bound.2 } else { u64::MAX });
             }
-            said.iter_mut()
-                .filter(|said| said.0 == "truncate?")
-                .for_each(|said| said.0 = "truncate");
-            told.iter_mut().filter(|told| told.0 == "open").for_each(|told| told.2 = u64::MAX);
-            said.sort();
-            told.sort();
-            assert_eq!(told, said, "seed {seed}, step {n}");
+            facts
+                .iter_mut()
+                .filter(|facts| facts.0 == "truncate?")
+                .for_each(|facts| facts.0 = "truncate");
+            reported
+                .iter_mut()
+                .filter(|reported| reported.0 == "open")
+                .for_each(|reported| reported.2 = u64::MAX);
+            facts.sort();
+            reported.sort();
+            assert_eq!(reported, facts, "seed {seed}, step {n}");
             let notes: BTreeSet<_> = out.notes.drain(..).collect();
             assert!(
                 notes.iter().all(|note| note.starts_with("append")),
@@ -482,7 +508,7 @@ impl Drop for Place {
 fn impossible_calls_keep_the_counts_right() {
     for seed in 0..300 {
         let (mut dice, mut machine, mut out) =
-            (Dice(seed), Machine::new(Strangers::Processes), Out::default());
+            (Dice(seed), CallMachine::new(Strangers::Processes), Out::default());
         let mut pins = Vec::new();
         for n in 0..400 {
             let tid = dice.below(6) as u32;
@@ -538,67 +564,72 @@ fn impossible_calls_keep_the_counts_right() {
             let call = match d.below(33) {
                 0 | 1 => {
                     let (flags, mode) = (Flags(d.next() as u16), Some(d.next() as u32));
-                    Call::Open { path: path(d), flags, mode, fd: fd(d) }
+                    SystemCall::Open { path: path(d), flags, mode, fd: fd(d) }
                 }
-                2 => Call::OpenNameless { flags: Flags(d.next() as u16), fd: number(d) },
-                3 => Call::Made { fd: fd(d), cloexec: d.one_in(2) },
-                4 | 5 => Call::Dup { from: fd(d), to: number(d), cloexec: d.one_in(2) },
-                6 => Call::Close { fd: number(d) },
-                7 => Call::CloseRange {
+                2 => SystemCall::OpenNameless { flags: Flags(d.next() as u16), fd: number(d) },
+                3 => SystemCall::Made { fd: fd(d), cloexec: d.one_in(2) },
+                4 | 5 => SystemCall::Dup { from: fd(d), to: number(d), cloexec: d.one_in(2) },
+                6 => SystemCall::Close { fd: number(d) },
+                7 => SystemCall::CloseRange {
                     first: number(d),
                     last: number(d),
                     cloexec: d.one_in(2),
                     unshare: d.one_in(2),
                 },
-                8 => Call::SetFlags { fd: fd(d), flags: Flags(d.next() as u16) },
-                9 => Call::Read { fd: fd(d), at: None, len: odd(d) },
-                10 => Call::Write {
+                8 => SystemCall::SetFlags { fd: fd(d), flags: Flags(d.next() as u16) },
+                9 => SystemCall::Read { fd: fd(d), at: None, len: odd(d) },
+                10 => SystemCall::Write {
                     fd: fd(d),
                     at: Some(odd(d)),
                     len: odd(d),
                     flags: Flags(d.next() as u16),
                 },
-                11 => Call::Copy {
+                11 => SystemCall::Copy {
                     from: fd(d),
                     from_at: None,
                     to: fd(d),
                     to_at: Some(odd(d)),
                     len: odd(d),
                 },
-                12 => Call::Seek { fd: fd(d), to: odd(d), size: Some(odd(d)) },
-                13 => Call::Truncate { target: target(d), size: odd(d) },
-                14 => Call::Allocate { fd: fd(d), end: odd(d) },
-                15 => Call::Size { target: target(d), size: odd(d) },
-                16 | 17 => Call::Rename { from: path(d), to: path(d), exchange: d.one_in(2) },
-                18 => Call::Link { from: target(d), to: path(d) },
-                19 => {
-                    Call::Symlink { target: paths[d.below(13) as usize].as_bytes(), path: path(d) }
+                12 => SystemCall::Seek { fd: fd(d), to: odd(d), size: Some(odd(d)) },
+                13 => SystemCall::Truncate { target: target(d), size: odd(d) },
+                14 => SystemCall::Allocate { fd: fd(d), end: odd(d) },
+                15 => SystemCall::Size { target: target(d), size: odd(d) },
+                16 | 17 => SystemCall::Rename { from: path(d), to: path(d), exchange: d.one_in(2) },
+                18 => SystemCall::Link { from: target(d), to: path(d) },
+                19 => SystemCall::Symlink {
+                    target: paths[d.below(13) as usize].as_bytes(),
+                    path: path(d),
+                },
+                20 => {
+                    SystemCall::Unlink { path: path(d), seen: d.one_in(2).then_some(Seen(Some(1))) }
                 }
-                20 => Call::Unlink { path: path(d), seen: d.one_in(2).then_some(Seen(Some(1))) },
-                21 => Call::Mkdir { path: path(d) },
-                22 => Call::Chdir { target: target(d) },
-                23 => Call::Chroot { path: path(d) },
-                24 => Call::Map {
+                21 => SystemCall::Mkdir { path: path(d) },
+                22 => SystemCall::Chdir { target: target(d) },
+                23 => SystemCall::Chroot { path: path(d) },
+                24 => SystemCall::Map {
                     fd: d.one_in(2).then(|| fd(d)),
                     start: odd(d),
                     len: odd(d),
                     offset: odd(d),
                 },
-                25 => Call::Unmap { start: odd(d), len: odd(d) },
-                26 => Call::Remap { from: odd(d), from_len: odd(d), to: odd(d), to_len: odd(d) },
-                27 => Call::ForkBegins { shares: shares(d) },
-                28 => Call::ForkEnds {
+                25 => SystemCall::Unmap { start: odd(d), len: odd(d) },
+                26 => {
+                    SystemCall::Remap { from: odd(d), from_len: odd(d), to: odd(d), to_len: odd(d) }
+                }
+                27 => SystemCall::ForkBegins { shares: shares(d) },
+                28 => SystemCall::ForkEnds {
                     child: d.one_in(2).then(|| d.below(6) as u32),
                     shares: shares(d),
                 },
-                29 => Call::Superseded { by: d.below(6) as u32 },
-                30 => Call::MakeFile { path: path(d), mode: Some(0o644) },
-                31 => Call::Umask { mask: d.next() as u32 },
+                29 => SystemCall::Superseded { by: d.below(6) as u32 },
+                30 => SystemCall::MakeFile { path: path(d), mode: Some(0o644) },
+                31 => SystemCall::Umask { mask: d.next() as u32 },
                 _ => match d.below(4) {
-                    0 => Call::Exec { name: "x" },
-                    1 => Call::Exit,
-                    2 => Call::ExitGroup,
-                    _ => Call::Unshare { files: d.one_in(2), fs: d.one_in(2) },
+                    0 => SystemCall::Exec { name: "x" },
+                    1 => SystemCall::Exit,
+                    2 => SystemCall::ExitGroup,
+                    _ => SystemCall::Unshare { files: d.one_in(2), fs: d.one_in(2) },
                 },
             };
             let _place = Place(format!("seed {seed}, step {n}: {tid} {call:?}"));
@@ -618,9 +649,9 @@ fn impossible_calls_keep_the_counts_right() {
 
 #[test]
 fn a_name_that_was_removed_is_known_to_be_free() {
-    let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
+    let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());
     let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
-    let open = |name, fd: i32| Call::Open {
+    let open = |name, fd: i32| SystemCall::Open {
         path: path(name),
         flags: Flags::CREATE,
         mode: None,
@@ -628,7 +659,7 @@ fn a_name_that_was_removed_is_known_to_be_free() {
     };
     for call in [
         open("/a", 3),
-        Call::Rename { from: path("/a"), to: path("/b"), exchange: false },
+        SystemCall::Rename { from: path("/a"), to: path("/b"), exchange: false },
         open("/a", 4),
     ] {
         machine.call(0, 1, call, &mut out).unwrap();
@@ -645,29 +676,30 @@ fn a_name_that_was_removed_is_known_to_be_free() {
 /// every access between them names it.
 #[test]
 fn accesses_name_their_open_through_dup_and_fork() {
-    let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
+    let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());
     let path = Path { dir: Dir::Cwd(None), path: b"/a" };
     let flags = Flags::WRITABLE;
-    let open = |fd: i32| Call::Open { path, flags, mode: None, fd: fd.into() };
-    let write = |fd: i32| Call::Write { fd: fd.into(), at: None, len: 1, flags: Flags::default() };
+    let open = |fd: i32| SystemCall::Open { path, flags, mode: None, fd: fd.into() };
+    let write =
+        |fd: i32| SystemCall::Write { fd: fd.into(), at: None, len: 1, flags: Flags::default() };
     let shares = Shares::default();
     for (tid, call) in [
         (1, open(3)),
         (1, open(4)),
-        (1, Call::Dup { from: 3.into(), to: 5, cloexec: false }),
-        (1, Call::ForkEnds { child: Some(2), shares }),
+        (1, SystemCall::Dup { from: 3.into(), to: 5, cloexec: false }),
+        (1, SystemCall::ForkEnds { child: Some(2), shares }),
         (1, write(3)),
         (1, write(4)),
         (2, write(5)),
-        (1, Call::Close { fd: 3 }),
-        (1, Call::Close { fd: 5 }),
+        (1, SystemCall::Close { fd: 3 }),
+        (1, SystemCall::Close { fd: 5 }),
         (2, write(3)),
-        (2, Call::Close { fd: 3 }),
-        (2, Call::Close { fd: 5 }),
+        (2, SystemCall::Close { fd: 3 }),
+        (2, SystemCall::Close { fd: 5 }),
     ] {
         machine.call(0, tid, call, &mut out).unwrap();
     }
-    let said: Vec<_> = out
+    let facts: Vec<_> = out
         .events
         .iter()
         .filter_map(|event| match event.action {
@@ -677,7 +709,7 @@ fn accesses_name_their_open_through_dup_and_fork() {
             _ => None,
         })
         .collect();
-    let (a, b) = (said[0].1, said[1].1);
+    let (a, b) = (facts[0].1, facts[1].1);
     assert_ne!(a, b);
     let wanted = [
         ("open", a),
@@ -688,22 +720,23 @@ fn accesses_name_their_open_through_dup_and_fork() {
         ("write", a),
         ("close", a),
     ];
-    assert_eq!(said, wanted);
+    assert_eq!(facts, wanted);
 }
 
 /// Both names of an exchange change at once. Reported as two renames of directories, one after the
 /// other, the second would move the files that the first had just moved.
 #[test]
 fn an_exchange_of_directories_is_reported_file_by_file() {
-    let (mut machine, mut out) = (Machine::new(Strangers::Processes), Out::default());
+    let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());
     let path = |path: &'static str| Path { dir: Dir::Cwd(None), path: path.as_bytes() };
     let flags = Flags::default();
-    let open = |name, fd: i32| Call::Open { path: path(name), flags, mode: None, fd: fd.into() };
+    let open =
+        |name, fd: i32| SystemCall::Open { path: path(name), flags, mode: None, fd: fd.into() };
     for call in [
         open("/a/x", 3),
         open("/b/x", 4),
-        Call::Rename { from: path("/a"), to: path("/b"), exchange: true },
-        Call::Rename { from: path("/b"), to: path("/c"), exchange: false },
+        SystemCall::Rename { from: path("/a"), to: path("/b"), exchange: true },
+        SystemCall::Rename { from: path("/b"), to: path("/c"), exchange: false },
     ] {
         machine.call(0, 1, call, &mut out).unwrap();
     }

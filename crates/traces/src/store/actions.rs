@@ -1,7 +1,7 @@
 //! The `action` column, decoded to kinds.
 //!
-//! Names are looked up once in each dictionary, not once in each row: the Parquet crate would make a
-//! text of every row's name first, which costs a quarter of all reading.
+//! Names are looked up once in each dictionary, not once in each row. The Parquet crate would first
+//! make a string of every row's name, which takes a quarter of the time of reading.
 
 use super::{Column, GROUP_ROWS_MAX, KINDS_2, Kind, guarded, malformed};
 use crate::Error;
@@ -15,8 +15,8 @@ use parquet::{
 const CUT: &str = "the actions end early";
 const UNKNOWN: &str = "there is no such action";
 
-/// The kinds of all rows of a group, at most [`GROUP_ROWS_MAX`]. `numbered`: as schemas 1 and 2 have
-/// them.
+/// The kinds of all rows of a group, at most [`GROUP_ROWS_MAX`]. `numbered`: the column holds
+/// numbers, as in schemas 1 and 2.
 pub(super) fn kinds(
     group: &dyn RowGroupReader,
     n: usize,
@@ -90,7 +90,8 @@ fn plain(mut bytes: &[u8], count: usize, kinds: &mut Vec<Kind>) -> Result<(), &'
     Ok(())
 }
 
-/// Indices into a dictionary: Parquet's hybrid of run lengths and packed bits, behind the bits' width.
+/// Decodes indices into a dictionary: a byte with their width in bits, then Parquet's hybrid of run
+/// lengths and packed bits.
 fn indices(
     bytes: &[u8],
     count: usize,
@@ -156,7 +157,7 @@ mod tests {
 
     /// The example of the format's own page (Encodings.md): 0 to 7 in three bits; here 0 to 4.
     #[test]
-    fn runs_and_packed_bits() {
+    fn runs_and_packed_bits_are_decoded() {
         let [read, write, sync, open, gone] = DICTIONARY;
         // 1, 2, 3, 4, 0, 1, 2, 3 in three bits, low bits first.
         let bits =
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_points_nowhere_says_so() {
+    fn truncated_columns_and_bad_indices_are_errors() {
         for bytes in [&[][..], &[3], &[3, 3], &[3, 3, 0, 0], &[3, 4], &[3, 0x80], &[3, 0, 0]] {
             assert_eq!(decoded(bytes, 2), Err(CUT), "{bytes:?}");
         }

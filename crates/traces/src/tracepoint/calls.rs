@@ -8,7 +8,7 @@ use std::{collections::HashMap, num::NonZeroU32};
 
 /// A system call, its descriptors and offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum EnteredCall {
     /// A read: `read`, `pread64`, `readv`, `preadv`, `preadv2`.
     Read {
         /// File descriptor.
@@ -219,18 +219,18 @@ impl Descriptors {
     }
 
     /// A call that carries no offset succeeded.
-    pub(super) fn done(&mut self, tasks: &Tasks, tid: u32, call: Call, result: i64) {
+    pub(super) fn done(&mut self, tasks: &Tasks, tid: u32, call: EnteredCall, result: i64) {
         let pid = tasks.pid(tid);
         match call {
-            Call::Open => drop(self.put(pid, result as i32, 0)),
-            Call::Dup { fd } => match self.get(pid, fd) {
+            EnteredCall::Open => drop(self.put(pid, result as i32, 0)),
+            EnteredCall::Dup { fd } => match self.get(pid, fd) {
                 Some(open) => {
                     self.open[open].refs += 1;
                     self.set(pid, result as i32, open);
                 }
                 None => self.close(pid, result as i32),
             },
-            Call::Seek { fd } => {
+            EnteredCall::Seek { fd } => {
                 let open = self.get(pid, fd).unwrap_or_else(|| self.put(pid, fd, UNKNOWN));
                 self.open[open].offset = result.cast_unsigned();
             }

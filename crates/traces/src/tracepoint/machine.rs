@@ -8,7 +8,7 @@ mod names;
 mod tests;
 
 use super::{
-    Call, Dev, Handle, Inode, Name, Point, What,
+    Dev, EnteredCall, Handle, Inode, Name, Point, What,
     calls::Descriptors,
     inodes::Files,
     maps::Maps,
@@ -54,7 +54,7 @@ const BEGINNING_UNKNOWN: Skip =
 
 /// The state. See [`super`].
 #[derive(Debug)]
-pub struct Machine {
+pub struct TracepointMachine {
     /// The kernel reports the steps of direct accesses and not their ends.
     direct_steps: bool,
     /// The F2FS device that tracepoints omit, and its mount point.
@@ -88,7 +88,7 @@ pub struct Machine {
     out: Vec<Event<'static>>,
 }
 
-impl Machine {
+impl TracepointMachine {
     /// Creates the empty state. `direct_steps`: the kernel lacks [`What::DirectEnd`], so that
     /// [`What::DirectStep`] has to stand in.
     pub fn new(direct_steps: bool) -> Self {
@@ -207,10 +207,10 @@ impl Machine {
                 let thread = self.thread(tid);
                 (thread.call, thread.call_read) = (Some(call), None);
                 thread.resized = None;
-                if let Call::Close { fd } = call {
+                if let EnteredCall::Close { fd } = call {
                     // The file may end before the call does.
                     self.descriptors.close(self.tasks.pid(tid), fd);
-                    self.tell_closed(tid);
+                    self.emit_closes(tid);
                 }
             }
             What::Leave { result } => self.leave(tid, result),
@@ -267,7 +267,7 @@ impl Machine {
                 if let (Some((_, file)), Ok(len @ 1..)) =
                     (self.f2fs_file(inode), u64::try_from(moved))
                 {
-                    if write && begun.is_none() && self.is_told(tid, file) {
+                    if write && begun.is_none() && self.is_in_scope(tid, file) {
                         self.skip(BEGINNING_UNKNOWN);
                     }
                     self.files[file].reaches(offset.saturating_add(len));
@@ -301,7 +301,7 @@ impl Machine {
             What::Sync { inode } => self.synced(tid, inode),
             What::SyncFs { dev, wait } => {
                 if wait && self.tasks.is_recorded(tid) && self.block_bytes(dev).is_some() {
-                    self.tell(tid, Action::SyncAll);
+                    self.emit(tid, Action::SyncAll);
                 }
             }
             What::Allocated { inode, dir, mode } => self.allocated(tid, inode, dir, mode, host),
@@ -343,15 +343,15 @@ impl Machine {
                 if self.tasks.pid(tid) == tid {
                     self.maps.cleared(tid);
                     self.descriptors.ended(tid);
-                    self.tell_closed(tid);
+                    self.emit_closes(tid);
                 }
                 self.tasks.exit(tid);
             }
             What::MemoryPressure { stalled_ppm } => {
-                self.tell(tid, Action::MemoryPressure { stalled_ppm })
+                self.emit(tid, Action::MemoryPressure { stalled_ppm })
             }
             What::Map { pid, ref mapping } => self.maps.map(pid, mapping.clone()),
-            _ => unreachable!("told apart before"),
+            _ => unreachable!("the caller distinguishes the kinds"),
         }
     }
 
@@ -364,7 +364,7 @@ impl Machine {
             let parent = self.tasks.pid(parent);
             self.maps.forked(parent, child);
             self.descriptors.forked(parent, child);
-            self.tell_closed(child);
+            self.emit_closes(child);
             self.introduced.remove(&child);
         }
     }
@@ -400,7 +400,7 @@ impl Machine {
         }
     }
 
-    fn is_told(&self, tid: u32, file: u32) -> bool {
+    fn is_in_scope(&self, tid: u32, file: u32) -> bool {
         self.tasks.is_recorded(tid)
             && (self.under.is_none() || self.files[file].inside == Some(true))
     }
@@ -415,17 +415,17 @@ impl Machine {
         self.files[file].id = Some(id);
         for n in 0..self.files[file].names.len() {
             let name = self.files[file].names[n].1.clone();
-            self.tell(tid, Action::Bind { file: id, name: name.into() });
+            self.emit(tid, Action::Bind { file: id, name: name.into() });
         }
         if let Some(size) = self.files[file].first_size.take() {
-            self.tell(tid, Action::Size { file: id, size });
+            self.emit(tid, Action::Size { file: id, size });
         }
         id
     }
 
     /// Emits the creation of a file, its first event. The mode has to be looked up: ext4's
     /// tracepoint gives the requested mode, before the umask.
-    fn tell_created(&mut self, tid: u32, file: u32, host: &mut dyn Host) {
+    fn emit_creation(&mut self, tid: u32, file: u32, host: &mut dyn Host) {
         let f = &mut self.files[file];
         let id = *f.id.get_or_insert_with(|| {
             self.next_id += 1;
@@ -436,9 +436,9 @@ impl Machine {
         let name = if names.is_empty() { Box::default() } else { names.remove(0) };
         // Later writes show whether it was opened with O_SYNC.
         let create = Create { file: id, name: name.into(), owner, mode, sync: false };
-        self.tell(tid, Action::Create(MaybeOwned::owned(create)));
+        self.emit(tid, Action::Create(MaybeOwned::owned(create)));
         for name in names {
-            self.tell(tid, Action::Link { file: id, name: name.into() });
+            self.emit(tid, Action::Link { file: id, name: name.into() });
         }
     }
 
@@ -447,9 +447,9 @@ impl Machine {
     /// then.
     fn open_of(&mut self, tid: u32, file: u32, write: bool) -> Option<OpenId> {
         let fd = match (self.thread(tid).call?, write) {
-            (Call::Read { fd, .. }, false) | (Call::Write { fd, .. }, true) => fd,
-            (Call::Copy { from, .. }, false) => from,
-            (Call::Copy { to, .. }, true) => to,
+            (EnteredCall::Read { fd, .. }, false) | (EnteredCall::Write { fd, .. }, true) => fd,
+            (EnteredCall::Copy { from, .. }, false) => from,
+            (EnteredCall::Copy { to, .. }, true) => to,
             _ => return None,
         };
         self.opened(tid, fd, file)
@@ -457,28 +457,28 @@ impl Machine {
 
     /// Returns the open behind a descriptor of this thread's process that refers to the file.
     fn opened(&mut self, tid: u32, fd: i32, file: u32) -> Option<OpenId> {
-        if !self.is_told(tid, file) {
+        if !self.is_in_scope(tid, file) {
             return None;
         }
         let id = self.id(tid, file);
         let (open, fresh) = self.descriptors.leads(self.tasks.pid(tid), fd, (file, id));
-        self.tell_closed(tid);
+        self.emit_closes(tid);
         if fresh {
-            self.tell(tid, Action::Open { file: id, open, created: false });
+            self.emit(tid, Action::Open { file: id, open, created: false });
         }
         open
     }
 
     /// Emits the ends of opens. The opens of a deleted file ended with it.
-    fn tell_closed(&mut self, tid: u32) {
+    fn emit_closes(&mut self, tid: u32) {
         for (open, file, id) in self.descriptors.take_closed() {
             if self.files.lives(file, id) {
-                self.tell(tid, Action::Close { file: id, open });
+                self.emit(tid, Action::Close { file: id, open });
             }
         }
     }
 
-    fn tell(&mut self, tid: u32, action: Action<'static>) {
+    fn emit(&mut self, tid: u32, action: Action<'static>) {
         let at_us = (self.now_ns - self.start_ns.unwrap_or(self.now_ns).min(self.now_ns)) / 1000;
         let pid = self.tasks.pid(tid);
         if self.introduced.insert(pid)

@@ -30,9 +30,9 @@ mod possible;
 mod spec;
 mod tasks;
 
-pub use calls::{Call, Pointer};
-pub use machine::{Host, Machine, NoHost};
+pub use calls::{EnteredCall, Pointer};
+pub use machine::{Host, NoHost, TracepointMachine};
 pub use maps::Mapping;
 pub use names::{Handle, Name, NameKind};
 pub use point::{Dev, Inode, Point, What};
-pub use spec::{ALL, Need, Spec, Values};
+pub use spec::{ALL, Need, TracepointSpec, Values};

@@ -95,7 +95,7 @@ pub(super) struct Binding {
     unbound: HashMap<Inode, VecDeque<(u32, Option<u64>)>>,
     /// Handles whose allocation has not been seen yet, in order, with the reports about each.
     waiting: HashMap<Inode, VecDeque<Handle>>,
-    told: HashMap<Handle, Vec<Name>>,
+    reports: HashMap<Handle, Vec<Name>>,
     /// Handles of ended files, and the times at which they ended.
     gone: VecDeque<(u64, Handle)>,
 }
@@ -111,7 +111,7 @@ impl Binding {
             None => {}
         }
         // A handle that is already waiting keeps waiting.
-        if self.told.contains_key(&name.handle) {
+        if self.reports.contains_key(&name.handle) {
             return Whose::ToCome;
         }
         if !matches!(name.kind, NameKind::Found { .. })
@@ -141,24 +141,24 @@ impl Binding {
 
     /// Keeps a name for an allocation to come.
     pub(super) fn wait(&mut self, name: Name) {
-        let told = self.told.entry(name.handle).or_default();
-        if told.is_empty() {
+        let reports = self.reports.entry(name.handle).or_default();
+        if reports.is_empty() {
             self.waiting.entry(name.handle.inode).or_default().push_back(name.handle);
         }
-        told.push(name);
+        reports.push(name);
     }
 
     /// A file was allocated in `dir`: takes the names that waited for it.
     pub(super) fn allocated(&mut self, inode: Inode, file: u32, dir: Option<u64>) -> Vec<Name> {
         if let Some(waiting) = self.waiting.get_mut(&inode)
-            && let Some(n) = waiting.iter().position(|handle| fits(&self.told[handle][0], dir))
+            && let Some(n) = waiting.iter().position(|handle| fits(&self.reports[handle][0], dir))
             && let Some(handle) = waiting.remove(n)
         {
             if waiting.is_empty() {
                 self.waiting.remove(&inode);
             }
             self.bound.insert(handle, file);
-            return self.told.remove(&handle).unwrap_or_default();
+            return self.reports.remove(&handle).unwrap_or_default();
         }
         self.unbound.entry(inode).or_default().push_back((file, dir));
         Vec::new()
@@ -170,9 +170,9 @@ impl Binding {
         let mut given_up = Vec::new();
         self.waiting.retain(|_, waiting| {
             while let Some(handle) =
-                waiting.pop_front_if(|handle| self.told[handle][0].at_ns < at_ns)
+                waiting.pop_front_if(|handle| self.reports[handle][0].at_ns < at_ns)
             {
-                given_up.extend(self.told.remove(&handle).unwrap_or_default());
+                given_up.extend(self.reports.remove(&handle).unwrap_or_default());
             }
             !waiting.is_empty()
         });

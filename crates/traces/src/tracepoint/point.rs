@@ -272,7 +272,7 @@ pub enum What {
     /// The thread ends.
     Exit,
     /// A system call begins.
-    Enter(super::Call),
+    Enter(super::EnteredCall),
     /// The thread's system call ended with this result.
     Leave {
         /// Result as the kernel returns it: a negative value is an error.

@@ -3,7 +3,7 @@
 use super::{Dev, Inode, What};
 use std::borrow::Cow;
 
-/// The fields of one hit, in the order in which its [`Spec`] names them.
+/// The fields of one hit, in the order in which its [`TracepointSpec`] names them.
 pub trait Values {
     /// A number, sign-extended where the kernel's type is signed.
     fn number(&self, field: usize) -> u64;
@@ -38,7 +38,7 @@ pub enum Need {
 }
 
 /// One tracepoint.
-pub struct Spec {
+pub struct TracepointSpec {
     /// Its group: the directory below `events`.
     pub system: &'static str,
     /// Its name.
@@ -54,7 +54,7 @@ pub struct Spec {
 }
 
 /// Every tracepoint that can be read.
-pub const ALL: &[Spec] = &[
+pub const ALL: &[TracepointSpec] = &[
     filemap("mm_filemap_get_pages", Need::Reads, &["s_dev", "i_ino", "index", "last_index"], |v| {
         Some(What::Pages { inode: inode(v), first: v.number(2), last: v.number(3) })
     }),
@@ -99,7 +99,7 @@ pub const ALL: &[Spec] = &[
             moved: v.number(3).cast_signed(),
         })
     }),
-    Spec {
+    TracepointSpec {
         filter: Some("flags & 16"), // IOMAP_DIRECT
         ..spec(
             "iomap",
@@ -148,7 +148,7 @@ pub const ALL: &[Spec] = &[
     ext4("ext4_truncate_exit", Need::Life, &["dev", "ino"], |v| {
         Some(What::TruncateEnd { inode: inode(v) })
     }),
-    Spec {
+    TracepointSpec {
         // ext4_setattr reserves more credits for a new size; other inode changes ask for two
         // blocks.
         filter: Some("type == 1 && blocks == 3"),
@@ -238,8 +238,8 @@ const fn spec(
     need: Need,
     fields: &'static [&'static str],
     read: fn(&dyn Values) -> Option<What>,
-) -> Spec {
-    Spec { system, name, need, fields, filter: None, read }
+) -> TracepointSpec {
+    TracepointSpec { system, name, need, fields, filter: None, read }
 }
 
 const fn filemap(
@@ -247,7 +247,7 @@ const fn filemap(
     need: Need,
     fields: &'static [&'static str],
     read: fn(&dyn Values) -> Option<What>,
-) -> Spec {
+) -> TracepointSpec {
     spec("filemap", name, need, fields, read)
 }
 
@@ -256,7 +256,7 @@ const fn ext4(
     need: Need,
     fields: &'static [&'static str],
     read: fn(&dyn Values) -> Option<What>,
-) -> Spec {
+) -> TracepointSpec {
     spec("ext4", name, need, fields, read)
 }
 
@@ -265,7 +265,7 @@ const fn f2fs(
     need: Need,
     fields: &'static [&'static str],
     read: fn(&dyn Values) -> Option<What>,
-) -> Spec {
+) -> TracepointSpec {
     spec("f2fs", name, need, fields, read)
 }
 

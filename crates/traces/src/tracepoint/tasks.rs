@@ -1,6 +1,6 @@
 //! Threads, their processes, and the choice of the recorded ones.
 
-use super::{Inode, calls::Call};
+use super::{Inode, calls::EnteredCall};
 use std::collections::{HashMap, HashSet};
 
 /// Operations in progress in a thread.
@@ -38,7 +38,7 @@ pub(super) struct Thread {
     /// `fallocate` in progress: the file, and the size to which it may grow.
     pub(super) allocating: Option<(Inode, u64)>,
     /// The system call in progress.
-    pub(super) call: Option<Call>,
+    pub(super) call: Option<EnteredCall>,
     /// The first pages that the call read.
     pub(super) call_read: Option<(Inode, u64)>,
 }
@@ -66,7 +66,7 @@ pub(super) struct Writing {
 pub(super) struct Faulting {
     pub(super) address: u64,
     /// The fault has been emitted as an access to this file.
-    pub(super) told: Option<Inode>,
+    pub(super) reported: Option<Inode>,
 }
 
 /// All threads that have been seen.

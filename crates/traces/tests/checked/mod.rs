@@ -4,7 +4,7 @@ use flashsift_core::event::{About, Action, Event, Space};
 use flashsift_traces::{
     Error,
     events::{ACCESS_BYTES_MAX, Sink},
-    format::Spec,
+    format::FormatSpec,
     open::{self, Limits, Outcome},
 };
 
@@ -44,7 +44,7 @@ impl Sink for Checked {
 
 /// Reads `bytes` and checks the events.
 pub(crate) fn read(
-    spec: Option<&'static Spec>,
+    spec: Option<&'static FormatSpec>,
     bytes: &[u8],
     limits: &Limits,
 ) -> Result<Outcome, Error> {

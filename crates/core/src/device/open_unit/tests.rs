@@ -1,7 +1,7 @@
 use super::*;
 use crate::device::{
     Model, profile,
-    testing::{elapsed_s, read, scattered, write},
+    testing::{elapsed_s, random_order, read, write},
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
@@ -146,7 +146,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// DeviceTimes and wear match the naive model after every step, and the internal state is
+    /// Times and wear match the naive model after every step, and the internal state is
     /// consistent. Units of 1, 5, 64 and 100 pages are less than a word of bits, exactly one, and
     /// more.
     #[test]
@@ -188,7 +188,7 @@ const REQUESTS: usize = 32_768;
 /// Throughput in KB/s of 32 768 requests of 4 KiB in the first `span` bytes: sorted and random
 /// reads, sorted and random writes.
 fn table_2(params: &OpenUnitParams, span: u64, seed: u64) -> [f64; 4] {
-    let order = scattered(REQUESTS, span / 4096, seed);
+    let order = random_order(REQUESTS, span / 4096, seed);
     let mut sorted = order.clone();
     sorted.sort_unstable();
     let speed = |addresses: &[u64], io: fn(u64, u32) -> Io| {
@@ -229,7 +229,7 @@ fn spatialclocks_table_2() {
 /// probability (1−1/m)^r, and all but the last k are closed. Reads: in a sorted run the first read
 /// in each unit is far; in a random run all but 1 in m.
 #[test]
-fn other_spans_from_first_principles() {
+fn random_writes_in_other_spans_follow_first_principles() {
     for (name, _) in TABLE_2 {
         let params = profiled(name);
         let mut before: Option<[f64; 4]> = None;
@@ -289,7 +289,7 @@ fn interleaved(params: &OpenUnitParams, streams: u64, pages_a_turn: u32) -> (Wea
 /// The cliff: with as many streams as open units, each log is filled and nothing is copied. With
 /// one stream more, each turn finds its unit closed, and each turn copies a unit.
 #[test]
-fn one_stream_too_many() {
+fn one_stream_more_than_open_units_copies_units() {
     for (name, _) in TABLE_2 {
         for open_units in [1, 4, 7] {
             let params = OpenUnitParams { open_units, ..profiled(name) };
@@ -325,7 +325,7 @@ fn one_stream_too_many() {
 fn an_empty_device_copies_nothing() {
     let params = OpenUnitParams { fill: Fill::Empty, ..profiled("emmc2-2012") };
     let mut device = OpenUnit::new(&params);
-    let order = scattered(4000, 1 << 18, 1);
+    let order = random_order(4000, 1 << 18, 1);
     elapsed_s(&mut device, order.iter().map(|lba| write(*lba, 1)));
     let few = device.wear().copies;
     let mut filled = OpenUnit::new(&profiled("emmc2-2012"));

@@ -124,7 +124,7 @@ fn write_amplification_is_that_of_greedy_collection() {
 
 /// Dies are devices of their own: four of them wear like one.
 #[test]
-fn dies_share_alike() {
+fn each_die_gets_an_equal_share() {
     let one = steady_state(&params(1, 32, 32_000, 0.15, Fill::InOrder), 1);
     let four = steady_state(
         &PageMappedParams { nand_pages: 4, ..params(4, 32, 128_000, 0.15, Fill::InOrder) },
@@ -234,7 +234,7 @@ fn dies_work_at_the_same_time() {
 /// The profiles reach the published speeds of large requests in order, and of random writes.
 /// (Random reads are published for deep queues, and here one request waits for the other.)
 #[test]
-fn published_speeds() {
+fn published_speeds_are_met() {
     for (name, read_mb_s, write_mb_s, writes_s) in [
         ("emmc-5.1", 250.0, 125.0, Some(13_000.0)),
         ("ufs-2.1", 860.0, 255.0, Some(40_000.0)),

@@ -29,7 +29,7 @@ fn parameters_change_the_device() {
 
 /// Impossible constants give an error that names the constant.
 #[test]
-fn impossible_profiles() {
+fn impossible_profiles_are_refused() {
     let profile = |name: &str| ProfileSelection::parse(name).unwrap().profile();
     let says = |profile: &Profile| profile.check().unwrap_err().to_string();
     let mut latency = profile("latency-100-800");

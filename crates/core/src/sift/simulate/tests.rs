@@ -134,8 +134,8 @@ fn without_a_sifter_nothing_changes() {
     }
 }
 
-/// Whatever the time in RAM and its size: below, every file ends with the names and the content
-/// that the history gives it, RAM is within its budget at every step, and nothing is dropped.
+/// For any time in RAM and any budget: below, every file ends with the names and the content that
+/// the history gives it, RAM stays within its budget at every step, and nothing is dropped.
 #[test]
 fn every_file_below_ends_as_in_the_history() {
     let (mut all, mut kept) = (Counters::default(), 0);

@@ -34,8 +34,13 @@ impl Two {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
-    fn take(&self, backing: &Path, mountpoint: &Path) -> Result<Place, Refused> {
-        Place::take(&Wanted { backing, mountpoint, even_if_used: false, even_on: &self.even_on })
+    fn take(&self, backing: &Path, mountpoint: &Path) -> Result<LockedPlace, Refused> {
+        LockedPlace::take(&Wanted {
+            backing,
+            mountpoint,
+            even_if_used: false,
+            even_on: &self.even_on,
+        })
     }
 
     fn refused(&self, backing: &Path, mountpoint: &Path) -> String {
@@ -65,7 +70,7 @@ fn a_place_is_taken_once_and_left_as_it_was() {
 }
 
 #[test]
-fn who_waits_is_told_how_it_ended() {
+fn a_waiting_process_learns_how_the_mount_ended() {
     let two = Two::new();
     let (backing, seen) = (two.path("backing"), two.path("seen"));
     for (clean, left) in [(true, Left::Nothing), (false, Left::Remains)] {
@@ -105,8 +110,8 @@ fn an_ending_holder_is_distinguished_from_a_running_one() {
     // No device has such a number.
     sign.mounted(1 << 20).unwrap();
     assert_eq!(stuck().unwrap(), "");
-    sign.ending(&"no room\n".repeat(1000)).unwrap();
-    assert!(stuck().unwrap().starts_with("no room no room"));
+    sign.ending(&"no space\n".repeat(1000)).unwrap();
+    assert!(stuck().unwrap().starts_with("no space no space"));
     sign.ending("").unwrap();
     assert_eq!(stuck().unwrap(), "");
     drop((sign, place));
@@ -135,7 +140,7 @@ fn places_that_do_not_fit_are_refused() {
         even_if_used: false,
         even_on: &even_on,
     };
-    let says = Place::take(&forced).unwrap_err().to_string();
+    let says = LockedPlace::take(&forced).unwrap_err().to_string();
     assert!(!says.contains("lies on"), "{says}");
     assert_eq!(fs::read_dir(&backing).unwrap().count(), 1, "nothing was made");
 }
@@ -162,7 +167,7 @@ fn a_place_in_use_is_refused_and_its_users_named() {
             even_if_used: true,
             even_on: &two.even_on,
         };
-        Place::take(&wanted).unwrap();
+        LockedPlace::take(&wanted).unwrap();
         drop(shell.stdin.take());
         shell.wait().unwrap();
     }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_of_line() {
+    fn lines_of_every_shape_are_parsed() {
         const AT: Time = Time::Clock(102_566_988_000);
         for (text, comm, tid, tgid, time) in [
             (
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn losses() {
+    fn lost_events_are_counted() {
         for (text, many) in [
             ("CPU:1 [LOST 35 EVENTS]", Some(35)),
             ("CPU:12 [LOST EVENTS]", Some(1)),

@@ -30,7 +30,7 @@ mod line;
 mod text;
 
 use super::{
-    Confidence, Space, Spec, head_lines,
+    Confidence, FormatSpec, Space, head_lines,
     kernel::{ALL, Feed, Known},
 };
 use crate::{
@@ -43,7 +43,7 @@ use memchr::memmem;
 use std::collections::HashMap;
 use text::Layout;
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "ftrace",
     what: "ftrace's text: trace, trace_pipe, `trace-cmd report`, atrace, systrace HTML",
     detect: |head| detect(head, false),
@@ -51,7 +51,7 @@ pub(super) const SPEC: Spec = Spec {
     sample: || SAMPLE.into(),
 };
 
-pub(super) const BLOCK: Spec = Spec {
+pub(super) const BLOCK: FormatSpec = FormatSpec {
     name: "ftrace-block",
     what: "the block layer's requests in ftrace's text",
     detect: |head| detect(head, true),

@@ -218,30 +218,38 @@ proptest! {
     }
 }
 
-fn told(spec: &Spec, text: &str) -> (Vec<String>, Summary) {
+fn read_lines(spec: &FormatSpec, text: &str) -> (Vec<String>, Summary) {
     let (events, summary) = testing::read(spec, text.as_bytes()).unwrap();
     let line = |Event { at_us, pid, tid, action }: &Event| {
-        let who = format!("{at_us} {pid}/{tid}");
+        let thread = format!("{at_us} {pid}/{tid}");
         match action {
-            Action::Read { file, offset, len, .. } => format!("{who} {} r {offset} {len}", file.0),
+            Action::Read { file, offset, len, .. } => {
+                format!("{thread} {} r {offset} {len}", file.0)
+            }
             Action::Write { file, offset, len, sync, .. } => {
-                format!("{who} {} w{} {offset} {len}", file.0, if *sync { "s" } else { "" })
+                format!("{thread} {} w{} {offset} {len}", file.0, if *sync { "s" } else { "" })
             }
             Action::Direct { file, offset, len, write, .. } => {
-                format!("{who} {} direct {} {offset} {len}", file.0, if *write { "w" } else { "r" })
+                format!(
+                    "{thread} {} direct {} {offset} {len}",
+                    file.0,
+                    if *write { "w" } else { "r" }
+                )
             }
-            Action::Sync { file, .. } => format!("{who} {} sync", file.0),
-            Action::Truncate { file, size } => format!("{who} {} cut {size}", file.0),
-            Action::Punch { file, offset, len } => format!("{who} {} hole {offset} {len}", file.0),
-            Action::Bind { file, name } => format!("{who} {} is {name}", file.0),
-            Action::Unbind { file, name } => format!("{who} {} is not {name}", file.0),
+            Action::Sync { file, .. } => format!("{thread} {} sync", file.0),
+            Action::Truncate { file, size } => format!("{thread} {} cut {size}", file.0),
+            Action::Punch { file, offset, len } => {
+                format!("{thread} {} hole {offset} {len}", file.0)
+            }
+            Action::Bind { file, name } => format!("{thread} {} is {name}", file.0),
+            Action::Unbind { file, name } => format!("{thread} {} is not {name}", file.0),
             Action::Create(create) => {
                 let mode = create.mode.map(|mode| format!(" {mode:o}")).unwrap_or_default();
-                format!("{who} {} made{mode}{}", create.file.0, create.name)
+                format!("{thread} {} made{mode}{}", create.file.0, create.name)
             }
-            Action::Size { file, size } => format!("{who} {} had {size}", file.0),
-            Action::Gone { file } => format!("{who} {} gone", file.0),
-            Action::Process { name } => format!("{who} runs {name}"),
+            Action::Size { file, size } => format!("{thread} {} had {size}", file.0),
+            Action::Gone { file } => format!("{thread} {} gone", file.0),
+            Action::Process { name } => format!("{thread} runs {name}"),
             other => panic!("{other:?}"),
         }
     };
@@ -254,13 +262,13 @@ fn only(words: &[&str]) -> String {
     SAMPLE.lines().filter(has).flat_map(|line| [line, "\n"]).collect()
 }
 
-fn events(spec: &Spec, text: &str) -> Vec<String> {
-    told(spec, text).0
+fn events(spec: &FormatSpec, text: &str) -> Vec<String> {
+    read_lines(spec, text).0
 }
 
 #[test]
-fn the_sample() {
-    let (events, summary) = told(&SPEC, SAMPLE);
+fn the_sample_is_read() {
+    let (events, summary) = read_lines(&SPEC, SAMPLE);
     assert_eq!(
         events,
         [
@@ -299,14 +307,14 @@ fn a_trace_of_requests_is_one_of_blocks() {
         "15715 21515/21515 1 sync",
         "15716 21515/21515 1 hole 1048576 32768",
     ];
-    let (events, summary) = told(&BLOCK, BLOCK_SAMPLE);
+    let (events, summary) = read_lines(&BLOCK, BLOCK_SAMPLE);
     assert_eq!(events, expected);
     assert_eq!(
         testing::skipped(&summary),
-        "1 other tracepoint (first at 5); 1 tracepoint that repeats what a better one tells \
+        "1 other tracepoint (first at 5); 1 tracepoint that repeats a more exact one \
          (first at 3)"
     );
-    assert_eq!(told(&SPEC, BLOCK_SAMPLE).0, expected, "there is nothing else in it");
+    assert_eq!(read_lines(&SPEC, BLOCK_SAMPLE).0, expected, "there is nothing else in it");
     let about = summary.about.expect("it says what it is");
     assert_eq!((about.side, about.space), (Side::After, Space::Blocks));
 
@@ -316,7 +324,7 @@ fn a_trace_of_requests_is_one_of_blocks() {
         .flat_map(|l| [l, "\n"])
         .collect();
     assert_eq!(
-        told(&BLOCK, &issued).0,
+        read_lines(&BLOCK, &issued).0,
         [
             "0 0/0 0 is /dev/block/8:0",
             "0 21515/21515 runs app",
@@ -326,14 +334,14 @@ fn a_trace_of_requests_is_one_of_blocks() {
 }
 
 #[test]
-fn both_sides_of_the_cache() {
+fn a_trace_of_both_sides_is_read_as_files_or_as_requests() {
     let both = only(&["ext4_", "block_"]);
     assert_eq!(detect(both.as_bytes(), false), Confidence::Likely);
     assert_eq!(detect(both.as_bytes(), true), Confidence::No);
-    let (events, summary) = told(&SPEC, &both);
+    let (events, summary) = read_lines(&SPEC, &both);
     assert_eq!(events, ["10 88/88 runs jbd2/sda1 - 8", "10 88/88 0 w 4096 5000"]);
-    assert_eq!(summary.about.expect("said").side, Side::Before);
-    let (events, summary) = told(&BLOCK, &both);
+    assert_eq!(summary.about.expect("the sample is described").side, Side::Before);
+    let (events, summary) = read_lines(&BLOCK, &both);
     assert_eq!(events.last().expect("a request"), "0 88/88 0 ws 1048576 4096");
     assert_eq!(
         testing::skipped(&summary),
@@ -347,7 +355,7 @@ fn a_request_given_back_is_issued_once() {
                  a-1 [0] 1.1: block_rq_requeue: 8,0 R () 8 + 8 [0]\n\
                  k-2 [0] 1.2: block_rq_issue: 8,0 R 4096 () 8 + 8 [k]\n\
                  k-2 [0] 1.3: block_rq_issue: 8,0 R 4096 () 8 + 8 [k]\n";
-    let (events, summary) = told(&BLOCK, again);
+    let (events, summary) = read_lines(&BLOCK, again);
     assert_eq!(events.iter().filter(|event| event.contains(" r ")).count(), 2, "{events:?}");
     assert!(testing::skipped(&summary).contains("1 request issued again"), "{:?}", summary.skipped);
 }
@@ -364,7 +372,7 @@ fn of_several_tracepoints_one_is_believed() {
     const ITER: &str = "a-5 [0] 1.4: f2fs_file_write_iter: dev = (8,3), ino = 9, offset = 0, length = 9000, written(err) = 4096\n";
     const ANDROID: &str = "a-5 [0] 1.05: android_fs_datawrite_start: entry_name /g, offset 0, bytes 5, cmdline a, pid 5, i_size 0, ino 9\n";
     let writes = |text: &[&str]| {
-        let (events, summary) = told(&SPEC, &text.concat());
+        let (events, summary) = read_lines(&SPEC, &text.concat());
         let writes: Vec<_> = events.iter().filter(|event| event.contains(" w ")).cloned().collect();
         let [write] = &writes[..] else { panic!("{events:?}") };
         (write.rsplit_once(" w 0 ").expect("at 0").1.to_owned(), testing::skipped(&summary))
@@ -375,7 +383,10 @@ fn of_several_tracepoints_one_is_believed() {
     let (len, skipped) = writes(&[START]);
     assert_eq!(
         (&*len, &*skipped),
-        ("9000", "1 access known by what was asked for: less may have been moved (first at 1)")
+        (
+            "9000",
+            "1 access of which only the request is known: less may have been moved (first at 1)"
+        )
     );
     assert_eq!(writes(&[ANDROID]).0, "5");
     assert_eq!(
@@ -397,7 +408,7 @@ fn of_several_tracepoints_one_is_believed() {
 
 /// Android kernels up to 5.10 report the misses and whole calls, and not the file system.
 #[test]
-fn android() {
+fn traces_of_old_android_kernels_are_read() {
     let text = "    app.main-21    (   20) [000] .... 50.000000: android_fs_dataread_start: \
                 entry_name /data/x, offset 4096, bytes 8192, cmdline app.main, pid 21, i_size \
                 20000, ino 40\n\
@@ -408,7 +419,7 @@ fn android() {
                 20000, ino 40\n\
                 app.main-20    (   20) [000] .... 50.000300: f2fs_sync_file_enter: dev = (259,9), \
                 ino = 40, pino = 5, i_mode = 0x81ed, i_size = 20096, i_nlink = 1\n";
-    let (events, summary) = told(&SPEC, text);
+    let (events, summary) = read_lines(&SPEC, text);
     assert_eq!(
         events,
         [
@@ -422,10 +433,10 @@ fn android() {
     );
     assert_eq!(
         testing::skipped(&summary),
-        "2 access known by what was asked for: less may have been moved (first at 1); 2 access \
-         whose file system is not told: taken as of the one F2FS, else the one ext4 (first at 1); \
-         1 other tracepoint (first at 2); 1 read that is known because it missed the page cache; \
-         those that hit are not (first at 1)"
+        "2 access of which only the request is known: less may have been moved (first at 1); \
+         2 access to an unnamed file system: taken as of the one F2FS, else the one ext4 (first at \
+         1); 1 other tracepoint (first at 2); 1 read that missed the page cache; reads that hit \
+         are not in the trace (first at 1)"
     );
 }
 
@@ -439,8 +450,8 @@ fn systrace_pages_hold_the_same() {
          {SAMPLE}\n  </script>\n<!-- END TRACE -->\n</html>\n",
         "x".repeat(2 << 20)
     );
-    let (events, summary) = told(&SPEC, &page);
-    assert_eq!(events, told(&SPEC, SAMPLE).0);
+    let (events, summary) = read_lines(&SPEC, &page);
+    assert_eq!(events, read_lines(&SPEC, SAMPLE).0);
     assert!(testing::skipped(&summary).contains("2 line of systrace's other data (first at 7)"));
     assert_eq!(summary.skipped.damaged(), 0, "{:?}", summary.skipped);
     assert_eq!(detect(page.as_bytes(), false), Confidence::Likely);
@@ -449,10 +460,10 @@ fn systrace_pages_hold_the_same() {
         "<!DOCTYPE HTML>\n<html>\n<script>\n  var linuxPerfData = \"\\\n{old}\\n\";\n  </script>\n\
          </html>\n"
     );
-    let (events, summary) = told(&SPEC, &old);
+    let (events, summary) = read_lines(&SPEC, &old);
     assert_eq!(
         (events, summary.skipped.damaged()),
-        (told(&SPEC, SAMPLE).0, 0),
+        (read_lines(&SPEC, SAMPLE).0, 0),
         "{:?}",
         summary.skipped
     );
@@ -490,8 +501,9 @@ fn a_process_that_is_renamed_runs_another_program() {
 
 #[test]
 fn a_trace_without_accesses_names_the_missing_tracepoints() {
-    let error =
-        |spec: &Spec, text: &str| testing::read(spec, text.as_bytes()).unwrap_err().to_string();
+    let error = |spec: &FormatSpec, text: &str| {
+        testing::read(spec, text.as_bytes()).unwrap_err().to_string()
+    };
     let sched = "a-1 [0] 1.0: sched_switch: x\na-1 [0] 1.1: sched_waking: x\na-1 [0] 1.1: sched_switch: x\n";
     let lacks = error(&SPEC, sched);
     assert!(lacks.contains("(mostly sched_switch, sched_waking) tells"), "{lacks}");
@@ -500,12 +512,12 @@ fn a_trace_without_accesses_names_the_missing_tracepoints() {
         "{lacks}"
     );
     assert!(error(&BLOCK, &only(&["f2fs"])).contains("is a request of the block layer"));
-    assert!(testing::read(&SPEC, b"some\nother\ntext\n").is_ok(), "what it is, nobody knows");
+    assert!(testing::read(&SPEC, b"some\nother\ntext\n").is_ok(), "unknown text is skipped");
 }
 
 #[test]
 fn damage_is_counted() {
-    let (_, summary) = told(
+    let (_, summary) = read_lines(
         &SPEC,
         "a-5 [0] 1.0: f2fs_dataread_end: ino 9, offset 0, bytes 5\n\
          a-5 [0] 1.0: f2fs_dataread_end: ino 9, bytes 5\n\
@@ -524,11 +536,11 @@ fn damage_is_counted() {
 }
 
 #[test]
-fn a_clock_that_counts_tells_no_times() {
+fn a_counter_clock_gives_no_times() {
     let text = "a-5 [0] ..... 900: f2fs_dataread_end: ino 9, offset 0, bytes 5\na-5 [0] 901: f2fs_dataread_end: ino 9, offset 5, bytes 5\n";
-    let (events, summary) = told(&SPEC, text);
+    let (events, summary) = read_lines(&SPEC, text);
     assert_eq!(events, ["0 5/5 runs a", "0 5/5 0 r 0 5", "0 5/5 0 r 5 5"]);
-    let knows = summary.about.expect("said").knows;
+    let knows = summary.about.expect("the sample is described").knows;
     assert_eq!((knows.times, knows.syncs, knows.removals), (false, false, false));
 }
 

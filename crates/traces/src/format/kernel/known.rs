@@ -32,7 +32,7 @@ enum Read {
 
 /// The content of a tracepoint.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Meaning {
     Point(What),
     Call(Box<Call>),
     Request(Request),
@@ -76,7 +76,7 @@ pub(super) enum Source {
     Requeued,
 }
 
-impl Said {
+impl Meaning {
     /// A point for the machine.
     pub(super) fn point(&self) -> Option<&What> {
         match self {
@@ -123,10 +123,10 @@ impl Call {
 
 impl Known {
     /// Converts the fields; `None` if the hit is of no interest.
-    pub(super) fn said(&self, v: &dyn Values) -> Option<Said> {
+    pub(super) fn meaning(&self, v: &dyn Values) -> Option<Meaning> {
         match self.read {
-            Read::Point(read) => read(v).map(Said::Point),
-            Read::Call { write } => Some(Said::Call(Box::new(Call {
+            Read::Point(read) => read(v).map(Meaning::Point),
+            Read::Call { write } => Some(Meaning::Call(Box::new(Call {
                 path: v.text(0).into_owned().into(),
                 ino: v.number(1),
                 size: v.number(2),
@@ -134,7 +134,7 @@ impl Known {
                 len: v.number(4),
                 write,
             }))),
-            Read::Request => Some(Said::Request(Request {
+            Read::Request => Some(Meaning::Request(Request {
                 dev: Dev(v.number(0) as u32),
                 flags: Rwbs::parse(&v.text(1)),
                 sector: v.number(2),
@@ -160,7 +160,7 @@ pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
     // System calls are not used: their numbers depend on the architecture, which no trace records.
     let ours =
         tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls && !replaced(spec.name));
-    let known = |spec: &'static tracepoint::Spec| Known {
+    let known = |spec: &'static tracepoint::TracepointSpec| Known {
         system: spec.system,
         name: spec.name,
         fields: spec.fields,

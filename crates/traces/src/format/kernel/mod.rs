@@ -4,8 +4,8 @@
 //! A feed decodes the tracepoints, and this module chooses among them. It holds the first
 //! tracepoints of a trace until it knows which of them supply the accesses ([`plan`]). A trace with
 //! any tracepoints of files is a trace of files, before the cache, and its block-layer tracepoints
-//! are left out. A trace that has only requests is one of blocks, behind the cache. [`Machine`]
-//! then derives the events, as it does for a recording of our own.
+//! are left out. A trace that has only requests is one of blocks, behind the cache.
+//! [`TracepointMachine`] then derives the events, as it does for flashsift's own recordings.
 //!
 //! Such a trace lacks some data of a recording: names (F2FS and Android have paths, ext4 does not),
 //! the sizes of files (reads are whole pages until a write or a truncation shows the size), and the
@@ -23,10 +23,10 @@ pub(super) use known::{ALL, FIELDS_MAX, Known};
 use crate::{
     Error,
     events::{Events, Reason, Skip, Skipped},
-    tracepoint::{Machine, NoHost, Point, Values, What},
+    tracepoint::{NoHost, Point, TracepointMachine, Values, What},
 };
 use flashsift_core::event::{About, Action, Knows, Side, Space};
-use known::{Said, Source};
+use known::{Meaning, Source};
 use plan::{Plan, Survey};
 use requests::{By, Requests};
 use std::collections::HashMap;
@@ -53,17 +53,17 @@ enum Left {
 }
 
 const LEFT: [Skip; 9] = [
-    Skip::Benign("tracepoint that says nothing of pages"),
-    Skip::Benign("tracepoint that repeats what a better one tells"),
+    Skip::Benign("tracepoint without information on pages"),
+    Skip::Benign("tracepoint that repeats a more exact one"),
     Skip::Benign("other tracepoint"),
     Skip::Benign(
         "request of the block layer, behind the page cache (a format ending in -block reads these)",
     ),
     Skip::Benign("tracepoint before the page cache (a format without -block reads these)"),
-    Skip::Note("access whose file system is not told: taken as of the one F2FS, else the one ext4"),
-    Skip::Note("access to one of several F2FS, it is not told which: taken as of the first"),
-    Skip::Note("read that is known because it missed the page cache; those that hit are not"),
-    Skip::Note("access known by what was asked for: less may have been moved"),
+    Skip::Note("access to an unnamed file system: taken as of the one F2FS, else the one ext4"),
+    Skip::Note("access to one of several F2FS, unknown which: taken as of the first"),
+    Skip::Note("read that missed the page cache; reads that hit are not in the trace"),
+    Skip::Note("access of which only the request is known: less may have been moved"),
 ];
 
 /// Number of occurrences of each, and the line of the first.
@@ -89,7 +89,7 @@ struct Item {
 }
 
 enum Heard {
-    Tracepoint(&'static Known, Said),
+    Tracepoint(&'static Known, Meaning),
     Task(News),
 }
 
@@ -128,7 +128,7 @@ impl<'e, 's> Feed<'e, 's> {
         }
     }
 
-    /// The same for tracepoints that are out of order by no more than [`WINDOW`].
+    /// Likewise for tracepoints that are out of order by no more than [`WINDOW`].
     pub(super) fn out_of_order(events: &'e mut Events<'s>, wanted: Option<Space>) -> Self {
         Self { window: Some(Vec::new()), ..Self::new(events, wanted) }
     }
@@ -176,18 +176,18 @@ impl<'e, 's> Feed<'e, 's> {
         known: &'static Known,
         values: &dyn Values,
     ) -> Result<(), Error> {
-        let Some(said) = known.said(values) else {
+        let Some(meaning) = known.meaning(values) else {
             self.tally.add(Left::Silent, line);
             return Ok(());
         };
-        if !said.is_possible() {
+        if !meaning.is_possible() {
             self.events.skipped(IMPOSSIBLE, line);
             return Ok(());
         }
-        if let Said::Point(what) = &said {
+        if let Meaning::Point(what) = &meaning {
             self.tasks.learn(tid, what);
         }
-        self.take(Item { line, at_ns, tid, heard: Heard::Tracepoint(known, said) })
+        self.take(Item { line, at_ns, tid, heard: Heard::Tracepoint(known, meaning) })
     }
 
     /// Takes a hit of another tracepoint.
@@ -215,7 +215,7 @@ impl<'e, 's> Feed<'e, 's> {
 
     fn in_order(&mut self, item: Item) -> Result<(), Error> {
         if let Some(teller) = &mut self.teller {
-            return teller.tell(&item, &mut self.tally, self.events);
+            return teller.emit(&item, &mut self.tally, self.events);
         }
         self.held.push(item);
         if self.held.len() == HELD_MAX { self.settle() } else { Ok(()) }
@@ -225,8 +225,8 @@ impl<'e, 's> Feed<'e, 's> {
     fn settle(&mut self) -> Result<(), Error> {
         let mut survey = Survey::default();
         for item in &self.held {
-            if let Heard::Tracepoint(known, said) = &item.heard {
-                survey.add(known, said.point());
+            if let Heard::Tracepoint(known, meaning) = &item.heard {
+                survey.add(known, meaning.point());
             }
         }
         let plan = survey.plan(self.wanted);
@@ -247,7 +247,7 @@ impl<'e, 's> Feed<'e, 's> {
             }
         }
         for item in std::mem::take(&mut self.held) {
-            teller.tell(&item, &mut self.tally, self.events)?;
+            teller.emit(&item, &mut self.tally, self.events)?;
         }
         self.teller = Some(teller);
         Ok(())
@@ -312,7 +312,7 @@ impl<'e, 's> Feed<'e, 's> {
 /// Emits events by the plan.
 struct Teller {
     plan: Plan,
-    machine: Machine,
+    machine: TracepointMachine,
     /// The machine's reasons for omissions, each with the line of the first.
     reasons: Vec<(Box<str>, u64)>,
     requests: Requests,
@@ -324,7 +324,7 @@ struct Teller {
 
 impl Teller {
     fn new(plan: Plan) -> Self {
-        let mut machine = Machine::new(plan.direct_steps);
+        let mut machine = TracepointMachine::new(plan.direct_steps);
         machine.f2fs(plan.nameless, "");
         Self {
             plan,
@@ -370,7 +370,7 @@ impl Teller {
         true
     }
 
-    fn tell(
+    fn emit(
         &mut self,
         item: &Item,
         tally: &mut Tally,
@@ -389,20 +389,20 @@ impl Teller {
                 let what = What::Exec { program: name.clone(), old_tid: *pid };
                 self.point(line, Point { at_ns, tid: *pid, what }, events)
             }
-            Heard::Tracepoint(_, Said::Request(_)) if files => {
+            Heard::Tracepoint(_, Meaning::Request(_)) if files => {
                 tally.add(Left::Behind, line);
                 Ok(())
             }
-            Heard::Tracepoint(known, Said::Request(request)) => {
+            Heard::Tracepoint(known, Meaning::Request(request)) => {
                 self.request(item, known, request, tally, events)
             }
-            Heard::Tracepoint(_, said) if !files => {
-                if !said.point().is_some_and(|what| self.born(tid, what)) {
+            Heard::Tracepoint(_, meaning) if !files => {
+                if !meaning.point().is_some_and(|what| self.born(tid, what)) {
                     tally.add(Left::Before, line);
                 }
                 Ok(())
             }
-            Heard::Tracepoint(known, Said::Call(call)) => {
+            Heard::Tracepoint(known, Meaning::Call(call)) => {
                 let dev = self.plan.nameless;
                 self.point(line, Point { at_ns, tid, what: call.begin(dev) }, events)?;
                 if self.plan.repeats(known.source, None) {
@@ -415,7 +415,7 @@ impl Teller {
                 self.somewhere(known, line, tally);
                 self.point(line, Point { at_ns, tid, what: call.end(dev) }, events)
             }
-            Heard::Tracepoint(known, Said::Point(what)) => {
+            Heard::Tracepoint(known, Meaning::Point(what)) => {
                 if self.plan.repeats(known.source, Some(what)) {
                     tally.add(Left::Repeated, line);
                     return Ok(());

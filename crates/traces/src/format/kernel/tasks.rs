@@ -81,7 +81,7 @@ mod tests {
         let mut tasks = Tasks::default();
         assert_eq!(tasks.seen(5, Some(4), b"Binder:4_1"), found(5, 4, "Binder:4_1"));
         assert_eq!(tasks.seen(5, Some(4), b"Binder:4_1"), None);
-        assert_eq!(tasks.seen(4, Some(4), b""), found(4, 4, ""), "nobody knows its name yet");
+        assert_eq!(tasks.seen(4, Some(4), b""), found(4, 4, ""), "its name is not known yet");
         assert_eq!(tasks.seen(4, Some(4), b"main"), found(4, 4, "main"));
         assert_eq!(
             tasks.seen(4, Some(4), b"com.example"),

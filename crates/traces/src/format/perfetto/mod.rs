@@ -22,7 +22,7 @@ mod table;
 mod wire;
 
 use super::{
-    Confidence, Space, Spec,
+    Confidence, FormatSpec, Space,
     kernel::{Feed, Known},
 };
 use crate::{
@@ -34,7 +34,7 @@ use std::io::Read;
 use table::{Generic, Layouts};
 use wire::{NoMessage, Wire, fields, varint};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "perfetto",
     what: "Perfetto's binary trace, with ftrace events",
     detect: |head| detect(head, false),
@@ -42,7 +42,7 @@ pub(super) const SPEC: Spec = Spec {
     sample: sample::files,
 };
 
-pub(super) const BLOCK: Spec = Spec {
+pub(super) const BLOCK: FormatSpec = FormatSpec {
     name: "perfetto-block",
     what: "the block layer's requests in Perfetto's trace",
     detect: |head| detect(head, true),

@@ -244,7 +244,7 @@ mod tests {
             let known = ALL
                 .iter()
                 .find(|known| known.name == *name)
-                .unwrap_or_else(|| panic!("nobody reads {name}"));
+                .unwrap_or_else(|| panic!("no tracepoint {name} is read"));
             for field in known.fields {
                 assert!(names.split(' ').any(|name| name == *field), "{name} lacks {field}");
             }

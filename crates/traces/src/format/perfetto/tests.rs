@@ -7,7 +7,7 @@ use crate::format::testing;
 use flashsift_core::event::{Action, Event, Side};
 use proptest::prelude::*;
 
-fn told(spec: &Spec, bytes: &[u8]) -> (Vec<String>, String) {
+fn read_lines(spec: &FormatSpec, bytes: &[u8]) -> (Vec<String>, String) {
     let (events, summary) = testing::read(spec, bytes).unwrap();
     let line = |Event { at_us, pid, tid, action }: &Event| {
         let what = match action {
@@ -25,8 +25,8 @@ fn told(spec: &Spec, bytes: &[u8]) -> (Vec<String>, String) {
 }
 
 #[test]
-fn the_sample() {
-    let (events, skipped) = told(&SPEC, &sample::files());
+fn the_sample_is_read() {
+    let (events, skipped) = read_lines(&SPEC, &sample::files());
     assert_eq!(
         events,
         [
@@ -54,10 +54,10 @@ fn a_trace_of_requests_is_one_of_blocks() {
         "2 8/8 0 w 131072 4096",
         "4 7/7 0 w 65536 4096",
     ];
-    assert_eq!(told(&BLOCK, &sample::requests()).0, expected);
-    assert_eq!(told(&SPEC, &sample::requests()).0, expected);
+    assert_eq!(read_lines(&BLOCK, &sample::requests()).0, expected);
+    assert_eq!(read_lines(&SPEC, &sample::requests()).0, expected);
     let (_, summary) = testing::read(&SPEC, &sample::requests()).unwrap();
-    assert_eq!(summary.about.expect("said").side, Side::After);
+    assert_eq!(summary.about.expect("the sample is described").side, Side::After);
     assert_eq!(summary.late, 0);
 }
 
@@ -167,19 +167,19 @@ fn bundles_of_several_processors_are_put_in_order() {
                     ));
                 }
             }
-            let (told, summary) = testing::read(&SPEC, &trace).unwrap();
+            let (found, summary) = testing::read(&SPEC, &trace).unwrap();
             let expected: Vec<_> = events
                 .iter()
                 .map(|&(at, cpu, pos)| ((at - events[0].0) / 1000, cpu as u32 + 1, pos))
                 .collect();
-            let told: Vec<_> = told
+            let found: Vec<_> = found
                 .iter()
                 .filter_map(|event| match event.action {
                     Action::Write { offset, .. } => Some((event.at_us, event.tid, offset)),
                     _ => None,
                 })
                 .collect();
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(found, expected);
             prop_assert_eq!(summary.late, 0);
             Ok(())
         })
@@ -212,7 +212,7 @@ fn losses_are_noted() {
     ]
     .concat();
     assert_eq!(
-        told(&SPEC, &trace).1,
+        read_lines(&SPEC, &trace).1,
         "1 bundle of events before which some were lost (first at 2); 14 event lost by the \
          kernel: its buffer was full (first at 6); 1 packet before which some were lost: \
          Perfetto's buffer was full (first at 2); 1 packet of another kind than ftrace's (first \
@@ -221,13 +221,13 @@ fn losses_are_noted() {
 }
 
 #[test]
-fn packed_packets() {
+fn compressed_packets_are_read() {
     let plain = bundle(0, &[write(5, 1, 0)]);
     let zstd = packet(&[(
         packet::ZSTD_COMPRESSED,
         Is::Message(&::zstd::encode_all(&plain[..], 0).unwrap()),
     )]);
-    assert_eq!(told(&SPEC, &zstd).0, ["0 1/1 0 w 0 10"]);
+    assert_eq!(read_lines(&SPEC, &zstd).0, ["0 1/1 0 w 0 10"]);
     let twice = packet(&[(
         packet::ZSTD_COMPRESSED,
         Is::Message(&::zstd::encode_all(&zstd[..], 0).unwrap()),
@@ -235,7 +235,7 @@ fn packed_packets() {
     let broken = packet(&[(packet::COMPRESSED, Is::Message(b"no zlib"))]);
     let bomb = ::zstd::encode_all(&vec![0; INFLATED_BYTES_MAX as usize + 1][..], 0).unwrap();
     let bomb = packet(&[(packet::ZSTD_COMPRESSED, Is::Message(&bomb))]);
-    let (events, skipped) = told(&SPEC, &[plain, twice, broken, bomb].concat());
+    let (events, skipped) = read_lines(&SPEC, &[plain, twice, broken, bomb].concat());
     assert_eq!(events.len(), 1);
     assert_eq!(
         skipped,
@@ -244,7 +244,7 @@ fn packed_packets() {
 }
 
 #[test]
-fn names_of_processes() {
+fn processes_get_their_names() {
     let rename = |at_ns, pid, name| {
         event(at_ns, pid, 236, &[(1, Is::Number(pid)), (2, Is::Text("x")), (3, Is::Text(name))])
     };
@@ -262,7 +262,7 @@ fn names_of_processes() {
         bundle(0, &[write(5_000, 20, 20)]),
     ]
     .concat();
-    let (events, _) = told(&SPEC, &trace);
+    let (events, _) = read_lines(&SPEC, &trace);
     let runs: Vec<_> = events.iter().filter(|event| event.contains("runs")).collect();
     assert_eq!(
         runs,
@@ -290,7 +290,7 @@ fn unreadable_traces_name_the_reason() {
     let lacking =
         bundle(0, &[generic(6, 1, "f2fs_dataread_end", &[("ino", Is::Number(5))]), write(5, 1, 0)]);
     assert_eq!(
-        told(&SPEC, &lacking).1,
+        read_lines(&SPEC, &lacking).1,
         "1 tracepoint that lacks a field that is needed (first at 1)"
     );
 }

@@ -80,7 +80,7 @@ mod tests {
     use super::{super::sample::write, *};
 
     #[test]
-    fn every_wire_type() {
+    fn every_wire_type_is_decoded() {
         let mut message = Vec::new();
         write::number(&mut message, 1, 300);
         write::number(&mut message, 65_537, u64::MAX);

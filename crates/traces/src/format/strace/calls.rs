@@ -1,4 +1,4 @@
-//! Translates system calls for the [`Machine`].
+//! Translates system calls for the [`CallMachine`].
 
 use super::{
     line::{Args, Descriptor, Lead, Outcome, descriptor, number},
@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     events::Skip,
-    process::{Call, Done, Fd, Flags, Machine, NOT_STORAGE, Out, Pin, Seen, Shares, Shown, Target},
+    process::{
+        CallMachine, Done, Fd, Flags, NOT_STORAGE, Out, Pin, Seen, Shares, Shown, SystemCall,
+        Target,
+    },
 };
 
 pub(super) const UNREADABLE: Skip = Skip::Damage("call whose arguments cannot be read");
@@ -30,7 +33,7 @@ pub(super) struct Entered {
 
 /// One call of a thread, with its time.
 pub(super) struct Caller<'a> {
-    pub(super) machine: &'a mut Machine,
+    pub(super) machine: &'a mut CallMachine,
     pub(super) out: &'a mut Out,
     pub(super) at_us: u64,
     pub(super) tid: u32,
@@ -94,7 +97,7 @@ fn is_rename(name: &[u8]) -> bool {
 }
 
 impl Caller<'_> {
-    pub(super) fn call(&mut self, call: Call<'_>) -> Done {
+    pub(super) fn call(&mut self, call: SystemCall<'_>) -> Done {
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
 
@@ -105,7 +108,7 @@ impl Caller<'_> {
         match name {
             _ if is_birth(name) => {
                 entered.birth = true;
-                let _ = self.call(Call::ForkBegins { shares: shares(name, text) });
+                let _ = self.call(SystemCall::ForkBegins { shares: shares(name, text) });
             }
             _ if is_rename(name) => {
                 self.machine.renaming(true);
@@ -137,7 +140,7 @@ impl Caller<'_> {
 
     fn number_closed(&mut self, text: &[u8]) -> Done {
         let fd = fd_number(text.trim_ascii())?;
-        self.call(Call::Close { fd })
+        self.call(SystemCall::Close { fd })
     }
 
     /// Ends the call, whatever its effect: names in the trace are reliable again.
@@ -166,11 +169,11 @@ impl Caller<'_> {
     ) -> Done {
         let (result, shown) = match outcome {
             Outcome::Done(result, shown) => (result, shown),
-            Outcome::Open if name == b"exit_group" => return self.call(Call::ExitGroup),
-            Outcome::Open if name == b"exit" => return self.call(Call::Exit),
+            Outcome::Open if name == b"exit_group" => return self.call(SystemCall::ExitGroup),
+            Outcome::Open if name == b"exit" => return self.call(SystemCall::Exit),
             Outcome::Failed | Outcome::Open if is_birth(name) => {
                 return self
-                    .call(Call::ForkEnds { child: None, shares: Shares::default() })
+                    .call(SystemCall::ForkEnds { child: None, shares: Shares::default() })
                     .and(FAILED);
             }
             Outcome::Failed => return FAILED,
@@ -196,7 +199,7 @@ impl Caller<'_> {
         &mut self,
         args: &Args<'_>,
         n: usize,
-        make: impl FnOnce(Fd<'_>) -> Result<Call<'_>, Skip>,
+        make: impl FnOnce(Fd<'_>) -> Result<SystemCall<'_>, Skip>,
     ) -> Done {
         let own = own(args.get(n))?;
         let pin = self.entered.pin.filter(|_| n == 0);
@@ -228,8 +231,8 @@ impl Caller<'_> {
         Some(self.with_fd(args, 0, |fd| {
             let at = read(args, at)?;
             Ok(match write {
-                true => Call::Write { fd, at, len, flags: adds },
-                false => Call::Read { fd, at, len },
+                true => SystemCall::Write { fd, at, len, flags: adds },
+                false => SystemCall::Read { fd, at, len },
             })
         }))
     }
@@ -247,7 +250,9 @@ impl Caller<'_> {
             b"close" => self.number_closed(args.get(0)),
             b"dup" | b"dup2" | b"dup3" => {
                 let cloexec = has(args.get(2), "O_CLOEXEC");
-                self.with_fd(args, 0, |from| Ok(Call::Dup { from, to: small(result)?, cloexec }))
+                self.with_fd(args, 0, |from| {
+                    Ok(SystemCall::Dup { from, to: small(result)?, cloexec })
+                })
             }
             b"fcntl" | b"fcntl64" => return Some(self.fcntl(args, result, shown)),
             b"close_range" => (|| {
@@ -255,27 +260,32 @@ impl Caller<'_> {
                 let ends = [int(args.get(0))?, int(args.get(1))?]
                     .map(|fd| i32::try_from(fd).unwrap_or(i32::MAX));
                 let (cloexec, unshare) = (has(args.get(2), "CLOEXEC"), has(args.get(2), "UNSHARE"));
-                self.call(Call::CloseRange { first: ends[0], last: ends[1], cloexec, unshare })
+                self.call(SystemCall::CloseRange {
+                    first: ends[0],
+                    last: ends[1],
+                    cloexec,
+                    unshare,
+                })
             })(),
             b"lseek" => self.with_fd(args, 0, |fd| {
                 let end = args.get(2) == b"SEEK_END";
                 let size =
                     number(args.get(1)).filter(|_| end).and_then(|past| result.checked_sub(past));
-                Ok(Call::Seek { fd, to: result, size })
+                Ok(SystemCall::Seek { fd, to: result, size })
             }),
             b"_llseek" => self.with_fd(args, 0, |fd| {
                 let to = place(args.get(2))?.ok_or(UNREADABLE)?;
                 let end = args.get(3) == b"SEEK_END";
-                Ok(Call::Seek {
+                Ok(SystemCall::Seek {
                     fd,
                     to,
                     size: number(args.get(1)).filter(|_| end).and_then(|n| to.checked_sub(n)),
                 })
             }),
             b"fsync" | b"fdatasync" => {
-                self.with_fd(args, 0, |fd| Ok(Call::Sync { fd, offset: 0, len: u64::MAX }))
+                self.with_fd(args, 0, |fd| Ok(SystemCall::Sync { fd, offset: 0, len: u64::MAX }))
             }
-            b"sync" | b"syncfs" => self.call(Call::SyncAll),
+            b"sync" | b"syncfs" => self.call(SystemCall::SyncAll),
             b"sync_file_range" | b"sync_file_range2" => {
                 let flags = if name == b"sync_file_range" { 3 } else { 1 };
                 let (at, n) = if flags == 3 { (1, 2) } else { (2, 3) };
@@ -284,22 +294,24 @@ impl Caller<'_> {
                 }
                 self.with_fd(args, 0, |fd| {
                     let (offset, len) = (int(args.get(at))?, int(args.get(n))?);
-                    Ok(Call::Sync { fd, offset, len: if len == 0 { u64::MAX } else { len } })
+                    Ok(SystemCall::Sync { fd, offset, len: if len == 0 { u64::MAX } else { len } })
                 })
             }
             b"ftruncate" | b"ftruncate64" => self.with_fd(args, 0, |fd| {
-                Ok(Call::Truncate { target: Target::Fd(fd), size: int(args.get(1))? })
+                Ok(SystemCall::Truncate { target: Target::Fd(fd), size: int(args.get(1))? })
             }),
             b"fallocate" => self.fallocate(args),
             b"copy_file_range" | b"splice" => self.copy(args, [0, 1, 2, 3], result),
             b"sendfile" | b"sendfile64" => self.copy(args, [1, 2, 0, 9], result),
-            b"fchdir" => self.with_fd(args, 0, |fd| Ok(Call::Chdir { target: Target::Fd(fd) })),
+            b"fchdir" => {
+                self.with_fd(args, 0, |fd| Ok(SystemCall::Chdir { target: Target::Fd(fd) }))
+            }
             b"fstat" | b"fstat64" => self.stat(args.get(1), |caller, size| {
-                caller.with_fd(args, 0, |fd| Ok(Call::Size { target: Target::Fd(fd), size }))
+                caller.with_fd(args, 0, |fd| Ok(SystemCall::Size { target: Target::Fd(fd), size }))
             }),
             b"ioctl" if matches!(args.get(1), b"FIOCLEX" | b"FIONCLEX") => fd_number(args.get(0))
                 .and_then(|fd| {
-                    self.call(Call::SetCloexec { fd, cloexec: args.get(1) == b"FIOCLEX" })
+                    self.call(SystemCall::SetCloexec { fd, cloexec: args.get(1) == b"FIOCLEX" })
                 }),
             b"pipe" | b"pipe2" => self.made(args.get(0), has(text, "CLOEXEC")),
             b"socketpair" => self.made(args.get(3), has(text, "CLOEXEC")),
@@ -321,20 +333,23 @@ impl Caller<'_> {
         };
         match command {
             b"F_DUPFD" | b"F_DUPFD_CLOEXEC" => self.with_fd(args, 0, |from| {
-                Ok(Call::Dup { from, to: small(result)?, cloexec: command == b"F_DUPFD_CLOEXEC" })
+                Ok(SystemCall::Dup {
+                    from,
+                    to: small(result)?,
+                    cloexec: command == b"F_DUPFD_CLOEXEC",
+                })
             }),
             b"F_SETFD" | b"F_GETFD" => {
                 let text = if command == b"F_SETFD" { args.get(2) } else { shown };
-                self.call(Call::SetCloexec {
+                self.call(SystemCall::SetCloexec {
                     fd: fd_number(args.get(0))?,
                     cloexec: has(text, "FD_CLOEXEC"),
                 })
             }
-            b"F_SETFL" => {
-                self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(args.get(2)) }))
-            }
+            b"F_SETFL" => self
+                .with_fd(args, 0, |fd| Ok(SystemCall::SetFlags { fd, flags: flags(args.get(2)) })),
             b"F_GETFL" => {
-                self.with_fd(args, 0, |fd| Ok(Call::SetFlags { fd, flags: flags(shown) }))
+                self.with_fd(args, 0, |fd| Ok(SystemCall::SetFlags { fd, flags: flags(shown) }))
             }
             _ => OTHER,
         }
@@ -346,12 +361,13 @@ impl Caller<'_> {
             return Err(Skip::Damage("fallocate that shifts a file's bytes"));
         }
         if has(mode, "PUNCH_HOLE") || has(mode, "ZERO_RANGE") {
-            self.with_fd(args, 0, |fd| Ok(Call::Punch { fd, offset, len }))?;
+            self.with_fd(args, 0, |fd| Ok(SystemCall::Punch { fd, offset, len }))?;
         }
         match has(mode, "KEEP_SIZE") {
             true => Ok(()),
-            false => self
-                .with_fd(args, 0, |fd| Ok(Call::Allocate { fd, end: offset.saturating_add(len) })),
+            false => self.with_fd(args, 0, |fd| {
+                Ok(SystemCall::Allocate { fd, end: offset.saturating_add(len) })
+            }),
         }
     }
 
@@ -361,7 +377,7 @@ impl Caller<'_> {
         let (from, to) = (own(from)?, own(to)?);
         let at = |arg: &[u8]| if arg.is_empty() { Ok(None) } else { place(arg) };
         let (from_at, to_at) = (at(from_at)?, at(to_at)?);
-        let call = Call::Copy { from: from.fd()?, from_at, to: to.fd()?, to_at, len };
+        let call = SystemCall::Copy { from: from.fd()?, from_at, to: to.fd()?, to_at, len };
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
 
@@ -380,7 +396,7 @@ impl Caller<'_> {
             self.machine.call(
                 self.at_us,
                 self.tid,
-                Call::Made { fd: made.fd()?, cloexec },
+                SystemCall::Made { fd: made.fd()?, cloexec },
                 self.out,
             )?;
         }
@@ -402,10 +418,10 @@ impl Caller<'_> {
                     Some(_) => self.machine.call(
                         self.at_us,
                         self.tid,
-                        Call::Made { fd: fd.fd()?, cloexec },
+                        SystemCall::Made { fd: fd.fd()?, cloexec },
                         self.out,
                     ),
-                    None => self.call(Call::Close { fd: number }),
+                    None => self.call(SystemCall::Close { fd: number }),
                 };
             }
         }
@@ -439,24 +455,24 @@ impl Caller<'_> {
                 self.machine.call(
                     self.at_us,
                     self.tid,
-                    Call::Map { fd, start: result, len, offset },
+                    SystemCall::Map { fd, start: result, len, offset },
                     self.out,
                 )
             })()
             .and(OTHER),
-            b"munmap" => {
-                (|| self.call(Call::Unmap { start: int(args.get(0))?, len: int(args.get(1))? }))()
-                    .and(OTHER)
-            }
+            b"munmap" => (|| {
+                self.call(SystemCall::Unmap { start: int(args.get(0))?, len: int(args.get(1))? })
+            })()
+            .and(OTHER),
             b"mremap" => (|| {
                 let (from, from_len, to_len) =
                     (int(args.get(0))?, int(args.get(1))?, int(args.get(2))?);
-                self.call(Call::Remap { from, from_len, to: result, to_len })
+                self.call(SystemCall::Remap { from, from_len, to: result, to_len })
             })()
             .and(OTHER),
-            b"msync" if has(args.get(2), "MS_SYNC") => {
-                (|| self.call(Call::Msync { start: int(args.get(0))?, len: int(args.get(1))? }))()
-            }
+            b"msync" if has(args.get(2), "MS_SYNC") => (|| {
+                self.call(SystemCall::Msync { start: int(args.get(0))?, len: int(args.get(1))? })
+            })(),
             b"msync" | b"madvise" | b"fadvise64" | b"fadvise64_64" | b"readahead" => ADVICE,
             _ => return None,
         })
@@ -473,7 +489,7 @@ impl Caller<'_> {
         match name {
             b"unshare" => {
                 let words = args.get(0);
-                self.call(Call::Unshare {
+                self.call(SystemCall::Unshare {
                     files: has(words, "CLONE_FILES"),
                     fs: has(words, "CLONE_FS"),
                 })
@@ -485,7 +501,7 @@ impl Caller<'_> {
                 let fd = Fd { number: small(result)?, ..made.fd()? };
                 let cloexec = has(text, "CLOEXEC");
                 self.machine
-                    .call(self.at_us, self.tid, Call::Made { fd, cloexec }, self.out)
+                    .call(self.at_us, self.tid, SystemCall::Made { fd, cloexec }, self.out)
                     .and(OTHER)
             }
             _ => OTHER,

@@ -17,19 +17,19 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-use super::{Confidence, Knows, Side, Space, Spec, head_lines};
+use super::{Confidence, FormatSpec, Knows, Side, Space, head_lines};
 use crate::{
     Error,
     events::{Events, Skip},
     input::Input,
-    process::{Call, Machine, Out, Strangers},
+    process::{CallMachine, Out, Strangers, SystemCall},
 };
 use calls::{Caller, Entered, UNREADABLE, is_birth};
 use flashsift_core::event::About;
 use line::{Args, Outcome, Time, call, head, number, outcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "strace",
     what: "strace -f -ttt -y (also without -f, -y or times)",
     detect,
@@ -126,14 +126,15 @@ enum Clock {
     OfDay(u64, u64),
 }
 
-/// No clock since 1970 was this low when strace first appeared, and no two lines are further apart.
+/// Times from here on count from 1970, lower ones from the line before: lines are never so far
+/// apart, and clocks showed more when strace first appeared.
 const ABSOLUTE_US: u64 = 10_000_000 * 1_000_000;
 const DAY_US: u64 = 24 * 3600 * 1_000_000;
 
 struct Reader<'e, 's> {
     events: &'e mut Events<'s>,
-    told: bool,
-    machine: Machine,
+    described: bool,
+    machine: CallMachine,
     out: Out,
     halves: HashMap<u32, Half>,
     clock: Option<Clock>,
@@ -159,7 +160,7 @@ struct Crowd {
 
 impl Crowd {
     /// Returns the thread of a line. `bearing`: thread 0 is in a clone that has not returned.
-    fn who(&mut self, shown: Option<u32>, body: &[u8], bearing: bool) -> u32 {
+    fn thread_of(&mut self, shown: Option<u32>, body: &[u8], bearing: bool) -> u32 {
         let Some(tid) = shown else {
             if !self.unnamed {
                 self.unnamed = true;
@@ -185,8 +186,8 @@ impl Crowd {
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     let mut reader = Reader {
         events,
-        told: false,
-        machine: Machine::new(Strangers::Processes),
+        described: false,
+        machine: CallMachine::new(Strangers::Processes),
         out: Out::default(),
         halves: HashMap::new(),
         clock: None,
@@ -204,13 +205,13 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     for half in reader.halves.values() {
         reader.events.skipped(CUT, half.line);
     }
-    if reader.told { Ok(()) } else { reader.tell(Some(Time::Seconds { us: 0 })) }
+    if reader.described { Ok(()) } else { reader.describe(Some(Time::Seconds { us: 0 })) }
 }
 
 impl Reader<'_, '_> {
     /// `first`: the time of the first line.
-    fn tell(&mut self, first: Option<Time>) -> Result<(), Error> {
-        self.told = true;
+    fn describe(&mut self, first: Option<Time>) -> Result<(), Error> {
+        self.described = true;
         let knows = Knows {
             times: first.is_some(),
             syncs: true,
@@ -252,12 +253,12 @@ impl Reader<'_, '_> {
                     self.events.skipped(NOT_A_LINE, line);
                     return Ok(());
                 }
-                if !self.told {
-                    self.tell(head.time)?;
+                if !self.described {
+                    self.describe(head.time)?;
                 }
                 self.now_us = head.time.map_or(self.now_us, |time| self.time(time));
                 let bearing = self.halves.get(&0).is_some_and(|half| half.entered.birth);
-                self.crowd.who(head.tid, head.body, bearing)
+                self.crowd.thread_of(head.tid, head.body, bearing)
             }
         };
         if head.body.ends_with(b"attached")
@@ -357,11 +358,11 @@ impl Reader<'_, '_> {
                     self.halves.insert(tid, half);
                 }
                 self.crowd.alive.remove(&by);
-                Call::Superseded { by }
+                SystemCall::Superseded { by }
             }
             None => {
                 self.crowd.alive.remove(&tid);
-                Call::Exit
+                SystemCall::Exit
             }
         };
         let done = self.machine.call(self.now_us, tid, call, &mut self.out);

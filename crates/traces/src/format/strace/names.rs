@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     events::Skip,
-    process::{Call, Dir, Done, Flags, NOT_STORAGE, Path, Target},
+    process::{Dir, Done, Flags, NOT_STORAGE, Path, SystemCall, Target},
 };
 use std::borrow::Cow;
 
@@ -59,21 +59,21 @@ impl Caller<'_> {
             b"stat" | b"stat64" | b"lstat" | b"lstat64" => {
                 self.stat(args.get(1), |caller, size| {
                     let at = at(args, None, 0)?;
-                    caller.call(Call::Size { target: at.target(), size })
+                    caller.call(SystemCall::Size { target: at.target(), size })
                 })
             }
             b"newfstatat" | b"fstatat64" => self.stat(args.get(2), |caller, size| {
                 let at = at(args, Some(0), 1)?;
-                caller.call(Call::Size { target: at.target(), size })
+                caller.call(SystemCall::Size { target: at.target(), size })
             }),
             b"statx" => self.stat(args.get(4), |caller, size| {
                 let at = at(args, Some(0), 1)?;
-                caller.call(Call::Size { target: at.target(), size })
+                caller.call(SystemCall::Size { target: at.target(), size })
             }),
             b"access" | b"faccessat" | b"faccessat2" | b"readlink" | b"readlinkat" => STAT,
             b"truncate" | b"truncate64" => (|| {
                 let at = at(args, None, 0)?;
-                self.call(Call::Truncate { target: at.target(), size: int(args.get(1))? })
+                self.call(SystemCall::Truncate { target: at.target(), size: int(args.get(1))? })
             })(),
             b"rename" => self.rename(args, [None, None], [0, 1], false),
             b"renameat" => self.rename(args, [Some(0), Some(2)], [1, 3], false),
@@ -87,11 +87,11 @@ impl Caller<'_> {
             b"unlink" | b"unlinkat" | b"rmdir" => (|| {
                 let at = removed(name, args)?;
                 let seen = self.entered.seen;
-                self.call(Call::Unlink { path: at.path(), seen })
+                self.call(SystemCall::Unlink { path: at.path(), seen })
             })(),
             b"mkdir" | b"mkdirat" => (|| {
                 let at = if name == b"mkdir" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
-                self.call(Call::Mkdir { path: at.path() })
+                self.call(SystemCall::Mkdir { path: at.path() })
             })(),
             b"mknod" | b"mknodat" => (|| {
                 let at = if name == b"mknod" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
@@ -99,27 +99,26 @@ impl Caller<'_> {
                 // A mode as in `S_IFREG|0600`; other types are no storage.
                 let mode =
                     octal(words.strip_prefix(b"S_IFREG|").unwrap_or(words)).ok_or(NOT_STORAGE)?;
-                self.call(Call::MakeFile { path: at.path(), mode: Some(mode) })
+                self.call(SystemCall::MakeFile { path: at.path(), mode: Some(mode) })
             })(),
             b"umask" => match octal(args.get(0)) {
-                Some(mask) => self.call(Call::Umask { mask }),
+                Some(mask) => self.call(SystemCall::Umask { mask }),
                 None => Err(UNREADABLE),
             },
-            b"chdir" => {
-                at(args, None, 0).and_then(|at| self.call(Call::Chdir { target: at.target() }))
-            }
+            b"chdir" => at(args, None, 0)
+                .and_then(|at| self.call(SystemCall::Chdir { target: at.target() })),
             b"chroot" => {
-                at(args, None, 0).and_then(|at| self.call(Call::Chroot { path: at.path() }))
+                at(args, None, 0).and_then(|at| self.call(SystemCall::Chroot { path: at.path() }))
             }
             b"getcwd" => match string(args.get(0)) {
-                Some(path) => self.call(Call::Cwd { path: &path }),
+                Some(path) => self.call(SystemCall::Cwd { path: &path }),
                 None => Err(UNREADABLE),
             },
             b"execve" | b"execveat" => {
                 let path = args.get(usize::from(name == b"execveat"));
                 let path = string(path).unwrap_or_default();
                 let base = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-                self.call(Call::Exec { name: &String::from_utf8_lossy(base) })
+                self.call(SystemCall::Exec { name: &String::from_utf8_lossy(base) })
             }
             _ if is_birth(name) => return Some(self.birth(name, shown, text)),
             _ => return None,
@@ -130,7 +129,7 @@ impl Caller<'_> {
         // `5 /* 4711 in strace's PID NS */`: the lines of the child carry the second number.
         let outer = memchr::memmem::find(shown, b"/* ").and_then(|at| number(&shown[at + 3..]));
         let child = outer.or(number(shown)).and_then(|tid| u32::try_from(tid).ok());
-        self.call(Call::ForkEnds { child, shares: shares(name, text) })
+        self.call(SystemCall::ForkEnds { child, shares: shares(name, text) })
     }
 
     fn open(&mut self, name: &[u8], args: &Args<'_>, shown: &[u8]) -> Done {
@@ -154,7 +153,7 @@ impl Caller<'_> {
             _ => octal(args.get(path + 2)),
         };
         let made = own(shown)?;
-        let call = Call::Open { path: at.path(), flags, mode, fd: made.fd()? };
+        let call = SystemCall::Open { path: at.path(), flags, mode, fd: made.fd()? };
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
 
@@ -166,18 +165,18 @@ impl Caller<'_> {
         exchange: bool,
     ) -> Done {
         let (from, to) = (at(args, dirs[0], paths[0])?, at(args, dirs[1], paths[1])?);
-        self.call(Call::Rename { from: from.path(), to: to.path(), exchange })
+        self.call(SystemCall::Rename { from: from.path(), to: to.path(), exchange })
     }
 
     fn link(&mut self, args: &Args<'_>, dirs: [Option<usize>; 2], paths: [usize; 2]) -> Done {
         let (from, to) = (at(args, dirs[0], paths[0])?, at(args, dirs[1], paths[1])?);
-        self.call(Call::Link { from: from.target(), to: to.path() })
+        self.call(SystemCall::Link { from: from.target(), to: to.path() })
     }
 
     fn symlink(&mut self, args: &Args<'_>, dir: Option<usize>, path: usize) -> Done {
         let target = string(args.get(0)).ok_or(UNREADABLE)?;
         let at = at(args, dir, path)?;
-        self.call(Call::Symlink { target: &target, path: at.path() })
+        self.call(SystemCall::Symlink { target: &target, path: at.path() })
     }
 }
 

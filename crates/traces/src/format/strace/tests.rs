@@ -23,7 +23,7 @@ fn accesses(text: &str) -> Vec<(bool, u64, u64, u64)> {
 }
 
 #[test]
-fn heads_in_all_their_forms() {
+fn every_form_of_a_line_head_is_parsed() {
     let seconds = |us| Some(Time::Seconds { us });
     let cases: [(&str, Option<u32>, Option<Time>); 11] = [
         ("read(3", None, None),
@@ -45,7 +45,7 @@ fn heads_in_all_their_forms() {
 }
 
 #[test]
-fn arguments_with_everything_in_them() {
+fn quotes_brackets_and_comments_in_arguments_are_parsed() {
     let text = br#"3</a, (b)\76>(deleted), "q\"), (", [{iov_base="x)", iov_len=2}, 4<TCP:[1.2.3.4:5->6.7.8.9:10]>], {a={b, c}} => {d}, 0x7f /* 6 " vars */) = 7</x>"#;
     let args = Args::parse(text).expect("well formed");
     assert_eq!(args.get(0), br"3</a, (b)\76>(deleted)");
@@ -65,7 +65,7 @@ fn arguments_with_everything_in_them() {
 }
 
 #[test]
-fn strings_and_descriptors() {
+fn strings_and_descriptors_are_decoded() {
     assert_eq!(
         string(br#""a\n\303\251\x41\0019\"\\""#).expect("a string"),
         &b"a\n\xc3\xa9A\x019\"\\"[..]
@@ -278,10 +278,10 @@ fn times_of_day_go_past_midnight_and_relative_ones_add_up() {
 }
 
 #[test]
-fn a_trace_with_dates_tells_when_it_began() {
+fn a_trace_with_dates_has_an_epoch() {
     let epoch_us = |text: &str| {
         let (_, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
-        summary.about.expect("said").epoch_us
+        summary.about.expect("the trace is described").epoch_us
     };
     assert_eq!(epoch_us(SAMPLE), Some(1_795_169_623_673_253));
     for text in ["10:30:27 sync() = 0\n", "     0.000100 sync() = 0\n", "sync() = 0\n"] {
@@ -293,7 +293,7 @@ fn a_trace_with_dates_tells_when_it_began() {
 /// moves.
 #[test]
 fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
-    let said: Vec<_> = read_text(SAMPLE)
+    let lines: Vec<_> = read_text(SAMPLE)
         .0
         .iter()
         .filter_map(|event| match &event.action {
@@ -307,7 +307,7 @@ fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
         .collect();
     let mode = Some(0o644u32);
     assert_eq!(
-        said,
+        lines,
         [
             format!("create /home/me/dir/new {mode:?}"),
             "link /home/me/dir/other".to_owned(),
@@ -318,14 +318,14 @@ fn the_sample_has_a_creation_a_link_and_a_directory_that_moves() {
 
 proptest! {
     #[test]
-    fn any_bytes_at_all(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         detect(&bytes);
         testing::read(&SPEC, &bytes).expect("damage is no error");
     }
 
     /// Lines made from pieces of real lines, in any order.
     #[test]
-    fn any_pieces_in_any_order(pieces in proptest::collection::vec(0..PIECES.len(), 0..120)) {
+    fn lines_of_any_pieces_do_not_panic(pieces in proptest::collection::vec(0..PIECES.len(), 0..120)) {
         let text: String = pieces.into_iter().map(|n| PIECES[n]).collect();
         detect(text.as_bytes());
         testing::read(&SPEC, text.as_bytes()).expect("damage is no error");
@@ -333,7 +333,7 @@ proptest! {
 
     /// The sample with some bytes changed, lost or duplicated.
     #[test]
-    fn a_damaged_sample(changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>(), 0..3), 1..20)) {
+    fn a_damaged_sample_does_not_panic(changes in proptest::collection::vec((0..SAMPLE.len(), any::<u8>(), 0..3), 1..20)) {
         let mut bytes = SAMPLE.as_bytes().to_vec();
         for (at, byte, how) in changes {
             let at = at.min(bytes.len() - 1);

@@ -2,10 +2,10 @@
 
 use super::{
     super::{
-        Call, Inode, Pointer,
+        EnteredCall, Inode, Pointer,
         tasks::{Reading, Writing},
     },
-    Host, Machine,
+    Host, TracepointMachine,
 };
 use crate::events::Skip;
 use flashsift_core::{
@@ -21,7 +21,7 @@ const OFFSET_UNKNOWN: Skip = Skip::Note(
     "read whose first byte is known to the page only (descriptor or offset not recorded)",
 );
 
-impl Machine {
+impl TracepointMachine {
     pub(super) fn pages(
         &mut self,
         tid: u32,
@@ -56,7 +56,7 @@ impl Machine {
             return;
         }
         let file = self.file(inode);
-        if !self.is_told(tid, file) {
+        if !self.is_in_scope(tid, file) {
             return;
         }
         let (offset, len) = self.cut(file, first, last, host);
@@ -150,9 +150,9 @@ impl Machine {
         (offset, len): (u64, u64),
         sync: bool,
     ) {
-        if self.is_told(tid, file) {
+        if self.is_in_scope(tid, file) {
             let file = self.id(tid, file);
-            self.tell(tid, Action::Write { open, file, offset, len, sync });
+            self.emit(tid, Action::Write { open, file, offset, len, sync });
         }
     }
 
@@ -165,11 +165,11 @@ impl Machine {
         write: bool,
         direct: bool,
     ) {
-        if !self.is_told(tid, file) {
+        if !self.is_in_scope(tid, file) {
             return;
         }
         let file = self.id(tid, file);
-        self.tell(
+        self.emit(
             tid,
             match write {
                 _ if direct => Action::Direct { open, file, offset, len, write },
@@ -195,29 +195,29 @@ impl Machine {
     fn call_done(
         &mut self,
         tid: u32,
-        call: Call,
+        call: EnteredCall,
         read: Option<(Inode, u64)>,
         resized: Option<Inode>,
         wrote: Option<u64>,
         done: u64,
     ) {
-        if let Call::Copy { from, from_at, .. } = call {
+        if let EnteredCall::Copy { from, from_at, .. } = call {
             self.call_read(tid, (from, from_at), read, done);
         }
         self.flush(tid);
         let pid = self.tasks.pid(tid);
         match call {
-            Call::Read { fd, at } => self.call_read(tid, (fd, at), read, done),
-            Call::Write { fd, at } => self.call_moved(pid, (fd, at), wrote, done),
-            Call::Copy { to, to_at, .. } => self.call_moved(pid, (to, to_at), wrote, done),
-            Call::Truncate { size } => {
+            EnteredCall::Read { fd, at } => self.call_read(tid, (fd, at), read, done),
+            EnteredCall::Write { fd, at } => self.call_moved(pid, (fd, at), wrote, done),
+            EnteredCall::Copy { to, to_at, .. } => self.call_moved(pid, (to, to_at), wrote, done),
+            EnteredCall::Truncate { size } => {
                 if let Some(file) = resized.and_then(|inode| self.files.current(inode)) {
                     self.resized(tid, file, size);
                 }
             }
             call => {
                 self.descriptors.done(&self.tasks, tid, call, done.cast_signed());
-                self.tell_closed(tid);
+                self.emit_closes(tid);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Machine {
             return;
         }
         let file = self.file(inode);
-        if offset.is_none() && self.is_told(tid, file) {
+        if offset.is_none() && self.is_in_scope(tid, file) {
             self.skip(OFFSET_UNKNOWN);
         }
         let open = self.opened(tid, fd, file);

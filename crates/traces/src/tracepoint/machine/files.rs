@@ -1,8 +1,8 @@
 //! The life of files: creation, truncation, sync, deletion.
 
 use super::{
-    super::{Call, Inode, Name, NameKind, What, inodes::Kind},
-    Host, Machine, NoHost,
+    super::{EnteredCall, Inode, Name, NameKind, What, inodes::Kind},
+    Host, NoHost, TracepointMachine,
 };
 use crate::events::Skip;
 use flashsift_core::event::{Action, Event, FileId};
@@ -11,13 +11,13 @@ const DIRECTORY_SYNC: Skip = Skip::Benign("fsync of a directory");
 const SHIFTED: Skip =
     Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
 
-impl Machine {
+impl TracepointMachine {
     pub(super) fn synced(&mut self, tid: u32, inode: Inode) {
         if self.block_bytes(inode.dev).is_none() {
             return;
         }
         let file = self.file(inode);
-        if !self.is_told(tid, file) {
+        if !self.is_in_scope(tid, file) {
             return;
         }
         if self.files[file].kind == Kind::Directory {
@@ -25,15 +25,17 @@ impl Machine {
         }
         let file = self.id(tid, file);
         // The write to which the sync belongs (O_SYNC) was emitted just before.
-        if matches!(self.thread(tid).call, Some(Call::Write { .. } | Call::Copy { .. }))
-            && let Some(Event { action: Action::Write { file: of, sync, .. }, tid: by, .. }) =
-                self.out.last_mut()
+        if matches!(
+            self.thread(tid).call,
+            Some(EnteredCall::Write { .. } | EnteredCall::Copy { .. })
+        ) && let Some(Event { action: Action::Write { file: of, sync, .. }, tid: by, .. }) =
+            self.out.last_mut()
             && (*of, *by) == (file, tid)
         {
             *sync = true;
             return;
         }
-        self.tell(tid, Action::Sync { file, offset: 0, len: u64::MAX });
+        self.emit(tid, Action::Sync { file, offset: 0, len: u64::MAX });
     }
 
     pub(super) fn allocated(
@@ -87,9 +89,10 @@ impl Machine {
                 queue.insert(at, name);
             }
         }
-        if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) && self.is_told(tid, file)
+        if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown)
+            && self.is_in_scope(tid, file)
         {
-            self.tell_created(tid, file, host);
+            self.emit_creation(tid, file, host);
         }
     }
 
@@ -109,7 +112,7 @@ impl Machine {
             self.unbound(tid, file, path);
         }
         if let Some(file) = self.files[file].id {
-            self.tell(tid, Action::Gone { file });
+            self.emit(tid, Action::Gone { file });
         }
         match self.files[file].handle {
             Some(handle) => {
@@ -125,15 +128,15 @@ impl Machine {
             return;
         }
         let file = self.file(inode);
-        if self.is_told(tid, file) {
+        if self.is_in_scope(tid, file) {
             self.id(tid, file);
         }
         let handle = self.files[file].handle;
-        let told = self
+        let deleted = self
             .deleted
             .iter()
             .position(|name| Some(name.handle) == handle && dir.is_none_or(|dir| dir == name.dir));
-        if let Some(name) = told.and_then(|n| self.deleted.remove(n)) {
+        if let Some(name) = deleted.and_then(|n| self.deleted.remove(n)) {
             if !self.files[file].names.iter().any(|(_, path)| *path == name.path) {
                 let along = |came: &Name| {
                     came.directory
@@ -211,7 +214,7 @@ impl Machine {
                     self.resized(tid, file, size);
                 }
             }
-            _ => unreachable!("told apart before"),
+            _ => unreachable!("the caller distinguishes the kinds"),
         }
     }
 
@@ -220,9 +223,9 @@ impl Machine {
             return;
         }
         self.files[file].may_have_grown = false;
-        if self.files[file].id.is_some() || self.is_told(tid, file) {
+        if self.files[file].id.is_some() || self.is_in_scope(tid, file) {
             let file = self.id(tid, file);
-            self.tell(tid, Action::Truncate { file, size });
+            self.emit(tid, Action::Truncate { file, size });
         }
     }
 
@@ -277,13 +280,13 @@ impl Machine {
     ) {
         if let Some(file) = self.life_of(tid, inode) {
             let id = self.id(tid, file);
-            self.tell(tid, action(id));
+            self.emit(tid, action(id));
         }
     }
 
     fn life_of(&mut self, tid: u32, inode: Inode) -> Option<u32> {
         self.block_bytes(inode.dev)?;
         let file = self.files.current(inode)?;
-        (self.files[file].id.is_some() || self.is_told(tid, file)).then_some(file)
+        (self.files[file].id.is_some() || self.is_in_scope(tid, file)).then_some(file)
     }
 }

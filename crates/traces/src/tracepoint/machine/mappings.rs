@@ -2,7 +2,7 @@
 
 use super::{
     super::{Inode, inodes::Kind, maps::Place, tasks::Faulting},
-    Machine,
+    TracepointMachine,
 };
 use crate::events::Skip;
 use flashsift_core::page::PAGE_BYTES;
@@ -11,7 +11,7 @@ const AROUND: Skip =
     Skip::Note("read through a mapping whose place is unknown: page guessed within 16");
 const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's first page only");
 
-impl Machine {
+impl TracepointMachine {
     pub(super) fn user_fault(&mut self, tid: u32, address: u64, write: bool) {
         if !self.tasks.is_recorded(tid) {
             return;
@@ -23,7 +23,7 @@ impl Machine {
             let thread = self.thread(tid);
             thread.wrote.take_if(|_| !thread.in_call);
         }
-        let mut told = None;
+        let mut reported = None;
         match self.maps.at(self.tasks.pid(tid), address) {
             Place::File(inode, page, shared) if self.block_bytes(inode.dev).is_some() => {
                 let file = self.file(inode);
@@ -35,17 +35,17 @@ impl Machine {
                     write && shared,
                     false,
                 );
-                told = Some(inode);
+                reported = Some(inode);
             }
             Place::File(..) | Place::Anonymous => return self.thread(tid).fault = None,
             Place::Unknown => {}
         }
-        self.thread(tid).fault = Some(Faulting { address, told });
+        self.thread(tid).fault = Some(Faulting { address, reported });
     }
 
     pub(super) fn fault(&mut self, tid: u32, inode: Inode, page: u64) {
         let thread = self.threads.entry(tid).or_default();
-        if thread.fault.as_ref().is_some_and(|fault| fault.told == Some(inode)) {
+        if thread.fault.as_ref().is_some_and(|fault| fault.reported == Some(inode)) {
             return;
         }
         if thread.stored != Some((inode, page)) {
@@ -57,16 +57,16 @@ impl Machine {
 
     pub(super) fn fault_around(&mut self, tid: u32, inode: Inode, first: u64, last: u64) {
         self.flush(tid);
-        let told = match &self.thread(tid).fault {
-            Some(fault) => fault.told,
+        let reported = match &self.thread(tid).fault {
+            Some(fault) => fault.reported,
             None => None,
         };
-        if told == Some(inode) || self.block_bytes(inode.dev).is_none() {
+        if reported == Some(inode) || self.block_bytes(inode.dev).is_none() {
             return;
         }
         let address = self.thread(tid).fault.as_ref().map_or(0, |fault| fault.address);
         let file = self.file(inode);
-        if self.is_told(tid, file) {
+        if self.is_in_scope(tid, file) {
             self.skip(AROUND);
             let page = (first + (address >> 12) % 16).min(last);
             self.access(tid, file, None, (page * PAGE_BYTES, PAGE_BYTES), false, false);
@@ -78,7 +78,7 @@ impl Machine {
         if thread.wrote == Some(inode) || thread.write.as_ref().is_some_and(|w| w.inode == inode) {
             return;
         }
-        if thread.fault.as_ref().is_some_and(|fault| fault.told == Some(inode)) {
+        if thread.fault.as_ref().is_some_and(|fault| fault.reported == Some(inode)) {
             return;
         }
         let stored = thread.stored.take_if(|(of, _)| *of == inode);
@@ -92,7 +92,7 @@ impl Machine {
             return;
         }
         let file = self.file(inode);
-        if self.files[file].kind == Kind::Directory || !self.is_told(tid, file) {
+        if self.files[file].kind == Kind::Directory || !self.is_in_scope(tid, file) {
             return;
         }
         let page = match stored {

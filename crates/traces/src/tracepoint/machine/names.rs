@@ -2,11 +2,11 @@
 
 use super::{
     super::{Name, NameKind, inodes::Kind, names::Whose},
-    Machine,
+    TracepointMachine,
 };
 use flashsift_core::event::{Action, MaybeOwned, Renamed};
 
-impl Machine {
+impl TracepointMachine {
     /// Takes a report about a name before the points of its time. Creations, links and renames come
     /// in their order, deletions in theirs. (fanotify merges the changes to a name while its queue
     /// is unread, which loses the order between the two.)
@@ -81,7 +81,7 @@ impl Machine {
             self.by_path.remove(&path);
         }
         if let Some(file) = self.files[file].id {
-            self.tell(tid, Action::Unbind { file, name: MaybeOwned::owned_str(&path) });
+            self.emit(tid, Action::Unbind { file, name: MaybeOwned::owned_str(&path) });
         }
     }
 
@@ -152,7 +152,7 @@ impl Machine {
         self.files[file].names.push((dir, path.clone()));
         if let Some(file) = self.files[file].id {
             let name = MaybeOwned::owned_str(&path);
-            self.tell(
+            self.emit(
                 tid,
                 match further {
                     true => Action::Link { file, name },
@@ -173,7 +173,7 @@ impl Machine {
         {
             self.files[other].names.retain(|(_, p)| **p != *path);
             if let Some(file) = self.files[other].id {
-                self.tell(tid, Action::Unbind { file, name: MaybeOwned::owned_str(path) });
+                self.emit(tid, Action::Unbind { file, name: MaybeOwned::owned_str(path) });
             }
         }
     }
@@ -220,7 +220,7 @@ impl Machine {
 
     fn moved(&mut self, file: u32, from: &str, name: &Name) {
         self.placed(file, from);
-        let told = self.is_told(name.tid, file);
+        let in_scope = self.is_in_scope(name.tid, file);
         self.placed(file, &name.path);
         if self.by_path.get(from) == Some(&file) {
             self.by_path.remove(from);
@@ -230,18 +230,18 @@ impl Machine {
             return;
         }
         self.takes_path(file, &name.path, name.tid);
-        if (told || self.is_told(name.tid, file))
+        if (in_scope || self.is_in_scope(name.tid, file))
             && self.files[file].id.is_none()
             && !name.directory
         {
             // The file was not seen under its old name.
             let id = self.id(name.tid, file);
-            self.tell(name.tid, Action::Bind { file: id, name: MaybeOwned::owned_str(from) });
+            self.emit(name.tid, Action::Bind { file: id, name: MaybeOwned::owned_str(from) });
         }
         self.files[file].names.push((name.dir, name.path.clone()));
         if let Some(file) = self.files[file].id.filter(|_| !name.directory) {
             let names = Renamed::owned(from, &name.path);
-            self.tell(name.tid, Action::Rename { file, names });
+            self.emit(name.tid, Action::Rename { file, names });
         }
     }
 
@@ -256,9 +256,9 @@ impl Machine {
             .flat_map(|(file, f)| f.names.iter().map(move |(_, path)| (file, path)))
             .filter_map(|(file, path)| Some((file, path.clone(), below(path)?)))
             .collect();
-        let mut told = self.is_told(tid, directory);
+        let mut in_scope = self.is_in_scope(tid, directory);
         for (file, from, to) in moved {
-            told |= self.files[file].id.is_some();
+            in_scope |= self.files[file].id.is_some();
             for (_, path) in self.files[file].names.iter_mut().filter(|(_, path)| *path == from) {
                 path.clone_from(&to);
             }
@@ -268,8 +268,8 @@ impl Machine {
             }
             self.placed(file, &to);
         }
-        if told {
-            self.tell(tid, Action::RenameDirectory { names: Renamed::owned(from, to) });
+        if in_scope {
+            self.emit(tid, Action::RenameDirectory { names: Renamed::owned(from, to) });
         }
     }
 }

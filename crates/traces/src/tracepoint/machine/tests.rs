@@ -2,8 +2,8 @@
 //! forever.
 
 use super::{
-    super::{Call, Dev, Handle, Inode, Name, NameKind, Point, Pointer, What},
-    Host, Machine, NoHost,
+    super::{Dev, EnteredCall, Handle, Inode, Name, NameKind, Point, Pointer, What},
+    Host, NoHost, TracepointMachine,
 };
 use flashsift_core::event::{Action, Event, FileOwner};
 
@@ -18,16 +18,16 @@ fn name(at_ns: u64, ino: u64, generation: u32, path: &str, kind: NameKind) -> Na
     Name { at_ns, tid: 7, handle, dir: DIR, path: path.into(), directory: false, kind }
 }
 
-fn tell(machine: &mut Machine, at_ns: u64, what: What) {
+fn feed(machine: &mut TracepointMachine, at_ns: u64, what: What) {
     machine.point(&Point { at_ns, tid: 7, what }, &mut NoHost);
 }
 
 /// One millisecond in the life of a file: created, written, and deleted, with a name or without
 /// one.
-fn life(machine: &mut Machine, n: u64, named: bool) {
+fn life(machine: &mut TracepointMachine, n: u64, named: bool) {
     let (ino, start_ns) = (100 + n % 10, n * 1_000_000);
     let (path, generation) = (format!("/tmp/{n}"), n as u32);
-    tell(
+    feed(
         machine,
         start_ns,
         What::Allocated { inode: inode(ino), dir: Some(DIR), mode: Some(0o100_644) },
@@ -35,21 +35,21 @@ fn life(machine: &mut Machine, n: u64, named: bool) {
     if named {
         machine.name(name(start_ns + 1000, ino, generation, &path, NameKind::Created));
     }
-    tell(machine, start_ns + 2000, What::WriteBegin { inode: inode(ino), offset: 0, len: 10 });
-    tell(machine, start_ns + 3000, What::WriteEnd { inode: inode(ino), offset: 0, copied: 10 });
+    feed(machine, start_ns + 2000, What::WriteBegin { inode: inode(ino), offset: 0, len: 10 });
+    feed(machine, start_ns + 3000, What::WriteEnd { inode: inode(ino), offset: 0, copied: 10 });
     if named {
         machine.name(name(start_ns + 4000, ino, generation, &path, NameKind::Deleted));
-        tell(machine, start_ns + 5000, What::Unlink { inode: inode(ino), dir: Some(DIR) });
+        feed(machine, start_ns + 5000, What::Unlink { inode: inode(ino), dir: Some(DIR) });
     }
-    tell(machine, start_ns + 6000, What::Evicted { inode: inode(ino), links: 0 });
+    feed(machine, start_ns + 6000, What::Evicted { inode: inode(ino), links: 0 });
 }
 
 #[test]
 fn the_state_does_not_grow_with_deleted_files() {
     for named in [true, false] {
-        let mut machine = Machine::new(false);
+        let mut machine = TracepointMachine::new(false);
         // The Debug output covers all of the state.
-        let state = |machine: &Machine| format!("{machine:?}").len();
+        let state = |machine: &TracepointMachine| format!("{machine:?}").len();
         let mut after = |lives: std::ops::Range<u64>| {
             for n in lives {
                 life(&mut machine, n, named);
@@ -69,9 +69,9 @@ fn the_state_does_not_grow_with_deleted_files() {
 
 #[test]
 fn a_name_moves_though_nothing_else_happens() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     machine.name(name(0, 100, 1, "/tmp/0", NameKind::Found { size: 10 }));
-    tell(&mut machine, 10, What::Pages { inode: inode(100), first: 0, last: 0 });
+    feed(&mut machine, 10, What::Pages { inode: inode(100), first: 0, last: 0 });
     machine.drain();
     for n in 1..=1000 {
         let from = format!("/tmp/{}", n - 1).into();
@@ -84,7 +84,7 @@ fn a_name_moves_though_nothing_else_happens() {
         ));
     }
     machine.passed(50_000);
-    let moves = |machine: &mut Machine| -> Vec<String> {
+    let moves = |machine: &mut TracepointMachine| -> Vec<String> {
         let to = |event: Event| match event.action {
             Action::Rename { names, .. } => names.to.to_string(),
             other => panic!("{other:?}"),
@@ -102,9 +102,9 @@ fn a_name_moves_though_nothing_else_happens() {
 /// Chromium and others start their own program again by this name.
 #[test]
 fn a_program_that_runs_itself_keeps_its_name() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     machine.found_task(7, 7, "browser");
-    tell(&mut machine, 1, What::NewTask { tid: 8, flags: 0, name: "browser".into() });
+    feed(&mut machine, 1, What::NewTask { tid: 8, flags: 0, name: "browser".into() });
     machine.point(
         &Point {
             at_ns: 2,
@@ -125,7 +125,7 @@ fn a_program_that_runs_itself_keeps_its_name() {
 }
 
 /// Renders the events so far as text.
-fn told(machine: &mut Machine) -> Vec<String> {
+fn emitted(machine: &mut TracepointMachine) -> Vec<String> {
     let open = |open: Option<flashsift_core::event::OpenId>| open.map_or(0, |open| open.0.get());
     let say = |event: Event| {
         Some(match event.action {
@@ -175,7 +175,7 @@ impl Host for Owned {
 
 #[test]
 fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     let born = |ino| What::Allocated { inode: inode(ino), dir: Some(DIR), mode: Some(0o100_666) };
     let at = |at_ns, what| Point { at_ns, tid: 7, what };
     machine.name(name(5, 100, 3, "/tmp/a", NameKind::Created));
@@ -190,7 +190,7 @@ fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
     machine.name(name(60, 101, 1, "/tmp/late", NameKind::Created));
     machine.finish();
     assert_eq!(
-        told(&mut machine),
+        emitted(&mut machine),
         [
             "create 0 \"/tmp/a\" 1000:3 640",
             "link 0 /tmp/b",
@@ -207,45 +207,51 @@ fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
 /// A write to a file from before the trace does not count towards its initial size.
 #[test]
 fn a_size_is_from_before_the_first_access() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     machine.name(name(0, 100, 1, "/tmp/a", NameKind::Found { size: 100 }));
-    tell(&mut machine, 10, What::WriteBegin { inode: inode(100), offset: 5000, len: 10 });
-    tell(&mut machine, 11, What::WriteEnd { inode: inode(100), offset: 5000, copied: 10 });
+    feed(&mut machine, 10, What::WriteBegin { inode: inode(100), offset: 5000, len: 10 });
+    feed(&mut machine, 11, What::WriteEnd { inode: inode(100), offset: 5000, copied: 10 });
     machine.finish();
-    assert_eq!(told(&mut machine), ["bind 0 /tmp/a", "size 0 100", "write 0 0 5000 10"]);
+    assert_eq!(emitted(&mut machine), ["bind 0 /tmp/a", "size 0 100", "write 0 0 5000 10"]);
 }
 
 #[test]
 fn a_directory_moves_with_one_event() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     for (ino, path) in [(100, "/tmp/d/a"), (101, "/tmp/d/e/b"), (102, "/tmp/da")] {
         machine.name(name(0, ino, 1, path, NameKind::Found { size: 1 }));
-        tell(&mut machine, 10, What::Pages { inode: inode(ino), first: 0, last: 0 });
+        feed(&mut machine, 10, What::Pages { inode: inode(ino), first: 0, last: 0 });
     }
-    told(&mut machine);
+    emitted(&mut machine);
     let moved = NameKind::Moved { from_dir: DIR, from: "/tmp/d".into() };
     machine.name(Name { directory: true, ..name(20, 50, 1, "/tmp/new", moved) });
     machine.passed(30);
-    assert_eq!(told(&mut machine), ["rename /tmp/d /tmp/new"]);
+    assert_eq!(emitted(&mut machine), ["rename /tmp/d /tmp/new"]);
     // The machine knows their new paths.
     machine.name(name(40, 101, 1, "/tmp/new/e/b", NameKind::Deleted));
     machine.passed(50);
-    assert_eq!(told(&mut machine), ["unbind 1 /tmp/new/e/b"]);
+    assert_eq!(emitted(&mut machine), ["unbind 1 /tmp/new/e/b"]);
 }
 
 #[test]
 fn memory_pressure_is_an_event() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     machine.only_tasks([7]);
     machine.point(
         &Point { at_ns: 1, tid: 0, what: What::MemoryPressure { stalled_ppm: 9 } },
         &mut NoHost,
     );
-    assert_eq!(told(&mut machine), ["pressure 9"]);
+    assert_eq!(emitted(&mut machine), ["pressure 9"]);
 }
 
 /// One call of a thread: its entry, the page cache's points, its exit.
-fn call(machine: &mut Machine, tid: u32, call: Call, what: Option<What>, result: i64) {
+fn call(
+    machine: &mut TracepointMachine,
+    tid: u32,
+    call: EnteredCall,
+    what: Option<What>,
+    result: i64,
+) {
     let at_ns = machine.now_ns + 1000;
     let mut point = |what| machine.point(&Point { at_ns, tid, what }, &mut NoHost);
     point(What::Enter(call));
@@ -254,29 +260,29 @@ fn call(machine: &mut Machine, tid: u32, call: Call, what: Option<What>, result:
 }
 
 #[test]
-fn system_calls_identify_an_open_from_its_first_use_to_its_last_close() {
-    let mut machine = Machine::new(false);
+fn an_open_lasts_from_its_first_use_to_its_last_close() {
+    let mut machine = TracepointMachine::new(false);
     let file = inode(100);
     machine.name(name(0, 100, 1, "/tmp/a", NameKind::Found { size: 1 << 20 }));
-    let read = |fd| Call::Read { fd, at: Pointer::Here };
+    let read = |fd| EnteredCall::Read { fd, at: Pointer::Here };
     let pages = |first, last| Some(What::Pages { inode: file, first, last });
-    call(&mut machine, 7, Call::Open, None, 3);
-    call(&mut machine, 7, Call::Open, None, 4);
-    call(&mut machine, 7, Call::Dup { fd: 3 }, None, 5);
+    call(&mut machine, 7, EnteredCall::Open, None, 3);
+    call(&mut machine, 7, EnteredCall::Open, None, 4);
+    call(&mut machine, 7, EnteredCall::Dup { fd: 3 }, None, 5);
     call(&mut machine, 7, read(3), pages(0, 0), 4096);
     call(&mut machine, 7, read(4), pages(0, 0), 4096);
     call(&mut machine, 7, read(5), pages(1, 1), 4096);
     // A child shares the opens.
-    tell(&mut machine, 20_000, What::NewTask { tid: 8, flags: 0, name: "child".into() });
-    call(&mut machine, 7, Call::Close { fd: 3 }, None, 0);
-    call(&mut machine, 7, Call::Close { fd: 4 }, None, 0);
-    call(&mut machine, 7, Call::Close { fd: 5 }, None, 0);
+    feed(&mut machine, 20_000, What::NewTask { tid: 8, flags: 0, name: "child".into() });
+    call(&mut machine, 7, EnteredCall::Close { fd: 3 }, None, 0);
+    call(&mut machine, 7, EnteredCall::Close { fd: 4 }, None, 0);
+    call(&mut machine, 7, EnteredCall::Close { fd: 5 }, None, 0);
     call(&mut machine, 8, read(5), pages(2, 2), 4096);
-    tell(&mut machine, 40_000, What::WriteBegin { inode: file, offset: 0, len: 9 });
-    tell(&mut machine, 40_000, What::WriteEnd { inode: file, offset: 0, copied: 9 });
+    feed(&mut machine, 40_000, What::WriteBegin { inode: file, offset: 0, len: 9 });
+    feed(&mut machine, 40_000, What::WriteEnd { inode: file, offset: 0, copied: 9 });
     machine.point(&Point { at_ns: 50_000, tid: 8, what: What::Exit }, &mut NoHost);
     assert_eq!(
-        told(&mut machine),
+        emitted(&mut machine),
         [
             "bind 0 /tmp/a",
             "size 0 1048576",
@@ -299,22 +305,28 @@ fn system_calls_identify_an_open_from_its_first_use_to_its_last_close() {
 /// file follows its end.
 #[test]
 fn a_close_precedes_the_end_of_its_file() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     let file = inode(100);
-    tell(&mut machine, 0, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
-    call(&mut machine, 7, Call::Open, None, 3);
-    let write = Call::Write { fd: 3, at: Pointer::Here };
+    feed(&mut machine, 0, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
+    call(&mut machine, 7, EnteredCall::Open, None, 3);
+    let write = EnteredCall::Write { fd: 3, at: Pointer::Here };
     call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
-    call(&mut machine, 7, Call::Close { fd: 3 }, Some(What::Evicted { inode: file, links: 0 }), 0);
+    call(
+        &mut machine,
+        7,
+        EnteredCall::Close { fd: 3 },
+        Some(What::Evicted { inode: file, links: 0 }),
+        0,
+    );
     // An open that is never closed ends with its file.
-    tell(
+    feed(
         &mut machine,
         9000,
         What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) },
     );
-    call(&mut machine, 7, Call::Open, None, 3);
+    call(&mut machine, 7, EnteredCall::Open, None, 3);
     call(&mut machine, 7, write, Some(What::WriteEnd { inode: file, offset: 0, copied: 5 }), 5);
-    tell(&mut machine, 19_000, What::Evicted { inode: file, links: 0 });
+    feed(&mut machine, 19_000, What::Evicted { inode: file, links: 0 });
     machine.point(&Point { at_ns: 20_000, tid: 7, what: What::Exit }, &mut NoHost);
     let life = |file, open| {
         [
@@ -327,24 +339,24 @@ fn a_close_precedes_the_end_of_its_file() {
     wanted.extend(["close 0 1".to_owned(), "gone 0".to_owned()]);
     wanted.extend(second);
     wanted.push("gone 1".to_owned());
-    assert_eq!(told(&mut machine), wanted);
+    assert_eq!(emitted(&mut machine), wanted);
 }
 
 /// A descriptor came over a socket, or a call that is not recorded reassigned its number: the file
 /// that the read reaches counts.
 #[test]
 fn a_descriptor_that_reaches_another_file_is_another_open() {
-    let mut machine = Machine::new(false);
+    let mut machine = TracepointMachine::new(false);
     for ino in [100, 101] {
         let path = format!("/tmp/{ino}");
         machine.name(name(0, ino, 1, &path, NameKind::Found { size: 1 << 20 }));
     }
-    let read = |at| Call::Read { fd: 3, at: Pointer::There(at) };
+    let read = |at| EnteredCall::Read { fd: 3, at: Pointer::There(at) };
     call(&mut machine, 7, read(0), Some(What::Pages { inode: inode(100), first: 0, last: 0 }), 100);
     call(&mut machine, 7, read(0), Some(What::Pages { inode: inode(101), first: 0, last: 0 }), 100);
-    let mut told = told(&mut machine);
-    told.retain(|line| !line.starts_with("bind") && !line.starts_with("size"));
+    let mut emitted = emitted(&mut machine);
+    emitted.retain(|line| !line.starts_with("bind") && !line.starts_with("size"));
     let wanted =
         ["open 0 1 false", "read 0 1 0 100", "close 0 1", "open 1 2 false", "read 1 2 0 100"];
-    assert_eq!(told, wanted);
+    assert_eq!(emitted, wanted);
 }
