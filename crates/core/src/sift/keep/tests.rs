@@ -463,7 +463,7 @@ fn names_and_synchronous_opens_decide_where_a_file_is_created() {
 /// The window of 16 s ends for the first file at 16.000005 s. The write-back begins 1 s before
 /// that, with all files that have reached 14 s.
 #[test]
-fn files_that_are_due_together_are_written_back_together_before_the_window_ends() {
+fn files_due_together_are_written_back_together_in_time() {
     let mut keep = Stepped::new(16_000_000);
     for (file, now) in [(0, 5), (1, 1_000_005), (2, 1_000_006)] {
         keep.create(now, file);
