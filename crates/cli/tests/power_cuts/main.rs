@@ -35,6 +35,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
@@ -262,6 +263,21 @@ impl Bed {
         self.mount(&image, "loop").unwrap();
     }
 
+    /// Returns when the file system is unmounted in every mount namespace. Another process may have
+    /// copied our mounts; a new mount of the disk would fail meanwhile.
+    fn unmount(&self, image: &Path) -> Result<(), String> {
+        const PATIENCE: Duration = Duration::from_secs(120);
+        output(Command::new("umount").arg(self.backing()))?;
+        let begun = Instant::now();
+        while !output(Command::new("losetup").arg("-j").arg(image))?.is_empty() {
+            if begun.elapsed() > PATIENCE {
+                return Err("another process keeps the file system mounted".to_owned());
+            }
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
     fn start(&self, options: &[&str]) -> Result<Daemon, String> {
         Daemon::start(&self.backing(), &self.mountpoint(), options)
     }
@@ -372,11 +388,9 @@ impl Bed {
                 if let Some(left) = fs::read_dir(copies).into_iter().flatten().flatten().next() {
                     return Err(format!("after the start there is still {left:?}"));
                 }
-                if read(&self.backing())? != found {
-                    return Err("the start did not remove the copies, or more than them".to_owned());
-                }
-                if read(&top)? != found {
-                    return Err("the mount shows something else than BACKING".to_owned());
+                for (top, told) in [(&top, "the mount"), (&self.backing(), "BACKING")] {
+                    same(&read(top)?, &found)
+                        .map_err(|why| format!("{told} at the start: {why}"))?;
                 }
                 for database in &history.databases {
                     database.check(&top, position)?;
@@ -385,9 +399,8 @@ impl Bed {
                 if self.backing().join(".flashsift").exists() {
                     return Err("the end of the mount left .flashsift".to_owned());
                 }
-                if read(&self.backing())? != found {
-                    return Err("the mount changed something".to_owned());
-                }
+                same(&read(&self.backing())?, &found)
+                    .map_err(|why| format!("BACKING after the end: {why}"))?;
             }
             Above::Nothing { .. } => {
                 for database in &history.databases {
@@ -395,7 +408,7 @@ impl Bed {
                 }
             }
         }
-        output(Command::new("umount").arg(self.backing()))?;
+        self.unmount(image)?;
         let fsck = self.file_system.fsck;
         output(Command::new(fsck[0]).args(&fsck[1..]).arg(image)).map(drop)
     }
@@ -405,6 +418,17 @@ impl Bed {
 fn is_temporary(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.strip_prefix(".flashsift-").is_some_and(|digits| digits.len() == 16)
+}
+
+/// The error names the first difference.
+fn same(found: &Tree, expected: &Tree) -> Result<(), String> {
+    let mut paths = found.keys().chain(expected.keys());
+    match paths.find(|path| found.get(*path) != expected.get(*path)) {
+        None => Ok(()),
+        Some(path) => {
+            Err(format!("{path} is {:?}, and was {:?} before", found.get(path), expected.get(path)))
+        }
+    }
 }
 
 /// The operations of applications, and the requests to the disk that followed.
