@@ -30,6 +30,7 @@ use std::{
     env,
     fs::{self, File},
     io::{BufRead, BufReader},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -319,16 +320,17 @@ impl Bed {
             let done = position();
             applications.iter_mut().for_each(|application| application.settled(begun, done));
         }
+        let positions = start..position();
         let ops = applications.into_iter().map(|application| application.ops).collect();
         output(Command::new("umount").arg(&backing)).unwrap();
-        History { seed, start, above, ops, databases, log: device.ended() }
+        History { seed, positions, above, ops, databases, log: device.ended() }
     }
 
     /// Cuts power so often. Returns the promises that were broken.
     fn cut(&self, history: &History, cuts: usize, flushes: Flushes) -> Vec<String> {
         let log = &history.log;
         let mut random = Random::new(history.seed);
-        let cuts = log.cuts(history.start, cuts, &mut random);
+        let cuts = log.cuts(&history.positions, cuts, &mut random);
         let mut broken = Vec::new();
         for (number, (cut, disk)) in
             log.after(&cuts, flushes, self.file_system.sector, &mut random).enumerate()
@@ -388,9 +390,9 @@ impl Bed {
                 if let Some(left) = fs::read_dir(copies).into_iter().flatten().flatten().next() {
                     return Err(format!("after the start there is still {left:?}"));
                 }
-                for (top, told) in [(&top, "the mount"), (&self.backing(), "BACKING")] {
+                for (top, place) in [(&top, "the mount"), (&self.backing(), "BACKING")] {
                     same(&read(top)?, &found)
-                        .map_err(|why| format!("{told} at the start: {why}"))?;
+                        .map_err(|why| format!("{place} at the start: {why}"))?;
                 }
                 for database in &history.databases {
                     database.check(&top, position)?;
@@ -434,8 +436,9 @@ fn same(found: &Tree, expected: &Tree) -> Result<(), String> {
 /// The operations of applications, and the requests to the disk that followed.
 struct History {
     seed: u64,
-    /// The position at which the applications began.
-    start: u64,
+    /// From the beginning of the applications to the end of the mount. When ext4 is unmounted, it
+    /// writes its superblock without its journal, and does not recover from a torn one.
+    positions: Range<u64>,
     above: Above,
     ops: Vec<Vec<Op>>,
     databases: Vec<Database>,
