@@ -13,7 +13,9 @@ mod processes;
 mod reservation;
 pub(crate) mod store;
 mod table;
+mod temps;
 pub(crate) mod types;
+mod volume;
 mod write_back;
 mod xattrs;
 
@@ -25,21 +27,26 @@ use self::opens::Opens;
 use self::reservation::Reservation;
 use self::store::Store;
 use self::table::{Is, Name, Table};
+use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
-use flashsift_core::event::Action;
+use flashsift_core::event::{Action, Micros};
 use flashsift_core::sift::{Keep, KeepConfig};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
+
+/// Longest time after which a file that was handed over gets its name, µs: when the kernel writes
+/// dirty pages by default (`vm.dirty_expire_centisecs`). Until then its deletion costs nothing.
+const UNNAMED_US: Micros = 30_000_000;
 
 /// A file system whose new files live in RAM until they are written back to BACKING.
 ///
@@ -60,8 +67,10 @@ pub struct Fs {
     pub(crate) events: Events,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
-    /// Number of batches whose names are not yet durable.
-    pub(crate) unsynced: AtomicU32,
+    /// Files that were handed over, and when each has to get its name, in order.
+    pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
+    /// Time from a file's being handed over to its name, µs.
+    pub(crate) unnamed_us: Micros,
 }
 
 impl Fs {
@@ -78,6 +87,7 @@ impl Fs {
             budget_bytes: store.usage()?.1,
             patterns: config.settled.clone(),
         };
+        let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
         let backing = Backing::new(backing, config.noatime)?;
         Ok(Fs {
@@ -90,7 +100,8 @@ impl Fs {
             making_room: Mutex::new(()),
             events: Events::new(clock, sift),
             failing: Mutex::default(),
-            unsynced: AtomicU32::new(0),
+            handed_over: Mutex::default(),
+            unnamed_us,
         })
     }
 
@@ -226,11 +237,6 @@ impl Fs {
         self.counters.lock().passthrough = passthrough;
     }
 
-    /// Whether every name that a file got by its write-back would outlive a power cut.
-    pub(crate) fn names_are_durable(&self) -> bool {
-        self.unsynced.load(Ordering::SeqCst) == 0
-    }
-
     /// Counts a request that failed because of a bug.
     pub(crate) fn count_fault(&self) {
         self.counters.lock().faults += 1;
@@ -266,7 +272,7 @@ impl Fs {
         parent: Ino,
         name: &OsStr,
     ) -> Result<Option<Stat>> {
-        if parent == ROOT && name == HIDDEN {
+        if (parent == ROOT && name == HIDDEN) || is_temporary(name) {
             return Ok(None);
         }
         let dir = self.dir(table, parent)?;
@@ -408,10 +414,11 @@ impl Fs {
     pub(crate) fn content(&self, table: &mut Table, ino: Ino) -> Result<Arc<Content>> {
         let node = table.node_mut(ino).ok_or(Errno::STALE)?;
         let settled = !matches!(node.is, Is::Ram);
-        Ok(node
-            .content
-            .get_or_insert_with(|| Arc::new(Content::new(Place { file: None, settled })))
-            .clone())
+        let place = || {
+            let handed_over = !settled && self.store.handed_over(ino).is_some();
+            Place { file: None, settled, handed_over }
+        };
+        Ok(node.content.get_or_insert_with(|| Arc::new(Content::new(place()))).clone())
     }
 
     /// Releases the shared state, which is dropped with its last user.
@@ -419,6 +426,7 @@ impl Fs {
         drop(content);
         if let Some(node) = table.node_mut(ino)
             && node.opens == 0
+            && node.checkpoint.is_none()
             && node.content.as_ref().is_some_and(|content| Arc::strong_count(content) == 1)
         {
             node.content = None;

@@ -348,9 +348,13 @@ pub(super) fn kill_and_lose_power(mounted: &mut Mounted) {
 /// else.
 pub(super) fn restarts(mounted: &mut Mounted, found: &Tree, fault: &str) {
     mounted.start();
-    let left: Vec<_> =
-        fs::read_dir(mounted.below(".flashsift/tmp")).into_iter().flatten().flatten().collect();
-    assert!(left.is_empty(), "{fault}: after a restart there is still {left:?}");
+    for folder in [".flashsift/tmp", ".flashsift/places"] {
+        let left: Vec<_> =
+            fs::read_dir(mounted.below(folder)).into_iter().flatten().flatten().collect();
+        assert!(left.is_empty(), "{fault}: after a restart there is still {left:?}");
+    }
+    let left = super::ours(&mounted.ext4.backing());
+    assert_eq!(left, [mounted.below(".flashsift")], "{fault}: after a restart");
     assert_eq!(
         &tree(&mounted.ext4.mountpoint()),
         found,
@@ -542,6 +546,67 @@ fn a_careless_rename_leaves_the_old_or_the_new() {
     }
 }
 
+/// The system calls of the daemon with these names during `act`, in the order of their beginnings.
+fn calls(mounted: &mut Mounted, names: &str, act: impl FnOnce(&Mounted)) -> Vec<String> {
+    let log = mounted.ext4.path("calls");
+    let trace = format!("trace={names}");
+    let mut strace = strace(mounted, &["-s0", "-o", log.to_str().unwrap(), "-e", &trace]);
+    act(mounted);
+    mounted.kill();
+    strace.wait().unwrap();
+    let log = fs::read_to_string(log).unwrap();
+    let call = |line: &str| {
+        let (_, call) = line.split_once(' ')?;
+        let (name, _) = call.trim_start().split_once('(')?;
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        is_name.then(|| name.to_owned())
+    };
+    log.lines().filter_map(call).collect()
+}
+
+/// Four syncs followed from the fsync of a file in RAM: of the copy, of the directory twice, and of
+/// the file. An application's own fsync on ext4 is one, which commits the name too.
+#[test]
+fn one_sync_of_a_file_is_one_sync_below() {
+    let test = "one_sync_of_a_file_is_one_sync_below";
+    if Command::new("strace").arg("--version").output().is_err() {
+        return println!("SKIPPED {test}: strace is not installed");
+    }
+    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    create(&mounted.at("old"), b"old").sync_all().unwrap();
+    let syncs = "fsync,fdatasync,sync,syncfs,msync";
+    let made = calls(&mut mounted, syncs, |mounted| {
+        create(&mounted.at("new"), &bytes(1, 20_000)).sync_all().unwrap();
+        create(&mounted.at("data"), &bytes(2, 20_000)).sync_data().unwrap();
+        let file = create(&mounted.at("old~"), &bytes(3, 20_000));
+        fs::rename(mounted.at("old~"), mounted.at("old")).unwrap();
+        file.sync_all().unwrap();
+    });
+    assert_eq!(made, ["fsync"; 3]);
+    let found = tree(&mounted.ext4.backing());
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["data", "new", "old"]);
+}
+
+/// Each batch of files that are written back by age was made durable with `syncfs`, which also
+/// writes what other programs have written to the file system.
+#[test]
+fn write_back_by_age_forces_no_commit() {
+    let test = "write_back_by_age_forces_no_commit";
+    if Command::new("strace").arg("--version").output().is_err() {
+        return println!("SKIPPED {test}: strace is not installed");
+    }
+    let Some(mut mounted) = Mounted::new(test, &["--settle-after", "0.1s"]) else { return };
+    create(&mounted.at("old"), b"old").sync_all().unwrap();
+    let syncs = "fsync,fdatasync,sync,syncfs,msync";
+    let made = calls(&mut mounted, syncs, |mounted| {
+        create(&mounted.at("old~"), &bytes(1, 20_000));
+        fs::rename(mounted.at("old~"), mounted.at("old")).unwrap();
+        create(&mounted.at("new"), &bytes(2, 20_000));
+        mounted.until_settled("new");
+    });
+    assert_eq!(made, [""; 0]);
+}
+
 #[test]
 fn each_way_of_ending_leaves_everything_in_backing() {
     use super::End;
@@ -564,7 +629,8 @@ fn each_way_of_ending_leaves_everything_in_backing() {
         let status = mounted.end(end);
         assert!(status.success(), "{end:?}: {status}: {}", mounted.messages());
         assert_eq!(tree(&mounted.ext4.backing()), expected, "{end:?}");
-        assert!(!mounted.below(".flashsift").exists(), "{end:?} left something of ours");
+        let left = super::ours(&mounted.ext4.backing());
+        assert!(left.is_empty(), "{end:?} left {left:?}");
         // And lasts, as after umount.
         mounted.ext4.lose_power();
         assert_eq!(tree(&mounted.ext4.backing()), expected, "{end:?}, power lost");

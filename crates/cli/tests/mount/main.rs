@@ -258,7 +258,8 @@ impl Mounted {
     fn until_settled(&self, name: &str) {
         use inotify::{CreateFlags, WatchFlags};
         let moves = inotify::init(CreateFlags::CLOEXEC).unwrap();
-        inotify::add_watch(&moves, self.ext4.backing(), WatchFlags::MOVED_TO).unwrap();
+        let wanted = WatchFlags::MOVED_TO | WatchFlags::CREATE;
+        inotify::add_watch(&moves, self.ext4.backing(), wanted).unwrap();
         while !self.below(name).exists() {
             rustix::io::read(&moves, &mut [0; 4096]).unwrap();
         }
@@ -301,7 +302,8 @@ impl Mounted {
         let status = self.end(End::Unmount);
         assert!(status.success(), "{status}: {}", self.messages());
         let tree = tree(&self.ext4.backing());
-        assert!(!self.below(".flashsift").exists(), "a clean end leaves nothing of ours");
+        let left = ours(&self.ext4.backing());
+        assert!(left.is_empty(), "a clean end leaves nothing of ours: {left:?}");
         tree
     }
 }
@@ -339,7 +341,31 @@ fn run(program: &str, arguments: &[&Path]) {
     assert!(output.status.success(), "{program} {arguments:?}: {}: {messages}", output.status);
 }
 
-/// The content of a directory without `.flashsift`: for each name, a file's bytes and mode.
+/// Whether this is a temporary name of flashsift in a directory of applications.
+fn is_temporary(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap();
+    name.strip_prefix(".flashsift-").is_some_and(|digits| digits.len() == 16)
+}
+
+/// Names of flashsift's own in a directory and below.
+fn ours(top: &Path) -> Vec<PathBuf> {
+    let (mut ours, mut folders) = (Vec::new(), vec![top.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.file_name().unwrap().to_str().is_some_and(|name| name.starts_with(".flashsift"))
+            {
+                ours.push(path);
+            } else if fs::symlink_metadata(&path).unwrap().is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    ours
+}
+
+/// The content of a directory without what is flashsift's own: for each name, a file's bytes and
+/// mode.
 type Tree = BTreeMap<String, Node>;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -374,7 +400,7 @@ fn tree(top: &Path) -> Tree {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
-            if name == ".flashsift" {
+            if name == ".flashsift" || is_temporary(&name) {
                 continue;
             }
             let about = fs::symlink_metadata(&path).unwrap();

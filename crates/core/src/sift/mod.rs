@@ -172,8 +172,8 @@ pub enum Birth {
 /// An action on a file in RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The file's content goes to flash, and gets the file's names there. For [`Reason::Sync`] both
-    /// are durable when the decision is done. For all other reasons no commit is forced.
+    /// The file's content goes to flash, under the file's names. After a crash flash has this
+    /// version or the one before it. It is durable if the reason is [`Reason::Sync`].
     WriteBack {
         /// The file.
         file: FileId,

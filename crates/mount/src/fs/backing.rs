@@ -1,9 +1,11 @@
 //! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
 //! names in them.
 
+use super::temps::{is_temporary, temporary};
 use super::types::Time;
+use super::volume::Volume;
 use rustix::fs::{
-    AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
+    AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
     UTIME_OMIT,
 };
 use rustix::io::{Errno, Result};
@@ -13,9 +15,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tracing::warn;
 
 /// The directory in BACKING that belongs to flashsift; the mount does not show it.
 pub const HIDDEN: &str = ".flashsift";
+
+/// The directory in the hidden one for records of directories that copies were made in.
+const PLACES: &str = "places";
 
 #[derive(Debug)]
 pub(crate) struct Backing {
@@ -34,6 +40,7 @@ pub(crate) struct Backing {
     /// Largest size of a file on flash, bytes; tmpfs allows more.
     pub(crate) largest_file: u64,
     noatime: bool,
+    pub(crate) volume: Volume,
 }
 
 /// An open directory, and its properties that new files inherit.
@@ -47,6 +54,9 @@ pub(crate) struct OpenDir {
     /// Whether a rename from another directory into this one fails: this directory is encrypted, or
     /// belongs to a project whose quota counts its files.
     pub(crate) apart: bool,
+    /// Whether copies may have a temporary name here: it takes names away again, and its files
+    /// inherit no access control list.
+    pub(crate) takes_temps: bool,
 }
 
 impl AsFd for OpenDir {
@@ -108,6 +118,7 @@ impl Backing {
             Mode::empty(),
         )?;
         let temps_apart = is_apart(flags(&temps));
+        let volume = Volume::of(root.as_fd())?;
         let mut backing = Backing {
             root,
             root_ino: stat.st_ino,
@@ -119,6 +130,7 @@ impl Backing {
             temps_apart,
             largest_file: 0,
             noatime,
+            volume,
         };
         backing.clear()?;
         backing.largest_file = backing.find_largest_file()?;
@@ -128,6 +140,7 @@ impl Backing {
     /// A partial copy left by a crash has no name that an application could use, so it can be
     /// deleted.
     fn clear(&self) -> Result<()> {
+        self.clear_places()?;
         let listing = rustix::fs::openat(
             &self.temps,
             ".",
@@ -141,6 +154,58 @@ impl Backing {
             }
         }
         Ok(())
+    }
+
+    /// Removes the copies that a crash left in directories of applications, and the records of
+    /// these directories.
+    fn clear_places(&self) -> Result<()> {
+        let places = match open_beneath(&self.hidden, OsStr::new(PLACES), DIRECTORY) {
+            Err(Errno::NOENT) => return Ok(()),
+            places => places?,
+        };
+        for (_, _, record) in list(&places)? {
+            let path = rustix::fs::readlinkat(&places, &*record, Vec::new())?;
+            // Without `O_PATH`: a link on the way ends the search.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            match open_beneath(&self.root, OsStr::from_bytes(path.to_bytes()), flags) {
+                Ok(dir) => {
+                    let stat = rustix::fs::fstat(&dir)?;
+                    match list(&dir).and_then(|names| remove_copies(&dir, &names)) {
+                        Ok(0) => (),
+                        Ok(_) => {
+                            let modified = Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 };
+                            keep_time(&dir, modified);
+                        }
+                        // Such as a directory that takes no changes any more.
+                        Err(errno) => {
+                            let path = path.to_string_lossy();
+                            warn!(errno = errno.raw_os_error(), "{path}: removing copies: {errno}");
+                        }
+                    }
+                }
+                // The directory was renamed or removed, or is a link now.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => (),
+                Err(error) => return Err(error),
+            }
+            rustix::fs::unlinkat(&places, &*record, AtFlags::empty())?;
+        }
+        rustix::fs::unlinkat(&self.hidden, PLACES, AtFlags::REMOVEDIR)
+    }
+
+    /// Records that copies may be in the directory with this path from BACKING on.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the number is taken; others of `symlink`, such as `ENAMETOOLONG`.
+    pub(crate) fn record(&self, number: u64, path: &[u8]) -> Result<()> {
+        let record = || rustix::fs::symlinkat(path, &self.hidden, format!("{PLACES}/{number:x}"));
+        match record() {
+            Err(Errno::NOENT) => {
+                rustix::fs::mkdirat(&self.hidden, PLACES, Mode::RWXU)?;
+                record()
+            }
+            done => done,
+        }
     }
 
     /// No system call returns the limit, so this tries to create files of that size that are all
@@ -189,7 +254,8 @@ impl Backing {
             return Err(Errno::OPNOTSUPP);
         }
         let apart = !self.temps_apart && is_apart(flags);
-        Ok((OpenDir { fd, gid, default_acl, apart }, stat))
+        let takes_temps = !default_acl && !flags.intersects(IFlags::APPEND | IFlags::IMMUTABLE);
+        Ok((OpenDir { fd, gid, default_acl, apart, takes_temps }, stat))
     }
 
     /// Opens a name with `O_PATH`, through which the attributes of its file can be read and
@@ -232,33 +298,76 @@ impl Backing {
         if self.noatime { OFlags::NOATIME } else { OFlags::empty() }
     }
 
-    /// Creates a file whose name applications do not see.
+    /// The next number of a temporary name.
+    fn next_number(&self) -> u64 {
+        self.next_temp.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A name for a copy in a directory of applications.
+    pub(crate) fn next_temporary(&self) -> String {
+        temporary(self.next_number())
+    }
+
+    /// Creates a file in the hidden directory.
     pub(crate) fn create_temp(&self) -> Result<(String, File)> {
-        let name = format!("{:x}", self.next_temp.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{:x}", self.next_number());
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
         let file = rustix::fs::openat(&self.temps, &name, flags, Mode::RUSR | Mode::WUSR)?;
         Ok((name, File::from(file)))
     }
 
+    /// Creates a file without a name, which will get one in this directory.
+    pub(crate) fn create_unnamed(&self, dir: impl AsFd) -> Result<Option<File>> {
+        self.volume.create_unnamed(dir, self.without_atime())
+    }
+
+    /// Creates a file that will get no name.
+    pub(crate) fn create_unnamed_in_hidden(&self) -> Result<Option<File>> {
+        self.create_unnamed(&self.temps)
+    }
+
+    /// Removes a file of the hidden directory.
     pub(crate) fn remove_temp(&self, temp: &str) -> Result<()> {
         rustix::fs::unlinkat(&self.temps, temp, AtFlags::empty())
     }
 
-    /// Renames the copy to the file's name, and replaces the file that had it.
+    /// Renames a file of the hidden directory, and replaces the file that has the name.
     pub(crate) fn place_temp(&self, temp: &str, dir: impl AsFd, name: &OsStr) -> Result<()> {
         rustix::fs::renameat(&self.temps, temp, dir, name)
     }
 
-    /// Creates a further name for a file; applications do not see it yet.
-    pub(crate) fn link_to_temp(&self, dir: impl AsFd, name: &OsStr, temp: &str) -> Result<()> {
-        rustix::fs::linkat(dir, name, &self.temps, temp, AtFlags::empty())
+    /// Gives an open file this name; `EEXIST` if it is in use.
+    pub(crate) fn link_file(&self, file: &File, dir: impl AsFd, name: &OsStr) -> Result<()> {
+        rustix::fs::linkat(CWD, proc_path(file), dir, name, AtFlags::SYMLINK_FOLLOW)
+    }
+
+    /// Gives an open file a further name in the hidden directory, and returns the name.
+    pub(crate) fn link_to_temp(&self, file: &File) -> Result<String> {
+        let name = format!("{:x}", self.next_number());
+        self.link_file(file, &self.temps, OsStr::new(&name))?;
+        Ok(name)
     }
 
     /// Makes all writes to this file system durable.
     pub(crate) fn sync_all(&self) -> Result<()> {
         rustix::fs::syncfs(&self.to_sync)
     }
+}
+
+/// Removes our copies among these names of a directory, and returns how many there were.
+pub(crate) fn remove_copies(
+    dir: impl AsFd,
+    names: &[(u64, FileType, Box<OsStr>)],
+) -> Result<usize> {
+    let mut removed = 0;
+    for (_, kind, name) in names {
+        if is_temporary(name) && matches!(kind, FileType::RegularFile | FileType::Unknown) {
+            rustix::fs::unlinkat(&dir, &**name, AtFlags::empty())?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 /// The flags that `chattr` calls E and F; rustix has no names for them.

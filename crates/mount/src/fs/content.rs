@@ -1,6 +1,6 @@
 //! The location of a file's bytes, and how it changes while the file is in use.
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::io::{Errno, Result};
 use std::fs::File;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct Content {
     /// lock it shared. It is the last lock to be taken.
     pub(crate) order: RwLock<()>,
     changes: AtomicU64,
+    /// The result of the sync that followed the file's write-back, if one did.
+    synced: Mutex<Option<Result<()>>>,
 }
 
 /// The location of an open file.
@@ -27,6 +29,8 @@ pub(crate) struct Place {
     pub(crate) file: Option<Arc<File>>,
     /// On flash, where the file stays.
     pub(crate) settled: bool,
+    /// Still in RAM, by all but its bytes: BACKING's page cache has them.
+    pub(crate) handed_over: bool,
 }
 
 impl Content {
@@ -47,6 +51,15 @@ impl Content {
     /// afterwards.
     pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn set_synced(&self, done: Result<()>) {
+        *self.synced.lock() = Some(done);
+    }
+
+    /// The result of the sync that followed the file's write-back.
+    pub(crate) fn synced(&self) -> Option<Result<()>> {
+        *self.synced.lock()
     }
 
     /// Number of changes so far.

@@ -7,14 +7,16 @@
 //! reports it to the sifter.
 
 use super::Fs;
-use super::failures::{Step, WriteBackFailures};
+use super::failures::{Step, WriteBackError, WriteBackFailures};
 use super::table::{self, Is};
 use super::types::Ino;
+use super::write_back::Job;
 use flashsift_core::event::{FileId, Micros};
 use flashsift_core::sift::{Blocked, Decision, Reason, Sift};
 use parking_lot::{Condvar, MutexGuard};
 use rustix::io::Errno;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Without a deadline the daemon looks again after this time, and at the latest after a suspend.
@@ -119,32 +121,52 @@ impl Fs {
 
     fn perform_these(&self, decisions: &[Decision]) -> Result<(), WriteBackFailures> {
         let mut performing = Performing { fs: self, decisions, results: HashMap::new() };
-        let mut files = Vec::new();
+        let mut jobs: Vec<Job> = Vec::new();
+        let mut by_file: HashMap<Ino, usize> = HashMap::new();
+        let mut closes = false;
         for decision in decisions {
             match *decision {
-                Decision::WriteBack { file, .. } => files.push(table::number(file)),
+                Decision::WriteBack { file, keep_in_ram: keep, why } => {
+                    let (durable, large) = (why == Reason::Sync, why == Reason::Large);
+                    let ino = table::number(file);
+                    // Two decisions on one file are performed as one.
+                    match by_file.entry(ino) {
+                        Entry::Occupied(known) => {
+                            let job = &mut jobs[*known.get()];
+                            job.durable |= durable;
+                            job.keep &= keep;
+                            job.large &= large;
+                        }
+                        Entry::Vacant(new) => {
+                            new.insert(jobs.len());
+                            jobs.push(Job { ino, durable, keep, large });
+                        }
+                    }
+                }
                 Decision::Drop { file, .. } => {
                     self.drop_file(table::number(file));
                     performing.results.insert(file, Ok(()));
                 }
-                // No action: each batch is already durable when it is done.
-                Decision::CloseEpoch => {}
+                Decision::CloseEpoch => closes = true,
             }
         }
-        // Two decisions on one file are performed as one.
-        let mut seen = HashSet::new();
-        files.retain(|ino| seen.insert(*ino));
-        let done = self.settle(&files);
-        performing.results.extend(files.iter().map(|ino| (table::file_id(*ino), Ok(()))));
+        let done = self.settle(&jobs);
+        performing.results.extend(jobs.iter().map(|job| (table::file_id(job.ino), Ok(()))));
         for (ino, error) in done.as_ref().err().into_iter().flat_map(WriteBackFailures::by_file) {
             // The sifter knows no directories.
-            if seen.contains(&ino) {
+            if by_file.contains_key(&ino) {
                 performing
                     .results
                     .insert(table::file_id(ino), Err(blocked(error.step, error.errno)));
             }
         }
-        done
+        if closes {
+            let failed =
+                |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
+            done.and(self.backing.sync_all().map_err(|errno| failed(errno).into()))
+        } else {
+            done
+        }
     }
 
     /// Removes a file in RAM with all its names.
@@ -161,6 +183,10 @@ impl Fs {
                 tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
             }
         }
+    }
+
+    fn lives_in_ram(&self, file: FileId) -> bool {
+        matches!(self.table().node(table::number(file)).map(|node| &node.is), Some(Is::Ram))
     }
 
     /// Reports that this file reached flash without a decision.
@@ -220,6 +246,7 @@ impl Fs {
             self.events.deliver_queued(&mut stream);
             let now = stream.now(self.events.now());
             let due = stream.decisions.sift.next_deadline();
+            let due = due.into_iter().chain(self.next_name_us()).min();
             if stream.decisions.ended {
                 return false;
             }
@@ -261,6 +288,7 @@ struct Performing<'a> {
 
 impl Drop for Performing<'_> {
     fn drop(&mut self) {
+        let mut kept = Vec::new();
         self.fs.events.with_stream(|known, now| {
             for decision in self.decisions {
                 let Some(file) = decision.file() else { continue };
@@ -272,17 +300,18 @@ impl Drop for Performing<'_> {
                         known.out.remove(&file);
                     }
                 }
-                // The mount keeps no second copy in RAM.
-                if result.is_ok()
-                    && matches!(decision, Decision::WriteBack { keep_in_ram: true, .. })
-                {
-                    if let Some(sink) = &mut known.sink {
-                        sink(SiftNotice::OnFlash(file));
-                    }
-                    known.call(|sift| sift.done(now, file, Ok(())));
+                if matches!(decision, Decision::WriteBack { keep_in_ram: true, .. }) {
+                    kept.push(file);
                 }
             }
         });
+        // A file with several names has left RAM nevertheless, and no thread has reported that.
+        kept.retain(|file| !self.fs.lives_in_ram(*file));
+        if !kept.is_empty() {
+            self.fs.events.with_stream(|known, now| {
+                kept.into_iter().for_each(|file| known.call(|sift| sift.done(now, file, Ok(()))));
+            });
+        }
         self.fs.events.waits.performed.notify_all();
     }
 }

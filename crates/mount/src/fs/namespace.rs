@@ -12,6 +12,7 @@ use super::events::At;
 use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
 use super::table::{self, InRam, Is, Name, Table};
+use super::temps::is_temporary;
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
 use flashsift_core::sift::Birth;
@@ -50,7 +51,8 @@ fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
         return Err(Errno::NAMETOOLONG);
     }
     // Ours. That it is not to be had is better said than found out.
-    if parent == ROOT && name == HIDDEN { Err(Errno::PERM) } else { Ok(()) }
+    let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
+    if ours { Err(Errno::PERM) } else { Ok(()) }
 }
 
 impl Fs {
@@ -94,7 +96,7 @@ impl Fs {
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
         let settled = !matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
-        let place = Place { file: Some(Arc::new(file)), settled };
+        let place = Place { file: Some(Arc::new(file)), settled, handed_over: false };
         let content = Arc::new(Content::new(place));
         if let Some(node) = table.node_mut(ino) {
             node.opens = 1;
@@ -410,6 +412,9 @@ impl Fs {
     fn lost_name(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr, was: &Stat) {
         let ino = table.known_as(was.st_ino);
         let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
+        if directory {
+            table.temps.forget(ino);
+        }
         let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
         let known = matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
         if known {
@@ -458,7 +463,16 @@ impl Fs {
         if table.all_in_ram(table.known_as(stat.st_ino)).next().is_some() {
             return Err(Errno::NOTEMPTY);
         }
-        rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?;
+        let remove = || rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR);
+        match remove() {
+            Err(Errno::NOTEMPTY | Errno::EXIST)
+                if table.temps.may_be_in(table.known_as(stat.st_ino))
+                    && self.backing.remove_copies_in(&dir, name) =>
+            {
+                remove()?;
+            }
+            done => done?,
+        }
         self.lost_name(&mut table, self.arrived(0), parent, name, &stat);
         Ok(())
     }
@@ -581,7 +595,27 @@ impl Fs {
                 return Err(if is_directory(&source) { Errno::NOTEMPTY } else { Errno::ISDIR });
             }
         }
-        rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags)?;
+        if is_directory(&source) {
+            self.records_follow(table, table.known_as(source.st_ino), to);
+        }
+        if let Some(there) = &there
+            && flags.contains(RenameFlags::EXCHANGE)
+            && is_directory(there)
+        {
+            self.records_follow(table, table.known_as(there.st_ino), from);
+        }
+        let rename = || rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags);
+        match rename() {
+            Err(Errno::NOTEMPTY | Errno::EXIST)
+                if there.as_ref().is_some_and(|there| {
+                    is_directory(there) && table.temps.may_be_in(table.known_as(there.st_ino))
+                }) && !flags.contains(RenameFlags::NOREPLACE)
+                    && self.backing.remove_copies_in(&new_dir, to.1) =>
+            {
+                rename()?;
+            }
+            done => done?,
+        }
         if target.is_some() {
             self.remove_name_in_ram(table, at, to.0, to.1)?;
         }
@@ -646,7 +680,8 @@ impl Fs {
             table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
         let mut entries = Vec::new();
         for (backing_ino, kind, name) in backing::list(&dir)? {
-            if (ino == ROOT && *name == *HIDDEN) || table.in_ram(ino, &name).is_some() {
+            let ours = (ino == ROOT && *name == *HIDDEN) || is_temporary(&name);
+            if ours || table.in_ram(ino, &name).is_some() {
                 continue;
             }
             entries.push(Entry { ino: table.known_as(backing_ino), kind, name: name.into() });
@@ -677,6 +712,10 @@ impl Fs {
         };
         self.settle_synced(&in_ram)?;
         self.keep_times(|_, dir| dir == ino);
+        if !self.backing.volume.one_sync_covers_earlier() && self.table().has_new_names() {
+            // The names could become durable without the content of their files.
+            self.backing.sync_all()?;
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)
     }

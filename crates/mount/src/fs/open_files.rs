@@ -6,6 +6,7 @@ use super::events::At;
 use super::opens::Open;
 use super::table::{Is, Table};
 use super::types::{Access, Ino, Opened};
+use super::write_back::Job;
 use flashsift_core::event::{Action, FileId, OpenId};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
@@ -65,14 +66,14 @@ impl Fs {
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let (is, opens) = (node.is.clone(), node.opens);
         if place.file.is_none() {
-            place.file = Some(Arc::new(match is {
+            place.file = Some(match is {
                 Is::Ram => self.store.open(ino)?,
-                Is::Settled(backing_ino) => self.open_settled(table, ino, backing_ino)?,
+                Is::Settled(backing_ino) => Arc::new(self.open_settled(table, ino, backing_ino)?),
                 Is::Gone(_) => return Err(Errno::STALE),
-            }));
+            });
         }
         let opened = if place.settled {
-            Opened::Settled { first: opens == 0 && self.names_are_durable() }
+            Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
         } else {
             Opened::InRam
         };
@@ -126,7 +127,7 @@ impl Fs {
         }
         if let Some(content) = &node.content {
             content.place.write().file = None;
-            if Arc::strong_count(content) == 1 {
+            if Arc::strong_count(content) == 1 && node.checkpoint.is_none() {
                 node.content = None;
             }
         }
@@ -253,14 +254,16 @@ impl Fs {
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
-            self.reservation.take(
-                bytes,
-                std::os::fd::AsFd::as_fd(&self.backing.root),
-                &self.store,
-            )?;
+            if !stays.handed_over {
+                self.reservation.take(
+                    bytes,
+                    std::os::fd::AsFd::as_fd(&self.backing.root),
+                    &self.store,
+                )?;
+            }
             let done = in_order(&file);
             content.changed();
-            if !matches!(done, Err(Errno::NOSPC)) {
+            if stays.handed_over || !matches!(done, Err(Errno::NOSPC)) {
                 return done;
             }
             drop(stays);
@@ -301,17 +304,28 @@ impl Fs {
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
+        let was_in_ram = !open.content.place.read().settled;
         self.settle_synced(&[open.ino])?;
         let place = open.content.place.read().clone();
         // Not held meanwhile: a sync may take long, and a file on flash does not move.
         match &place.file {
             // The file has no name, so no process can open it after a crash.
             Some(_) if !place.settled => Ok(()),
-            // It makes no name durable.
-            Some(file) if data_only && self.names_are_durable() => rustix::fs::fdatasync(file),
-            Some(file) => rustix::fs::fsync(file),
+            Some(file) => match open.content.synced().filter(|_| was_in_ram) {
+                // The write-back, which came after this request, has made it durable, or could not.
+                Some(done) => done,
+                // It makes no name durable.
+                None if data_only && self.are_names_durable(open.ino) => {
+                    rustix::fs::fdatasync(file)
+                }
+                None => self.fsync_settled(open.ino, file),
+            },
             None => Err(Errno::BADF),
         }
+    }
+
+    fn are_names_durable(&self, ino: Ino) -> bool {
+        self.names_are_durable(&self.table(), ino)
     }
 
     /// Reserves, frees or shifts a part of a file.
@@ -349,7 +363,7 @@ impl Fs {
         let done = self.in_place(&it.content, takes, end, allocate, saw);
         if done == Err(Errno::OPNOTSUPP) && !it.content.place.read().settled {
             // tmpfs knows only some of what BACKING may know.
-            self.settle_now(&[it.ino])?;
+            self.settle(&[Job::later(it.ino)])?;
             return self.in_place(&it.content, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)

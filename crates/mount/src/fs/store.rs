@@ -3,19 +3,27 @@
 //! The name of a file there is its inode number in the mount. The tmpfs file carries owner, mode,
 //! times and extended attributes, so that none of them is stored twice, and the kernel enforces the
 //! budget.
+//!
+//! A file that is too large for the budget is *handed over*: it is then a file without a name in
+//! BACKING's file system, whose page cache has its bytes until the kernel writes them. It counts
+//! for the store in every other respect.
 
+use super::backing::proc_path;
 use super::open_files::errno;
 use super::types::Ino;
+use parking_lot::RwLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
     fsopen,
 };
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files in RAM, by number.
@@ -26,8 +34,23 @@ pub struct Store {
     path: PathBuf,
     /// The directory is the top of a file system that holds nothing else.
     has_own_file_system: bool,
-    /// Number of files.
+    /// Number of files in the tmpfs.
     files: AtomicU64,
+    handed_over: RwLock<HashMap<Ino, HandedOver>>,
+}
+
+/// A file that BACKING's page cache holds.
+#[derive(Debug)]
+struct HandedOver {
+    file: Arc<File>,
+    /// The `ctime` before it was handed over, which applications see until it changes, and the one
+    /// that it got thereby.
+    before: (i64, u32),
+    since: (i64, u32),
+}
+
+fn ctime(stat: &Stat) -> (i64, u32) {
+    (stat.st_ctime, stat.st_ctime_nsec as u32)
 }
 
 impl Store {
@@ -74,7 +97,13 @@ impl Store {
     /// A store in an open directory.
     pub fn on(dir: OwnedFd) -> Store {
         let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        Store { dir, path, has_own_file_system: true, files: AtomicU64::new(0) }
+        Store {
+            dir,
+            path,
+            has_own_file_system: true,
+            files: AtomicU64::new(0),
+            handed_over: RwLock::default(),
+        }
     }
 
     /// Creates a file for this owner and group; `None` leaves the default.
@@ -107,8 +136,25 @@ impl Store {
     }
 
     /// Opens a file for reading and writing regardless of its mode; permissions are checked above.
-    pub(crate) fn open(&self, ino: Ino) -> Result<File> {
-        self.open_with(ino, OFlags::RDWR)
+    pub(crate) fn open(&self, ino: Ino) -> Result<Arc<File>> {
+        if let Some(file) = self.handed_over(ino) {
+            return Ok(file);
+        }
+        self.open_with(ino, OFlags::RDWR).map(Arc::new)
+    }
+
+    /// Replaces a file by one in BACKING's file system, which has its content and attributes.
+    pub(crate) fn hand_over(&self, ino: Ino, file: Arc<File>) -> Result<()> {
+        let (before, since) = (ctime(&self.stat(ino)?), ctime(&rustix::fs::fstat(&file)?));
+        rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::empty())?;
+        self.files.fetch_sub(1, Ordering::Relaxed);
+        self.handed_over.write().insert(ino, HandedOver { file, before, since });
+        Ok(())
+    }
+
+    /// The file, if it was handed over.
+    pub(crate) fn handed_over(&self, ino: Ino) -> Option<Arc<File>> {
+        self.handed_over.read().get(&ino).map(|it| it.file.clone())
     }
 
     /// Opens a file to copy it; `atime` stays, since no application reads it.
@@ -134,24 +180,43 @@ impl Store {
     }
 
     pub(crate) fn stat(&self, ino: Ino) -> Result<Stat> {
+        if let Some(it) = self.handed_over.read().get(&ino) {
+            let mut stat = rustix::fs::fstat(&it.file)?;
+            if ctime(&stat) == it.since {
+                (stat.st_ctime, stat.st_ctime_nsec) = (it.before.0, it.before.1.into());
+            }
+            return Ok(stat);
+        }
         rustix::fs::statat(&self.dir, name(ino), AtFlags::SYMLINK_NOFOLLOW)
     }
 
     pub(crate) fn remove(&self, ino: Ino) -> Result<()> {
+        if self.handed_over.write().remove(&ino).is_some() {
+            return Ok(());
+        }
         rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::empty())?;
         self.files.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
     pub(crate) fn chmod(&self, ino: Ino, mode: Mode) -> Result<()> {
+        if let Some(file) = self.handed_over(ino) {
+            return rustix::fs::fchmod(&file, mode);
+        }
         rustix::fs::chmodat(&self.dir, name(ino), mode, AtFlags::empty())
     }
 
     pub(crate) fn chown(&self, ino: Ino, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+        if let Some(file) = self.handed_over(ino) {
+            return rustix::fs::fchown(&file, uid, gid);
+        }
         rustix::fs::chownat(&self.dir, name(ino), uid, gid, AtFlags::empty())
     }
 
     pub(crate) fn set_times(&self, ino: Ino, times: &Timestamps) -> Result<()> {
+        if let Some(file) = self.handed_over(ino) {
+            return rustix::fs::futimens(&file, times);
+        }
         rustix::fs::utimensat(&self.dir, name(ino), times, AtFlags::empty())
     }
 
@@ -160,12 +225,16 @@ impl Store {
         self.chmod(ino, Mode::from_raw_mode(self.stat(ino)?.st_mode))
     }
 
-    /// The path by which extended attributes are accessed.
+    /// The path by which extended attributes are accessed, valid while a caller holds
+    /// the file of [`Store::handed_over`].
     pub(crate) fn path(&self, ino: Ino) -> PathBuf {
-        self.path.join(name(ino))
+        match self.handed_over(ino) {
+            Some(file) => proc_path(&file),
+            None => self.path.join(name(ino)),
+        }
     }
 
-    /// Number of files, including those without a name.
+    /// Number of files in RAM, including those without a name.
     pub(crate) fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }

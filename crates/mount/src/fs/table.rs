@@ -14,6 +14,7 @@
 
 use super::backing::OpenDir;
 use super::content::Content;
+use super::temps::Temps;
 use super::types::{Attr, Ino, ROOT, Time};
 use flashsift_core::event::FileId;
 use smallvec::SmallVec;
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub(crate) type Name = Arc<OsStr>;
 
@@ -49,6 +51,9 @@ pub(crate) struct Table {
     /// Files in RAM that have a name, in order of creation.
     pub(crate) named_in_ram: BTreeSet<Ino>,
     dirs: HashMap<Ino, Arc<OpenDir>>,
+    /// By BACKING's number, when files got names that may not be durable yet.
+    named_at: HashMap<u64, Instant>,
+    pub(crate) temps: Temps,
     /// Identities of files that existed before the mount and were named by an event.
     met: HashMap<Ino, FileId>,
     next: Ino,
@@ -68,6 +73,16 @@ pub(crate) struct Node {
     pub(crate) is: Is,
     /// Present while the file is open or being moved.
     pub(crate) content: Option<Arc<Content>>,
+    /// For a file in RAM, the copy of it in BACKING; `content` stays meanwhile.
+    pub(crate) checkpoint: Option<Checkpoint>,
+}
+
+/// A copy in BACKING of a file that stays in RAM.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) backing_ino: u64,
+    /// The file's change count when it was copied.
+    pub(crate) changes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -125,6 +140,7 @@ impl Table {
             holds: 0,
             is: Is::Settled(root_ino),
             content: None,
+            checkpoint: None,
         };
         Table {
             nodes: HashMap::from([(ROOT, root)]),
@@ -134,6 +150,8 @@ impl Table {
             dir_times: HashMap::new(),
             named_in_ram: BTreeSet::new(),
             dirs: HashMap::new(),
+            named_at: HashMap::new(),
+            temps: Temps::default(),
             met: HashMap::new(),
             next: FIRST_NUMBER,
             next_replacement: FIRST_REPLACEMENT,
@@ -212,6 +230,7 @@ impl Table {
             holds: 0,
             is: Is::Settled(backing_ino),
             content: None,
+            checkpoint: None,
         });
         ino
     }
@@ -225,6 +244,7 @@ impl Table {
             holds: 0,
             is: Is::Ram,
             content: None,
+            checkpoint: None,
         };
         self.nodes.insert(ino, node);
         self.named_in_ram.insert(ino);
@@ -235,12 +255,40 @@ impl Table {
         self.named_in_ram.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.is = Is::Settled(backing_ino);
+        node.checkpoint = None;
         let names = node.names.clone();
         for (dir, name) in names {
             self.remove_in_ram(dir, &name);
         }
         let (before_ns, settled_ns) = ns(before).zip(ns(settled)).unwrap_or_default();
         self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
+    }
+
+    /// Records that a file just got names in BACKING.
+    pub(crate) fn got_names(&mut self, backing_ino: u64) {
+        self.named_at.insert(backing_ino, Instant::now());
+    }
+
+    /// Records that these names are durable.
+    pub(crate) fn names_last(&mut self, backing_ino: u64) {
+        self.named_at.remove(&backing_ino);
+    }
+
+    /// Records that all names are durable that files got before this time.
+    pub(crate) fn all_names_last(&mut self, before: Instant) {
+        self.named_at.retain(|_, at| *at >= before);
+    }
+
+    /// Whether the names of this file are durable. `None`: no file system commits them on its own.
+    pub(crate) fn do_names_last(&self, backing_ino: u64, after: Option<Duration>) -> bool {
+        self.named_at
+            .get(&backing_ino)
+            .is_none_or(|at| after.is_some_and(|after| at.elapsed() > after))
+    }
+
+    /// Whether names of some file may not be durable.
+    pub(crate) fn has_new_names(&self) -> bool {
+        !self.named_at.is_empty()
     }
 
     /// The `ctime` to show instead of BACKING's.
@@ -334,6 +382,7 @@ impl Table {
         if let Is::Settled(backing_ino) = node.is {
             self.shown.remove(&backing_ino);
         }
+        node.checkpoint = None;
         node.is = Is::Gone(Box::new(Attr { nlink: 0, ..attr }));
         self.drop_unused(ino);
     }

@@ -5,12 +5,14 @@ use super::backing::proc_path;
 use super::caller::keeps_setgid;
 use super::table::Is;
 use super::types::{Caller, Changes, Ino};
-use super::write_back::split_names;
+use super::write_back::{Job, split_names};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CString, OsStr};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Limit of a value, and of all names together, bytes.
 const BYTES: usize = 64 << 10;
@@ -43,6 +45,7 @@ fn bytes_in_use(path: &Path) -> Result<usize> {
 struct Where {
     path: PathBuf,
     _open: Option<OwnedFd>,
+    _handed_over: Option<Arc<File>>,
     in_ram: bool,
 }
 
@@ -52,7 +55,9 @@ impl Fs {
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let open = node.content.as_ref().and_then(|content| content.place.read().file.clone());
         if matches!(node.is, Is::Ram) {
-            return Ok(Where { path: self.store.path(ino), _open: None, in_ram: true });
+            let held = self.store.handed_over(ino);
+            let path = self.store.path(ino);
+            return Ok(Where { path, _open: None, _handed_over: held, in_ram: true });
         }
         let path = match open {
             Some(file) => file
@@ -62,7 +67,8 @@ impl Fs {
                 .map_err(|error| super::open_files::errno(&error))?,
             None => self.path_of(&mut table, ino)?,
         };
-        Ok(Where { path: proc_path(&path), _open: Some(path), in_ram: false })
+        let path_of_it = proc_path(&path);
+        Ok(Where { path: path_of_it, _open: Some(path), _handed_over: None, in_ram: false })
     }
 
     /// The value of an attribute.
@@ -162,7 +168,7 @@ impl Fs {
                 drop(place);
                 drop(gate);
                 // Only BACKING knows its limit for attributes, also for a file without a name.
-                self.settle(&[ino])?;
+                self.settle(&[Job::later(ino)])?;
                 continue;
             }
             let done = change(&at.path);
@@ -171,7 +177,9 @@ impl Fs {
             drop(gate);
             // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
-                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => self.settle(&[ino])?,
+                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => {
+                    self.settle(&[Job::later(ino)])?
+                }
                 done => break done,
             }
         };

@@ -1,0 +1,424 @@
+//! Copies that have a temporary name, and the records by which the next start finds them.
+//!
+//! A rename within one directory costs fewer blocks of the journal than one between two, so a copy
+//! gets its temporary name in the directory of its file. Applications neither see nor can use such
+//! names. After a kill, the next start has to find what is left of them without a search through
+//! BACKING: before the first copy in a directory, the path of the directory is recorded in
+//! `.flashsift/places`. File systems make names durable in order, so a power cut leaves no copy
+//! without its record.
+
+use super::Fs;
+use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
+use super::reservation::spare_files;
+use super::table::Table;
+use super::types::{Ino, ROOT};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::{Errno, Result};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// Temporary names begin so, and end in this many hexadecimal digits.
+const PREFIX: &[u8] = b".flashsift-";
+const DIGITS: usize = 16;
+/// Directories with a record. Copies for files in further directories are made in the hidden
+/// directory: a record costs an inode.
+const RECORDED: usize = 1000;
+
+/// Whether this is a temporary name of ours.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    let digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    name.as_bytes()
+        .strip_prefix(PREFIX)
+        .is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(digit))
+}
+
+pub(crate) fn temporary(number: u64) -> String {
+    format!("{}{number:0DIGITS$x}", String::from_utf8_lossy(PREFIX))
+}
+
+/// The directories that have a record, with the number of copies in each at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Temps {
+    dirs: HashMap<Ino, u32>,
+    next_record: u64,
+}
+
+impl Temps {
+    /// Whether copies may be in this directory.
+    pub(crate) fn may_be_in(&self, dir: Ino) -> bool {
+        self.dirs.contains_key(&dir)
+    }
+
+    /// The directory is gone: BACKING may give its number to another one.
+    pub(crate) fn forget(&mut self, dir: Ino) {
+        self.dirs.remove(&dir);
+    }
+}
+
+/// The temporary name of a copy, if it has one.
+#[derive(Debug)]
+pub(crate) enum Temp {
+    Unnamed,
+    /// It has the name of its file already: the file did not change after its checkpoint.
+    Placed,
+    /// In the hidden directory.
+    Hidden(String),
+    /// In a directory of applications.
+    In(Ino, Arc<OpenDir>, String),
+}
+
+/// Path of a directory from BACKING on.
+fn path_of(table: &Table, mut dir: Ino) -> Option<Vec<u8>> {
+    let mut names = Vec::new();
+    while dir != ROOT {
+        let (parent, name) = table.node(dir)?.names.first()?.clone();
+        names.push(name);
+        dir = parent;
+    }
+    Some(joined(names.iter().rev().map(|name| name.as_bytes())))
+}
+
+/// The path of these names; `.` without any.
+fn joined<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let path: Vec<&[u8]> = names.collect();
+    if path.is_empty() { b".".to_vec() } else { path.join(&b'/') }
+}
+
+/// Names from one directory down to another; `None` if the other is not inside.
+fn path_within(table: &Table, above: Ino, mut dir: Ino) -> Option<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    while dir != above {
+        let (parent, name) = table.node(dir)?.names.first()?.clone();
+        names.push(name.as_bytes().to_vec());
+        dir = parent;
+    }
+    names.reverse();
+    Some(names)
+}
+
+impl Fs {
+    /// Creates a file for the copy of a file that is called so. `syncs`: an fsync of the copy
+    /// follows, for which a name that has to be renamed costs less than none.
+    ///
+    /// # Errors
+    ///
+    /// BACKING has no space.
+    pub(crate) fn create_copy(&self, named_in: Option<Ino>, syncs: bool) -> Result<(Temp, File)> {
+        let mut table = self.table();
+        let dir = named_in.and_then(|ino| Some((ino, self.dir(&mut table, ino).ok()?)));
+        if let Some((ino, dir)) = dir
+            && self.backing.volume.is_ordered()
+        {
+            if !syncs {
+                // Creating it may wait for a slow device.
+                drop(table);
+                match self.backing.create_unnamed(&dir) {
+                    Ok(Some(file)) => return Ok((Temp::Unnamed, file)),
+                    Ok(None) | Err(_) => table = self.table(),
+                }
+            }
+            if let Ok((name, file)) = self.create_temp_in(&mut table, ino, &dir) {
+                return Ok((Temp::In(ino, dir, name), file));
+            }
+        }
+        drop(table);
+        self.backing.create_temp().map(|(name, file)| (Temp::Hidden(name), file))
+    }
+
+    /// Creates a file without a name for a file that is called so; `None` where there can be none.
+    pub(crate) fn create_without_name(&self, named_in: Option<Ino>) -> Result<Option<File>> {
+        let dir = named_in.and_then(|ino| self.dir(&mut self.table(), ino).ok());
+        match dir {
+            Some(dir) if self.backing.volume.is_ordered() => self.backing.create_unnamed(&dir),
+            Some(_) => Ok(None),
+            None => self.backing.create_unnamed_in_hidden(),
+        }
+    }
+
+    fn create_temp_in(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        dir: &Arc<OpenDir>,
+    ) -> Result<(String, File)> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
+        self.with_temp_in(table, ino, dir, |name| {
+            rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+        })
+    }
+
+    /// Makes a temporary name in a directory of applications, which does not get a new time.
+    fn with_temp_in<T>(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        dir: &Arc<OpenDir>,
+        make: impl Fn(&str) -> Result<T>,
+    ) -> Result<(String, T)> {
+        if !dir.takes_temps {
+            return Err(Errno::PERM);
+        }
+        self.record(table, ino)?;
+        let time = self.attr_of(table, ino)?.mtime;
+        let made = loop {
+            let name = self.backing.next_temporary();
+            match make(&name) {
+                Err(Errno::EXIST) => (),
+                made => break made.map(|made| (name, made)),
+            }
+        };
+        keep_time(dir, time);
+        if made.is_ok()
+            && let Some(copies) = table.temps.dirs.get_mut(&ino)
+        {
+            *copies += 1;
+        }
+        made
+    }
+
+    /// Records the path of a directory, once.
+    fn record(&self, table: &mut Table, dir: Ino) -> Result<()> {
+        if table.temps.dirs.contains_key(&dir) {
+            return Ok(());
+        }
+        if table.temps.dirs.len() >= RECORDED {
+            return Err(Errno::NOSPC);
+        }
+        // A record takes no inode that a file in RAM will need.
+        spare_files(table.named_in_ram.len() as u64 + 1, self.backing.root.as_fd())?;
+        let path = path_of(table, dir).ok_or(Errno::STALE)?;
+        self.record_path(table, &path)?;
+        table.temps.dirs.insert(dir, 0);
+        Ok(())
+    }
+
+    fn record_path(&self, table: &mut Table, path: &[u8]) -> Result<()> {
+        loop {
+            let number = table.temps.next_record;
+            table.temps.next_record += 1;
+            match self.backing.record(number, path) {
+                Err(Errno::EXIST) => (),
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives a file a name that may be in use, by a temporary name in the same directory if the
+    /// directory takes one.
+    pub(crate) fn link_over(
+        &self,
+        table: &mut Table,
+        file: &File,
+        (ino, dir): (Ino, &Arc<OpenDir>),
+        name: &OsStr,
+    ) -> Result<()> {
+        match self.backing.link_file(file, dir, name) {
+            Err(Errno::EXIST) => (),
+            done => return done,
+        }
+        let link = |temp: &str| self.backing.link_file(file, dir, OsStr::new(temp));
+        let temp = match self.with_temp_in(table, ino, dir, link) {
+            Ok((temp, ())) => Temp::In(ino, dir.clone(), temp),
+            Err(_) => Temp::Hidden(self.backing.link_to_temp(file)?),
+        };
+        self.rename_temp(table, &temp, dir, name).inspect_err(|_| self.remove_temp(table, &temp))
+    }
+
+    /// Renames a copy to the name of its file, and replaces the file that has it.
+    pub(crate) fn rename_temp(
+        &self,
+        table: &mut Table,
+        temp: &Temp,
+        dir: &OpenDir,
+        name: &OsStr,
+    ) -> Result<()> {
+        match temp {
+            Temp::Unnamed | Temp::Placed => return Err(Errno::NOENT),
+            Temp::Hidden(temp) => self.backing.place_temp(temp, dir, name)?,
+            Temp::In(ino, from, temp) => {
+                rustix::fs::renameat(from, temp, dir, name)?;
+                ends(table, *ino);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a copy. If this fails, the next start removes it.
+    pub(crate) fn remove_temp(&self, table: &mut Table, temp: &Temp) {
+        match temp {
+            Temp::Unnamed | Temp::Placed => (),
+            Temp::Hidden(name) => {
+                let _ = self.backing.remove_temp(name);
+            }
+            Temp::In(ino, dir, name) => {
+                let time = self.attr_of(table, *ino).map(|attr| attr.mtime);
+                let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+                if let Ok(time) = time {
+                    keep_time(dir, time);
+                }
+                ends(table, *ino);
+            }
+        }
+    }
+
+    /// Before a directory is renamed: the records of the directories in it follow, or are made anew
+    /// before the next copy there.
+    pub(crate) fn records_follow(&self, table: &mut Table, moved: Ino, to: (Ino, &OsStr)) {
+        let inside: Vec<(Ino, u32, Vec<Vec<u8>>)> = table
+            .temps
+            .dirs
+            .iter()
+            .filter_map(|(dir, copies)| Some((*dir, *copies, path_within(table, moved, *dir)?)))
+            .collect();
+        for (dir, copies, below) in inside {
+            if copies == 0 {
+                table.temps.forget(dir);
+                continue;
+            }
+            let above = path_of(table, to.0).unwrap_or_default();
+            let names =
+                [&above, to.1.as_bytes()].into_iter().chain(below.iter().map(Vec::as_slice));
+            let path = joined(names);
+            // Without the record, what a crash leaves now stays.
+            if let Err(errno) = self.record_path(table, &path) {
+                tracing::warn!(errno = errno.raw_os_error(), "recording a directory: {errno}");
+            }
+        }
+    }
+}
+
+/// One copy less has a name there.
+fn ends(table: &mut Table, dir: Ino) {
+    if let Some(copies) = table.temps.dirs.get_mut(&dir) {
+        *copies = copies.saturating_sub(1);
+    }
+}
+
+impl Backing {
+    /// Removes the copies in a directory that is to be removed. Returns whether there were any; the
+    /// write-back that loses its copy makes another.
+    pub(crate) fn remove_copies_in(&self, parent: impl AsFd, name: &OsStr) -> bool {
+        let Ok((dir, _)) = self.open_dir(parent, name) else { return false };
+        list(&dir).is_ok_and(|names| remove_copies(&dir, &names).is_ok_and(|removed| removed > 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Caller, Config, Store};
+    use rustix::fs::RenameFlags;
+    use std::path::Path;
+
+    fn caller() -> Caller {
+        let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Caller { uid: us.0, gid: us.1, tid: 0, umask: 0 }
+    }
+
+    fn start(folder: &Path) -> Fs {
+        for name in ["backing", "store"] {
+            let _ = std::fs::create_dir(folder.join(name));
+        }
+        let backing = File::open(folder.join("backing")).unwrap();
+        let store = Store::in_dir(&folder.join("store")).unwrap();
+        Fs::new(backing.into(), store, Config::default()).unwrap()
+    }
+
+    /// A copy in a directory of applications; `None` where BACKING's file system takes none there.
+    fn copy_in(fs: &Fs, dir: Ino) -> Option<String> {
+        match fs.create_copy(Some(dir), true).unwrap().0 {
+            Temp::In(_, _, name) => Some(name),
+            other => {
+                println!("SKIPPED: copies are made in the hidden directory: {other:?}");
+                fs.remove_temp(&mut fs.table(), &other);
+                None
+            }
+        }
+    }
+
+    /// A kill leaves a copy in a directory that was renamed while the copy was made. The next start
+    /// finds it by its record, and removes nothing else.
+    #[test]
+    fn the_next_start_removes_what_a_kill_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let fs = start(folder.path());
+        let dir = fs.mkdir(&caller(), ROOT, OsStr::new("dir"), 0o755).unwrap().ino;
+        let inner = fs.mkdir(&caller(), dir, OsStr::new("inner"), 0o755).unwrap().ino;
+        let Some(copy) = copy_in(&fs, inner) else { return };
+        let (from, to) = ((ROOT, OsStr::new("dir")), (ROOT, OsStr::new("renamed")));
+        fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+        drop(fs);
+        let backing = folder.path().join("backing");
+        let inner = backing.join("renamed/inner");
+        assert!(inner.join(&copy).exists(), "the copy is there after the kill");
+        std::fs::write(inner.join("other"), "").unwrap();
+        let fs = start(folder.path());
+        assert!(!inner.join(&copy).exists() && inner.join("other").exists());
+        fs.tidy().unwrap();
+        let left = std::fs::read_dir(backing.join(".flashsift")).unwrap().count();
+        assert_eq!(left, 0, "records");
+    }
+
+    /// A record is not followed out of BACKING, whatever stands there since.
+    #[test]
+    fn a_record_leads_nowhere_outside() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(start(folder.path()));
+        let (backing, outside) = (folder.path().join("backing"), folder.path().join("outside"));
+        std::fs::create_dir(&outside).unwrap();
+        let copy = outside.join(temporary(1));
+        std::fs::write(&copy, "").unwrap();
+        std::os::unix::fs::symlink(&outside, backing.join("link")).unwrap();
+        std::fs::create_dir(backing.join(".flashsift/places")).unwrap();
+        let absolute = outside.to_str().unwrap();
+        for (number, target) in
+            ["../outside", "link", "link/.", absolute, "gone"].iter().enumerate()
+        {
+            let record = backing.join(format!(".flashsift/places/{number}"));
+            std::os::unix::fs::symlink(target, record).unwrap();
+        }
+        start(folder.path()).tidy().unwrap();
+        assert!(copy.exists());
+    }
+
+    /// Applications neither see nor use the name of a copy, and can remove its directory.
+    #[test]
+    fn copies_are_invisible() {
+        let folder = tempfile::tempdir().unwrap();
+        let fs = start(folder.path());
+        let dir = fs.mkdir(&caller(), ROOT, OsStr::new("dir"), 0o755).unwrap().ino;
+        let before = fs.attr(dir).unwrap().mtime;
+        let Some(copy) = copy_in(&fs, dir) else { return };
+        let name = OsStr::new(&copy);
+        assert_eq!(fs.attr(dir).unwrap().mtime, before, "the directory keeps its time");
+        assert!(fs.list(dir).unwrap().1.is_empty());
+        assert_eq!(fs.lookup(dir, name), Err(Errno::NOENT));
+        assert_eq!(fs.unlink(0, dir, name), Err(Errno::NOENT));
+        assert_eq!(fs.create(&caller(), dir, name, 0o644, 0).unwrap_err(), Errno::PERM);
+        assert_eq!(fs.mkdir(&caller(), dir, name, 0o755), Err(Errno::PERM));
+        fs.mkdir(&caller(), ROOT, OsStr::new("other"), 0o755).unwrap();
+        let (from, to) = ((ROOT, OsStr::new("other")), (ROOT, OsStr::new("dir")));
+        fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+        let dir = fs.lookup(ROOT, OsStr::new("dir")).unwrap().ino;
+        copy_in(&fs, dir).unwrap();
+        fs.rmdir(ROOT, OsStr::new("dir")).unwrap();
+        fs.tidy().unwrap();
+        fs.check();
+    }
+
+    #[test]
+    fn only_whole_temporary_names_are_ours() {
+        assert!(is_temporary(OsStr::new(&temporary(0))));
+        assert!(is_temporary(OsStr::new(&temporary(u64::MAX))));
+        for other in [".flashsift", ".flashsift-", ".flashsift-00000000000000001", "a"] {
+            assert!(!is_temporary(OsStr::new(other)), "{other}");
+        }
+        let uppercase = temporary(0xabc).to_uppercase();
+        assert!(!is_temporary(OsStr::new(&uppercase)));
+    }
+}
