@@ -63,7 +63,6 @@ fn a_file_in_ram_takes_at_most_48_bytes() {
         event(&mut keep, now, Action::Close { file, open: None });
     }
     let a_file = (BYTES.get() - before) as f64 / FILES as f64;
-    println!("{a_file} bytes a file");
     assert!((32.0..=48.0).contains(&a_file), "{a_file} bytes a file");
     event(&mut keep, FILES, Action::SyncAll);
     assert_eq!(keep.files(), 0);
