@@ -365,7 +365,12 @@ fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Vec<Counts>> {
             );
         }
     }
-    eprintln!("done: {}, {} sides", job.row.name, job.sides.len());
+    // The tables are printed at the end; an interrupted run leaves at least this.
+    for (side, measured) in job.sides.iter().zip(&measured) {
+        let kib = measured.written_bytes >> 10;
+        let (row, side, flushes) = (job.row.name, side.name(), measured.flushes);
+        eprintln!("{row}, {side}: {kib} KiB, {flushes} flushes");
+    }
     let done = job.sides.iter().zip(measured);
     Ok(done.map(|(side, measured)| (job.row, *side, measured)).collect())
 }

@@ -557,7 +557,7 @@ fn the_dead_mount_of_a_killed_daemon_is_removed() {
 
 /// The kernel remembers attributes of the mounted directory for an hour. Once a process had asked
 /// for them (a second, refused mount does), a mount whose daemon was killed seemed to live:
-/// `unmount` said that it stays mounted, and a new mount was refused, until somebody used `umount`.
+/// `unmount` said that it stays mounted, and a new mount was refused, until the user ran `umount`.
 #[test]
 fn a_dead_mount_is_recognised_although_the_kernel_remembers_it() {
     let Some(bed) = Bed::new("a_dead_mount_is_recognised_although_the_kernel_remembers_it") else {
@@ -1035,7 +1035,7 @@ impl<'a> Nobody<'a> {
             || !nobody.may("test", &["-w", "/dev/fuse"])
         {
             println!(
-                "SKIPPED {test}: setpriv, a user namespace for nobody, fusermount3 or /dev/fuse \
+                "SKIPPED {test}: setpriv, a user namespace for uid 65534, fusermount3 or /dev/fuse \
                  cannot be had"
             );
             return None;

@@ -349,7 +349,7 @@ fn report(place: &LockedPlace, options: &Options) -> String {
         false => format!("and are then written back to {backing}"),
     };
     format!(
-        "mounted {mountpoint}: new files live in RAM for {after}, in at most {budget}, \
+        "mounted {mountpoint}: new files live in RAM for at most {after}, in at most {budget}, \
          {later}\n  \
          see   flashsift status {mountpoint}\n  \
          undo  flashsift unmount {mountpoint}\n"

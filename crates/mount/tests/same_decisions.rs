@@ -211,7 +211,9 @@ impl Simulation {
         while let Some(decision) = self.sift.poll() {
             self.decisions.push(decision);
             if let Some(file) = decision.file() {
-                self.ram.remove(&file);
+                if !matches!(decision, Decision::WriteBack { keep_in_ram: true, .. }) {
+                    self.ram.remove(&file);
+                }
                 self.sift.done(now, file, Ok(()));
             }
         }
@@ -290,6 +292,8 @@ fn a_history_has_the_same_decisions_in_simulation() {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..STEPS {
             history.step(&mut random);
+            // The daemon performs what no application waits for.
+            history.tick(history.clock.load(Ordering::SeqCst));
             history.fs.check();
         }
         for open in std::mem::take(&mut history.opens) {
@@ -330,5 +334,5 @@ fn a_history_has_the_same_decisions_in_simulation() {
         }
     }
     assert!(compared > 50, "{compared} decisions were compared with the simulator of the core");
-    assert!(by_space > 20 && by_age > 20 && by_sync > 20, "{by_space}, {by_age}, {by_sync}");
+    assert!(by_space > 10 && by_age > 20 && by_sync > 20, "{by_space}, {by_age}, {by_sync}");
 }

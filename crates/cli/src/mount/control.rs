@@ -232,8 +232,8 @@ pub(crate) fn unmount(args: &UnmountArgs) -> anyhow::Result<()> {
     args.mountpoint.iter().try_for_each(|point| unmount_all(point, args.lazy))
 }
 
-/// Unmounts every mount of ours on this directory, down to the first that is not ours: each may hide
-/// another.
+/// Unmounts every mount of ours on this directory, down to the first that is not ours: each may
+/// hide another.
 fn unmount_all(point: &Path, lazy: bool) -> anyhow::Result<()> {
     let point = ours(point)?.point;
     let mut unmounted = Vec::new();

@@ -6,7 +6,7 @@ use flashsift_core::duration::Exact;
 use serde::{Deserialize, Deserializer, de};
 use std::{num::NonZero, path::Path, thread, time::Duration};
 
-const LOSE_AT_MOST: &str = "60s";
+const LOSE_AT_MOST: &str = "30m";
 const BUDGET: &str = "256MiB";
 /// Smallest and largest default number of threads: more do not answer faster.
 const THREADS: [usize; 2] = [4, 8];
@@ -25,12 +25,13 @@ const OPTIONS: [(&str, &str); 6] = [
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Settings {
     #[arg(long, alias = "settle-after", value_name = "TIME", value_parser = size::parse_time,
-        help = format!("Time that a new file lives in RAM: 60s, 10m [default: {LOSE_AT_MOST}]"))]
+        help = format!("Data that no program synced reaches BACKING at most this long after it was \
+            written: 60s, 10m [default: {LOSE_AT_MOST}]"))]
     #[serde(deserialize_with = "time", alias = "settle-after")]
     lose_at_most: Option<Duration>,
 
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes,
-        help = format!("RAM for new files; when it is full, the oldest are written back \
+        help = format!("RAM for new files; when it is full, those changed first leave it \
             [default: {BUDGET}]"))]
     #[serde(deserialize_with = "bytes")]
     budget: Option<u64>,
@@ -185,7 +186,7 @@ mod tests {
         assert!(!wanted.passthrough && wanted.allow_other);
 
         let wanted = Settings::default().wanted(true).unwrap();
-        assert_eq!(wanted.lose_at_most, Duration::from_secs(60));
+        assert_eq!(wanted.lose_at_most, Duration::from_secs(1800));
         assert_eq!(wanted.budget_bytes, 256 << 20);
         assert!(wanted.passthrough);
     }

@@ -281,6 +281,38 @@ fn f2fs_below_a_mount_has_the_written_back_files() {
     }
 }
 
+/// The tests of power cuts on F2FS, with the environment's numbers of histories and cuts. `make
+/// soak` sets FLASHSIFT_GUEST_SECONDS so that they have the time.
+#[test]
+#[ignore = "it takes minutes; make soak runs it"]
+fn promises_hold_after_power_cuts_on_f2fs() {
+    const TEST: &str = "promises_hold_after_power_cuts_on_f2fs";
+    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let tests = std::env::current_exe().unwrap();
+    let built = |entry: &fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        name.starts_with("power_cuts-") && !name.contains('.')
+    };
+    let age = |entry: &fs::DirEntry| entry.metadata().and_then(|about| about.modified()).ok();
+    let programs = fs::read_dir(tests.parent().unwrap()).unwrap().flatten().filter(built);
+    let Some(program) = programs.max_by_key(age) else {
+        println!("SKIPPED guest::{TEST}: cargo has not built the tests of power cuts");
+        return;
+    };
+    let wanted = ["FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
+    let wanted = wanted.filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
+    let script = format!(
+        "env {} {} --nocapture --exact promises_hold_on_f2fs",
+        wanted.collect::<Vec<_>>().join(" "),
+        program.path().display()
+    );
+    let out = tempfile::tempdir().unwrap();
+    if !run(&guest, "f2fs", out.path(), &[&format!("{script} &> /out/said")]) {
+        return asleep(TEST).unwrap_or_default();
+    }
+    println!("{}", fs::read_to_string(out.path().join("said")).unwrap());
+}
+
 /// Files in RAM are there when the machine wakes, and their mount answers. A process that waits for
 /// an answer while all others are frozen keeps the machine awake, and loses nothing; a process that
 /// was frozen earlier does not.

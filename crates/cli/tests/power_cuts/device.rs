@@ -423,17 +423,22 @@ impl Log {
         writes
     }
 
-    /// Moments after `position`, ascending. Half of them are spread evenly over the requests, the
+    /// Moments between these positions, ascending. Half of them are spread over the requests, the
     /// other half over the flushes: a file system's own writes are few.
-    pub(crate) fn cuts(&self, position: u64, count: usize, random: &mut Random) -> Vec<Cut> {
-        let first = self.ends.partition_point(|end| *end <= position);
-        let flushes: Vec<usize> = (first..self.records.len())
-            .filter(|record| matches!(self.records[*record], Record::Flush))
-            .collect();
+    pub(crate) fn cuts(
+        &self,
+        positions: &Range<u64>,
+        count: usize,
+        random: &mut Random,
+    ) -> Vec<Cut> {
+        let before = |position: u64| self.ends.partition_point(|end| *end <= position);
+        let (first, last) = (before(positions.start), before(positions.end));
+        let flushes: Vec<usize> =
+            (first..last).filter(|record| matches!(self.records[*record], Record::Flush)).collect();
         let mut cuts = Vec::new();
         for cut in 0..count {
             let records = if cut % 2 == 0 || flushes.is_empty() {
-                first + random.below(self.records.len() + 1 - first)
+                first + random.below(last + 1 - first)
             } else {
                 let number = random.below(flushes.len());
                 let from = number.checked_sub(1).map_or(first, |before| flushes[before]);

@@ -30,11 +30,13 @@ use std::{
     env,
     fs::{self, File},
     io::{BufRead, BufReader},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
@@ -262,6 +264,21 @@ impl Bed {
         self.mount(&image, "loop").unwrap();
     }
 
+    /// Returns when the file system is unmounted in every mount namespace. Another process may have
+    /// copied our mounts; a new mount of the disk would fail meanwhile.
+    fn unmount(&self, image: &Path) -> Result<(), String> {
+        const PATIENCE: Duration = Duration::from_secs(120);
+        output(Command::new("umount").arg(self.backing()))?;
+        let begun = Instant::now();
+        while !output(Command::new("losetup").arg("-j").arg(image))?.is_empty() {
+            if begun.elapsed() > PATIENCE {
+                return Err("another process keeps the file system mounted".to_owned());
+            }
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
     fn start(&self, options: &[&str]) -> Result<Daemon, String> {
         Daemon::start(&self.backing(), &self.mountpoint(), options)
     }
@@ -303,16 +320,17 @@ impl Bed {
             let done = position();
             applications.iter_mut().for_each(|application| application.settled(begun, done));
         }
+        let positions = start..position();
         let ops = applications.into_iter().map(|application| application.ops).collect();
         output(Command::new("umount").arg(&backing)).unwrap();
-        History { seed, start, above, ops, databases, log: device.ended() }
+        History { seed, positions, above, ops, databases, log: device.ended() }
     }
 
     /// Cuts power so often. Returns the promises that were broken.
     fn cut(&self, history: &History, cuts: usize, flushes: Flushes) -> Vec<String> {
         let log = &history.log;
         let mut random = Random::new(history.seed);
-        let cuts = log.cuts(history.start, cuts, &mut random);
+        let cuts = log.cuts(&history.positions, cuts, &mut random);
         let mut broken = Vec::new();
         for (number, (cut, disk)) in
             log.after(&cuts, flushes, self.file_system.sector, &mut random).enumerate()
@@ -372,11 +390,9 @@ impl Bed {
                 if let Some(left) = fs::read_dir(copies).into_iter().flatten().flatten().next() {
                     return Err(format!("after the start there is still {left:?}"));
                 }
-                if read(&self.backing())? != found {
-                    return Err("the start did not remove the copies, or more than them".to_owned());
-                }
-                if read(&top)? != found {
-                    return Err("the mount shows something else than BACKING".to_owned());
+                for (top, place) in [(&top, "the mount"), (&self.backing(), "BACKING")] {
+                    same(&read(top)?, &found)
+                        .map_err(|why| format!("{place} at the start: {why}"))?;
                 }
                 for database in &history.databases {
                     database.check(&top, position)?;
@@ -385,9 +401,8 @@ impl Bed {
                 if self.backing().join(".flashsift").exists() {
                     return Err("the end of the mount left .flashsift".to_owned());
                 }
-                if read(&self.backing())? != found {
-                    return Err("the mount changed something".to_owned());
-                }
+                same(&read(&self.backing())?, &found)
+                    .map_err(|why| format!("BACKING after the end: {why}"))?;
             }
             Above::Nothing { .. } => {
                 for database in &history.databases {
@@ -395,7 +410,7 @@ impl Bed {
                 }
             }
         }
-        output(Command::new("umount").arg(self.backing()))?;
+        self.unmount(image)?;
         let fsck = self.file_system.fsck;
         output(Command::new(fsck[0]).args(&fsck[1..]).arg(image)).map(drop)
     }
@@ -407,11 +422,23 @@ fn is_temporary(path: &str) -> bool {
     name.strip_prefix(".flashsift-").is_some_and(|digits| digits.len() == 16)
 }
 
+/// The error names the first difference.
+fn same(found: &Tree, expected: &Tree) -> Result<(), String> {
+    let mut paths = found.keys().chain(expected.keys());
+    match paths.find(|path| found.get(*path) != expected.get(*path)) {
+        None => Ok(()),
+        Some(path) => {
+            Err(format!("{path} is {:?}, and was {:?} before", found.get(path), expected.get(path)))
+        }
+    }
+}
+
 /// The operations of applications, and the requests to the disk that followed.
 struct History {
     seed: u64,
-    /// The position at which the applications began.
-    start: u64,
+    /// From the beginning of the applications to the end of the mount. When ext4 is unmounted, it
+    /// writes its superblock without its journal, and does not recover from a torn one.
+    positions: Range<u64>,
     above: Above,
     ops: Vec<Vec<Op>>,
     databases: Vec<Database>,

@@ -1,18 +1,36 @@
-//! `keep`: new files stay in RAM for a time, then move to flash; no file is dropped.
+//! `keep`: new files stay in RAM until the space or the window of loss asks for them; none is
+//! dropped.
 //!
 //! A new file lives in RAM unless it is opened for synchronous writes or its name shows that it is
-//! synced anyway. It is written back a fixed time after its *creation*, not after its last write:
-//! otherwise a file that is written to again and again would never be saved, and a crash could take
-//! any amount of work. A kernel's dirty pages follow the same rule: they expire by the age of the
-//! oldest. Files that reach that age within a sixteenth of the time are written back together, so
-//! that they share a sync. A file is in RAM for at most 17/16 of the time, unless flash refuses it.
+//! synced anyway. Four things move it to flash:
 //!
-//! If a write-back by age fails, the next attempt follows after 1 s, then 2 s, and so on up to 60
-//! s. It includes all files that have reached the age by then, oldest first. Syncs and the need for
-//! space do not wait for the next attempt.
+//! - **A sync** of the file. It leaves RAM, because the application that syncs it once will do so
+//!   again.
+//! - **The window** (`lose-at-most`). Data that no application synced reaches flash at most this
+//!   long after it was written. A file's time counts from its first change that flash lacks: its
+//!   creation, a write, a truncation, a new name. The write-back begins at 15/16 of the window, so
+//!   that it has time to finish, and includes the files that have reached 14/16, so that they share
+//!   the cost of a commit.
+//! - **The budget**. If pages and the fixed cost of the files ([`FILE_COST_BYTES`]) exceed it,
+//!   files are written back until a sixteenth of it is free again. Files of which flash has the
+//!   current version go first, because they cost no write; then the files that were changed first.
+//! - **Its size**. A file of more than half of the budget is handed to the page cache of flash
+//!   ([`Reason::Large`]): in RAM it would evict all others. `experiments/keep` shows that half
+//!   saves more writes than a quarter or the whole.
 //!
-//! An open file without a name cannot be reached after a crash: neither age nor syncs move it, and
-//! the need for space moves it last.
+//! A file that is still in use when its window ends is written back and stays in RAM: flash has a
+//! checkpoint of it, and its time begins anew with the next change. Each checkpoint writes the
+//! whole file. Only files of at most 64 KiB stay, so that this costs little more than the page
+//! cache's own write-back. They have exactly one name, and are open: events do not say whether an
+//! open may write.
+//!
+//! If a write-back fails, the next attempt follows after 1 s, then 2 s, and so on up to 60 s. It
+//! includes all files whose last write-back failed. Neither new changes, syncs nor the need for
+//! space wait for it.
+//!
+//! An open file without a name cannot be reached after a crash: neither the window nor syncs move
+//! it, and the need for space moves it last. Its time counts from the moment at which it gets a
+//! name.
 
 use super::{Birth, Blocked, Decision, Reason, Sift, SifterSetup, Spec};
 use crate::{
@@ -20,43 +38,63 @@ use crate::{
     names::{Patterns, is_synced_database},
     page::PAGE_BYTES,
     params::{Param, ParamKind},
-    structure::{
-        Extents,
-        extents::{pages_inside, pages_touched},
-    },
+    structure::extents::{pages_inside, pages_touched},
 };
+use files::{CLEAN, Files, List, Slot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+mod files;
 #[cfg(test)]
 mod tests;
 
 pub(super) const SPEC: Spec = Spec {
     name: "keep",
     paper: "flashsift: what the mount does",
-    what: "keeps new files in RAM for a time, then writes them back; drops none",
+    what: "keeps new files in RAM as long as there is space, and for a bounded time; drops none",
     params: PARAMS,
     build: |setup| Box::new(Keep::new(Config::of(setup))),
 };
 
 const PARAMS: &[Param] = &[Param {
     name: "lose-at-most",
-    what: "time from a file's birth to its write-back",
-    kind: ParamKind::Duration { default_us: 60_000_000, min_us: 1, max_us: 365 * 86_400_000_000 },
+    what: "data that no application synced reaches flash at most this long after it was written",
+    kind: ParamKind::Duration {
+        default_us: LOSE_AT_MOST_US,
+        min_us: 1,
+        max_us: 365 * 86_400_000_000,
+    },
 }];
 
-/// Divisor of the time in RAM: files within this part of it are written back together.
+/// The default window: 30 minutes.
+const LOSE_AT_MOST_US: Micros = 1_800_000_000;
+/// Divisor of the window: the write-back begins one such part before its end, and includes the
+/// files that are due in the part before.
 const WINDOW: u64 = 16;
 /// The first and the longest pause after a failed attempt.
 const PAUSE_US: [Micros; 2] = [1_000_000, 60_000_000];
 /// Divisor of the budget: when RAM is full, at least this part of it is freed.
-const FREED: u64 = 4;
+const FREED: u64 = 16;
+/// Divisor of the budget: a larger file is handed to the page cache.
+const LARGE: u64 = 2;
+/// Pages of the largest file that stays in RAM when it is written back because of its age.
+const CHECKPOINT_PAGES: u64 = 16;
+
+/// Entries of a map or queue that stay allocated while it is empty: a burst of decisions takes no
+/// memory later.
+const IDLE: usize = 1024;
+
+/// RAM that a file takes besides its pages, bytes: the inode of tmpfs (752 bytes on Linux 6.18),
+/// names of it (192 bytes each in tmpfs and in the mount) and about 300 bytes in the daemon,
+/// rounded up. The mount's own inode is not counted: the kernel can forget it.
+pub const FILE_COST_BYTES: u64 = 1536;
 
 /// The configuration of [`Keep`].
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Time from a file's creation to its write-back, µs; with 0 a file is due at once.
+    /// Data that no application synced reaches flash at most this long after it was written, µs;
+    /// with 0 a file is due at once.
     pub lose_at_most_us: Micros,
     /// RAM for files, in bytes.
     pub budget_bytes: u64,
@@ -75,58 +113,48 @@ impl Config {
 }
 
 impl Default for Config {
-    /// Returns 60 s, no bound on RAM, no patterns.
+    /// Returns 30 min, no bound on RAM, no patterns.
     fn default() -> Self {
-        Self { lose_at_most_us: 60_000_000, budget_bytes: u64::MAX, patterns: Vec::new() }
+        Self { lose_at_most_us: LOSE_AT_MOST_US, budget_bytes: u64::MAX, patterns: Vec::new() }
     }
 }
 
-/// The sifter: it keeps new files in RAM for a time.
+/// The sifter: it keeps new files in RAM as long as there is space, and for a bounded time.
 #[derive(Clone, Debug)]
 pub struct Keep {
     lose_at_most_us: Micros,
     budget_bytes: u64,
     patterns: Patterns,
-    files: HashMap<FileId, File, FixedState>,
-    /// Files in RAM that have a name, by birth number.
-    named: BTreeMap<u64, FileId>,
-    /// Open files in RAM that have no name, by birth number.
-    unnamed: BTreeMap<u64, FileId>,
-    /// Birth numbers of the named files with no pending decision.
-    waiting: BTreeSet<u64>,
-    /// The next birth number.
-    next: u64,
-    /// The pending decisions that were made because of age.
-    attempt: Attempt,
-    /// The time of the next attempt, while attempts fail.
+    files: Files,
+    /// Files with decisions that are queued or in progress, and files that flash refused.
+    pending: HashMap<Slot, Pending, FixedState>,
+    /// Number of files that flash refused when they were last written back.
+    failing: usize,
+    /// Cost of the files that no decision moves out of RAM, bytes.
+    held_bytes: u64,
+    /// The time of the next attempt, if flash refused a file since the last one.
     retry_us: Option<Micros>,
-    /// The pause after the next failed attempt.
+    /// The pause after the next failure.
     pause_us: Micros,
     last_us: Micros,
     decisions: VecDeque<Decision>,
 }
 
-#[derive(Clone, Debug)]
-struct File {
-    /// Birth number: the order of creation, independent of the clock.
-    number: u64,
-    born_us: Micros,
-    names: u32,
-    opens: u32,
-    /// Decisions on it that are queued or in progress.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pending {
+    /// Decisions that are queued or in progress.
     out: u32,
-    /// Whether one of these decisions was made because of age.
-    aged: bool,
-    /// Pages that hold data.
-    pages: Extents,
+    /// One of them keeps the file in RAM.
+    keeps: bool,
+    /// The last result was a failure.
+    failed: bool,
 }
 
-/// One attempt: the files that are written back by age together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Attempt {
-    /// Files whose result is not known yet.
-    out: usize,
-    failed: bool,
+impl Pending {
+    /// Returns whether a decision moves the file out of RAM.
+    fn leaves(self) -> bool {
+        self.out > u32::from(self.keeps)
+    }
 }
 
 impl Keep {
@@ -136,12 +164,10 @@ impl Keep {
             lose_at_most_us: config.lose_at_most_us,
             budget_bytes: config.budget_bytes,
             patterns: Patterns::new(&config.patterns),
-            files: HashMap::default(),
-            named: BTreeMap::new(),
-            unnamed: BTreeMap::new(),
-            waiting: BTreeSet::new(),
-            next: 0,
-            attempt: Attempt::default(),
+            files: Files::new(),
+            pending: HashMap::default(),
+            failing: 0,
+            held_bytes: 0,
             retry_us: None,
             pause_us: PAUSE_US[0],
             last_us: 0,
@@ -156,7 +182,13 @@ impl Keep {
 
     /// Returns whether this file is in RAM.
     pub fn has(&self, file: FileId) -> bool {
-        self.files.contains_key(&file)
+        self.files.find(file).is_some()
+    }
+
+    /// Returns the cost of the files that no decision moves out of RAM, bytes: their pages, and
+    /// [`FILE_COST_BYTES`] a file.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
     fn birth_of(&self, create: &Create<'_>) -> Birth {
@@ -170,48 +202,66 @@ impl Keep {
     }
 
     fn created(&mut self, now: Micros, create: &Create<'_>) {
-        if self.birth_of(create) != Birth::Ram || self.files.contains_key(&create.file) {
+        if self.birth_of(create) != Birth::Ram || self.files.find(create.file).is_some() {
             return;
         }
-        let names = u32::from(!create.name.is_empty());
-        let file = File {
-            number: self.next,
-            born_us: now,
-            names,
-            opens: 0,
-            out: 0,
-            aged: false,
-            pages: Extents::default(),
-        };
-        self.next += 1;
-        self.files.insert(create.file, file);
-        self.sort_in(create.file);
+        let named = !create.name.is_empty();
+        let list = if named { List::Dirty } else { List::Unnamed };
+        self.files.insert(list, create.file, now, u16::from(named));
+        self.held_bytes += FILE_COST_BYTES;
+        self.keep_within_budget();
     }
 
-    /// Puts the file into the list that its names and its pending decisions call for.
-    fn sort_in(&mut self, id: FileId) {
-        let Some(file) = self.files.get(&id) else { return };
-        let (to, from) = match file.names {
-            0 => (&mut self.unnamed, &mut self.named),
-            _ => (&mut self.named, &mut self.unnamed),
-        };
-        from.remove(&file.number);
-        to.insert(file.number, id);
-        match file.names > 0 && file.out == 0 {
-            true => self.waiting.insert(file.number),
-            false => self.waiting.remove(&file.number),
-        };
+    fn pending(&self, slot: Slot) -> Pending {
+        if self.pending.is_empty() {
+            return Pending::default();
+        }
+        self.pending.get(&slot).copied().unwrap_or_default()
     }
 
-    /// Handles a clock that went back: no file counts as created later than now.
+    fn cost_bytes(&self, slot: Slot) -> u64 {
+        FILE_COST_BYTES + self.files.pages(slot) * PAGE_BYTES
+    }
+
+    /// Returns the list that the file's names, its decisions and its changes call for.
+    fn list_of(&self, slot: Slot) -> List {
+        let Pending { out, failed, .. } = self.pending(slot);
+        match self.files[slot] {
+            _ if out > 0 => List::Out,
+            file if file.names.is_zero() => List::Unnamed,
+            _ if failed => List::Failed,
+            file if file.since_us == CLEAN => List::Clean,
+            _ => List::Dirty,
+        }
+    }
+
+    /// Moves the file to another list if a change since `before` calls for that.
+    fn sort_in(&mut self, slot: Slot, before: List) {
+        let list = self.list_of(slot);
+        match list {
+            _ if list == before => {}
+            List::Dirty => self.files.move_dirty(slot),
+            _ => self.files.move_newest(list, slot),
+        }
+        if list == List::Failed && self.retry_us.is_none() {
+            self.retry_us = Some(self.last_us.saturating_add(self.pause_us));
+            self.pause_us = (self.pause_us * 2).min(PAUSE_US[1]);
+        }
+    }
+
+    /// Handles a clock that went back: no file counts as changed later than now.
     fn turn_back(&mut self, now: Micros) {
-        for list in [&self.named, &self.unnamed] {
-            for id in list.values().rev() {
-                let file = self.files.get_mut(id).expect("listed files are known");
-                if file.born_us <= now {
+        for list in List::ALL {
+            let mut next = self.files.newest(list);
+            while let Some(slot) = next {
+                next = self.files.older(list, slot);
+                let since_us = &mut self.files[slot].since_us;
+                if list == List::Dirty && *since_us <= now {
                     break;
                 }
-                file.born_us = now;
+                if *since_us != CLEAN {
+                    *since_us = now.min(*since_us);
+                }
             }
         }
         self.retry_us = self.retry_us.map(|retry_us| retry_us.min(now.saturating_add(PAUSE_US[1])));
@@ -224,57 +274,138 @@ impl Keep {
         self.last_us = now;
     }
 
-    fn decide(&mut self, id: FileId, why: Reason) {
-        let Some(file) = self.files.get_mut(&id) else { return };
-        file.out += 1;
-        if why == Reason::Age {
-            file.aged = true;
-            self.attempt.out += 1;
+    /// Decides to write a file back.
+    fn decide(&mut self, slot: Slot, keep_in_ram: bool, why: Reason) {
+        let (cost_bytes, before) = (self.cost_bytes(slot), self.list_of(slot));
+        let pending = self.pending.entry(slot).or_default();
+        let left = pending.leaves();
+        pending.out += 1;
+        pending.keeps |= keep_in_ram;
+        if pending.leaves() && !left {
+            self.held_bytes -= cost_bytes;
         }
-        self.waiting.remove(&file.number);
-        self.decisions.push_back(Decision::WriteBack { file: id, keep_in_ram: false, why });
+        if keep_in_ram {
+            // The checkpoint may lack what changes from now on.
+            self.files[slot].since_us = CLEAN;
+        }
+        self.sort_in(slot, before);
+        let file = self.files[slot].id;
+        self.decisions.push_back(Decision::WriteBack { file, keep_in_ram, why });
     }
 
     /// Handles a sync of the file. A file without a name gets no decision: a crash loses it in any
     /// case.
-    fn synced(&mut self, id: FileId) {
-        if self.files.get(&id).is_some_and(|file| file.names > 0) {
-            self.decide(id, Reason::Sync);
+    fn synced(&mut self, slot: Slot) {
+        if !self.files[slot].names.is_zero() {
+            self.decide(slot, false, Reason::Sync);
+        }
+    }
+
+    /// Handles a change of the file that flash lacks.
+    fn changed(&mut self, now: Micros, slot: Slot) {
+        if self.files[slot].since_us == CLEAN {
+            let before = self.list_of(slot);
+            self.files[slot].since_us = now;
+            self.sort_in(slot, before);
+        }
+    }
+
+    /// Handles a change of the file's pages.
+    fn resized(&mut self, slot: Slot, change: impl FnOnce(&mut Files)) {
+        let before = self.cost_bytes(slot);
+        change(&mut self.files);
+        if !self.pending(slot).leaves() {
+            self.held_bytes = self.held_bytes - before + self.cost_bytes(slot);
+        }
+    }
+
+    fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64, sync: bool) {
+        self.resized(slot, |files| files.cover(slot, pages_touched(offset, len)));
+        self.changed(now, slot);
+        if sync {
+            self.synced(slot);
+        }
+        let bytes = self.files.pages(slot) * PAGE_BYTES;
+        if bytes > self.budget_bytes / LARGE && !self.files[slot].names.is_zero() {
+            let pending = self.pending(slot);
+            if !pending.failed && !pending.leaves() {
+                self.decide(slot, false, Reason::Large);
+            }
+        }
+        self.keep_within_budget();
+    }
+
+    /// Decides which files leave RAM so that the others are within the budget. Files that flash
+    /// refused are left to the next attempt.
+    fn keep_within_budget(&mut self) {
+        if self.held_bytes <= self.budget_bytes {
+            return;
+        }
+        let wanted = self.budget_bytes - self.budget_bytes / FREED;
+        for list in [List::Out, List::Clean, List::Dirty, List::Unnamed] {
+            let mut next = self.files.oldest(list);
+            while let Some(slot) = next.filter(|_| self.held_bytes > wanted) {
+                next = self.files.newer(list, slot);
+                if !self.pending(slot).leaves() {
+                    self.decide(slot, false, Reason::Space);
+                }
+            }
         }
     }
 
     /// Removes a file that is no longer in RAM.
-    fn left(&mut self, now: Micros, id: FileId) {
-        let Some(file) = self.files.remove(&id) else { return };
-        self.named.remove(&file.number);
-        self.unnamed.remove(&file.number);
-        self.waiting.remove(&file.number);
-        if file.aged {
-            self.attempted(now, false);
+    fn left(&mut self, slot: Slot) {
+        let pending = self.pending(slot);
+        if !pending.leaves() {
+            self.held_bytes -= self.cost_bytes(slot);
+        }
+        self.files.remove(slot);
+        self.pending.remove(&slot);
+        if self.pending.is_empty() && self.pending.capacity() > IDLE {
+            self.pending = HashMap::default();
+        }
+        self.failed_no_more(pending);
+    }
+
+    /// Handles the end of a file's failures.
+    fn failed_no_more(&mut self, before: Pending) {
+        if before.failed {
+            self.failing -= 1;
+            if self.failing == 0 {
+                (self.retry_us, self.pause_us) = (None, PAUSE_US[0]);
+            }
         }
     }
 
-    /// Handles a change of the file's names or opens.
-    fn lives(&mut self, now: Micros, id: FileId) {
-        match self.files.get(&id) {
-            Some(file) if file.names == 0 && file.opens == 0 => self.left(now, id),
-            _ => self.sort_in(id),
+    /// Handles the loss of a name or an open.
+    fn lost(&mut self, slot: Slot, before: List) {
+        let file = self.files[slot];
+        match file.names.is_zero() && file.opens.is_zero() {
+            true => self.left(slot),
+            false => self.sort_in(slot, before),
         }
     }
 
-    /// Handles the result of one decision by age.
-    fn attempted(&mut self, now: Micros, failed: bool) {
-        self.attempt.out -= 1;
-        self.attempt.failed |= failed;
-        if self.attempt.out > 0 {
-            return;
+    /// Handles a new name of the file.
+    fn named(&mut self, now: Micros, slot: Slot) {
+        let before = self.list_of(slot);
+        if self.files[slot].names.is_zero() {
+            self.files[slot].since_us = now;
         }
-        if std::mem::take(&mut self.attempt.failed) {
-            self.retry_us = Some(now.saturating_add(self.pause_us));
-            self.pause_us = (self.pause_us * 2).min(PAUSE_US[1]);
-        } else {
-            self.pause_us = PAUSE_US[0];
-        }
+        self.files[slot].names.up();
+        self.sort_in(slot, before);
+    }
+
+    /// Returns the time at which the oldest change that flash lacks is due.
+    fn due_us(&self) -> Option<Micros> {
+        let since_us = self.files[self.files.oldest(List::Dirty)?].since_us;
+        since_us.checked_add(self.lose_at_most_us - self.lose_at_most_us / WINDOW)
+    }
+
+    /// Returns whether the file stays in RAM when it is written back because of its age.
+    fn stays(&self, slot: Slot) -> bool {
+        let file = self.files[slot];
+        file.names.is_one() && !file.opens.is_zero() && self.files.pages(slot) <= CHECKPOINT_PAGES
     }
 }
 
@@ -288,44 +419,55 @@ impl Sift for Keep {
         match event.action {
             Action::Create(ref create) => return self.created(now, create),
             Action::SyncAll => {
-                let all: Vec<FileId> = self.named.values().copied().collect();
-                return all.into_iter().for_each(|file| self.decide(file, Reason::All));
+                let named = [List::Out, List::Clean, List::Dirty, List::Failed];
+                let all: Vec<Slot> = named.iter().flat_map(|list| self.files.iter(*list)).collect();
+                for slot in all {
+                    if !self.files[slot].names.is_zero() {
+                        self.decide(slot, false, Reason::All);
+                    }
+                }
+                return;
             }
             _ => {}
         }
-        let Some(id) = event.action.file() else { return };
-        let Some(file) = self.files.get_mut(&id) else { return };
+        let Some(slot) = event.action.file().and_then(|id| self.files.find(id)) else { return };
         match event.action {
-            Action::Write { offset, len, sync, .. } => {
-                file.pages.insert(pages_touched(offset, len));
-                if sync {
-                    self.synced(id);
-                }
-            }
+            Action::Write { offset, len, sync, .. } => self.wrote(now, slot, offset, len, sync),
             Action::Direct { offset, len, write: true, .. } => {
-                file.pages.insert(pages_touched(offset, len));
+                self.wrote(now, slot, offset, len, false);
             }
-            Action::Truncate { size, .. } => file.pages.remove(size.div_ceil(PAGE_BYTES)..u64::MAX),
-            Action::Punch { offset, len, .. } => file.pages.remove(pages_inside(offset, len)),
-            Action::Sync { .. } => self.synced(id),
-            Action::Open { .. } => file.opens += 1,
+            Action::Truncate { size, .. } => {
+                let cut = size.div_ceil(PAGE_BYTES)..u64::MAX;
+                self.resized(slot, |files| files.cut(slot, cut));
+                self.changed(now, slot);
+            }
+            Action::Punch { offset, len, .. } => {
+                self.resized(slot, |files| files.cut(slot, pages_inside(offset, len)));
+                self.changed(now, slot);
+            }
+            Action::Sync { .. } => self.synced(slot),
+            Action::Open { .. } => self.files[slot].opens.up(),
             Action::Close { .. } => {
-                file.opens = file.opens.saturating_sub(1);
-                self.lives(now, id);
+                self.files[slot].opens.down();
+                self.lost(slot, self.list_of(slot));
             }
             Action::Bind { .. } | Action::Rename { .. } => {
-                file.names = file.names.max(1);
-                self.sort_in(id);
+                if self.files[slot].names.is_zero() {
+                    self.named(now, slot);
+                }
+                self.changed(now, slot);
             }
             Action::Link { .. } => {
-                file.names += 1;
-                self.sort_in(id);
+                self.named(now, slot);
+                self.changed(now, slot);
             }
             Action::Unbind { .. } => {
-                file.names = file.names.saturating_sub(1);
-                self.lives(now, id);
+                self.changed(now, slot);
+                let before = self.list_of(slot);
+                self.files[slot].names.down();
+                self.lost(slot, before);
             }
-            Action::Gone { .. } => self.left(now, id),
+            Action::Gone { .. } => self.left(slot),
             Action::Read { .. }
             | Action::Direct { .. }
             | Action::Size { .. }
@@ -340,97 +482,119 @@ impl Sift for Keep {
 
     fn done(&mut self, now: Micros, id: FileId, result: Result<(), Blocked>) {
         self.now(now);
-        let Err(_) = result else { return self.left(now, id) };
-        let Some(file) = self.files.get_mut(&id) else { return };
-        file.out = file.out.saturating_sub(1);
-        // If a file has two pending decisions, a failure counts for the one made because of age.
-        let aged = std::mem::take(&mut file.aged);
-        self.sort_in(id);
-        if aged {
-            self.attempted(now, true);
+        let Some(slot) = self.files.find(id) else { return };
+        let before = self.pending(slot);
+        let mut after = before;
+        match result {
+            // The order of two results is not known. A file with a decision that keeps it stays
+            // until the other decision is done, too.
+            Ok(()) if before.keeps => {
+                (after.out, after.keeps, after.failed) = (before.out - 1, false, false);
+                self.failed_no_more(before);
+            }
+            Ok(()) => return self.left(slot),
+            Err(_) if before.out == 0 => return,
+            Err(_) => {
+                after.out -= 1;
+                after.keeps &= after.out > 0;
+                after.failed = true;
+                self.failing += usize::from(!before.failed);
+                if self.files[slot].since_us == CLEAN {
+                    self.files[slot].since_us = now;
+                }
+            }
+        }
+        if before.leaves() && !after.leaves() {
+            self.held_bytes += self.cost_bytes(slot);
+        }
+        match after.out > 0 || after.failed {
+            true => drop(self.pending.insert(slot, after)),
+            false => drop(self.pending.remove(&slot)),
+        }
+        if before.out > 0 {
+            self.sort_in(slot, List::Out);
         }
     }
 
     fn need_space(&mut self, now: Micros, bytes: u64) {
         self.now(now);
-        let wanted = bytes.max(self.budget_bytes / FREED);
-        let mut found = 0;
+        let (mut found, mut found_pages) = (0, 0);
         let mut chosen = Vec::new();
-        for id in self.named.values().chain(self.unnamed.values()) {
-            chosen.push(*id);
-            found += self.files[id].pages.covered() * PAGE_BYTES;
-            if found >= wanted {
-                break;
+        'enough: for list in List::ALL {
+            for slot in self.files.iter(list) {
+                chosen.push(slot);
+                found += self.cost_bytes(slot);
+                found_pages += self.files.pages(slot);
+                if found_pages * PAGE_BYTES >= bytes && found >= self.budget_bytes / FREED {
+                    break 'enough;
+                }
             }
         }
-        chosen.into_iter().for_each(|file| self.decide(file, Reason::Space));
+        chosen.into_iter().for_each(|slot| self.decide(slot, false, Reason::Space));
     }
 
     fn next_deadline(&self) -> Option<Micros> {
-        if self.attempt.out > 0 {
-            return None;
-        }
-        if let Some(retry_us) = self.retry_us {
-            return Some(retry_us);
-        }
-        let oldest = &self.files[&self.named[self.waiting.first()?]];
-        oldest.born_us.checked_add(self.lose_at_most_us)?.checked_add(self.lose_at_most_us / WINDOW)
+        [self.retry_us, self.due_us()].into_iter().flatten().min()
     }
 
     fn handle_deadline(&mut self, now: Micros) {
         self.now(now);
-        if self.next_deadline().is_none_or(|deadline_us| now < deadline_us) {
+        if self.retry_us.is_some_and(|retry_us| retry_us <= now) {
+            self.retry_us = None;
+            while let Some(slot) = self.files.oldest(List::Failed) {
+                self.decide(slot, false, Reason::Age);
+            }
+        }
+        if self.due_us().is_none_or(|due_us| now < due_us) {
             return;
         }
-        self.retry_us = None;
-        let of_age =
-            |number: &&u64| now - self.files[&self.named[number]].born_us >= self.lose_at_most_us;
-        let due: Vec<FileId> =
-            self.waiting.iter().take_while(of_age).map(|number| self.named[number]).collect();
-        if due.is_empty() {
-            // Every file whose write-back failed has left RAM in the meantime.
-            self.pause_us = PAUSE_US[0];
+        let young_us = self.lose_at_most_us - 2 * (self.lose_at_most_us / WINDOW);
+        while let Some(slot) = self.files.oldest(List::Dirty)
+            && now - self.files[slot].since_us >= young_us
+        {
+            self.decide(slot, self.stays(slot), Reason::Age);
         }
-        due.into_iter().for_each(|file| self.decide(file, Reason::Age));
     }
 
     fn poll(&mut self) -> Option<Decision> {
         loop {
-            let decision = self.decisions.pop_front()?;
-            if decision.file().is_none_or(|file| self.files.contains_key(&file)) {
+            let Some(decision) = self.decisions.pop_front() else {
+                self.decisions.shrink_to(IDLE);
+                return None;
+            };
+            if decision.file().is_none_or(|file| self.has(file)) {
                 return Some(decision);
             }
         }
     }
 
     fn check(&self) {
-        assert_eq!(self.named.len() + self.unnamed.len(), self.files.len());
-        let mut by_number = BTreeMap::new();
-        for (id, file) in &self.files {
-            let list = if file.names > 0 { &self.named } else { &self.unnamed };
-            assert_eq!(
-                list.get(&file.number),
-                Some(id),
-                "{id:?} is in the list that its names say"
-            );
-            let waits = file.names > 0 && file.out == 0;
-            assert_eq!(self.waiting.contains(&file.number), waits, "{id:?} {file:?}");
-            assert!(file.number < self.next && (!file.aged || file.out > 0), "{id:?} {file:?}");
-            file.pages.check();
-            by_number.insert(file.number, file.born_us);
+        let listed = self.files.check();
+        let (mut held_bytes, mut failing, mut last_us) = (0, 0, 0);
+        for (list, slot) in &listed {
+            let (file, pending) = (self.files[*slot], self.pending(*slot));
+            assert_eq!(*list, self.list_of(*slot), "{file:?} {pending:?}");
+            assert!(*list != List::Failed || self.retry_us.is_some(), "it is tried again");
+            assert!(file.since_us == CLEAN || file.since_us <= self.last_us, "{file:?}");
+            if *list == List::Dirty {
+                assert!(last_us <= file.since_us, "dirty files are in order of their change");
+                last_us = file.since_us;
+            }
+            if !pending.leaves() {
+                held_bytes += self.cost_bytes(*slot);
+            }
+            failing += usize::from(pending.failed);
             let queued =
-                self.decisions.iter().filter(|decision| decision.file() == Some(*id)).count();
-            assert!(queued <= file.out as usize, "{id:?}: {queued} decisions are queued, {file:?}");
+                self.decisions.iter().filter(|decision| decision.file() == Some(file.id)).count();
+            assert!(queued <= pending.out as usize, "{file:?}: {queued} decisions are queued");
+            assert!(!pending.keeps || pending.out > 0);
         }
-        assert!(self.waiting.len() <= self.named.len());
-        assert!(by_number.values().is_sorted(), "births ascend");
-        assert!(by_number.last_key_value().is_none_or(|(_, born_us)| *born_us <= self.last_us));
-        assert_eq!(self.attempt.out, self.files.values().filter(|file| file.aged).count());
-        assert!(
-            self.attempt.out == 0 || self.retry_us.is_none(),
-            "an attempt and a pause exclude each other"
-        );
-        assert!(self.attempt.out > 0 || !self.attempt.failed);
+        assert_eq!(self.held_bytes, held_bytes);
+        assert_eq!(self.failing, failing);
+        let known = listed.iter().filter(|(_, slot)| self.pending.contains_key(slot)).count();
+        assert_eq!(self.pending.len(), known);
+        assert!(self.pending.values().all(|pending| pending.out > 0 || pending.failed));
+        assert!(self.failing > 0 || self.retry_us.is_none(), "there is something to try again");
         assert!((PAUSE_US[0]..=PAUSE_US[1]).contains(&self.pause_us));
     }
 }

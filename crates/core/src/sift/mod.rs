@@ -18,7 +18,7 @@
 //! 5. [`Sift::done`] follows each decision on a file, in any order, and may lead to further
 //!    decisions. It also reports a file that reached flash without a decision.
 //!
-//! A file leaves the sifter by `done` with `Ok` (unless the decision was to keep it in RAM, too),
+//! A file leaves the sifter by `done` with `Ok` (unless a decision to keep it in RAM is pending),
 //! by [`Action::Gone`], or by the loss of its last name while it is not open. Queued decisions on
 //! it are then void, and `poll` skips them. `done` on a file that has left is ignored.
 //!
@@ -42,7 +42,7 @@ pub mod simulate;
 #[cfg(test)]
 mod testing;
 
-pub use keep::{Config as KeepConfig, Keep};
+pub use keep::{Config as KeepConfig, FILE_COST_BYTES, Keep};
 pub use none::NoSifter;
 
 /// Decides what happens to files in RAM. The module's page has the protocol.
@@ -177,7 +177,8 @@ pub enum Decision {
     WriteBack {
         /// The file.
         file: FileId,
-        /// RAM keeps the file too, for further writes; otherwise the file leaves RAM.
+        /// The file stays in RAM for further writes, and flash has a checkpoint of it: a later
+        /// write-back writes the whole file again. Otherwise the file leaves RAM.
         keep_in_ram: bool,
         /// The reason.
         why: Reason,
@@ -206,12 +207,12 @@ impl Decision {
 /// The reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// The file has been in RAM for as long as files may be.
+    /// The window ends in which a crash may take the file's changes, or flash refused the file
+    /// before.
     Age,
     /// RAM is full.
     Space,
-    /// The file is too large for RAM: the page cache of flash holds it better. Nothing waits for
-    /// it, and it need not be durable when the decision is done.
+    /// The file is too large for RAM, and is handed to the page cache of flash.
     Large,
     /// An application asked for the file to be durable.
     Sync,
@@ -265,7 +266,7 @@ mod tests {
             "keep:lose-at-most=90s"
         );
         let refused = Selection::parse("keep:lose-at-most=0s").err().unwrap().to_string();
-        assert!(refused.contains("`0s` is no value for keep's lose-at-most=60s"), "{refused}");
+        assert!(refused.contains("`0s` is no value for keep's lose-at-most=1800s"), "{refused}");
         let unknown = Selection::parse("drop").err().unwrap().to_string();
         assert_eq!(unknown, "no sifter is called `drop`; there are: none, keep");
     }

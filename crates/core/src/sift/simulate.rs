@@ -5,8 +5,11 @@
 //! sees another one with the same final content.
 //!
 //! - A file created in RAM does not exist below. Accesses to it do not reach the storage below.
-//! - A write-back creates the file below under its current names, and writes its extents; a sync
-//!   follows if an application asked for one. From then on the file's events pass through.
+//! - A write-back creates the file below under its current names, and writes its extents. A sync
+//!   follows only if an application asked for one ([`Reason::Sync`]): the mount forces no commit
+//!   for any other reason. From then on the file's events pass through.
+//! - A file that stays in RAM at its write-back exists in both. If its content has changed, the
+//!   next write-back writes the whole file again, because the mount replaces files as a whole.
 //! - A dropped file does not exist below either. When it is next read or changed, the application
 //!   fetches it again: it is created like the first time, and all its content is written.
 //! - The events of all other files, and events that concern no file, pass through.
@@ -82,9 +85,10 @@ impl Counters {
     }
 
     /// Returns the bytes that were written to RAM and never to flash: overwritten, truncated,
-    /// deleted or dropped there. While files are in RAM, their bytes count too.
+    /// deleted or dropped there. While files are in RAM, their bytes count too. Files that were
+    /// written back several times lower the number; it is never below 0.
     pub fn never_written_bytes(&self) -> u64 {
-        self.taken_bytes - self.written_bytes()
+        self.taken_bytes.saturating_sub(self.written_bytes())
     }
 }
 
@@ -107,6 +111,8 @@ struct File {
     names: Vec<Box<str>>,
     opens: Vec<Option<OpenId>>,
     size: u64,
+    /// Size of the file below, 0 if there is none.
+    size_below: u64,
     /// Bytes that hold data.
     content: Extents,
     /// Dirty bytes: those of the content that the storage below lacks.
@@ -422,17 +428,20 @@ impl<S: Sift> Sifted<S> {
                 }
             }
         }
-        for range in file.dirty.iter() {
+        let is_changed = !std::mem::take(&mut file.dirty).is_empty();
+        for range in file.content.iter().filter(|_| is_changed) {
             let ends = range.clone().step_by(WRITE_BYTES_MAX);
             for offset in ends {
                 let len = (range.end - offset).min(WRITE_BYTES_MAX as u64);
                 emit(Action::Write { file: id, open: None, offset, len, sync: false });
             }
         }
-        if file.place == Place::Ram && file.size > file.content.end() {
+        let written_end = if is_changed { file.content.end() } else { 0 };
+        if file.size_below.max(written_end) != file.size {
             emit(Action::Truncate { file: id, size: file.size });
         }
-        std::mem::take(&mut file.dirty).covered()
+        file.size_below = file.size;
+        if is_changed { file.content.covered() } else { 0 }
     }
 
     /// Creates a dropped file again, because the application uses it.
@@ -493,7 +502,6 @@ impl<S: Sift> Sifted<S> {
         assert!(
             ram_bytes <= counters.ram_bytes_peak && counters.ram_bytes_peak <= self.budget_bytes
         );
-        assert!(counters.written_bytes() <= counters.taken_bytes);
     }
 }
 
@@ -510,6 +518,7 @@ impl File {
             names,
             opens: Vec::new(),
             size: 0,
+            size_below: 0,
             content,
             dirty,
             pages,
@@ -567,6 +576,9 @@ impl File {
         match action {
             Action::Truncate { size, .. } => {
                 self.size = *size;
+                if self.place == Place::Both {
+                    self.size_below = *size;
+                }
                 self.content.remove(*size..u64::MAX);
                 self.dirty.remove(*size..u64::MAX);
                 self.pages.remove(size.div_ceil(PAGE_BYTES)..u64::MAX);

@@ -68,7 +68,7 @@ impl History {
         }
         let at = self.dice.below(self.files.len() as u32) as usize;
         let (offset, len) =
-            (u64::from(self.dice.below(40_000)), u64::from(self.dice.below(20_000)));
+            (u64::from(self.dice.below(60_000)), u64::from(self.dice.below(20_000)));
         let what = self.dice.below(18);
         let fresh = self.name();
         let dice = &mut self.dice;

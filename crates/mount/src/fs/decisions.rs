@@ -83,9 +83,8 @@ impl Decisions {
     /// Whether something is pending that no application performs because it waits for it.
     pub(crate) fn wait_for_no_application(&self) -> bool {
         self.pending.iter().any(|decision| match decision {
-            Decision::WriteBack { why, .. } => {
-                !matches!(why, Reason::Sync | Reason::All | Reason::Space)
-            }
+            // A lack of space may be foreseen: then no application waits yet.
+            Decision::WriteBack { why, .. } => !matches!(why, Reason::Sync | Reason::All),
             _ => true,
         })
     }

@@ -11,12 +11,11 @@ use super::content::{Content, Place};
 use super::events::At;
 use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
-use super::store::FILE_BYTES;
 use super::table::{self, InRam, Is, Name, Table};
 use super::temps::is_temporary;
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
-use flashsift_core::sift::Birth;
+use flashsift_core::sift::{Birth, FILE_COST_BYTES};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
@@ -207,14 +206,14 @@ impl Fs {
     /// Whether one more file fits into the budget, also an empty one.
     fn has_room_for_file(&self) -> bool {
         !self.do_files_count()
-            || self.store.usage().is_ok_and(|(used, budget)| used + FILE_BYTES <= budget)
+            || self.store.usage().is_ok_and(|(used, budget)| used + FILE_COST_BYTES <= budget)
     }
 
     /// Writes the oldest files back if RAM has no space for one more. If that fails, the new file
     /// is created on flash.
     fn make_room_for_file(&self) {
         if !self.has_room_for_file() {
-            let _ = self.make_room(FILE_BYTES);
+            let _ = self.make_room(FILE_COST_BYTES);
         }
     }
 

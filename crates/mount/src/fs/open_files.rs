@@ -342,6 +342,8 @@ impl Fs {
             }
             drop(stays);
             drop(gate);
+            // Its pages are free only when it is closed, if it leaves RAM now.
+            drop(file);
             self.make_room(bytes)?;
         }
     }

@@ -11,6 +11,7 @@
 use super::backing::proc_path;
 use super::open_files::errno;
 use super::types::Ino;
+use flashsift_core::sift::FILE_COST_BYTES;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::{Errno, Result};
@@ -25,11 +26,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// RAM that a file takes besides its content, bytes: an inode and a name of tmpfs (920, which no
-/// memory pressure takes back), and what the table of names and the sifter remember (300). Measured
-/// with 500,000 empty files on Linux 6.18, and rounded up.
-pub(crate) const FILE_BYTES: u64 = 1280;
 
 /// Files in RAM, by number.
 #[derive(Debug)]
@@ -244,8 +240,8 @@ impl Store {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Returns the RAM in use, in which each file also counts [`FILE_BYTES`], and the most that may
-    /// be, bytes.
+    /// Returns the RAM in use, in which each file also counts [`FILE_COST_BYTES`], and the most
+    /// that may be, bytes.
     ///
     /// # Errors
     ///
@@ -257,7 +253,7 @@ impl Store {
 
     /// RAM that the files take besides their content, bytes.
     pub(crate) fn files_bytes(&self) -> u64 {
-        self.files() * FILE_BYTES
+        self.files() * FILE_COST_BYTES
     }
 
     /// Returns the bytes of all content and the most that they can be. A directory on a shared file

@@ -38,7 +38,7 @@ pub enum Clock {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            lose_at_most_us: 60_000_000,
+            lose_at_most_us: 1_800_000_000,
             settled: Vec::new(),
             noatime: false,
             clock: Clock::Boottime,

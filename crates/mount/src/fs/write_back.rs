@@ -244,6 +244,11 @@ impl Fs {
         if used < used_before && used + bytes < budget {
             return Ok(());
         }
+        // Decisions that foresaw this may be pending; a failure of theirs is reported elsewhere.
+        let _ = self.perform();
+        if self.store.usage()?.0 < used {
+            return Ok(());
+        }
         let before = self.counters.lock().settled;
         let done = self.decide_for_space(bytes);
         // A file that cannot be written back does not keep the others from freeing space.

@@ -1,31 +1,57 @@
-//! `keep` against a list of files that is searched at every step, over random histories; and one
+//! `keep` against lists of files that are searched at every step, over random histories; and one
 //! test for each of its promises.
 
 use super::*;
-use crate::{event::MaybeOwned, sift::testing::History};
-use std::collections::BTreeSet;
+use crate::{
+    event::{MaybeOwned, Renamed},
+    sift::testing::History,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 const MINUTE: Micros = 60_000_000;
 
-/// The model, straight from the definition: one list in order of creation.
+/// The model, straight from the definition: lists of files in order.
 struct Naive {
     lose_at_most_us: Micros,
     budget_bytes: u64,
-    files: Vec<NaiveFile>,
+    /// In the order of [`List::ALL`].
+    lists: [Vec<NaiveFile>; 5],
     retry_us: Option<Micros>,
     pause_us: Micros,
-    failed: bool,
     decisions: Vec<Decision>,
 }
 
+#[derive(Clone)]
 struct NaiveFile {
     id: FileId,
-    born_us: Micros,
+    /// Time of the first change that flash lacks.
+    since_us: Option<Micros>,
     names: u32,
     opens: u32,
-    out: u32,
-    aged: bool,
+    /// For each decision on it, whether the file stays in RAM.
+    out: Vec<bool>,
+    failed: bool,
     pages: BTreeSet<u64>,
+}
+
+impl NaiveFile {
+    fn list(&self) -> List {
+        match self.since_us {
+            _ if !self.out.is_empty() => List::Out,
+            _ if self.names == 0 => List::Unnamed,
+            _ if self.failed => List::Failed,
+            None => List::Clean,
+            Some(_) => List::Dirty,
+        }
+    }
+
+    fn leaves(&self) -> bool {
+        self.out.contains(&false)
+    }
+
+    fn cost_bytes(&self) -> u64 {
+        1536 + 4096 * self.pages.len() as u64
+    }
 }
 
 impl Naive {
@@ -33,163 +59,232 @@ impl Naive {
         Self {
             lose_at_most_us: config.lose_at_most_us,
             budget_bytes: config.budget_bytes,
-            files: Vec::new(),
+            lists: Default::default(),
             retry_us: None,
             pause_us: 1_000_000,
-            failed: false,
             decisions: Vec::new(),
         }
     }
 
+    fn all(&self) -> impl Iterator<Item = &NaiveFile> {
+        self.lists.iter().flatten()
+    }
+
+    fn find(&mut self, id: FileId) -> Option<&mut NaiveFile> {
+        self.lists.iter_mut().flatten().find(|file| file.id == id)
+    }
+
+    fn remove(&mut self, id: FileId) {
+        self.lists.iter_mut().for_each(|list| list.retain(|file| file.id != id));
+        self.no_failure_left();
+    }
+
+    /// Moves each file that is in the wrong list to the right one.
+    fn place(&mut self, now: Micros) {
+        for list in List::ALL {
+            let at = list as usize;
+            while let Some(wrong) = self.lists[at].iter().position(|file| file.list() != list) {
+                let file = self.lists[at].remove(wrong);
+                let to = &mut self.lists[file.list() as usize];
+                match file.list() {
+                    List::Dirty => {
+                        let before = to.iter().rposition(|other| other.since_us <= file.since_us);
+                        to.insert(before.map_or(0, |before| before + 1), file);
+                    }
+                    _ => to.push(file),
+                }
+            }
+        }
+        if !self.lists[List::Failed as usize].is_empty() && self.retry_us.is_none() {
+            self.retry_us = Some(now.saturating_add(self.pause_us));
+            self.pause_us = (2 * self.pause_us).min(60_000_000);
+        }
+    }
+
+    fn no_failure_left(&mut self) {
+        if !self.all().any(|file| file.failed) {
+            (self.retry_us, self.pause_us) = (None, 1_000_000);
+        }
+    }
+
     fn at(&mut self, now: Micros) {
-        self.files.iter_mut().for_each(|file| file.born_us = file.born_us.min(now));
+        for file in self.lists.iter_mut().flatten() {
+            file.since_us = file.since_us.map(|since_us| since_us.min(now));
+        }
         self.retry_us = self.retry_us.map(|retry_us| retry_us.min(now.saturating_add(60_000_000)));
     }
 
-    fn attempt_is_out(&self) -> bool {
-        self.files.iter().any(|file| file.aged)
-    }
-
-    fn decide(&mut self, wanted: impl Fn(&NaiveFile) -> bool, why: Reason) -> usize {
-        let mut count = 0;
-        for file in self.files.iter_mut().filter(|file| wanted(file)) {
-            file.out += 1;
-            file.aged |= why == Reason::Age;
-            count += 1;
-            self.decisions.push(Decision::WriteBack { file: file.id, keep_in_ram: false, why });
+    fn decide(&mut self, now: Micros, id: FileId, keep_in_ram: bool, why: Reason) {
+        let Some(file) = self.find(id) else { return };
+        file.out.push(keep_in_ram);
+        if keep_in_ram {
+            file.since_us = None;
         }
-        count
+        self.place(now);
+        self.decisions.push(Decision::WriteBack { file: id, keep_in_ram, why });
     }
 
-    /// Handles the end of an attempt: its last result has come. `before`: an attempt was in
-    /// progress.
-    fn attempted(&mut self, now: Micros, before: bool) {
-        if !before || self.attempt_is_out() {
+    fn held_bytes(&self) -> u64 {
+        self.all().filter(|file| !file.leaves()).map(NaiveFile::cost_bytes).sum()
+    }
+
+    fn keep_within_budget(&mut self, now: Micros) {
+        if self.held_bytes() <= self.budget_bytes {
             return;
         }
-        if self.failed {
-            self.retry_us = Some(now.saturating_add(self.pause_us));
-            self.pause_us = (2 * self.pause_us).min(60_000_000);
-        } else {
-            self.pause_us = 1_000_000;
+        for list in [List::Out, List::Clean, List::Dirty, List::Unnamed] {
+            for file in self.lists[list as usize].clone() {
+                if !file.leaves() && self.held_bytes() > self.budget_bytes - self.budget_bytes / 16
+                {
+                    self.decide(now, file.id, false, Reason::Space);
+                }
+            }
         }
-        self.failed = false;
     }
 
     fn handle(&mut self, now: Micros, event: &Event<'_>) {
         self.at(now);
-        let out = self.attempt_is_out();
         if let Action::Create(create) = &event.action {
             let known = [".db", "-journal", "-wal", "-shm", ".log"];
             if !create.sync && !known.iter().any(|end| create.name.ends_with(end)) {
-                let names = u32::from(!create.name.is_empty());
-                let (opens, out, aged, pages) = (0, 0, false, BTreeSet::new());
-                self.files.push(NaiveFile {
+                let file = NaiveFile {
                     id: create.file,
-                    born_us: now,
-                    names,
-                    opens,
-                    out,
-                    aged,
-                    pages,
-                });
+                    since_us: Some(now),
+                    names: u32::from(!create.name.is_empty()),
+                    opens: 0,
+                    out: Vec::new(),
+                    failed: false,
+                    pages: BTreeSet::new(),
+                };
+                self.lists[file.list() as usize].push(file);
+                self.keep_within_budget(now);
             }
+            return;
         }
         if event.action == Action::SyncAll {
-            self.decide(|file| file.names > 0, Reason::All);
+            let named: Vec<FileId> =
+                self.all().filter(|file| file.names > 0).map(|file| file.id).collect();
+            return named.into_iter().for_each(|id| self.decide(now, id, false, Reason::All));
         }
-        let id = event.action.file();
-        let syncs = matches!(event.action, Action::Write { sync: true, .. } | Action::Sync { .. });
-        if syncs {
-            self.decide(|file| Some(file.id) == id && file.names > 0, Reason::Sync);
-        }
-        let mut dead = None;
-        if let Some(file) = self.files.iter_mut().find(|file| Some(file.id) == id) {
-            match event.action {
-                Action::Write { offset, len, .. }
-                | Action::Direct { offset, len, write: true, .. } => {
-                    file.pages.extend((offset..offset + len).map(|byte| byte / 4096));
-                }
-                Action::Truncate { size, .. } => file.pages.retain(|page| page * 4096 < size),
-                Action::Punch { offset, len, .. } => {
-                    let punched =
-                        |page: u64| offset <= page * 4096 && (page + 1) * 4096 <= offset + len;
-                    file.pages.retain(|page| !punched(*page));
-                }
-                Action::Open { .. } => file.opens += 1,
-                Action::Close { .. } => file.opens -= 1,
-                Action::Link { .. } => file.names += 1,
-                Action::Unbind { .. } => file.names -= 1,
-                _ => {}
+        let Some(id) = event.action.file() else { return };
+        let budget_bytes = self.budget_bytes;
+        let Some(file) = self.find(id) else { return };
+        let names = file.names;
+        let mut changed = true;
+        match event.action {
+            Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
+                file.pages.extend((offset..offset + len).map(|byte| byte / 4096));
             }
-            let leaves = matches!(event.action, Action::Close { .. } | Action::Unbind { .. })
-                && (file.names, file.opens) == (0, 0);
-            dead = (leaves || matches!(event.action, Action::Gone { .. })).then_some(file.id);
+            Action::Truncate { size, .. } => file.pages.retain(|page| page * 4096 < size),
+            Action::Punch { offset, len, .. } => {
+                let punched =
+                    |page: u64| offset <= page * 4096 && (page + 1) * 4096 <= offset + len;
+                file.pages.retain(|page| !punched(*page));
+            }
+            Action::Link { .. } => file.names += 1,
+            Action::Unbind { .. } => file.names -= 1,
+            Action::Bind { .. } | Action::Rename { .. } => {}
+            _ => changed = false,
         }
-        self.files.retain(|file| Some(file.id) != dead);
-        self.attempted(now, out);
+        match event.action {
+            Action::Open { .. } => file.opens += 1,
+            Action::Close { .. } => file.opens -= 1,
+            _ => {}
+        }
+        if changed && file.since_us.is_none() || file.names > 0 && names == 0 {
+            file.since_us = Some(now);
+        }
+        let file = file.clone();
+        self.place(now);
+        if (file.names, file.opens) == (0, 0) || matches!(event.action, Action::Gone { .. }) {
+            return self.remove(id);
+        }
+        let writes =
+            matches!(event.action, Action::Write { .. } | Action::Direct { write: true, .. });
+        if matches!(event.action, Action::Write { sync: true, .. } | Action::Sync { .. })
+            && file.names > 0
+        {
+            self.decide(now, id, false, Reason::Sync);
+        } else if writes
+            && file.pages.len() as u64 * 4096 > budget_bytes / 2
+            && file.names > 0
+            && !file.failed
+            && !file.leaves()
+        {
+            self.decide(now, id, false, Reason::Large);
+        }
+        if writes {
+            self.keep_within_budget(now);
+        }
     }
 
     fn done(&mut self, now: Micros, id: FileId, result: Result<(), Blocked>) {
         self.at(now);
-        let out = self.attempt_is_out();
-        if result.is_ok() {
-            self.files.retain(|file| file.id != id);
-        } else if let Some(file) = self.files.iter_mut().find(|file| file.id == id) {
-            file.out -= 1;
-            self.failed |= file.aged;
-            file.aged = false;
+        let Some(file) = self.find(id) else { return };
+        let keeps = file.out.iter().position(|keeps| *keeps);
+        match (result, keeps) {
+            (Ok(()), None) => return self.remove(id),
+            (Ok(()), Some(keeps)) => {
+                file.out.remove(keeps);
+                file.failed = false;
+            }
+            (Err(_), _) if file.out.is_empty() => return,
+            (Err(_), _) => {
+                let leaves = file.out.iter().position(|keeps| !keeps);
+                file.out.remove(leaves.unwrap_or(0));
+                file.failed = true;
+                file.since_us = file.since_us.or(Some(now));
+            }
         }
-        self.attempted(now, out);
+        self.no_failure_left();
+        self.place(now);
     }
 
     fn need_space(&mut self, now: Micros, bytes: u64) {
         self.at(now);
-        let wanted = bytes.max(self.budget_bytes / 4);
-        let (named, unnamed): (Vec<_>, Vec<_>) = self.files.iter().partition(|file| file.names > 0);
-        let mut found = 0;
+        let (mut found, mut found_pages) = (0, 0);
         let mut chosen = Vec::new();
-        for file in named.into_iter().chain(unnamed) {
-            if found < wanted {
-                found += file.pages.len() as u64 * 4096;
+        for file in self.all() {
+            if chosen.is_empty() || found_pages * 4096 < bytes || found < self.budget_bytes / 16 {
                 chosen.push(file.id);
+                found += file.cost_bytes();
+                found_pages += file.pages.len() as u64;
             }
         }
-        for id in chosen {
-            self.decide(|file| file.id == id, Reason::Space);
-        }
+        chosen.into_iter().for_each(|id| self.decide(now, id, false, Reason::Space));
     }
 
     fn next_deadline(&self) -> Option<Micros> {
-        let waiting = self.files.iter().filter(|file| file.names > 0 && file.out == 0);
-        match self.retry_us {
-            _ if self.attempt_is_out() => None,
-            Some(retry_us) => Some(retry_us),
-            None => waiting
-                .map(|file| file.born_us + self.lose_at_most_us + self.lose_at_most_us / 16)
-                .min(),
-        }
+        let window = self.lose_at_most_us - self.lose_at_most_us / 16;
+        let due = |file: &NaiveFile| Some(file.since_us? + window);
+        let due_us = self.lists[List::Dirty as usize].iter().filter_map(due).min();
+        [due_us, self.retry_us].into_iter().flatten().min()
     }
 
     fn handle_deadline(&mut self, now: Micros) {
         self.at(now);
-        if self.next_deadline().is_none_or(|deadline_us| now < deadline_us) {
+        if self.retry_us.is_some_and(|retry_us| retry_us <= now) {
+            for file in self.lists[List::Failed as usize].clone() {
+                self.decide(now, file.id, false, Reason::Age);
+            }
+            self.retry_us = None;
+        }
+        let ages = |file: &NaiveFile| now - file.since_us.unwrap_or(now);
+        let dirty = self.lists[List::Dirty as usize].clone();
+        let (window, part) = (self.lose_at_most_us, self.lose_at_most_us / 16);
+        if !dirty.iter().any(|file| ages(file) >= window - part) {
             return;
         }
-        self.retry_us = None;
-        let lose_at_most_us = self.lose_at_most_us;
-        let due = |file: &NaiveFile| {
-            file.names > 0 && file.out == 0 && file.born_us + lose_at_most_us <= now
-        };
-        if self.decide(due, Reason::Age) == 0 {
-            self.pause_us = 1_000_000;
+        for file in dirty.iter().filter(|file| ages(file) >= window - 2 * part) {
+            let stays = file.names == 1 && file.opens > 0 && file.pages.len() <= 16;
+            self.decide(now, file.id, stays, Reason::Age);
         }
     }
 
     fn poll(&mut self) -> Option<Decision> {
         while !self.decisions.is_empty() {
             let decision = self.decisions.remove(0);
-            if self.files.iter().any(|file| Some(file.id) == decision.file()) {
+            if self.all().any(|file| Some(file.id) == decision.file()) {
                 return Some(decision);
             }
         }
@@ -201,12 +296,12 @@ impl Naive {
 /// flash refuses, and results come late and in any order.
 #[test]
 fn keep_decides_as_a_list_of_files_does() {
-    let mut decided = [0; 4];
+    let mut decided = BTreeMap::new();
     for seed in 0..1000 {
         let mut history = History::new(seed);
         let config = Config {
             lose_at_most_us: [0, 3_000_000, MINUTE][seed as usize % 3],
-            budget_bytes: [0, 1 << 16, 1 << 20][seed as usize / 3 % 3],
+            budget_bytes: [1 << 14, 1 << 16, 1 << 22][seed as usize / 3 % 3],
             patterns: vec!["*.log".to_owned()],
         };
         let (mut keep, mut naive) = (Keep::new(config.clone()), Naive::new(&config));
@@ -256,12 +351,15 @@ fn keep_decides_as_a_list_of_files_does() {
                 }
             }
             take(&mut keep, &mut naive, &mut out, &mut decided, &at);
-            let there: Vec<FileId> = naive.files.iter().map(|file| file.id).collect();
-            assert_eq!(keep.files(), there.len(), "{at}");
-            assert!(there.iter().all(|file| keep.has(*file)), "{at}");
+            assert_eq!(keep.files(), naive.all().count(), "{at}");
+            assert!(naive.all().all(|file| keep.has(file.id)), "{at}");
+            assert_eq!(keep.held_bytes(), naive.held_bytes(), "{at}");
         }
     }
-    assert!(decided.iter().all(|count| *count > 100), "{decided:?}: every reason occurs");
+    let whys = [Reason::Age, Reason::Space, Reason::Sync, Reason::All, Reason::Large];
+    let occurs = |why: Reason, keeps| decided.get(&(why, keeps)).is_some_and(|count| *count > 100);
+    assert!(whys.iter().all(|why| occurs(*why, false)), "{decided:?}: every reason occurs");
+    assert!(decided[&(Reason::Age, true)] > 50, "{decided:?}: files stay in RAM");
 }
 
 /// Checks that both give the same decisions and are in a valid state.
@@ -269,7 +367,7 @@ fn take(
     keep: &mut Keep,
     naive: &mut Naive,
     out: &mut Vec<FileId>,
-    decided: &mut [u32; 4],
+    decided: &mut BTreeMap<(Reason, bool), u32>,
     at: &str,
 ) {
     keep.check();
@@ -278,27 +376,23 @@ fn take(
         assert_eq!(left, right, "{at}");
         keep.check();
         let Some(decision) = left else { break };
-        let Decision::WriteBack { file, keep_in_ram: false, why } = decision else {
+        let Decision::WriteBack { file, keep_in_ram, why } = decision else {
             panic!("{at}: {decision:?}");
         };
         out.push(file);
-        decided[match why {
-            Reason::Age => 0,
-            Reason::Space => 1,
-            Reason::Sync => 2,
-            Reason::All => 3,
-            Reason::Name | Reason::Large => panic!("{at}: {decision:?}"),
-        }] += 1;
+        *decided.entry((why, keep_in_ram)).or_default() += 1;
     }
     assert_eq!(keep.next_deadline(), naive.next_deadline(), "{at}");
 }
+
+const BUDGET_BYTES: u64 = 1 << 20;
 
 /// A `Keep` that a test steps through.
 struct Stepped(Keep);
 
 impl Stepped {
     fn new(lose_at_most_us: Micros) -> Self {
-        Self(Keep::new(Config { lose_at_most_us, budget_bytes: 1 << 20, ..Config::default() }))
+        Self(Keep::new(Config { lose_at_most_us, budget_bytes: BUDGET_BYTES, ..Config::default() }))
     }
 
     fn event(&mut self, now: Micros, action: Action<'_>) {
@@ -317,13 +411,28 @@ impl Stepped {
         self.event(now, Action::Write { file, open, offset: 0, len: bytes, sync: false });
     }
 
-    fn decisions(&mut self) -> Vec<(u64, Reason)> {
+    /// Returns the decisions, and for each whether it keeps the file in RAM.
+    fn all_decisions(&mut self) -> Vec<(bool, (u64, Reason))> {
         std::iter::from_fn(|| self.0.poll())
             .map(|decision| match decision {
-                Decision::WriteBack { file, why, .. } => (file.0, why),
+                Decision::WriteBack { file, keep_in_ram, why } => (keep_in_ram, (file.0, why)),
                 other => panic!("{other:?}"),
             })
             .collect()
+    }
+
+    /// Returns the decisions, each of which moves its file out of RAM.
+    fn decisions(&mut self) -> Vec<(u64, Reason)> {
+        let all = self.all_decisions();
+        assert!(all.iter().all(|(keeps, _)| !keeps), "{all:?}");
+        all.into_iter().map(|(_, decision)| decision).collect()
+    }
+
+    /// Returns the decisions, each of which keeps its file in RAM.
+    fn kept(&mut self) -> Vec<(u64, Reason)> {
+        let all = self.all_decisions();
+        assert!(all.iter().all(|(keeps, _)| *keeps), "{all:?}");
+        all.into_iter().map(|(_, decision)| decision).collect()
     }
 
     fn done(&mut self, now: Micros, file: u64, ok: bool) {
@@ -351,21 +460,169 @@ fn names_and_synchronous_opens_decide_where_a_file_is_created() {
     assert_eq!(keep.files(), 0, "`birth` changes nothing");
 }
 
+/// The window of 16 s ends for the first file at 16.000005 s. The write-back begins 1 s before
+/// that, with all files that have reached 14 s.
 #[test]
-fn files_that_expire_together_are_written_back_together() {
+fn files_due_together_are_written_back_together_in_time() {
     let mut keep = Stepped::new(16_000_000);
     for (file, now) in [(0, 5), (1, 1_000_005), (2, 1_000_006)] {
         keep.create(now, file);
     }
-    assert_eq!(keep.0.next_deadline(), Some(17_000_005));
-    keep.0.handle_deadline(17_000_004);
+    assert_eq!(keep.0.next_deadline(), Some(15_000_005));
+    keep.0.handle_deadline(15_000_004);
     assert_eq!(keep.decisions(), [], "too early");
-    keep.0.handle_deadline(17_000_005);
+    keep.0.handle_deadline(15_000_005);
     assert_eq!(keep.decisions(), [(0, Reason::Age), (1, Reason::Age)]);
-    assert_eq!(keep.0.next_deadline(), None, "no deadline until the results are known");
-    keep.done(17_000_010, 0, true);
-    keep.done(17_000_011, 1, true);
-    assert_eq!(keep.0.next_deadline(), Some(18_000_006));
+    assert_eq!(keep.0.next_deadline(), Some(16_000_006), "of the third");
+    keep.done(15_000_010, 0, true);
+    keep.done(15_000_011, 1, true);
+    assert_eq!(keep.0.next_deadline(), Some(16_000_006));
+}
+
+/// The time of a file counts from its first change that flash lacks, not from the last one:
+/// otherwise a file that is written to again and again would never reach flash.
+#[test]
+fn later_changes_do_not_postpone_a_write_back() {
+    let mut keep = Stepped::new(16_000_000);
+    keep.create(0, 0);
+    for now in 0..14 {
+        keep.write(now * 1_000_000, 0, 100);
+        assert_eq!(keep.0.next_deadline(), Some(15_000_000));
+    }
+}
+
+/// A small file that is open when its window ends stays in RAM. Its time begins anew with the next
+/// change; without one it is clean, and makes space at no cost.
+#[test]
+fn a_file_in_use_gets_a_checkpoint_and_a_new_window() {
+    let mut keep = Stepped::new(16_000_000);
+    keep.create(0, 0);
+    keep.event(0, Action::Open { file: FileId(0), open: None, created: true });
+    keep.write(0, 0, 65_536);
+    keep.0.handle_deadline(15_000_000);
+    assert_eq!(keep.kept(), [(0, Reason::Age)]);
+    keep.write(15_000_001, 0, 10);
+    keep.done(15_000_002, 0, true);
+    assert_eq!(keep.0.next_deadline(), Some(30_000_001), "of the change during the write-back");
+    keep.0.handle_deadline(30_000_001);
+    assert_eq!(keep.kept(), [(0, Reason::Age)]);
+    keep.done(30_000_002, 0, true);
+    assert_eq!((keep.0.next_deadline(), keep.0.files()), (None, 1), "no change is missing");
+    for (at, change) in [
+        Action::Truncate { file: FileId(0), size: 65_536 },
+        Action::Punch { file: FileId(0), offset: 0, len: 1 },
+        Action::Rename { file: FileId(0), names: Renamed::owned("/d/0", "/d/1") },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let now = (at as u64 + 2) * 60_000_000;
+        keep.event(now, change);
+        assert_eq!(keep.0.next_deadline(), Some(now + 15_000_000));
+        keep.0.handle_deadline(now + 15_000_000);
+        assert_eq!(keep.kept(), [(0, Reason::Age)]);
+        keep.done(now + 15_000_000, 0, true);
+    }
+    keep.create(300_000_000, 1);
+    keep.create(300_000_000, 2);
+    keep.0.need_space(300_000_000, 1);
+    assert_eq!(keep.decisions(), [(0, Reason::Space)], "a clean file goes first");
+}
+
+/// A checkpoint writes the whole file. A file that is large, not open, or has two names leaves RAM
+/// instead: a later small change would cost more there than in the page cache.
+#[test]
+fn only_small_open_files_with_one_name_stay() {
+    let mut keep = Stepped::new(16_000_000);
+    for file in 0..4 {
+        keep.create(0, file);
+        keep.event(0, Action::Open { file: FileId(file), open: None, created: true });
+        keep.write(0, file, if file == 1 { 65_537 } else { 65_536 });
+    }
+    keep.event(0, Action::Close { file: FileId(2), open: None });
+    keep.event(0, Action::Link { file: FileId(3), name: MaybeOwned::owned_str("/d/link") });
+    keep.0.handle_deadline(15_000_000);
+    let age = |file| (file, Reason::Age);
+    assert_eq!(
+        keep.all_decisions(),
+        [(true, age(0)), (false, age(1)), (false, age(2)), (false, age(3))]
+    );
+}
+
+/// A checkpoint that fails leaves the file as it was: it is tried again, and leaves RAM then.
+#[test]
+fn a_failed_checkpoint_is_tried_again() {
+    let mut keep = Stepped::new(16_000_000);
+    keep.create(0, 0);
+    keep.event(0, Action::Open { file: FileId(0), open: None, created: true });
+    keep.0.handle_deadline(15_000_000);
+    assert_eq!(keep.kept(), [(0, Reason::Age)]);
+    keep.done(15_000_000, 0, false);
+    assert_eq!(keep.0.next_deadline(), Some(16_000_000));
+    keep.0.handle_deadline(16_000_000);
+    assert_eq!(keep.decisions(), [(0, Reason::Age)]);
+}
+
+/// The results of a checkpoint and of a sync come in any order. The file is known until both are
+/// there: if the sync failed, the file may still be in RAM alone.
+#[test]
+fn a_file_with_a_checkpoint_and_a_sync_is_known_until_both_are_done() {
+    for second in [true, false] {
+        let mut keep = Stepped::new(16_000_000);
+        keep.create(0, 0);
+        keep.event(0, Action::Open { file: FileId(0), open: None, created: true });
+        keep.0.handle_deadline(15_000_000);
+        keep.event(15_000_000, Action::Sync { file: FileId(0), offset: 0, len: 1 });
+        assert_eq!(keep.all_decisions(), [(true, (0, Reason::Age)), (false, (0, Reason::Sync))]);
+        keep.done(15_000_001, 0, true);
+        assert_eq!(keep.0.files(), 1);
+        keep.done(15_000_002, 0, second);
+        assert_eq!(keep.0.files(), usize::from(!second));
+    }
+}
+
+/// A file of more than half of the budget is handed to the page cache, whatever its age.
+#[test]
+fn a_large_file_is_handed_over() {
+    let mut keep = Stepped::new(MINUTE);
+    keep.create(0, 0);
+    keep.create(0, 1);
+    keep.write(0, 0, BUDGET_BYTES / 2);
+    assert_eq!(keep.decisions(), []);
+    keep.event(0, Action::Truncate { file: FileId(0), size: 0 });
+    keep.write(0, 1, BUDGET_BYTES / 2 + 1);
+    assert_eq!(keep.decisions(), [(1, Reason::Large)]);
+    keep.write(0, 1, BUDGET_BYTES / 2 + 9000);
+    assert_eq!(keep.decisions(), [], "it is on its way");
+    keep.done(0, 1, false);
+    keep.write(0, 1, BUDGET_BYTES / 2 + 9000);
+    assert_eq!(keep.decisions(), [], "flash refused it: it is tried again with the others");
+    assert_eq!(keep.0.next_deadline(), Some(1_000_000));
+}
+
+/// Empty files take RAM, too: 500,000 of them are within a budget of 64 MiB only if each counts.
+#[test]
+fn the_budget_bounds_empty_files() {
+    let budget_bytes = 64 << 20;
+    let mut keep = Keep::new(Config { budget_bytes, ..Config::default() });
+    let mut left = 0;
+    for file in (0..500_000).map(FileId) {
+        let name = MaybeOwned::Borrowed("/d/empty");
+        let create = Create { file, name, owner: None, mode: None, sync: false };
+        let action = Action::Create(MaybeOwned::Borrowed(&create));
+        keep.handle(0, &Event { at_us: 0, pid: 1, tid: 1, action });
+        while let Some(decision) = keep.poll() {
+            let oldest =
+                Decision::WriteBack { file: FileId(left), keep_in_ram: false, why: Reason::Space };
+            assert_eq!(decision, oldest);
+            keep.done(0, FileId(left), Ok(()));
+            left += 1;
+        }
+        assert!(keep.held_bytes() <= budget_bytes);
+        assert!(keep.files() as u64 * FILE_COST_BYTES <= budget_bytes);
+    }
+    keep.check();
+    assert!(keep.files() as u64 * FILE_COST_BYTES > budget_bytes - budget_bytes / FREED - 4096);
 }
 
 #[test]
@@ -376,22 +633,27 @@ fn failed_write_backs_are_retried_with_growing_pauses() {
     let (mut now, mut pauses) = (0, Vec::new());
     for _ in 0..8 {
         keep.0.handle_deadline(now);
-        assert_eq!(keep.decisions(), [(0, Reason::Age), (1, Reason::Age)], "it stays the first");
-        keep.done(now, 1, false);
+        assert_eq!(keep.decisions(), [(0, Reason::Age), (1, Reason::Age)]);
         keep.done(now, 0, false);
+        keep.done(now, 1, false);
         let next = keep.0.next_deadline().unwrap();
         pauses.push((next - now) / 1_000_000);
         now = next;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    keep.create(now - 1, 2);
+    keep.0.handle_deadline(now - 1);
+    assert_eq!(keep.decisions(), [(2, Reason::Age)], "a new file does not wait for the others");
+    keep.done(now - 1, 2, false);
     keep.0.handle_deadline(now);
-    assert_eq!(keep.decisions().len(), 2);
-    keep.done(now, 0, true);
-    keep.done(now, 1, true);
-    keep.create(now, 2);
+    assert_eq!(keep.decisions().len(), 3);
+    for file in 0..3 {
+        keep.done(now, file, true);
+    }
+    keep.create(now, 3);
     keep.0.handle_deadline(now);
-    assert_eq!(keep.decisions(), [(2, Reason::Age)]);
-    keep.done(now, 2, false);
+    assert_eq!(keep.decisions(), [(3, Reason::Age)]);
+    keep.done(now, 3, false);
     assert_eq!(keep.0.next_deadline(), Some(now + 1_000_000), "a success resets the pause");
 }
 
@@ -423,7 +685,10 @@ fn the_oldest_files_make_space_and_nameless_files_last() {
     keep.event(9, Action::Unbind { file: FileId(0), name });
     keep.event(9, Action::Truncate { file: FileId(1), size: 5000 });
     keep.0.need_space(10, 4096);
-    // A quarter of the budget: 2 + 49 + 49 pages.
+    // A sixteenth of the budget: 2 and 49 pages.
+    assert_eq!(keep.decisions(), [(1, Reason::Space), (2, Reason::Space)]);
+    // The two are on their way; the third follows. One without a name is the last.
+    keep.0.need_space(11, 300_000);
     assert_eq!(keep.decisions(), [(1, Reason::Space), (2, Reason::Space), (3, Reason::Space)]);
     keep.0.need_space(11, 500_000);
     assert_eq!(keep.decisions().last(), Some(&(0, Reason::Space)), "only RAM holds it");
@@ -432,6 +697,26 @@ fn the_oldest_files_make_space_and_nameless_files_last() {
     }
     keep.0.need_space(13, 1);
     assert_eq!(keep.decisions(), [], "no file is left whose removal frees space");
+}
+
+/// When pages and cost exceed the budget, the sifter frees a sixteenth of it, before tmpfs is full.
+#[test]
+fn files_beyond_the_budget_leave_before_ram_is_full() {
+    let mut keep = Stepped::new(MINUTE);
+    // With their cost, five of these are within 1 MiB, and a sixth is not.
+    for file in 0..6 {
+        keep.create(file, file);
+        assert_eq!(keep.decisions(), []);
+        keep.write(file, file, 200_000);
+    }
+    assert_eq!(keep.decisions(), [(0, Reason::Space), (1, Reason::Space)]);
+    assert!(keep.0.held_bytes() <= BUDGET_BYTES - BUDGET_BYTES / 16);
+    keep.done(7, 0, false);
+    keep.done(7, 1, false);
+    assert!(keep.0.held_bytes() > BUDGET_BYTES, "they are still there");
+    keep.create(8, 9);
+    // The refused files are tried again later.
+    assert_eq!(keep.decisions(), [(2, Reason::Space), (3, Reason::Space)]);
 }
 
 #[test]
@@ -459,7 +744,7 @@ fn a_clock_that_goes_back_delays_write_back_only_briefly() {
     let mut keep = Stepped::new(MINUTE);
     keep.create(2 * day, 0);
     keep.write(day, 0, 10);
-    assert_eq!(keep.0.next_deadline(), Some(day + MINUTE + MINUTE / 16));
+    assert_eq!(keep.0.next_deadline(), Some(day + MINUTE - MINUTE / 16));
     keep.0.handle_deadline(u64::MAX);
     assert_eq!(keep.decisions(), [(0, Reason::Age)]);
     keep.done(u64::MAX, 0, false);

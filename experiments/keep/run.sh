@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Prints the pages that reach flash with and without the sifter `keep`, for every recording of
+# testdata/, as the table of RESULTS.md. It needs only cargo.
+set -eu -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cargo test --quiet --locked -p flashsift-traces --test sift -- --exact --nocapture \
+  no_budget_writes_more_than_stock | grep '^|'
