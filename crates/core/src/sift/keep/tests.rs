@@ -525,8 +525,13 @@ fn a_file_in_use_gets_a_checkpoint_and_a_new_window() {
     }
     keep.create(300_000_000, 1);
     keep.create(300_000_000, 2);
+    let mut full = Stepped(keep.0.clone());
     keep.0.need_space(300_000_000, 1);
     assert_eq!(keep.decisions(), [(0, Reason::Space)], "a clean file goes first");
+    for file in [1, 2] {
+        full.write(300_000_000, file, BUDGET_BYTES / 2 - 4096);
+    }
+    assert_eq!(full.decisions()[0], (0, Reason::Space), "here, too");
 }
 
 /// A checkpoint writes the whole file. A file that is large, not open, or has two names leaves RAM
