@@ -7,8 +7,8 @@
 //! of BACKING, an ordinary directory; a regular file is created in the [`Store`], a tmpfs of
 //! bounded size, and its name is only in the table of names, which overlays BACKING, until the file
 //! is [written back](Fs::settle_due). [`fuse`] adapts it to the kernel's requests, [`control`] asks
-//! a mount for its status and for a write-back, [`attach`] decides what may be mounted where, mounts
-//! and unmounts, and [`daemon`] is the life of a mount.
+//! a mount for its status and for a write-back, [`attach`] decides what may be mounted where,
+//! mounts and unmounts, and [`daemon`] is the life of a mount.
 //!
 //! CacheSifter ("CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime",
 //! FAST '22), §4, holds cache files in such a quasi in-memory file system. Here the verdict on each

@@ -324,7 +324,8 @@ fn quoted(word: &OsStr) -> anyhow::Result<String> {
     Ok(quoted)
 }
 
-/// A path as part of a unit's name (systemd.unit(5), "String Escaping for Inclusion in Unit Names").
+/// A path as part of a unit's name (systemd.unit(5), "String Escaping for Inclusion in Unit
+/// Names").
 /// It must be absolute and free of links and dots.
 fn escaped(path: &Path) -> String {
     let mut name = String::new();
