@@ -680,8 +680,8 @@ fn with_only(places: &[&Path], script: &str) -> Output {
                   | sed 's/\\\\/\\\\0/g'";
     let kept = places.iter().map(|place| format!("{}) ;;", place.display())).collect::<String>();
     let alone = format!(
-        "{others} | while read -r place; do case $place in {kept} *) umount --lazy \"$(printf %b \"$place\")\" \
-         ;; esac; done\n{script}"
+        "{others} | while read -r place; do case $place in {kept} *) umount --lazy \
+         \"$(printf %b \"$place\")\" ;; esac; done\n{script}"
     );
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-euc", &alone]);

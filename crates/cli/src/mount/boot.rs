@@ -190,7 +190,8 @@ pub(super) fn enable(
     Ok(())
 }
 
-/// Removes what [`enable`] has written for this directory. With `dry_run` the files are only printed.
+/// Removes what [`enable`] has written for this directory. With `dry_run` the files are only
+/// printed.
 pub(super) fn disable(mountpoint: &Path, dry_run: bool) -> anyhow::Result<()> {
     // The directory may be gone.
     let mountpoint = mounts::resolved(mountpoint).or_else(|_| std::path::absolute(mountpoint))?;
@@ -277,7 +278,7 @@ fn text(
          #   flashsift mount --disable {folder}\n\
          \n\
          [Unit]\n\
-         Description=flashsift: keep new files in {folder} in RAM before they are written to flash\n\
+         Description=flashsift: keep new files in {folder} in RAM for a while\n\
          RequiresMountsFor={places}\n\
          {before}\n\
          # The end of the session, or of the machine, waits until every file is written back.\n\
@@ -288,8 +289,8 @@ fn text(
          Type=notify\n\
          NotifyAccess=main\n\
          ExecStart=:{mount}\n\
-         # If this fails because the mount is in use, SIGTERM removes the mount, after all files are\n\
-         # written back.\n\
+         # If this fails because the mount is in use, SIGTERM removes the mount, after all files\n\
+         # are written back.\n\
          ExecStop=-:{flashsift} unmount -- {folder}\n\
          KillMode=mixed\n\
          TimeoutStopSec=10min\n\

@@ -444,6 +444,17 @@ impl Both {
                 self.names_settled();
             }
             Step::Settle => {
+                // An open file with one name would stay in RAM, and BACKING would have a checkpoint
+                // of it.
+                let checkpointed = |file: &File| file.links == 1 && !file.settled;
+                let handles = std::mem::take(&mut self.model.handles);
+                for (file, open) in handles {
+                    if checkpointed(&self.model.files[file]) {
+                        self.fs.release(TID, open);
+                    } else {
+                        self.model.handles.push((file, open));
+                    }
+                }
                 self.fs.settle_due(self.fs.now_us()).1.map_err(|failed| failed.errno())?;
                 assert_eq!(self.fs.status().files_in_ram, 0);
                 for file in &mut self.model.files {
