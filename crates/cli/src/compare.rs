@@ -1,10 +1,11 @@
 //! `flashsift compare`: every policy at every size over one trace.
 
 use crate::{
-    Usage, card, devices,
+    card, devices,
     load::{self, Input},
     logging::DETAIL,
     size, text,
+    usage::Usage,
 };
 use anyhow::Context;
 use clap::ValueEnum;

@@ -1,6 +1,6 @@
 //! Modelled devices: `--device` chooses some, and `flashsift devices` shows them.
 
-use crate::{Usage, size, text};
+use crate::{size, text, usage::Usage};
 use anyhow::Context;
 use flashsift_core::{
     device::{LabelledProfile, Profile, ProfileSelection, profile::ALL},

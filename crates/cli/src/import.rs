@@ -1,10 +1,10 @@
 //! `flashsift import`: converts a trace of any format to one file of our own.
 
 use crate::{
-    Usage,
     load::{self, Input},
     logging::SUMMARY,
     size,
+    usage::Usage,
 };
 use flashsift_traces::store;
 use std::path::PathBuf;

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use logging::Verbosity;
 use mount::{control, helper};
 use std::{ffi::OsString, io, process::ExitCode};
+use usage::Usage;
 
 mod card;
 mod compare;
@@ -23,6 +24,7 @@ mod size;
 mod synth;
 mod table;
 mod text;
+mod usage;
 
 /// Record file accesses on Linux, compare page cache designs on them, and estimate time and wear on
 /// flash
@@ -99,27 +101,24 @@ fn main() -> ExitCode {
 fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
     const USAGE: u8 = 1;
     const FAILED: u8 = 32;
+    logging::start(Verbosity::default());
     let usage = |why: String| {
-        eprintln!("{}", why.trim_end());
+        tracing::error!("{}", why.trim_end());
         ExitCode::from(USAGE)
     };
     let done = match helper::translate(words) {
         Ok(helper::Call::Mount(words)) => {
             let ours = [OsString::from("flashsift")].into_iter().chain(words.iter().cloned());
             match Cli::try_parse_from(ours) {
-                Ok(cli) => {
-                    logging::start(cli.verbosity);
-                    run(cli.command, &words)
-                }
+                Ok(cli) => run(cli.command, &words),
                 Err(why) => return usage(why.to_string()),
             }
         }
         Ok(helper::Call::Remount { mountpoint, allows, stays }) => {
-            logging::start(Verbosity::default());
             control::remount(&mountpoint, &allows, &stays)
         }
         Ok(helper::Call::Fake) => Ok(()),
-        Err(why) => return usage(format!("flashsift: {why}")),
+        Err(why) => return usage(why),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -169,26 +168,26 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The error of an invalid command line: exit status 2, as for errors that clap finds.
-#[derive(Debug)]
-struct Usage(String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
 #[cfg(test)]
 mod tests {
-    use super::{Cli, Command};
-    use clap::{CommandFactory, Parser};
+    use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_command_line_takes_the_options_of_fstab() {
+        let options = "rw,nosuid,settle_after=60s,budget=256M,settled=*.db,settled=a=b,\
+                       no_passthrough,even_if_used,even_on=tmpfs,force,allow_other";
+        let words = ["/srv/a", "/mnt/b", "-o", options].map(OsString::from);
+        let Ok(helper::Call::Mount(words)) = helper::translate(words.into_iter()) else {
+            panic!("it is a mount");
+        };
+        let parsed = Cli::try_parse_from([OsString::from("flashsift")].into_iter().chain(words));
+        assert!(parsed.is_ok(), "{:?}", parsed.err());
     }
 
     /// `flush` is what other programs call it; the help shows both names.

@@ -1,11 +1,9 @@
 //! `flashsift mount`: new files live in RAM before they are written back to flash.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, path::PathBuf};
 
 pub(crate) mod background;
+mod boot;
 pub(crate) mod control;
 pub(crate) mod helper;
 mod recording;
@@ -29,7 +27,8 @@ use flashsift_mount::{
   flashsift unmount ~/.cache/chromium                     the end of it
   sudo flashsift mount /data/app /mnt/app --lose-at-most 10m --budget 64MiB --settled '*.log'
   sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
-  sudo systemctl enable --now flashsift@data-app          in place on /data/app at every start
+  flashsift mount --enable ~/.cache/chromium --budget 64MiB    in place, at every start from now on
+  flashsift mount --disable ~/.cache/chromium             and undone
 
 A file for --config has the same settings; the command line overrides them:
   lose-at-most = \"10m\"
@@ -43,8 +42,10 @@ pub(crate) struct Args {
     /// The directory to which files are written back; no other program may change it meanwhile
     backing: PathBuf,
 
-    /// The directory in which the files appear; the same as BACKING for an in-place mount
-    mountpoint: PathBuf,
+    /// The directory in which the files appear; the same as BACKING for an in-place mount, as if it
+    /// is left out at --enable
+    #[arg(required_unless_present = "start")]
+    mountpoint: Option<PathBuf>,
 
     #[command(flatten)]
     settings: settings::Settings,
@@ -70,7 +71,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE")]
     even_on: Vec<String>,
 
-    #[arg(long, hide = true, conflicts_with = "foreground")]
+    /// Also over directories of the system (/etc, /usr …), whose files the machine needs to start
+    #[arg(long)]
+    force: bool,
+
+    /// Mount at every start with these options: write a systemd unit, yours or, as root, the
+    /// machine's; mounts nothing now
+    #[arg(long, group = "start", conflicts_with_all = ["foreground", "record"])]
+    enable: bool,
+
+    /// Undo --enable; what is mounted stays mounted
+    #[arg(long, group = "start", conflicts_with_all = ["foreground", "record"])]
+    disable: bool,
+
+    /// With --enable and --disable: print what they would write and remove, and change nothing
+    #[arg(long, requires = "start")]
+    dry_run: bool,
+
+    #[arg(long, hide = true, conflicts_with_all = ["foreground", "start"])]
     in_background: bool,
 }
 
@@ -80,6 +98,13 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
     let mut wanted =
         args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
+    let mountpoint = args.mountpoint.as_ref().unwrap_or(&args.backing);
+    if args.disable {
+        return boot::disable(mountpoint, args.dry_run);
+    }
+    if args.enable {
+        return boot::enable(&args.backing, mountpoint, &words_of(args)?, args.dry_run);
+    }
     // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
@@ -89,10 +114,11 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     let record = args.record.as_deref().map(std::path::absolute).transpose()?.map(recorded_in);
     Ok(daemon::run(daemon::Options {
         backing: args.backing.clone(),
-        mountpoint: args.mountpoint.clone(),
+        mountpoint: mountpoint.clone(),
         even_if_used: args.even_if_used,
         even_on: args.even_on.clone(),
         lose_at_most: wanted.lose_at_most,
+        force: args.force,
         budget_bytes: wanted.budget_bytes,
         settled: wanted.settled,
         allow_other: wanted.allow_other,
@@ -104,15 +130,22 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     })?)
 }
 
+/// The options of this mount as words of a command line that works in every directory.
+fn words_of(args: &Args) -> anyhow::Result<Vec<OsString>> {
+    let mut words: Vec<OsString> = args.settings.words().into_iter().map(OsString::from).collect();
+    if let Some(config) = &args.config {
+        words.extend(["--config".into(), std::path::absolute(config)?.into()]);
+    }
+    words.extend(args.even_on.iter().map(|kind| format!("--even-on={kind}").into()));
+    let flags = [(args.even_if_used, "--even-if-used"), (args.force, "--force")];
+    words.extend(flags.into_iter().filter(|(given, _)| *given).map(|(_, word)| word.into()));
+    Ok(words)
+}
+
 fn recorded_in(path: PathBuf) -> StartRecording {
     Box::new(move |mountpoint, epoch_us| {
         Ok(Box::new(recording::Recording::begin(&path, mountpoint, epoch_us)?))
     })
-}
-
-/// Logs that the dead mount of a killed process was removed.
-fn log_freed(mountpoint: &Path) {
-    tracing::info!("{}: unmounted the dead mount of a killed process", mountpoint.display());
 }
 
 /// Internal: send a tmpfs to the process that started this one

@@ -1,7 +1,7 @@
 //! `flashsift policies`: the list of replacement policies as text, as JSON, and as
 //! docs/policies.md.
 
-use crate::{Usage, text};
+use crate::{text, usage::Usage};
 use flashsift_core::{
     duration::Exact,
     params::{self, Param},

@@ -2,9 +2,10 @@
 //! kernel.
 
 use crate::{
-    Usage, load,
+    load,
     logging::{self, DETAIL, SUMMARY},
     size,
+    usage::Usage,
 };
 use anyhow::Context;
 use flashsift_core::event::{About, Event};

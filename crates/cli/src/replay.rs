@@ -1,7 +1,7 @@
 //! `flashsift replay`: performs the requests that a cache sends to storage on a real device or
 //! file.
 
-use crate::{Usage, devices, load, load::Input, logging::DETAIL, size};
+use crate::{devices, load, load::Input, logging::DETAIL, size, usage::Usage};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::device;

@@ -1,6 +1,6 @@
 //! `flashsift synth`: seeded synthetic traces for tests and benchmarks.
 
-use crate::{Usage, load, logging::SUMMARY, size};
+use crate::{load, logging::SUMMARY, size, usage::Usage};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{

@@ -383,7 +383,7 @@ fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
             false => assert!(ok(Command::new("umount").arg(&seen))),
         }
         let says = daemon.says("flashsift: CANNOT END: ");
-        assert!(says.contains("1 file (2 MiB) of ") && says.contains("No space left"), "{says}");
+        assert!(says.contains("1 file (2.0 MiB) of ") && says.contains("No space left"), "{says}");
         if by_signal {
             assert!(fs::read(seen.join("kept")).unwrap() == content, "it is still mounted");
             let says = bed.fails(&["unmount"], &[&seen]);
@@ -422,6 +422,8 @@ fn a_second_mount_waits_for_the_end_of_the_first() {
     }
 }
 
+/// With `make test` in the background of a script, the first process of a mount ignored the SIGINT
+/// that this test sends, and the test waited for its end for ever.
 #[test]
 fn a_waiting_mount_names_the_reason_and_can_be_ended() {
     let Some(bed) = Bed::small("a_waiting_mount_names_the_reason_and_can_be_ended") else { return };
@@ -433,8 +435,11 @@ fn a_waiting_mount_names_the_reason_and_can_be_ended() {
     before.says("flashsift: CANNOT END: ");
     let pid = before.child.id();
     let next = |foreground: bool| {
-        let mut command = Command::new(FLASHSIFT);
-        command.arg("mount").args([&backing, &seen]).args(foreground.then_some("--foreground"));
+        let mut command = Command::new("env");
+        // A shell without job control lets its background jobs ignore this signal, and a program
+        // passes that on to those that it starts.
+        command.args(["--default-signal=INT", FLASHSIFT, "mount"]);
+        command.args([&backing, &seen]).args(foreground.then_some("--foreground"));
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut next = Foreground { child, stderr };
@@ -522,7 +527,7 @@ fn files_are_given_up_only_after_a_reported_failure() {
     daemon.signal("TERM");
     let (code, says) = daemon.ends();
     assert_eq!(code, Some(1));
-    assert!(says.contains("1 file (2 MiB) LOST"), "{says}");
+    assert!(says.contains("1 file (2.0 MiB) LOST"), "{says}");
     assert!(!is_mounted(&seen));
     assert!(bed.names(&backing).iter().all(|name| name == ".flashsift"));
 }
@@ -548,6 +553,256 @@ fn the_dead_mount_of_a_killed_daemon_is_removed() {
         assert!(says.contains("unmounted the dead mount"), "{says}");
         assert!(!is_mounted(point));
     }
+}
+
+/// The kernel remembers attributes of the mounted directory for an hour. Once a process had asked
+/// for them (a second, refused mount does), a mount whose daemon was killed seemed to live:
+/// `unmount` said that it stays mounted, and a new mount was refused, until the user ran `umount`.
+#[test]
+fn a_dead_mount_is_recognised_although_the_kernel_remembers_it() {
+    let Some(bed) = Bed::new("a_dead_mount_is_recognised_although_the_kernel_remembers_it") else {
+        return;
+    };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    for point in [&seen, &backing] {
+        let killed = || {
+            let daemon = bed.foreground(&backing, point, &[]);
+            let says = bed.fails(&["mount"], &[&backing, point]);
+            assert!(says.contains("is mounted by flashsift already"), "{says}");
+            daemon.signal("KILL");
+            daemon.ends();
+            assert!(fs::metadata(point).is_ok(), "the kernel does not remember it");
+        };
+        killed();
+        let (_, says) = bed.succeeds(&["unmount"], &[point]);
+        assert!(says.contains("dead mount of a killed process") && !is_mounted(point), "{says}");
+        killed();
+        let (_, says) = bed.succeeds(&["mount"], &[&backing, point]);
+        assert!(says.contains("dead mount of a killed process"), "{says}");
+        bed.succeeds(&["unmount"], &[point]);
+        assert!(bed.names(&backing).is_empty());
+    }
+}
+
+/// `unmount` took one of several mounts away that lay on the same directory, dead ones included,
+/// and then waited for the end of a daemon that still had another.
+#[test]
+fn unmount_ends_every_layer() {
+    let Some(bed) = Bed::new("unmount_ends_every_layer") else { return };
+    let seen = bed.seen();
+    let bind = |from: &Path| ok(Command::new("mount").arg("--bind").args([from, &seen]));
+    let umount = |lazily: &[&str], place: &Path| {
+        assert!(ok(Command::new("umount").args(lazily).arg(place)));
+    };
+    let [first, dead, last] = ["first", "dead", "last"].map(|name| bed.path(name));
+    let elsewhere = bed.path("elsewhere");
+    for place in [&first, &dead, &last, &elsewhere] {
+        fs::create_dir(place).unwrap();
+    }
+    bed.succeeds(&["mount", "--settle-after", "1h"], &[&first, &seen]);
+    fs::write(seen.join("a"), "kept").unwrap();
+
+    let killed = bed.foreground(&dead, &elsewhere, &[]);
+    assert!(bind(&elsewhere));
+    killed.signal("KILL");
+    killed.ends();
+    umount(&["--lazy"], &elsewhere);
+
+    bed.succeeds(&["mount", "--settle-after", "1h"], &[&last, &elsewhere]);
+    // Twice the same.
+    assert!(bind(&elsewhere) && bind(&elsewhere));
+    umount(&[], &elsewhere);
+    fs::write(seen.join("b"), "kept").unwrap();
+
+    let (_, says) = bed.succeeds(&["unmount"], &[&seen]);
+    assert!(!is_mounted(&seen), "{says}");
+    let lines = |word: &str| says.lines().filter(|line| line.contains(word)).count();
+    assert_eq!(
+        (lines("dead mount of a killed process"), lines("unmounted; every file is in ")),
+        (1, 3),
+        "{says}"
+    );
+    assert_eq!((bed.names(&first), bed.names(&last)), (vec!["a".into()], vec!["b".into()]));
+
+    // A copy elsewhere keeps the daemon, which is not waited for.
+    bed.succeeds(&["mount"], &[&first, &elsewhere]);
+    assert!(bind(&elsewhere));
+    let (_, says) = bed.succeeds(&["unmount"], &[&seen]);
+    let place = elsewhere.display();
+    assert!(says.contains(&format!("is still mounted on {place}")), "{says}");
+    bed.succeeds(&["unmount"], &[&elsewhere]);
+}
+
+/// A program that moved `.flashsift` or the lock in it away made the next mount wait for ever: it
+/// took the daemon, which it knew only by its open directory, for one that was about to end.
+#[test]
+fn a_moved_lock_blocks_no_mount() {
+    let Some(bed) = Bed::new("a_moved_lock_blocks_no_mount") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    let hidden = backing.join(".flashsift");
+    let moves: [&dyn Fn(); 3] = [
+        &|| fs::rename(&hidden, backing.join("moved")).unwrap(),
+        &|| fs::rename(hidden.join("lock"), hidden.join("moved")).unwrap(),
+        &|| fs::remove_file(hidden.join("lock")).unwrap(),
+    ];
+    for move_away in moves {
+        let daemon = bed.foreground(&backing, &seen, &["--settle-after", "1h"]);
+        fs::write(seen.join("kept"), "kept").unwrap();
+        move_away();
+        let other = bed.path("other");
+        fs::create_dir_all(&other).unwrap();
+        let mut next = Command::new(FLASHSIFT)
+            .args(["mount", "--foreground"])
+            .args([&backing, &other])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut says = String::new();
+        let mut stderr = BufReader::new(next.stderr.take().unwrap());
+        stderr.read_line(&mut says).unwrap();
+        let _ = next.kill();
+        next.wait().unwrap();
+        let pid = daemon.child.id();
+        assert!(says.contains(&format!("is mounted by flashsift already (pid {pid})")), "{says}");
+        bed.succeeds(&["unmount"], &[&seen]);
+        assert_eq!(daemon.ends(), (Some(0), String::new()));
+        assert_eq!(bed.names(&backing), ["kept"], "nothing of ours is left");
+        bed.succeeds(&["mount"], &[&backing, &seen]);
+        fs::remove_file(seen.join("kept")).unwrap();
+        bed.succeeds(&["unmount"], &[&seen]);
+    }
+}
+
+/// Runs a script in a mount namespace that has, of all mounts of flashsift, only these.
+fn with_only(places: &[&Path], script: &str) -> Output {
+    // mountinfo writes a space as \040, and `printf %b` reads \0040.
+    let others = "awk '$0 ~ / - fuse.flashsift / { print $5 }' /proc/self/mountinfo | tac \
+                  | sed 's/\\\\/\\\\0/g'";
+    let kept = places.iter().map(|place| format!("{}) ;;", place.display())).collect::<String>();
+    let alone = format!(
+        "{others} | while read -r place; do case $place in {kept} *) umount --lazy \
+         \"$(printf %b \"$place\")\" ;; esac; done\n{script}"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-euc", &alone]);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// FUSE admits not even root to the mount of a user: `status` and `settle` failed there, and with
+/// them the unit that writes back before the machine sleeps.
+#[test]
+fn root_reaches_the_mount_of_a_user() {
+    let test = "root_reaches_the_mount_of_a_user";
+    let Some(bed) = Bed::new(test) else { return };
+    let Some(nobody) = Nobody::new(test, &bed) else { return };
+    let (backing, seen, of_root) = (bed.backing(), bed.seen(), bed.path("root"));
+    let place = backing.to_str().unwrap();
+    let (mounted, _, says) = nobody.flashsift(&["mount", place, place, "--settle-after", "1h"]);
+    assert!(mounted, "{says}");
+    fs::create_dir(&of_root).unwrap();
+    bed.succeeds(&["mount", "--settle-after", "1h"], &[&of_root, &seen]);
+    let in_ram = || [&backing, &seen].map(|point| bed.status(point)["files_in_ram"].clone());
+    let write = || {
+        assert!(nobody.may("sh", &["-c", "echo his > $0/a", place]));
+        fs::write(seen.join("b"), "root's").unwrap();
+        assert_eq!(in_ram(), [1, 1]);
+    };
+    let settle = |who: &[&str]| {
+        let script = format!("{} {} settle", who.join(" "), nobody.binary.display());
+        let output = with_only(&[&backing, &seen], &script);
+        let says = text(output.stderr);
+        assert!(output.status.success() && says.is_empty(), "{who:?}: {says}");
+    };
+    let (reached, told, _) = nobody.flashsift(&["status", "--json", place]);
+    assert!(reached);
+    assert_eq!(bed.status(&backing), serde_json::from_str::<Value>(&told).unwrap());
+    write();
+    settle(&Nobody::AS);
+    assert_eq!(in_ram(), [0, 1], "a user writes his own back, and no other");
+    settle(&[]);
+    assert_eq!(in_ram(), [0, 0], "root writes all back");
+    assert!(nobody.may("rm", &[&format!("{place}/a")]));
+    fs::remove_file(seen.join("b")).unwrap();
+    write();
+    settle(&[]);
+    assert_eq!(in_ram(), [0, 0]);
+    bed.succeeds(&["unmount"], &[&backing, &seen]);
+    assert_eq!((bed.names(&backing), bed.names(&of_root)), (vec!["a".into()], vec!["b".into()]));
+}
+
+/// Three messages of these commands went past `-q` and past the journal.
+#[test]
+fn a_quiet_status_without_mounts_says_nothing() {
+    let test = "a_quiet_status_without_mounts_says_nothing";
+    let Some(_bed) = Bed::new(test) else { return };
+    let says = |flags: &str| {
+        let output = with_only(&[], &format!("{FLASHSIFT} {flags} status"));
+        assert!(output.status.success());
+        (text(output.stdout), text(output.stderr))
+    };
+    let nothing = String::new();
+    let said = "flashsift: nothing is mounted by flashsift\n".to_owned();
+    assert_eq!(says(""), (nothing.clone(), said));
+    assert_eq!(says("-q"), (nothing.clone(), nothing));
+}
+
+/// The unit that `--enable` writes mounts and unmounts, as systemd would do it.
+#[test]
+fn a_user_enables_a_mount_and_disables_it() {
+    let test = "a_user_enables_a_mount_and_disables_it";
+    let Some(bed) = Bed::new(test) else { return };
+    let Some(nobody) = Nobody::new(test, &bed) else { return };
+    let home = bed.path("home");
+    let cache = home.join("a %h $x \"cache");
+    fs::create_dir_all(&cache).unwrap();
+    for place in [&home, &cache] {
+        std::os::unix::fs::chown(place, Some(65534), Some(65534)).unwrap();
+    }
+    let dir = cache.to_str().unwrap();
+    let flashsift = |args: &[&str]| {
+        let mut command = nobody.command(&nobody.binary);
+        command.args(args).env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+        nobody.says(&mut command)
+    };
+    let units = home.join(".config/systemd/user");
+    let enable = ["mount", "--enable", dir, "--lose-at-most", "10m", "--settled", "*.log"];
+    let (done, text, says) = flashsift(&[&enable[..], &["--dry-run"]].concat());
+    assert!(done && text.contains("\nExecStart=:") && says.is_empty(), "{text}{says}");
+    assert!(!units.exists(), "a dry run changes nothing");
+
+    for verb in ["wrote ", "replaced "] {
+        let (done, _, says) = flashsift(&enable);
+        assert!(done && says.contains(verb) && says.contains("mount --disable"), "{says}");
+    }
+    let [name, wants] = bed.names(&units).try_into().unwrap();
+    let [name, wants] = if name.ends_with("wants") { [wants, name] } else { [name, wants] };
+    assert!(name.starts_with("flashsift-") && name.ends_with("cache.service"), "{name}");
+    let link = units.join(wants).join(&name);
+    assert_eq!(fs::read_link(&link).unwrap(), units.join(&name));
+    let unit = fs::read_to_string(link).unwrap();
+    assert!(text.contains(&unit), "the dry run shows it");
+
+    let command = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let words = shlex::split(&line.replace("%%", "%").replace('$', "\\$")).unwrap();
+        let mut command = nobody.command(Path::new(&words[0]));
+        command.args(&words[1..]);
+        command
+    };
+    let mut daemon = command("ExecStart=:").stderr(Stdio::piped()).spawn().unwrap();
+    let stderr = BufReader::new(daemon.stderr.take().unwrap());
+    let mut foreground = Foreground { child: daemon, stderr };
+    let says = foreground.says("mounted ");
+    assert!(says.contains("new files live in RAM for at most 10 min"), "{says}");
+    let (done, _, says) = flashsift(&["mount", "--disable", dir]);
+    assert!(done && says.contains("is still mounted"), "{says}");
+    assert!(bed.names(&units).is_empty());
+    assert!(nobody.says(&mut command("ExecStop=-:")).0);
+    assert_eq!(foreground.ends().0, Some(0));
+    let (done, _, says) = flashsift(&["mount", "--disable", dir]);
+    assert!(!done && says.contains("is not mounted at every start"), "{says}");
+    let (done, _, says) = flashsift(&["mount", "--enable", "/etc"]);
+    assert!(!done && says.contains("--force"), "{says}");
 }
 
 /// A name for the binary under which mount(8) finds it.
@@ -763,40 +1018,67 @@ fn a_service_manager_gets_its_notifications() {
     assert!(child.wait().unwrap().success());
 }
 
+/// A plain user, to whom BACKING belongs.
+struct Nobody<'a> {
+    bed: &'a Bed,
+    /// Where he may run it.
+    binary: PathBuf,
+}
+
+impl<'a> Nobody<'a> {
+    const AS: [&'static str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+    /// `None`, with the reason printed, where no plain user can mount.
+    fn new(test: &str, bed: &'a Bed) -> Option<Self> {
+        let nobody = Self { bed, binary: bed.path("flashsift") };
+        fs::copy(FLASHSIFT, &nobody.binary).unwrap();
+        if !nobody.may("unshare", &["--user", "--mount", "true"])
+            || !nobody.may("fusermount3", &["--version"])
+            || !nobody.may("test", &["-w", "/dev/fuse"])
+        {
+            println!(
+                "SKIPPED {test}: setpriv, a user namespace for uid 65534, fusermount3 or /dev/fuse \
+                 cannot be had"
+            );
+            return None;
+        }
+        std::os::unix::fs::chown(bed.backing(), Some(65534), Some(65534)).unwrap();
+        Some(nobody)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(Self::AS[0]);
+        command.args(&Self::AS[1..]).arg(program).stdin(Stdio::null());
+        command
+    }
+
+    fn may(&self, program: &str, args: &[&str]) -> bool {
+        ok(self.command(Path::new(program)).args(args))
+    }
+
+    /// Whether it succeeds, its standard output and standard error.
+    fn flashsift(&self, args: &[&str]) -> (bool, String, String) {
+        self.says(self.command(&self.binary).args(args))
+    }
+
+    fn says(&self, command: &mut Command) -> (bool, String, String) {
+        // Not a pipe: what stays in the background must not keep us from seeing an end.
+        let said = self.bed.path("said");
+        let output = command.stderr(File::create(&said).unwrap()).output().unwrap();
+        let says = fs::read_to_string(said).unwrap();
+        (output.status.success(), text(output.stdout), says)
+    }
+}
+
 #[test]
 fn a_plain_user_mounts_without_passthrough() {
     let test = "a_plain_user_mounts_without_passthrough";
     let Some(bed) = Bed::new(test) else { return };
-    // Where he may run it.
-    let binary = bed.path("flashsift");
-    fs::copy(FLASHSIFT, &binary).unwrap();
-    let nobody = |program: &Path, args: &[&str]| {
-        let messages = File::create(bed.path("said")).unwrap();
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program).args(args);
-        let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages).output();
-        output.map(|output| Output { stderr: fs::read(bed.path("said")).unwrap(), ..output })
-    };
-    let may = |program: &str, args: &[&str]| {
-        nobody(Path::new(program), args).is_ok_and(|output| output.status.success())
-    };
-    if !may("unshare", &["--user", "--mount", "true"])
-        || !may("fusermount3", &["--version"])
-        || !may("test", &["-w", "/dev/fuse"])
-    {
-        println!(
-            "SKIPPED {test}: setpriv, a user namespace for a plain user, fusermount3 or \
-             /dev/fuse is missing"
-        );
-        return;
-    }
+    let Some(nobody) = Nobody::new(test, &bed) else { return };
+    let may = |program: &str, args: &[&str]| nobody.may(program, args);
+    let run = |args: &[&str]| nobody.flashsift(args);
     let backing = bed.backing();
-    std::os::unix::fs::chown(&backing, Some(65534), Some(65534)).unwrap();
     let place = backing.to_str().unwrap();
-    let run = |args: &[&str]| {
-        let output = nobody(&binary, args).unwrap();
-        (output.status.success(), text(output.stdout), text(output.stderr))
-    };
     let (done, _, says) = run(&["mount", place, place]);
     assert!(done && says.contains("no passthrough"), "{says}");
     assert!(fs::read_dir(&backing).is_err(), "not even root sees another user's mount");

@@ -27,6 +27,9 @@ pub struct Mount {
     pub source: OsString,
     /// The mount or its file system is read-only.
     pub read_only: bool,
+    /// User and group of a FUSE mount. Without `allow_other` the kernel admits no others to it, not
+    /// even root.
+    pub user: Option<(u32, u32)>,
 }
 
 /// Returns all mounts of this namespace, each after the one below it.
@@ -119,7 +122,13 @@ fn line(line: &[u8]) -> Option<Mount> {
     let read_only = [options, of_file_system]
         .iter()
         .any(|all| all.split(|&byte| byte == b',').any(|o| o == b"ro"));
-    Some(Mount { id, dev, point, kind, source, read_only })
+    let number = |name: &str| {
+        let values = of_file_system.split(|&byte| byte == b',');
+        let mut values = values.filter_map(|option| option.strip_prefix(name.as_bytes()));
+        std::str::from_utf8(values.next()?).ok()?.parse().ok()
+    };
+    let user = number("user_id=").zip(number("group_id="));
+    Some(Mount { id, dev, point, kind, source, read_only, user })
 }
 
 /// Replaces escapes of the kernel, such as `\\040` for a space.
@@ -154,7 +163,7 @@ mod tests {
 22 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
 24 22 8:1 / /mnt/my\\040card ro,nosuid shared:7 master:2 - vfat /dev/sda1 rw
 25 22 0:44 /sub /data rw - btrfs /dev/sdb ro,subvol=/sub
-26 22 0:50 / /caf\xe9 rw,nosuid,nodev - fuse.flashsift /srv/a\\011b rw,user_id=0
+26 22 0:50 / /caf\xe9 rw,nosuid,nodev - fuse.flashsift /srv/a\\011b rw,user_id=1000,group_id=100
 27 22 a:b no line
 ";
 
@@ -171,11 +180,13 @@ mod tests {
                 kind: "vfat".into(),
                 source: "/dev/sda1".into(),
                 read_only: true,
+                user: None,
             }
         );
         assert!(mounts[2].read_only && !mounts[0].read_only);
         assert_eq!(mounts[3].point, Path::new(OsStr::from_bytes(b"/caf\xe9")));
         assert_eq!(mounts[3].source, "/srv/a\tb");
+        assert_eq!(mounts[3].user, Some((1000, 100)));
     }
 
     #[test]

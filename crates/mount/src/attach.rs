@@ -3,11 +3,15 @@
 mod detached;
 pub mod noatime;
 pub mod place;
+mod system_directories;
 pub mod undo;
 pub mod user_tmpfs;
 
 pub(crate) use detached::Detached;
 use std::path::PathBuf;
+
+/// The type of our mounts.
+pub const KIND: &str = "fuse.flashsift";
 
 /// Options of a mount in the kernel.
 #[derive(Clone, Debug)]

@@ -56,6 +56,8 @@ pub struct Options {
     pub even_on: Vec<String>,
     /// Data that no application synced is on flash at most this long after it was written.
     pub lose_at_most: Duration,
+    /// Mount also over a directory that the machine needs to start.
+    pub force: bool,
     /// RAM for new files, bytes.
     pub budget_bytes: u64,
     /// Patterns of names that are created on flash.
@@ -197,6 +199,7 @@ fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<LockedPlace>
         mountpoint: &options.mountpoint,
         even_if_used: options.even_if_used,
         even_on: &options.even_on,
+        force: options.force,
     };
     let mut logged = None;
     loop {

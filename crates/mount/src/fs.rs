@@ -6,6 +6,7 @@ mod content;
 pub(crate) mod decisions;
 mod events;
 pub(crate) mod failures;
+mod flash_state;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
@@ -57,6 +58,8 @@ const UNNAMED_US: Micros = 30_000_000;
 pub struct Fs {
     pub(crate) backing: Backing,
     pub(crate) store: Store,
+    /// The most RAM that files may take, bytes.
+    pub(crate) budget_bytes: u64,
     table: Mutex<Table>,
     /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
@@ -82,19 +85,22 @@ impl Fs {
     /// The store or BACKING cannot be examined, or BACKING cannot be prepared for the mount.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
+        let budget_bytes = store.usage()?.1;
         let keep = KeepConfig {
             lose_at_most_us: config.lose_at_most_us,
-            budget_bytes: store.usage()?.1,
+            budget_bytes,
             patterns: config.settled.clone(),
         };
         let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
         let backing = Backing::new(backing, config.noatime)?;
+        let reservation = Reservation::new(backing.root.as_fd())?;
         Ok(Fs {
-            table: Mutex::new(Table::new(backing.root_ino)),
-            reservation: Reservation::new(backing.root.as_fd())?,
+            table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
+            reservation,
             backing,
             store,
+            budget_bytes,
             opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
@@ -154,9 +160,10 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `ENOSPC`, `EFBIG`, `EPERM` and other errors of the changes; `ESTALE`: the file is gone from
-    /// BACKING.
+    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the
+    /// errors of a write; any error of BACKING or of the store.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
+        self.refuse_if_read_only()?;
         let content = self.content(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
             self.resize(self.arrived(tid), ino, size)?;
@@ -203,7 +210,7 @@ impl Fs {
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().named_in_ram.len() as u64;
-        let bytes = if files == 0 { 0 } else { self.store.usage()?.0 };
+        let bytes = if files == 0 { 0 } else { self.store.content()?.0 };
         let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
         all.f_bavail = all.f_bavail.saturating_sub(in_ram);
@@ -215,6 +222,7 @@ impl Fs {
     /// The state of the mount.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
+        status.read_only = self.is_read_only();
         let table = self.table();
         status.files_in_ram = table.named_in_ram.len() as u64;
         status.failures = self.failing_now(&table);
@@ -293,7 +301,14 @@ impl Fs {
         attr
     }
 
+    /// Attributes of a file, with the times that BACKING can keep: they stay the same when the file
+    /// is written back.
     pub(crate) fn attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
+        let attr = self.full_attr_of(table, ino)?;
+        Ok(attr.with_times_of(self.backing.granularity_ns))
+    }
+
+    fn full_attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let open = node.content.as_ref().and_then(|content| content.place.read().file.clone());
         let links = node.names.len() as u32;

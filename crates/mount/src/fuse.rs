@@ -6,15 +6,14 @@
 //! (passthrough) unless the file has another kind of open. The kernel may cache names and
 //! attributes for long, since all changes pass through it.
 
-pub mod control;
 mod convert;
 mod listings;
 mod passthrough;
 
-use self::control::{SETTLE, STATUS};
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
+use crate::control::{SETTLE, STATUS};
 use crate::fs::Fs;
 use crate::fs::types::{Access, Attr, Changes, ROOT};
 use flashsift_core::event::OpenId;
@@ -128,6 +127,9 @@ impl Filesystem for Adapter {
             self.passthrough.allow(&self.fs);
         }
         let _ = config.set_max_write(WRITE_BYTES);
+        // The kernel shows times as BACKING keeps them. Without a power of ten it shows ours.
+        let granularity = Duration::from_nanos(u64::from(self.fs.backing.granularity_ns));
+        let _ = config.set_time_granularity(granularity);
         Ok(())
     }
 
@@ -295,10 +297,15 @@ impl Filesystem for Adapter {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };
-            match self
-                .passthrough
-                .pass_through(&self.fs, ino.0, open, opened, |file| reply.open_backing(file))
-            {
+            if let Err(error) = self.fs.permits(open, flags.0) {
+                self.fs.release(request.pid(), open);
+                return reply.error(number(error));
+            }
+            let user = (request.uid(), request.gid());
+            let hand_over = |file: &std::fs::File| {
+                self.fs.in_space_of(ino.0, user, || reply.open_backing(file))
+            };
+            match self.passthrough.pass_through(&self.fs, ino.0, open, opened, hand_over) {
                 Some(backing) => {
                     if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
                         self.passthrough.writes_past_us(ino.0);
@@ -328,10 +335,11 @@ impl Filesystem for Adapter {
                     Err(error) => return reply.error(number(error)),
                 };
             let shown = file_attr(&attr);
-            match self
-                .passthrough
-                .pass_through(&self.fs, attr.ino, open, opened, |file| reply.open_backing(file))
-            {
+            let user = (request.uid(), request.gid());
+            let hand_over = |file: &std::fs::File| {
+                self.fs.in_space_of(attr.ino, user, || reply.open_backing(file))
+            };
+            match self.passthrough.pass_through(&self.fs, attr.ino, open, opened, hand_over) {
                 Some(backing) => {
                     self.passthrough.writes_past_us(attr.ino);
                     self.fs.set_passed_through(open);
@@ -390,7 +398,9 @@ impl Filesystem for Adapter {
     ) {
         self.answer("write", || {
             let written = opened(handle).and_then(|open| {
-                let written = self.fs.write(access(request, flags), open, offset, data)?;
+                let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+                let access = Access { cached, ..access(request, flags) };
+                let written = self.fs.write(access, open, offset, data)?;
                 if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                     let strip = Changes { strip: true, ..Changes::default() };
                     self.fs.set_attr(request.pid(), ino.0, &strip)?;
@@ -617,7 +627,8 @@ impl Filesystem for Adapter {
     ) {
         self.answer("fallocate", || {
             let done = opened(handle).and_then(|open| {
-                self.fs.fallocate(request.pid(), open, offset, length, mode as u32)
+                let access = access(request, OpenFlags(0));
+                self.fs.fallocate(access, open, offset, length, mode as u32)
             });
             Adapter::empty(reply, done);
         });
@@ -646,7 +657,8 @@ impl Filesystem for Adapter {
 }
 
 fn access(request: &Request, flags: OpenFlags) -> Access {
-    Access { tid: request.pid(), flags: flags.0 }
+    let (uid, gid) = (request.uid(), request.gid());
+    Access { tid: request.pid(), flags: flags.0, uid, gid, cached: false }
 }
 
 fn handle(open: OpenId) -> FileHandle {

@@ -1,12 +1,14 @@
 //! A file system whose new files live in RAM before they are written back to flash.
 //!
-//! Four parts, whose arrows point one way: [`daemon`] → [`attach`] and [`fuse`] → `fs`.
+//! Five parts, whose arrows point one way: [`daemon`] → [`attach`] and [`fuse`] → [`control`] →
+//! `fs`.
 //!
 //! [`Fs`] is the logic, without a kernel above it: directories, links and files on flash are those
 //! of BACKING, an ordinary directory; a regular file is created in the [`Store`], a tmpfs of
 //! bounded size, and its name is only in the table of names, which overlays BACKING, until the file
-//! is [written back](Fs::settle_due). [`fuse`] adapts it to the kernel's requests, [`attach`]
-//! decides what may be mounted where, mounts and unmounts, and [`daemon`] is the life of a mount.
+//! is [written back](Fs::settle_due). [`fuse`] adapts it to the kernel's requests, [`control`] asks
+//! a mount for its status and for a write-back, [`attach`] decides what may be mounted where,
+//! mounts and unmounts, and [`daemon`] is the life of a mount.
 //!
 //! CacheSifter ("CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime",
 //! FAST '22), §4, holds cache files in such a quasi in-memory file system. Here the verdict on each
@@ -14,6 +16,7 @@
 #![deny(unsafe_code)]
 
 pub mod attach;
+pub mod control;
 pub mod daemon;
 mod fs;
 pub mod fuse;

@@ -149,7 +149,7 @@ impl History {
         };
         let (name, other) = (name(), name());
         let (name, other) = (OsStr::new(&name), OsStr::new(&other));
-        let sync = Access { tid: 0, flags: OFlags::SYNC.bits() as i32 };
+        let sync = Access { flags: OFlags::SYNC.bits() as i32, ..Access::default() };
         let fs = &self.fs;
         let ignored = |done: Result<(), Errno>| {
             assert!(matches!(done, Ok(()) | Err(Errno::NOENT | Errno::EXIST)), "{done:?}");
@@ -160,7 +160,15 @@ impl History {
         };
         match (random.below(16), open) {
             (0..4, _) if self.opens.len() < 6 => {
-                let (_, open, _) = fs.create(&caller(), ROOT, name, 0o644, 0).unwrap();
+                let open = match fs.create(&caller(), ROOT, name, 0o644, 0) {
+                    Ok((_, open, _)) => open,
+                    // The name exists: the kernel looks it up and opens it.
+                    Err(Errno::STALE) => {
+                        let attr = fs.lookup(ROOT, name).unwrap();
+                        fs.open(0, attr.ino).unwrap().0
+                    }
+                    Err(error) => panic!("{error:?}"),
+                };
                 self.opens.push(open);
             }
             (4..8, Some(open)) => {

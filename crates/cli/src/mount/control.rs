@@ -7,13 +7,12 @@ use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
     Failure, Status,
     attach::{
-        place::{self, KIND, Left},
+        KIND,
+        place::{self, Left},
         undo::{self, Allows},
     },
-    daemon,
-    fuse::control,
+    control,
 };
-use rustix::io::Errno;
 use serde::Serialize;
 use std::{
     io::{self, Write},
@@ -78,7 +77,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
     // mount(8) repeats the options of fstab, which may be in effect already.
     if !stays.is_empty() {
         let stays = stays.join(", ");
-        eprintln!("flashsift: not changed by a remount, only by mounting anew: {stays}");
+        tracing::warn!("not changed by a remount, only by mounting anew: {stays}");
     }
     Ok(())
 }
@@ -89,6 +88,12 @@ fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
         return Ok(mounts::all()?.into_iter().filter(|mount| mount.kind == KIND).collect());
     }
     points.iter().map(|point| ours(point)).collect()
+}
+
+/// Whether the caller may give orders to this mount: root, or the user of the mount.
+fn may_order(mount: &Mount) -> bool {
+    let us = rustix::process::geteuid();
+    us.is_root() || mount.user.is_none_or(|(user, _)| user == us.as_raw())
 }
 
 fn ours(point: &Path) -> anyhow::Result<Mount> {
@@ -114,13 +119,16 @@ struct Row<'a> {
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let mounts = chosen(&args.mountpoint)?;
     if mounts.is_empty() && !args.json {
-        eprintln!("flashsift: nothing is mounted by flashsift");
+        tracing::info!("nothing is mounted by flashsift");
     }
     let mut failed = Ok(());
     for mount in &mounts {
         let at = || mount.point.display().to_string();
-        match control::status(&mount.point) {
+        match control::status(mount) {
             Ok(status) => show(mount, &status, args.json)?,
+            // Another user's, which was not asked for.
+            Err(why)
+                if args.mountpoint.is_empty() && why.kind() == io::ErrorKind::PermissionDenied => {}
             Err(why) if mounts::is_dead(&why) => {
                 let undo =
                     format!("its process was killed; `flashsift unmount {}` removes it", at());
@@ -163,6 +171,12 @@ fn in_words(mount: &Mount, status: &Status) -> String {
     );
     line("write-through", files(status.born_settled));
     line("passthrough", if status.passthrough { "yes" } else { "no" }.to_owned());
+    if status.read_only {
+        line(
+            "READ-ONLY",
+            "BACKING takes no changes: files in RAM cannot be written back".to_owned(),
+        );
+    }
     if status.faults > 0 {
         line(
             "FAULTS",
@@ -185,44 +199,78 @@ fn in_words(mount: &Mount, status: &Status) -> String {
     text
 }
 
+/// Writes back what several mounts have in RAM, all at once: a mount that fails or does not answer
+/// does not keep the others from writing back.
 pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
-    let mut failed = Ok(());
-    // A mount that fails does not keep the others from writing back; a dead one has nothing to
-    // write back.
-    let all = args.mountpoint.is_empty();
-    for mount in chosen(&args.mountpoint)?.iter().filter(|mount| !(all && undo::is_dead(mount))) {
-        let done = control::settle(&mount.point)
-            .with_context(|| format!("{}: writing back", mount.point.display()));
-        failed = failed.and(done);
+    let mut mounts = chosen(&args.mountpoint)?;
+    if args.mountpoint.is_empty() {
+        mounts.retain(may_order);
     }
+    // A dead mount has nothing to write back.
+    let all = args.mountpoint.is_empty();
+    let settle = |mount: &Mount| match control::settle(mount) {
+        Err(why) if all && mounts::is_dead(&why) => Ok(()),
+        done => done.with_context(|| format!("{}: writing back", mount.point.display())),
+    };
+    let mut failed = Ok(());
+    thread::scope(|scope| {
+        let settling: Vec<_> =
+            mounts.iter().map(|mount| scope.spawn(move || settle(mount))).collect();
+        for one in settling {
+            let done = one.join().unwrap_or_else(|_| bail!("a thread that writes back panicked"));
+            match (&failed, done) {
+                (Ok(()), done) => failed = done,
+                (Err(_), Err(more)) => tracing::error!("{more:#}"),
+                (Err(_), Ok(())) => {}
+            }
+        }
+    });
     failed
 }
 
 pub(crate) fn unmount(args: &UnmountArgs) -> anyhow::Result<()> {
-    args.mountpoint.iter().try_for_each(|point| unmount_one(point, args.lazy))
+    args.mountpoint.iter().try_for_each(|point| unmount_all(point, args.lazy))
 }
 
-fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
-    let mount = ours(point)?;
-    let point = &mount.point;
-    if undo::is_dead(&mount) {
-        if daemon::free_dead(point)? {
-            super::log_freed(point);
+/// Unmounts every mount of ours on this directory, down to the first that is not ours: each may
+/// hide another.
+fn unmount_all(point: &Path, lazy: bool) -> anyhow::Result<()> {
+    let point = ours(point)?.point;
+    let mut unmounted = Vec::new();
+    while let Some(mount) = mounts::at(&point)?.filter(|mount| mount.kind == KIND) {
+        if control::is_dead(&mount) {
+            undo::unmount(&point, true)
+                .with_context(|| format!("unmounting {}", point.display()))?;
+            log_freed(&point);
+        } else {
+            unmount_one(&mount, lazy)?;
+            unmounted.push(mount);
         }
-        return Ok(());
     }
-    match control::settle(point) {
-        // Not even root may send requests to another user's mount. After the unmount its daemon
-        // writes back on its own.
-        Err(Errno::ACCESS) if rustix::process::geteuid().is_root() => {}
-        settled => settled.with_context(|| {
-            let backing = backing(&mount).display();
-            format!(
-                "{} stays mounted: its files cannot be written back to {backing}",
+    // A daemon ends when none of its mounts is left, so all are unmounted before the first wait.
+    for mount in &unmounted {
+        match lazy {
+            true => tracing::info!(
+                "{}: unmounted; flashsift ends when no process uses it any more",
                 point.display()
-            )
-        })?,
+            ),
+            false => await_end(mount)?,
+        }
     }
+    Ok(())
+}
+
+/// Logs that the dead mount of a killed process was removed.
+fn log_freed(mountpoint: &Path) {
+    tracing::info!("{}: unmounted the dead mount of a killed process", mountpoint.display());
+}
+
+fn unmount_one(mount: &Mount, lazy: bool) -> anyhow::Result<()> {
+    let point = &mount.point;
+    control::settle(mount).with_context(|| {
+        let backing = backing(mount).display();
+        format!("{} stays mounted: its files cannot be written back to {backing}", point.display())
+    })?;
     let at = || format!("unmounting {}", point.display());
     if lazy {
         undo::unmount(point, true).with_context(at)?;
@@ -238,14 +286,27 @@ fn unmount_one(point: &Path, lazy: bool) -> anyhow::Result<()> {
             }
         );
     }
-    match until_free(backing(&mount)) {
-        Ok(Left::Nothing) => Ok(()),
+    Ok(())
+}
+
+/// Waits until the daemon of a mount that is unmounted has ended.
+fn await_end(mount: &Mount) -> anyhow::Result<()> {
+    let (point, backing) = (mount.point.display(), backing(mount));
+    if let Some(other) = mounts::all()?.into_iter().find(|other| other.dev == mount.dev) {
+        let other = other.point.display();
+        tracing::info!("{point}: unmounted; the same file system is still mounted on {other}");
+        return Ok(());
+    }
+    match until_free(backing) {
+        Ok(Left::Nothing) => {
+            tracing::info!("{point}: unmounted; every file is in {}", backing.display());
+            Ok(())
+        }
         Ok(Left::Remains) => bail!(
-            "{} is unmounted, but flashsift ended with an error; see the journal or {}",
-            point.display(),
-            backing(&mount).join(place::HIDDEN).join("log").display()
+            "{point} is unmounted, but flashsift ended with an error; see the journal or {}",
+            backing.join(place::HIDDEN).join("log").display()
         ),
-        Err(why) => Err(why).with_context(|| backing(&mount).display().to_string()),
+        Err(why) => Err(why).with_context(|| backing.display().to_string()),
     }
 }
 
@@ -256,7 +317,7 @@ fn until_free(backing: &Path) -> io::Result<Left> {
     thread::spawn(move || sender.send(place::wait_until_free(&waited)));
     match ended.recv_timeout(MOMENT) {
         Err(_) => {
-            eprintln!("flashsift: unmounted; waiting until the last files are written back");
+            tracing::info!("unmounted; waiting until the last files are written back");
             ended.recv().map_err(io::Error::other)?
         }
         Ok(left) => left,

@@ -1,7 +1,8 @@
 //! Settings of a mount: from the command line, else from a file, else the defaults here.
 
-use crate::{Usage, size};
+use crate::{size, usage::Usage};
 use anyhow::Context;
+use flashsift_core::duration::Exact;
 use serde::{Deserialize, Deserializer, de};
 use std::{num::NonZero, path::Path, thread, time::Duration};
 
@@ -73,6 +74,20 @@ impl Settings {
         let at = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(at)?;
         toml::from_str(&text).with_context(at)
+    }
+
+    /// These settings as words of a command line.
+    pub(super) fn words(&self) -> Vec<String> {
+        let time = self.lose_at_most.map(|time| time.as_micros().try_into().unwrap_or(u64::MAX));
+        let one = [
+            time.map(|us| format!("--lose-at-most={}", Exact(us))),
+            self.budget.map(|bytes| format!("--budget={bytes}")),
+            self.no_passthrough.then(|| "--no-passthrough".to_owned()),
+            self.threads.map(|threads| format!("--threads={threads}")),
+        ];
+        let settled = self.settled.iter().map(|pattern| format!("--settled={pattern}"));
+        let options = self.options.iter().map(|option| format!("--option={option}"));
+        one.into_iter().flatten().chain(settled).chain(options).collect()
     }
 
     /// Merges two sources: these settings take precedence over `other`; patterns and options add
@@ -182,6 +197,29 @@ mod tests {
         for name in ["lose-at-most", "settle-after"] {
             let wanted = file(&format!("{name} = \"5m\"")).unwrap().wanted(true).unwrap();
             assert_eq!(wanted.lose_at_most, Duration::from_secs(300), "{name}");
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    #[test]
+    fn settings_become_words_that_give_them_again() {
+        use clap::Parser;
+        let all = Settings {
+            lose_at_most: Some(Duration::from_millis(1500)),
+            budget: Some(5000),
+            settled: vec!["-a b*".into(), "$c".into()],
+            no_passthrough: true,
+            threads: Some(3),
+            options: vec!["noatime".into(), "ro".into()],
+        };
+        for settings in [all, Settings::default()] {
+            let words = [String::new()].into_iter().chain(settings.words());
+            assert_eq!(Line::try_parse_from(words).ok().unwrap().settings, settings);
         }
     }
 

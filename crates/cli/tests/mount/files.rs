@@ -215,6 +215,44 @@ fn a_user_cannot_read_another_users_file() {
     assert_eq!(fs::metadata(mounted.below(".flashsift")).unwrap().mode() & 0o777, 0o700);
 }
 
+/// Bob asks for a name that does not exist, and the kernel remembers that. Then Ann's private file
+/// appears there. When Bob created the name, the kernel asked to create a file and checked no
+/// permissions; the mount opened the existing file, and Bob read it, appended to it and emptied it.
+/// Now the mount answers that the kernel's knowledge is stale, so the kernel looks the name up
+/// again and checks permissions itself.
+#[test]
+fn a_name_that_the_kernel_remembers_as_missing_opens_no_private_file() {
+    let test = "a_name_that_the_kernel_remembers_as_missing_opens_no_private_file";
+    let Some(mounted) = Mounted::new(test, &LATE) else { return };
+    fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o777)).unwrap();
+    let bob = (BOB, BOB);
+    for (name, tried) in [
+        ("read", "exec 3<>read; cat <&3"),
+        ("append", "echo x >> append"),
+        ("empty", ": > empty"),
+        ("shared", "echo x >> shared"),
+        ("excl", "set -C; : > excl"),
+    ] {
+        assert!(!shell(&mounted, bob, &format!("test -e {name}")).0, "{name} is missing");
+        fs::write(mounted.below(name), "secret").unwrap();
+        fs::set_permissions(mounted.below(name), super::mode(0o660)).unwrap();
+        let group = if name == "shared" { BOB } else { ANN };
+        std::os::unix::fs::chown(mounted.below(name), Some(ANN), Some(group)).unwrap();
+        let (success, said) = shell(&mounted, bob, tried);
+        let now = fs::read_to_string(mounted.below(name)).unwrap();
+        match name {
+            "shared" => assert!(success && now == "secretx\n", "{said}"),
+            _ => assert!(!success && now == "secret" && !said.contains("secret"), "{name}: {said}"),
+        }
+    }
+    // The owner may, also with the kernel's wrong knowledge, and no ESTALE is seen.
+    assert!(!shell(&mounted, (ANN, ANN), "test -e own").0);
+    fs::write(mounted.below("own"), "mine").unwrap();
+    std::os::unix::fs::chown(mounted.below("own"), Some(ANN), Some(ANN)).unwrap();
+    did(&mounted, (ANN, ANN), "echo over > own");
+    assert_eq!(fs::read(mounted.below("own")).unwrap(), b"over\n");
+}
+
 /// Commands that change a program's user, groups or capabilities before it acts.
 const OTHERS: [&[&str]; 5] = [
     &["setpriv", "--reuid=12001", "--regid=12001", "--clear-groups"],

@@ -2,6 +2,7 @@
 
 mod crash;
 mod files;
+mod flash_state;
 mod model;
 #[path = "../places/mod.rs"]
 mod places;
@@ -73,20 +74,31 @@ impl Drop for Alone {
 /// the kernel has F2FS, `FLASHSIFT_ON=f2fs` makes it an F2FS.
 struct Ext4 {
     places: Places,
+    /// Further options of its mount.
+    options: &'static str,
     _alone: Alone,
 }
 
 impl Ext4 {
     /// `None`, with the reason printed, where there can be none.
     fn new(test: &str) -> Option<Self> {
-        let ext4 = Self { places: Places::new(test)?, _alone: Alone::wait() };
+        Self::made(test, &[], "")
+    }
+
+    /// The same with further arguments of `mkfs` and options of its mount, which only ext4 knows.
+    fn made(test: &str, arguments: &[&str], options: &'static str) -> Option<Self> {
+        if on_f2fs() && !(arguments.is_empty() && options.is_empty()) {
+            return skip(test, "it is about ext4");
+        }
+        let ext4 = Self { places: Places::new(test)?, options, _alone: Alone::wait() };
         ext4.places.create_directories();
         let mkfs = if on_f2fs() {
             &["mkfs.f2fs", "-q"][..]
         } else {
             &["mkfs.ext4", "-q", "-F", "-b", "4096"]
         };
-        let made = make_image(&ext4.image(), 128 * MIB as u64, mkfs);
+        let mkfs = [mkfs, arguments].concat();
+        let made = make_image(&ext4.image(), 128 * MIB as u64, &mkfs);
         if let Err(why) = made.and_then(|()| ext4.mount()) {
             return skip(test, &why);
         }
@@ -118,7 +130,8 @@ impl Ext4 {
     fn mount(&self) -> Result<(), String> {
         let (kind, options) =
             if on_f2fs() { ("f2fs", "loop") } else { ("ext4", "loop,commit=3600") };
-        mount_image(&self.image(), kind, options, &self.backing())
+        let options = [options, self.options].join(if self.options.is_empty() { "" } else { "," });
+        mount_image(&self.image(), kind, &options, &self.backing())
     }
 
     /// As if power were cut now: nothing more reaches the device. Then the device comes back.

@@ -1,6 +1,6 @@
 //! Checks before a mount: whether BACKING and MOUNTPOINT are suitable, unused and locked for us.
 
-use super::undo;
+use super::{KIND, system_directories, undo};
 use crate::fs::backing;
 pub use crate::fs::backing::HIDDEN;
 use crate::fs::types::Time;
@@ -13,19 +13,18 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
-    fs::File,
+    fs::{self, File},
     io,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::FileExt,
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::FileExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-/// The type of our mounts.
-pub const KIND: &str = "fuse.flashsift";
 const LOCK: &str = "lock";
 const LOG: &str = "log";
 /// Number of users of a directory that a message names.
@@ -110,6 +109,8 @@ pub struct Wanted<'a> {
     pub even_if_used: bool,
     /// Types of file systems on which BACKING may lie although they are refused otherwise.
     pub even_on: &'a [String],
+    /// Mount even over a directory that the machine needs to start.
+    pub force: bool,
 }
 
 /// A locked BACKING, and a directory to mount on.
@@ -140,6 +141,10 @@ impl LockedPlace {
             return unfit(format!("{} is mounted by flashsift already", mounted.point.display()));
         }
         ordinary(&backing, &on, wanted.even_on)?;
+        if !wanted.force {
+            not_of_the_system(&backing)?;
+            not_of_the_system(&mountpoint)?;
+        }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::open(&backing, flags, Mode::empty())
             .map_err(|why| Refused::at(&backing, "opening", why))?;
@@ -168,8 +173,7 @@ impl LockedPlace {
             if *place == backing && are_ours(&found) {
                 if flock(&root, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
                 {
-                    let pid = found.users.first().map(|user| user.pid);
-                    return Err(Refused::Ending(Ending { backing, pid, stuck: String::new() }));
+                    return Err(running(backing, &found));
                 }
                 // The earlier daemon ended just now.
                 found = look()?;
@@ -246,6 +250,26 @@ fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
         () if mountpoint.starts_with(backing) => inside(mountpoint, backing),
         () => Ok(()),
     }
+}
+
+/// Checks that a directory is not one without which the machine does not start. The path must be
+/// absolute and free of links and dots.
+///
+/// # Errors
+///
+/// It is such a directory, lies in one, or contains one.
+pub fn not_of_the_system(place: &Path) -> Result<(), Refused> {
+    let Some(needed) = system_directories::related(place) else { return Ok(()) };
+    let relation = match needed {
+        _ if needed == place => "is".to_owned(),
+        _ if place.starts_with(needed) => format!("lies in {},", needed.display()),
+        _ => format!("contains {},", needed.display()),
+    };
+    unfit(format!(
+        "{} {relation} a directory of the system. A crash loses new files that were not written \
+         back, and then the machine may not start; --force if you want it all the same",
+        place.display(),
+    ))
 }
 
 /// Checks that BACKING lies on storage of this machine, and can be written.
@@ -365,18 +389,42 @@ impl Lock {
     ///
     /// Files of flashsift in BACKING cannot be removed.
     pub fn remove(self, root: OwnedFd) -> io::Result<()> {
-        for name in [LOG, LOCK] {
-            match rustix::fs::unlinkat(&self.hidden, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(why) => return Err(why.into()),
-            }
+        match rustix::fs::unlinkat(&self.hidden, LOG, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(why) => return Err(why.into()),
         }
-        let removed =
-            keeping_its_time(&root, || rustix::fs::unlinkat(&root, HIDDEN, AtFlags::REMOVEDIR));
+        remove_name(&self.hidden, LOCK, &*self.file, AtFlags::empty())?;
+        let removed = remove_name(&root, HIDDEN, &self.hidden, AtFlags::REMOVEDIR);
         drop(self);
         // Our last descriptor in BACKING.
         drop(root);
         Ok(removed?)
+    }
+}
+
+/// Removes the name of a file or directory that is open here: the one that we gave it, or the one
+/// to which another program has renamed it. If it has no name any more, nothing is to be done.
+fn remove_name(folder: &OwnedFd, name: &str, open: impl AsFd, flags: AtFlags) -> Result<(), Errno> {
+    let about = rustix::fs::fstat(&open)?;
+    let remove = |folder: &OwnedFd, name: &OsStr| {
+        let there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let same = |there: Stat| (there.st_dev, there.st_ino) == (about.st_dev, about.st_ino);
+        if !there.is_ok_and(same) {
+            return Ok(false);
+        }
+        keeping_its_time(folder, || rustix::fs::unlinkat(folder, name, flags)).map(|()| true)
+    };
+    if remove(folder, OsStr::new(name))? {
+        return Ok(());
+    }
+    let link = format!("/proc/self/fd/{}", open.as_fd().as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new())?;
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::empty()) {
+        Ok(folder) => remove(&folder, name).map(drop),
+        Err(_) => Ok(()),
     }
 }
 
@@ -473,6 +521,35 @@ fn held(backing: PathBuf, lock: &File) -> Refused {
         Some(stuck) => Refused::Ending(Ending { backing, pid, stuck: stuck.to_owned() }),
         None => Refused::Locked(backing, pid),
     }
+}
+
+/// The refusal for a BACKING that only daemons of ours use, and whose lock file is not in its
+/// place.
+fn running(backing: PathBuf, found: &Found) -> Refused {
+    match found.users.iter().find_map(|user| lock_of(user.pid)) {
+        Some(file) => held(backing, &file),
+        // The daemon has closed the lock file already, and is about to end.
+        None => {
+            let pid = found.users.first().map(|user| user.pid);
+            Refused::Ending(Ending { backing, pid, stuck: String::new() })
+        }
+    }
+}
+
+/// The lock file that this daemon holds, found among its descriptors: another program may have
+/// renamed or removed it, or the directory that it is in.
+fn lock_of(pid: u32) -> Option<File> {
+    let ours = |descriptor: PathBuf| {
+        let about = fs::metadata(&descriptor).ok()?;
+        (about.is_file() && about.len() == SIGN_BYTES as u64).then_some(())?;
+        let file = File::open(descriptor).ok()?;
+        let mut begins = [0; 16];
+        let len = file.read_at(&mut begins, 0).ok()?;
+        let signed = begins[..len].starts_with(format!("{pid}\n").as_bytes());
+        (signed && is_held(&file)).then_some(file)
+    };
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    descriptors.flatten().find_map(|entry| ours(entry.path()))
 }
 
 fn open_hidden(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {

@@ -1,7 +1,8 @@
 //! Unmounting and remounting: as root by system calls; a plain user's own mounts through
 //! `fusermount3`.
 
-use super::place::KIND;
+use super::KIND;
+use crate::control;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},
@@ -128,20 +129,23 @@ pub fn remount(point: &Path, to: &Allows) -> io::Result<()> {
 
 /// Whether a mount is one of ours whose server is gone.
 pub fn is_dead(mount: &Mount) -> bool {
-    mount.kind == KIND && fs::metadata(&mount.point).is_err_and(|why| mounts::is_dead(&why))
+    mount.kind == KIND && control::is_dead(mount)
 }
 
-/// Unmounts the remains of a killed flashsift. Returns whether there were any.
+/// Unmounts what killed flashsifts have left on a directory, down to the first mount that lives or
+/// is not ours. Returns whether there was anything.
 ///
 /// # Errors
 ///
-/// The list of mounts cannot be read, or the unmount fails.
+/// The list of mounts cannot be read, or an unmount fails.
 pub fn free_dead(point: &Path) -> io::Result<bool> {
     let point = mounts::resolved(point)?;
-    match mounts::at(&point)? {
-        Some(mount) if is_dead(&mount) => unmount(&point, true).map(|_| true),
-        _ => Ok(false),
+    let mut any = false;
+    while mounts::at(&point)?.is_some_and(|mount| is_dead(&mount)) {
+        unmount(&point, true)?;
+        any = true;
     }
+    Ok(any)
 }
 
 /// Makes the kernel pass on all writes that programs have made through mappings.

@@ -1,7 +1,7 @@
 //! Notifications to systemd, if it asks for them: ready, alive, ending.
 
+use crate::control;
 use crate::fs::Fs;
-use crate::fuse::control;
 use flashsift_host::mounts::{self, Mount};
 use sd_notify::NotifyState;
 use std::{
@@ -51,7 +51,7 @@ impl Watchdog {
 /// back, asks the file system directly.
 fn answers(fs: &Fs, mount: &Mount) -> bool {
     match mounts::at(&mount.point) {
-        Ok(Some(there)) if there.id == mount.id => control::status(&mount.point).is_ok(),
+        Ok(Some(there)) if there.id == mount.id => control::status(mount).is_ok(),
         _ => fs.status().schema > 0,
     }
 }

@@ -1,12 +1,13 @@
 //! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
 //! names in them.
 
+use super::flash_state::FlashState;
 use super::temps::{is_temporary, temporary};
 use super::types::Time;
 use super::volume::Volume;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
-    UTIME_OMIT,
+    AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, StatxAttributes,
+    StatxFlags, Timespec, Timestamps, UTIME_OMIT,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -28,7 +29,8 @@ pub(crate) struct Backing {
     pub(crate) root: OwnedFd,
     pub(crate) root_ino: u64,
     device: u64,
-    hidden: OwnedFd,
+    pub(crate) hidden: OwnedFd,
+    pub(crate) state: FlashState,
     /// The directory for copies that have no final name yet.
     temps: OwnedFd,
     /// A descriptor of the file system for `syncfs`.
@@ -37,8 +39,12 @@ pub(crate) struct Backing {
     /// Whether renames out of the directory for copies fail everywhere: it is encrypted or has a
     /// project of its own.
     temps_apart: bool,
+    /// Flags of the directory for copies that files in it inherit.
+    temps_inherit: IFlags,
     /// Largest size of a file on flash, bytes; tmpfs allows more.
     pub(crate) largest_file: u64,
+    /// Times on flash are multiples of this, ns.
+    pub(crate) granularity_ns: u32,
     noatime: bool,
     pub(crate) volume: Volume,
 }
@@ -57,6 +63,46 @@ pub(crate) struct OpenDir {
     /// Whether copies may have a temporary name here: it takes names away again, and its files
     /// inherit no access control list.
     pub(crate) takes_temps: bool,
+    /// Changes in it are durable when they return (`chattr +S` and `+D`).
+    pub(crate) synchronous: bool,
+    /// Files in it inherit flags that a copy would not have, such as `chattr +A` or `+C`.
+    pub(crate) inherits: bool,
+}
+
+impl OpenDir {
+    /// Whether names may be added to this directory; or removed, if `removes`.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` if the directory is immutable (`chattr +i`), or if a name is to go and the directory
+    /// is append-only (`chattr +a`).
+    pub(crate) fn permits(&self, removes: bool) -> Result<()> {
+        let flags = attributes(&self.fd, OsStr::new(""), AtFlags::EMPTY_PATH)?;
+        let forbids = match removes {
+            true => StatxAttributes::IMMUTABLE | StatxAttributes::APPEND,
+            false => StatxAttributes::IMMUTABLE,
+        };
+        if flags.intersects(forbids) { Err(Errno::PERM) } else { Ok(()) }
+    }
+
+    /// Whether the file with this name in BACKING may be removed or replaced.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` if the file is immutable or append-only; `ENOENT` if there is none.
+    pub(crate) fn permits_removal_of(&self, name: &OsStr) -> Result<()> {
+        let flags = attributes(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match flags.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND) {
+            true => Err(Errno::PERM),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The flags of a file that `statx` shows.
+fn attributes(dir: impl AsFd, name: &OsStr, how: AtFlags) -> Result<StatxAttributes> {
+    let flags = how | AtFlags::STATX_DONT_SYNC;
+    Ok(rustix::fs::statx(dir, name, flags, StatxFlags::empty())?.stx_attributes)
 }
 
 impl AsFd for OpenDir {
@@ -117,23 +163,27 @@ impl Backing {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let temps_apart = is_apart(flags(&temps));
+        let of_temps = flags(&temps);
+        let state = FlashState::new(&hidden)?;
         let volume = Volume::of(root.as_fd())?;
         let mut backing = Backing {
             root,
             root_ino: stat.st_ino,
             device: stat.st_dev,
             hidden,
+            state,
             temps,
             to_sync: File::from(to_sync),
             next_temp: AtomicU64::new(0),
-            temps_apart,
+            temps_apart: is_apart(of_temps),
+            temps_inherit: of_temps & INHERITED,
             largest_file: 0,
+            granularity_ns: 1,
             noatime,
             volume,
         };
         backing.clear()?;
-        backing.largest_file = backing.find_largest_file()?;
+        backing.probe()?;
         Ok(backing)
     }
 
@@ -208,9 +258,9 @@ impl Backing {
         }
     }
 
-    /// No system call returns the limit, so this tries to create files of that size that are all
-    /// hole.
-    fn find_largest_file(&self) -> Result<u64> {
+    /// Finds the largest size of a file and the granularity of times. No system call returns them,
+    /// so this tries sizes of a file that is all hole, and sets a time.
+    fn probe(&mut self) -> Result<()> {
         let (temp, file) = self.create_temp()?;
         let (mut fits, mut too_large) = (0, 1 << 63);
         while too_large - fits > 1 {
@@ -220,13 +270,18 @@ impl Backing {
                 Err(_) => too_large = size,
             }
         }
-        self.remove_temp(&temp)?;
-        Ok(fits)
+        self.largest_file = fits;
+        let last = Timespec { tv_sec: 1, tv_nsec: 999_999_999 };
+        rustix::fs::futimens(&file, &Timestamps { last_access: last, last_modification: last })?;
+        let kept = rustix::fs::fstat(&file)?.st_mtime_nsec;
+        self.granularity_ns = u32::try_from(1_000_000_000 - kept as i64).unwrap_or(1);
+        self.remove_temp(&temp)
     }
 
     /// Removes all internal files except the lock, which belongs to its holder.
     pub(crate) fn tidy(&self) -> Result<()> {
         self.clear()?;
+        FlashState::remove(&self.hidden)?;
         rustix::fs::unlinkat(&self.hidden, "tmp", AtFlags::REMOVEDIR)
     }
 
@@ -254,8 +309,10 @@ impl Backing {
             return Err(Errno::OPNOTSUPP);
         }
         let apart = !self.temps_apart && is_apart(flags);
+        let synchronous = flags.intersects(IFlags::SYNC | IFlags::DIRSYNC);
+        let inherits = flags & INHERITED != self.temps_inherit;
         let takes_temps = !default_acl && !flags.intersects(IFlags::APPEND | IFlags::IMMUTABLE);
-        Ok((OpenDir { fd, gid, default_acl, apart, takes_temps }, stat))
+        Ok((OpenDir { fd, gid, default_acl, apart, takes_temps, synchronous, inherits }, stat))
     }
 
     /// Opens a name with `O_PATH`, through which the attributes of its file can be read and
@@ -373,6 +430,22 @@ pub(crate) fn remove_copies(
 /// The flags that `chattr` calls E and F; rustix has no names for them.
 const ENCRYPTED: u32 = 0x800;
 const CASE_FOLDED: u32 = 0x4000_0000;
+/// The flag that `chattr` calls m: do not compress.
+const NOT_COMPRESSED: u32 = 0x400;
+/// The flag that `chattr` calls x: access memory of the device directly.
+const DAX: u32 = 0x0200_0000;
+
+/// Flags that a directory passes on to files that are created in it (ext4, F2FS, btrfs and XFS).
+const INHERITED: IFlags = IFlags::SYNC
+    .union(IFlags::NOATIME)
+    .union(IFlags::NODUMP)
+    .union(IFlags::NOCOW)
+    .union(IFlags::COMPRESSED)
+    .union(IFlags::JOURNALING)
+    .union(IFlags::NOTAIL)
+    .union(IFlags::SECURE_REMOVAL)
+    .union(IFlags::UNRM)
+    .union(IFlags::from_bits_retain(NOT_COMPRESSED | DAX));
 
 /// Flags of a directory as `lsattr` shows them; empty on file systems without flags.
 pub(crate) fn flags(dir: impl AsFd) -> IFlags {

@@ -3,22 +3,51 @@
 use super::types::Caller;
 use rustix::io::Result;
 use rustix::process::{Gid, Uid, geteuid};
-use rustix::thread::{capabilities, set_capabilities, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_capabilities, set_thread_res_gid, set_thread_res_uid,
+};
 use std::fs;
 
-/// Runs `make` with the caller's user and group, so that the new file belongs to the caller, as
-/// quotas and setgid directories require. The kernel has already checked the caller's permission,
-/// with supplementary groups that we do not know: therefore this thread keeps its capabilities.
-/// Other threads are not affected.
+/// The user and group that a request is performed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl User {
+    pub(crate) const ROOT: User = User { uid: 0, gid: 0 };
+    /// A user without rights of its own.
+    pub(crate) const NOBODY: User = User { uid: 65_534, gid: 65_534 };
+
+    /// Whether this user may use the space that file systems keep for root.
+    pub(crate) fn may_use_reserved(self) -> bool {
+        self.uid == 0
+    }
+}
+
+/// Runs `make` with the caller's user and group, as [`as_user`] does.
 pub(crate) fn as_caller<T>(caller: &Caller, make: impl FnOnce() -> Result<T>) -> Result<T> {
-    if !geteuid().is_root() || (caller.uid, caller.gid) == (0, 0) {
+    as_user(User { uid: caller.uid, gid: caller.gid }, make)
+}
+
+/// Runs `make` with this user and group, so that a new file belongs to them, as quotas and setgid
+/// directories require, and so that new blocks come out of their quota and not out of the space
+/// that ext4 keeps for root. The kernel has already checked the permission, with supplementary
+/// groups that we do not know: therefore this thread keeps its capabilities, without the one that
+/// exempts from quotas and reserves. Other threads are not affected.
+pub(crate) fn as_user<T>(user: User, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    if !geteuid().is_root() || user == User::ROOT {
         return make();
     }
     let _back = Back;
-    set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
-    set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
+    set_thread_res_gid(None, Gid::from_raw(user.gid), None)?;
+    set_thread_res_uid(None, Uid::from_raw(user.uid), None)?;
     let mut sets = capabilities(None)?;
     sets.effective = sets.permitted;
+    if !user.may_use_reserved() {
+        sets.effective -= CapabilitySet::SYS_RESOURCE;
+    }
     set_capabilities(None, sets)?;
     make()
 }

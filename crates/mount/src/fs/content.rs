@@ -18,6 +18,8 @@ pub(crate) struct Content {
     /// lock it shared. It is the last lock to be taken.
     pub(crate) order: RwLock<()>,
     changes: AtomicU64,
+    /// The error of a write of bytes that the kernel had accepted before; they are lost.
+    lost: Mutex<Option<Errno>>,
     /// The result of the sync that followed the file's write-back, if one did.
     synced: Mutex<Option<Result<()>>>,
 }
@@ -51,6 +53,25 @@ impl Content {
     /// afterwards.
     pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Records that bytes are lost which a process stored through a mapping.
+    pub(crate) fn loses(&self, errno: Errno) {
+        self.lost.lock().get_or_insert(errno);
+    }
+
+    /// Forgets such a loss: the file is empty.
+    pub(crate) fn emptied(&self) {
+        *self.lost.lock() = None;
+    }
+
+    /// Whether bytes were lost while the file was open.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a write that lost bytes.
+    pub(crate) fn has_all(&self) -> Result<()> {
+        (*self.lost.lock()).map_or(Ok(()), Err)
     }
 
     pub(crate) fn set_synced(&self, done: Result<()>) {

@@ -6,7 +6,7 @@
 
 use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
-use super::caller::as_caller;
+use super::caller::{User, as_caller};
 use super::content::{Content, Place};
 use super::events::At;
 use super::open_files::asks_for_sync;
@@ -15,7 +15,7 @@ use super::table::{self, InRam, Is, Name, Table};
 use super::temps::is_temporary;
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
-use flashsift_core::sift::Birth;
+use flashsift_core::sift::{Birth, FILE_COST_BYTES};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
@@ -56,12 +56,17 @@ fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
 }
 
 impl Fs {
-    /// Creates and opens a regular file, or opens an existing one unless `O_EXCL` forbids it. The
-    /// name is looked up only once, so the file that is found is the one that is opened.
+    /// Creates and opens a regular file.
+    ///
+    /// The kernel asks for this only if it knows no file of that name, so it has not checked
+    /// whether the caller may open an existing one. Such a file is therefore not opened here:
+    /// `ESTALE` makes the kernel look the name up again, check the permissions and ask for an open.
     ///
     /// # Errors
     ///
-    /// `EEXIST`, `ENAMETOOLONG`, `ENOSPC`, and the errors of opening a file in BACKING.
+    /// `ESTALE` if the name exists, or `EEXIST` with `O_EXCL`; `ENAMETOOLONG`; `EPERM` for the name
+    /// of the internal directory; `ENOSPC` if flash has no space or no inode for the file; any
+    /// error of BACKING.
     pub fn create(
         &self,
         caller: &Caller,
@@ -73,25 +78,18 @@ impl Fs {
         permitted(parent, name)?;
         let at = self.arrived_to_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
+        self.make_room_for_file();
         let mut table = self.table();
-        let there = match self.find(&mut table, parent, name) {
-            Ok(ino) => Some(ino),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(error),
-        };
-        if let Some(ino) = there {
-            let attr = self.attr_of(&mut table, ino)?;
-            if opening.contains(OFlags::EXCL) || attr.kind() != FileType::RegularFile {
+        match self.find(&mut table, parent, name) {
+            Ok(ino) => {
                 table.drop_unused(ino);
-                return Err(Errno::EXIST);
+                return Err(match opening.contains(OFlags::EXCL) {
+                    true => Errno::EXIST,
+                    false => Errno::STALE,
+                });
             }
-            drop(table);
-            let (open, opened) = self.open(caller.tid, ino)?;
-            self.looked_up(&mut self.table(), ino)?;
-            if opening.contains(OFlags::TRUNC) {
-                self.resize(at, ino, 0)?;
-            }
-            return Ok((self.attr(ino)?, open, opened));
+            Err(Errno::NOENT) => (),
+            Err(error) => return Err(error),
         }
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
@@ -119,17 +117,21 @@ impl Fs {
         mode: u32,
         sync: bool,
     ) -> Result<(Ino, FileId, File)> {
+        self.refuse_if_read_only()?;
         let dir = self.dir(table, parent)?;
         let number = table.next_number();
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         let gid = dir.gid.unwrap_or(caller.gid);
+        let sync = sync || dir.synchronous || self.is_synchronous();
         let created = Created { file: table::file_id(number), name: (parent, name), sync };
         let owner = FileOwner { uid: caller.uid, gid };
         let birth = self.birth(table, at, created.name, |name| created.with(name, owner, masked));
-        // An inherited access control list is BACKING's to make.
-        if birth == Birth::Ram && !dir.default_acl && !dir.apart {
-            let in_ram = table.named_in_ram.len() as u64;
-            self.reservation.take_file(in_ram, self.backing.root.as_fd(), &self.store)?;
+        // An inherited access control list or flag is BACKING's to make.
+        let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
+        if in_ram {
+            dir.permits(false)?;
+        }
+        if in_ram && self.has_room_for_file() && self.reserve_file(table, caller, created.name)? {
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let uid = (caller.uid != own.0).then_some(caller.uid);
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
@@ -175,6 +177,46 @@ impl Fs {
         Ok((ino, created.file, File::from(file)))
     }
 
+    /// Reserves space on flash for one more file in RAM. `false` if only root may use what is left:
+    /// root's file is then created on flash.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is no space or no inode for it.
+    fn reserve_file(
+        &self,
+        table: &Table,
+        caller: &Caller,
+        (dir, name): (Ino, &OsStr),
+    ) -> Result<bool> {
+        let (flash, in_ram) = (self.backing.root.as_fd(), table.named_in_ram.len() as u64);
+        let space = table.space_for_name(dir, name);
+        let user = User { uid: caller.uid, gid: caller.gid };
+        match self.reservation.take_file(in_ram, space, flash, &self.store) {
+            Err(Errno::NOSPC)
+                if user.may_use_reserved()
+                    && self.reservation.has_space_for_root(flash, &self.store) =>
+            {
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Whether one more file fits into the budget, also an empty one.
+    fn has_room_for_file(&self) -> bool {
+        !self.do_files_count()
+            || self.store.usage().is_ok_and(|(used, budget)| used + FILE_COST_BYTES <= budget)
+    }
+
+    /// Writes the oldest files back if RAM has no space for one more. If that fails, the new file
+    /// is created on flash.
+    fn make_room_for_file(&self) {
+        if !self.has_room_for_file() {
+            let _ = self.make_room(FILE_COST_BYTES);
+        }
+    }
+
     /// Checks that BACKING has an inode to spare that no file in RAM will need.
     fn spare_file(&self, table: &Table) -> Result<()> {
         match table.named_in_ram.len() {
@@ -204,6 +246,7 @@ impl Fs {
             });
         }
         permitted(parent, name)?;
+        self.make_room_for_file();
         let mut table = self.table();
         if let Ok(ino) = self.find(&mut table, parent, name) {
             table.drop_unused(ino);
@@ -301,6 +344,9 @@ impl Fs {
                     continue;
                 }
                 Is::Ram => {
+                    self.refuse_if_read_only()?;
+                    dir.permits(false)?;
+                    self.reserve_name(&table, (parent, name))?;
                     table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
                     self.dir_changed(&mut table, parent);
                     self.renamed_in_ram(ino)?;
@@ -324,6 +370,17 @@ impl Fs {
         }
     }
 
+    /// Reserves space on flash for a further name of a file in RAM.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is none.
+    fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
+        let space = table.space_for_name(dir, name);
+        let flash = self.backing.root.as_fd();
+        self.reservation.take_exactly(space, flash, &self.store)
+    }
+
     /// Sets `ctime` to now. A copy in progress need not know: names are looked up when it is
     /// placed.
     fn renamed_in_ram(&self, ino: Ino) -> Result<()> {
@@ -340,6 +397,8 @@ impl Fs {
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
         if table.in_ram(parent, name).is_some() {
+            self.refuse_if_read_only()?;
+            dir.permits(true)?;
             return self.unlink_in_ram(&mut table, at, parent, name);
         }
         let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
@@ -530,7 +589,7 @@ impl Fs {
         flags: RenameFlags,
     ) -> Result<()> {
         // The directory has to be there.
-        self.dir(table, to.0)?;
+        let new_dir = self.dir(table, to.0)?;
         let target = table.in_ram(to.0, to.1);
         let hidden = self.in_backing(table, to.0, to.1)?;
         if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || hidden.is_some()) {
@@ -538,6 +597,16 @@ impl Fs {
         }
         if target.is_some_and(|target| target.ino == source.ino) {
             return Ok(());
+        }
+        self.refuse_if_read_only()?;
+        self.dir(table, from.0)?.permits(true)?;
+        new_dir.permits(target.is_some() || hidden.is_some())?;
+        if hidden.is_some() {
+            // The write-back could not replace it.
+            new_dir.permits_removal_of(to.1)?;
+        }
+        if target.is_none() {
+            self.reserve_name(table, to)?;
         }
         if target.is_some() {
             self.remove_name_in_ram(table, at, to.0, to.1)?;

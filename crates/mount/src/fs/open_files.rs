@@ -1,6 +1,7 @@
 //! Open files: reading, writing, syncing.
 
 use super::Fs;
+use super::caller::{User, as_user};
 use super::content::Content;
 use super::events::At;
 use super::opens::Open;
@@ -8,9 +9,10 @@ use super::table::{Is, Table};
 use super::types::{Access, Ino, Opened};
 use super::write_back::Job;
 use flashsift_core::event::{Action, FileId, OpenId};
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,6 +84,49 @@ impl Fs {
         }
         drop(place);
         Ok((content, opened))
+    }
+
+    /// Whether an open with these flags of `open` may change its file: BACKING may be read-only, or
+    /// the file immutable or append-only. The kernel knows neither. `O_TRUNC` does not matter here,
+    /// since the kernel truncates by a request of its own.
+    ///
+    /// # Errors
+    ///
+    /// `EROFS` if BACKING is read-only; `EPERM` if the file's flags forbid such an open.
+    pub(crate) fn permits(&self, open: OpenId, flags: i32) -> Result<()> {
+        let flags = OFlags::from_bits_retain(flags as u32);
+        if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            return Ok(());
+        }
+        self.refuse_if_read_only()?;
+        let Some(file) = self.settled_file(open) else { return Ok(()) };
+        let ours = rustix::fs::fcntl_getfl(&file)?;
+        let appends = ours.contains(OFlags::APPEND) && !flags.contains(OFlags::APPEND);
+        if !ours.contains(OFlags::RDWR) || appends { Err(Errno::PERM) } else { Ok(()) }
+    }
+
+    /// Runs `hand_over`, which gives a file on flash to the kernel, as the user whose space the
+    /// kernel then uses for every open of the file: all opens share one descriptor. The space that
+    /// file systems keep for root is used only if no other user may write to the file.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` if the file is not known; the error of `hand_over`.
+    pub(crate) fn in_space_of<T>(
+        &self,
+        ino: Ino,
+        (uid, gid): (u32, u32),
+        hand_over: impl FnOnce() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let attr = self.attr(ino)?;
+        let only_root = attr.uid == 0 && !attr.permissions().intersects(Mode::WGRP | Mode::WOTH);
+        let user = match (uid, attr.uid) {
+            (0, _) if only_root => User::ROOT,
+            (0, 0) => User::NOBODY,
+            (0, owner) => User { uid: owner, gid: attr.gid },
+            _ => User { uid, gid },
+        };
+        as_user(user, || Ok(hand_over()))?
     }
 
     /// Number of opens of a file.
@@ -190,12 +235,21 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `ENOSPC`: neither RAM nor BACKING has space. `EFBIG`, `EIO`; with `O_SYNC` also the errors
-    /// of the write-back.
+    /// `EBADF` if there is no such open; `ENOSPC` if flash has no space for the bytes, apart from
+    /// what it keeps for root; `EROFS` if BACKING is read-only, unless the kernel had accepted the
+    /// bytes before; `EFBIG`; any error of the sync or of BACKING.
     pub fn write(&self, access: Access, open: OpenId, offset: u64, bytes: &[u8]) -> Result<usize> {
         let at = self.arrived(access.tid);
         let it = self.at_open(open)?;
         let sync = asks_for_sync(access.flags);
+        let user = match access.cached {
+            false => User { uid: access.uid, gid: access.gid },
+            // The space counts as the owner's: another user who may write is not known here.
+            true => self.owner_of(&it)?,
+        };
+        if !access.cached {
+            self.refuse_if_read_only()?;
+        }
         let mut written = 0;
         while written < bytes.len() {
             let rest = &bytes[written..];
@@ -212,11 +266,18 @@ impl Fs {
             };
             let end = offset.saturating_add(rest.len() as u64);
             let write = |file: &File| file.write_at(rest, offset).map_err(|error| errno(&error));
-            match self.in_place(&it.content, rest.len() as u64, end, write, saw) {
+            match self.in_place(user, &it.content, rest.len() as u64, end, write, saw) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
-                Err(error) if written == 0 => return Err(error),
-                Err(_) => break,
+                Err(error) => {
+                    if access.cached {
+                        it.content.loses(error);
+                    }
+                    match written {
+                        0 => return Err(error),
+                        _ => break,
+                    }
+                }
             }
         }
         if sync {
@@ -225,11 +286,18 @@ impl Fs {
         Ok(written)
     }
 
+    fn owner_of(&self, open: &Open) -> Result<User> {
+        let (file, _stays) = open.content.open()?;
+        let stat = rustix::fs::fstat(&file)?;
+        Ok(User { uid: stat.st_uid, gid: stat.st_gid })
+    }
+
     /// Changes a file's bytes where the file is at the moment, and then runs `saw` with the file's
     /// order still held. If RAM is full, the oldest files are written back first; if flash is full,
-    /// the change fails.
+    /// the change fails. The space on flash is that user's.
     fn in_place<T>(
         &self,
+        user: User,
         content: &Content,
         bytes: u64,
         end: u64,
@@ -244,22 +312,28 @@ impl Fs {
             }
             done
         };
+        let mut asked_for_room = false;
         loop {
             let gate = content.gate.read();
             let (file, stays) = content.open()?;
             let Some(stays) = stays else {
                 drop(gate);
-                return in_order(&file);
+                return as_user(user, || in_order(&file));
             };
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
             if !stays.handed_over {
-                self.reservation.take(
-                    bytes,
-                    std::os::fd::AsFd::as_fd(&self.backing.root),
-                    &self.store,
-                )?;
+                if !asked_for_room && self.files_leave_too_little(bytes)? {
+                    drop(stays);
+                    drop(gate);
+                    asked_for_room = true;
+                    // Without success only the kernel's limit counts, which is that of the
+                    // content.
+                    let _ = self.make_room(bytes);
+                    continue;
+                }
+                self.reservation.take(bytes, self.backing.root.as_fd(), &self.store)?;
             }
             let done = in_order(&file);
             content.changed();
@@ -274,7 +348,27 @@ impl Fs {
         }
     }
 
+    /// Whether these bytes exceed the budget because of what files take besides their content. The
+    /// kernel limits the content alone. An eighth of the budget is not worth the question.
+    fn files_leave_too_little(&self, bytes: u64) -> Result<bool> {
+        if bytes == 0 || !self.do_files_count() {
+            return Ok(false);
+        }
+        let (used, budget) = self.store.usage()?;
+        Ok(used + bytes > budget)
+    }
+
+    /// Whether what files take besides their content matters for the budget.
+    pub(crate) fn do_files_count(&self) -> bool {
+        self.store.files_bytes() >= self.budget_bytes / 8
+    }
+
     /// Truncates or extends a file to `size`.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` if the file is not known; `EFBIG` if flash takes no file of this size; any error of
+    /// BACKING or of the store.
     pub(crate) fn resize(&self, at: At, ino: Ino, size: u64) -> Result<()> {
         // The process that has it open may be about to close it.
         let mut table = self.table();
@@ -283,10 +377,13 @@ impl Fs {
         drop(table);
         let done = file.and_then(|file| {
             let cut = |file: &File| rustix::fs::ftruncate(file, size);
-            self.in_place(&content, 0, size, cut, |_, ()| {
+            self.in_place(User::ROOT, &content, 0, size, cut, |_, ()| {
                 self.saw(at, Action::Truncate { file, size })
             })
         });
+        if done.is_ok() && size == 0 {
+            content.emptied();
+        }
         drop(content);
         self.unhold(&mut self.table(), at, ino);
         done
@@ -296,11 +393,14 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// The write-back or the sync failed. The file stays in RAM if its write-back failed.
+    /// `EBADF` if there is no such open; the error of the write-back or the sync. If the kernel
+    /// could not write bytes that were stored through a mapping, the error of that write, until the
+    /// file is truncated to nothing or closed by all: the kernel itself reports it only once.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
         self.saw(self.arrived(tid), Action::Sync { file: it.file, offset: 0, len: u64::MAX });
-        self.make_durable_now(&it, data_only)
+        self.make_durable_now(&it, data_only)?;
+        it.content.has_all()
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
@@ -328,20 +428,22 @@ impl Fs {
         self.names_are_durable(&self.table(), ino)
     }
 
-    /// Reserves, frees or shifts a part of a file.
+    /// Reserves, frees or shifts a part of a file. The flags of `access` do not matter.
     ///
     /// # Errors
     ///
-    /// `ENOSPC`, `EOPNOTSUPP`, `EFBIG`, and the other errors of fallocate(2).
+    /// Those of a write; `EOPNOTSUPP` if BACKING does not know `mode`.
     pub fn fallocate(
         &self,
-        tid: u32,
+        access: Access,
         open: OpenId,
         offset: u64,
         len: u64,
         mode: u32,
     ) -> Result<()> {
-        let at = self.arrived(tid);
+        let at = self.arrived(access.tid);
+        let user = User { uid: access.uid, gid: access.gid };
+        self.refuse_if_read_only()?;
         let it = self.at_open(open)?;
         let flags = FallocateFlags::from_bits_retain(mode);
         let takes = if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::COLLAPSE_RANGE)
@@ -360,11 +462,11 @@ impl Fs {
         let saw = |_: &File, sizes: &[u64; 2]| {
             self.saw_allocated(at, it.file, flags, (offset, len), *sizes)
         };
-        let done = self.in_place(&it.content, takes, end, allocate, saw);
+        let done = self.in_place(user, &it.content, takes, end, allocate, saw);
         if done == Err(Errno::OPNOTSUPP) && !it.content.place.read().settled {
             // tmpfs knows only some of what BACKING may know.
             self.settle(&[Job::later(it.ino)])?;
-            return self.in_place(&it.content, takes, end, allocate, saw).map(drop);
+            return self.in_place(user, &it.content, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)
     }

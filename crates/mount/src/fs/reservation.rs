@@ -2,12 +2,17 @@
 //!
 //! A write that fits in RAM and not on flash would be lost later, so space is reserved before the
 //! write is accepted. Reservations are made in portions, since each query of the free space costs a
-//! system call.
+//! system call. Names and extended attributes need space too: blocks of directories and of
+//! attributes. Their numbers are upper bounds, because a directory fills its blocks only in part.
 
 use super::store::Store;
 use parking_lot::Mutex;
+use rustix::fs::StatVfs;
 use rustix::io::{Errno, Result};
+use rustix::process::geteuid;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Largest portion that one query of the free space reserves, bytes.
 const PORTION_BYTES: u64 = 16 << 20;
@@ -16,18 +21,62 @@ const PORTION_FILES: u64 = 4096;
 
 /// A file takes whole blocks, in RAM as on flash.
 const BLOCK_BYTES: u64 = 4096;
-/// Space that F2FS needs besides the bytes: for each file a block, its inode, and a part of a block
-/// for its name; for every group of blocks, one block with their addresses; and blocks for
-/// directories that grow.
-const F2FS_FILE_BYTES: u64 = BLOCK_BYTES + BLOCK_BYTES / 4;
+/// Blocks by which a directory of ext4 grows when its first block is full: the block is split in
+/// two, and the first becomes an index.
+const DIRECTORY_BYTES: u64 = 2 * BLOCK_BYTES;
+/// Space that has to be left of root's for a file to be worth creating, bytes.
+const ROOT_BYTES: u64 = 1 << 20;
+/// Space for the attributes of a file that do not fit into its inode.
+pub(super) const ATTRIBUTES_BYTES: u64 = BLOCK_BYTES;
+/// Space that F2FS needs besides the bytes: for each file a block, its inode; for every group of
+/// blocks, one block with their addresses; and blocks for directories that grow.
+const F2FS_FILE_BYTES: u64 = BLOCK_BYTES;
 const F2FS_BYTES_OF_ONE: u64 = 512;
 const F2FS_DIRECTORIES_BYTES: u64 = 1 << 20;
+
+/// Space that the names and attributes of the files in RAM will need on flash, at most.
+#[derive(Debug, Default)]
+pub(crate) struct Metadata {
+    bytes: AtomicU64,
+    f2fs: bool,
+}
+
+impl Metadata {
+    /// Space for a name of this length, bytes; `first` if no other file in RAM has a name in the
+    /// directory.
+    ///
+    /// An entry of ext4 takes 8 bytes and the name, in multiples of 4. A full block of entries is
+    /// split in two halves, so that entries may take twice their size; and a 64th is for the index.
+    /// An entry of F2FS takes a slot of 19 bytes for every 8 bytes of the name; its buckets fill
+    /// less evenly.
+    pub(crate) fn of_name(&self, len: usize, first: bool) -> u64 {
+        let len = len as u64;
+        let entry = (8 + len).next_multiple_of(4);
+        match self.f2fs {
+            true => (BLOCK_BYTES / 4).max(40 * len.div_ceil(8)),
+            false => 2 * entry + entry / 32 + if first { DIRECTORY_BYTES } else { 0 },
+        }
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
 
 /// Bytes that may be written to RAM before the free space of flash is queried again.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     bytes: Mutex<u64>,
     files: Mutex<u64>,
+    pub(crate) metadata: Arc<Metadata>,
     f2fs: bool,
 }
 
@@ -36,11 +85,13 @@ impl Reservation {
     pub(crate) fn new(backing: BorrowedFd<'_>) -> Result<Self> {
         const F2FS: u32 = 0xf2f5_2010;
         let f2fs = rustix::fs::fstatfs(backing)?.f_type as u32 == F2FS;
-        Ok(Self { bytes: Mutex::default(), files: Mutex::default(), f2fs })
+        let metadata = Arc::new(Metadata { bytes: AtomicU64::new(0), f2fs });
+        Ok(Self { bytes: Mutex::default(), files: Mutex::default(), metadata, f2fs })
     }
 
     /// Space on flash that files in RAM will need, bytes.
     pub(crate) fn needed(&self, files: u64, bytes: u64) -> u64 {
+        let bytes = bytes + self.metadata.bytes().next_multiple_of(BLOCK_BYTES);
         if self.f2fs && files > 0 {
             bytes + bytes / F2FS_BYTES_OF_ONE + files * F2FS_FILE_BYTES + F2FS_DIRECTORIES_BYTES
         } else {
@@ -48,17 +99,31 @@ impl Reservation {
         }
     }
 
-    /// Reserves this many bytes for files in RAM.
+    /// Reserves this many bytes for files in RAM. The space that flash keeps for root does not
+    /// count.
     ///
     /// # Errors
     ///
     /// `ENOSPC` if flash has no space for them.
     pub(crate) fn take(&self, bytes: u64, backing: BorrowedFd<'_>, store: &Store) -> Result<()> {
-        let bytes = bytes.next_multiple_of(BLOCK_BYTES);
+        self.take_exactly(bytes.next_multiple_of(BLOCK_BYTES), backing, store)
+    }
+
+    /// The same for names and attributes, which do not take whole blocks.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if flash has no space for them.
+    pub(crate) fn take_exactly(
+        &self,
+        bytes: u64,
+        backing: BorrowedFd<'_>,
+        store: &Store,
+    ) -> Result<()> {
         let mut left = self.bytes.lock();
         if *left < bytes {
             let flash = rustix::fs::fstatvfs(backing)?;
-            let needed = self.needed(store.files(), store.usage()?.0);
+            let needed = self.needed(store.files(), store.content()?.0);
             let free = (flash.f_bavail * flash.f_frsize).saturating_sub(needed);
             if free < bytes {
                 *left = 0;
@@ -71,16 +136,21 @@ impl Reservation {
         Ok(())
     }
 
-    /// One more file will be in RAM, beside so many; or flash has no inode for it.
+    /// Reserves what one more file in RAM needs, beside so many: an inode, and this space for its
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if flash has no inode or no space for it.
     pub(crate) fn take_file(
         &self,
         in_ram: u64,
+        name_bytes: u64,
         backing: BorrowedFd<'_>,
         store: &Store,
     ) -> Result<()> {
-        if self.f2fs {
-            self.take(F2FS_FILE_BYTES, backing, store)?;
-        }
+        let inode_bytes = if self.f2fs { F2FS_FILE_BYTES } else { 0 };
+        self.take_exactly(inode_bytes + name_bytes, backing, store)?;
         let mut left = self.files.lock();
         if *left == 0 {
             *left = PORTION_FILES.min(spare_files(in_ram, backing)? / 2).max(1);
@@ -88,6 +158,26 @@ impl Reservation {
         *left -= 1;
         Ok(())
     }
+}
+
+impl Reservation {
+    /// Whether root may still write a file to flash directly, although there is no space for more
+    /// files in RAM.
+    pub(crate) fn has_space_for_root(&self, backing: BorrowedFd<'_>, store: &Store) -> bool {
+        let free = || -> Result<u64> {
+            let flash = rustix::fs::fstatvfs(backing)?;
+            let needed = self.needed(store.files(), store.content()?.0);
+            Ok((free_for_root(&flash) * flash.f_frsize).saturating_sub(needed))
+        };
+        geteuid().is_root() && free().is_ok_and(|free_bytes| free_bytes >= ROOT_BYTES)
+    }
+}
+
+/// Blocks that root may still use. ext4 keeps some for its own metadata, of which no count is
+/// shown: 2 % of all, but no more than 4096.
+fn free_for_root(flash: &StatVfs) -> u64 {
+    let kept = (flash.f_blocks / 50).min(4096).min(flash.f_bfree - flash.f_bavail);
+    flash.f_bfree - kept
 }
 
 /// Inodes that are free for files created on flash directly, without those that files in RAM will

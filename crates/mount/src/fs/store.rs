@@ -11,6 +11,7 @@
 use super::backing::proc_path;
 use super::open_files::errno;
 use super::types::Ino;
+use flashsift_core::sift::FILE_COST_BYTES;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::{Errno, Result};
@@ -239,13 +240,29 @@ impl Store {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes in use and the most that can be. A directory on a shared file system has
-    /// no limit of its own, and counts only its own files.
+    /// Returns the RAM in use, in which each file also counts [`FILE_COST_BYTES`], and the most
+    /// that may be, bytes.
     ///
     /// # Errors
     ///
     /// The directory cannot be read.
     pub(crate) fn usage(&self) -> Result<(u64, u64)> {
+        let (content_bytes, budget_bytes) = self.content()?;
+        Ok((content_bytes + self.files_bytes(), budget_bytes))
+    }
+
+    /// RAM that the files take besides their content, bytes.
+    pub(crate) fn files_bytes(&self) -> u64 {
+        self.files() * FILE_COST_BYTES
+    }
+
+    /// Returns the bytes of all content and the most that they can be. A directory on a shared file
+    /// system has no limit of its own, and counts only its own files.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read.
+    pub(crate) fn content(&self) -> Result<(u64, u64)> {
         let all = rustix::fs::fstatvfs(&self.dir)?;
         let budget_bytes = all.f_blocks * all.f_frsize;
         if self.has_own_file_system {

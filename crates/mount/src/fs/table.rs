@@ -14,6 +14,7 @@
 
 use super::backing::OpenDir;
 use super::content::Content;
+use super::reservation::{ATTRIBUTES_BYTES, Metadata};
 use super::temps::Temps;
 use super::types::{Attr, Ino, ROOT, Time};
 use flashsift_core::event::FileId;
@@ -59,6 +60,8 @@ pub(crate) struct Table {
     next: Ino,
     next_replacement: Ino,
     root_ino: u64,
+    /// Space on flash for the names and attributes of the files in RAM.
+    metadata: Arc<Metadata>,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub(crate) struct Node {
     pub(crate) opens: u32,
     /// Number of names in this directory that other nodes have.
     holds: u32,
+    /// A file in RAM for whose attributes space on flash is reserved.
+    has_attributes: bool,
     pub(crate) is: Is,
     /// Present while the file is open or being moved.
     pub(crate) content: Option<Arc<Content>>,
@@ -132,12 +137,13 @@ fn time(ns: i64) -> Time {
 }
 
 impl Table {
-    pub(crate) fn new(root_ino: u64) -> Table {
+    pub(crate) fn new(root_ino: u64, metadata: Arc<Metadata>) -> Table {
         let root = Node {
             names: Names::new(),
             lookups: 1,
             opens: 0,
             holds: 0,
+            has_attributes: false,
             is: Is::Settled(root_ino),
             content: None,
             checkpoint: None,
@@ -156,6 +162,7 @@ impl Table {
             next: FIRST_NUMBER,
             next_replacement: FIRST_REPLACEMENT,
             root_ino,
+            metadata,
         }
     }
 
@@ -228,6 +235,7 @@ impl Table {
             lookups: 0,
             opens: 0,
             holds: 0,
+            has_attributes: false,
             is: Is::Settled(backing_ino),
             content: None,
             checkpoint: None,
@@ -242,6 +250,7 @@ impl Table {
             lookups: 0,
             opens: 0,
             holds: 0,
+            has_attributes: false,
             is: Is::Ram,
             content: None,
             checkpoint: None,
@@ -250,9 +259,40 @@ impl Table {
         self.named_in_ram.insert(ino);
     }
 
+    /// Space on flash that a name of a file in RAM needs at most, bytes.
+    pub(crate) fn space_for_name(&self, dir: Ino, name: &OsStr) -> u64 {
+        self.metadata.of_name(name.len(), !self.in_ram.contains_key(&dir))
+    }
+
+    /// Whether space on flash is reserved for the attributes of this file; a file on flash needs
+    /// none.
+    pub(crate) fn has_space_for_attributes(&self, ino: Ino) -> bool {
+        self.nodes.get(&ino).is_none_or(|node| node.has_attributes || !matches!(node.is, Is::Ram))
+    }
+
+    /// Records that this space is reserved.
+    pub(crate) fn add_attributes(&mut self, ino: Ino) {
+        if !self.has_space_for_attributes(ino)
+            && let Some(node) = self.nodes.get_mut(&ino)
+        {
+            node.has_attributes = true;
+            self.metadata.add(ATTRIBUTES_BYTES);
+        }
+    }
+
+    /// Takes the reservation for attributes back: the file leaves RAM.
+    fn drop_attributes(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino)
+            && std::mem::take(&mut node.has_attributes)
+        {
+            self.metadata.subtract(ATTRIBUTES_BYTES);
+        }
+    }
+
     /// Records that a file lives in BACKING from now on, with each of its names.
     pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, before: Time, settled: Time) {
         self.named_in_ram.remove(&ino);
+        self.drop_attributes(ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.is = Is::Settled(backing_ino);
         node.checkpoint = None;
@@ -321,6 +361,7 @@ impl Table {
         if let Some(backing_ino) = in_ram.hides {
             *self.hidden.entry(backing_ino.get()).or_default() += 1;
         }
+        self.metadata.add(self.space_for_name(dir, name));
         self.in_ram.entry(dir).or_default().insert(name.clone(), in_ram);
         self.name(in_ram.ino, dir, name);
     }
@@ -332,6 +373,8 @@ impl Table {
         if names.is_empty() {
             self.in_ram.remove(&dir);
         }
+        // The name would need the same space again, also as the last one there.
+        self.metadata.subtract(self.space_for_name(dir, name));
         if let Some(backing_ino) = removed.hides
             && let Some(count) = self.hidden.get_mut(&backing_ino.get())
         {
@@ -376,6 +419,7 @@ impl Table {
     /// Records that the last name is gone. BACKING may give its number to another file.
     pub(crate) fn is_gone(&mut self, ino: Ino, attr: Attr) {
         self.named_in_ram.remove(&ino);
+        self.drop_attributes(ino);
         self.dirs.remove(&ino);
         self.dir_times.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -457,6 +501,15 @@ impl Table {
         for (ino, node) in &self.nodes {
             assert_eq!(node.holds, holds.get(ino).copied().unwrap_or(0), "names in {ino}");
         }
+        let attributes = self.nodes.values().filter(|node| node.has_attributes).count() as u64;
+        let mut metadata = attributes * ATTRIBUTES_BYTES;
+        for names in self.in_ram.values() {
+            let mut first = true;
+            for name in names.keys() {
+                metadata += self.metadata.of_name(name.len(), std::mem::take(&mut first));
+            }
+        }
+        assert_eq!(self.metadata.bytes(), metadata, "space for names and attributes");
         let mut hidden: HashMap<u64, u32> = HashMap::new();
         for (dir, names) in &self.in_ram {
             assert!(!names.is_empty(), "{dir} has names in RAM");

@@ -98,6 +98,12 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// The same on a file system whose times are multiples of `granularity_ns`, ns.
+    pub(crate) fn with_times_of(self, granularity_ns: u32) -> Attr {
+        let cut = |time: Time| Time { ns: time.ns - time.ns % granularity_ns.max(1), ..time };
+        Attr { atime: cut(self.atime), mtime: cut(self.mtime), ctime: cut(self.ctime), ..self }
+    }
+
     pub(crate) fn new(ino: Ino, stat: &Stat) -> Attr {
         let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
         Attr {
@@ -154,6 +160,13 @@ pub struct Access {
     pub tid: u32,
     /// The flags of `open`: `O_DIRECT`, `O_SYNC`, `O_DSYNC`.
     pub flags: i32,
+    /// User of the thread. Only root may use the space that a file system keeps for root.
+    pub uid: u32,
+    /// Group of the thread.
+    pub gid: u32,
+    /// The kernel writes pages that were changed through a mapping earlier; the thread is not the
+    /// one that changed them.
+    pub cached: bool,
 }
 
 impl Access {
@@ -205,7 +218,7 @@ pub struct Status {
     pub schema: u32,
     /// Files that live in RAM.
     pub files_in_ram: u64,
-    /// Size of the files in RAM, bytes.
+    /// RAM that the files take, bytes: their content, and a fixed number for each.
     pub ram_bytes: u64,
     /// Limit of `ram_bytes`.
     pub budget_bytes: u64,
@@ -230,6 +243,9 @@ pub struct Status {
     /// The first hundred of these failures.
     #[serde(default)]
     pub failures: Vec<Failure>,
+    /// BACKING is read-only at the moment: files in RAM cannot be written back, and changes fail.
+    #[serde(default)]
+    pub read_only: bool,
     /// Files are handed to the kernel, which reads and writes without us.
     pub passthrough: bool,
     /// Requests that failed inside us (each is in the log).

@@ -2,7 +2,8 @@
 
 use super::Fs;
 use super::backing::proc_path;
-use super::caller::keeps_setgid;
+use super::caller::{User, as_user, keeps_setgid};
+use super::reservation::ATTRIBUTES_BYTES;
 use super::table::Is;
 use super::types::{Caller, Changes, Ino};
 use super::write_back::{Job, split_names};
@@ -10,7 +11,7 @@ use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -110,7 +111,8 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// `EEXIST` or `ENODATA` by the flags of setxattr(2); `EOPNOTSUPP`, `ENOSPC`, `EPERM`.
+    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; `ENOSPC` if flash has no
+    /// space for the attribute; any error of BACKING.
     pub fn set_xattr(
         &self,
         caller: &Caller,
@@ -119,7 +121,8 @@ impl Fs {
         value: &[u8],
         flags: i32,
     ) -> Result<()> {
-        self.set_any_xattr(ino, name, value, flags)?;
+        let user = User { uid: caller.uid, gid: caller.gid };
+        self.set_any_xattr(user, ino, name, value, flags)?;
         if name == "system.posix_acl_access" {
             let attr = self.attr(ino)?;
             if attr.permissions().contains(Mode::SGID) && !keeps_setgid(caller, attr.gid) {
@@ -134,31 +137,46 @@ impl Fs {
         Ok(())
     }
 
-    fn set_any_xattr(&self, ino: Ino, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+    fn set_any_xattr(
+        &self,
+        user: User,
+        ino: Ino,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let adds = BYTES_EACH + name.len() + value.len();
-        self.change_xattr(ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
+        self.change_xattr(user, ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
     }
 
     /// Removes an attribute.
     ///
     /// # Errors
     ///
-    /// `ENODATA`: there is no such attribute. `EOPNOTSUPP`, `EPERM`.
+    /// `ENODATA` if there is none; `ESTALE` if the file is not known; `EROFS` if BACKING is
+    /// read-only; any error of BACKING.
     pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
-        self.change_xattr(ino, 0, |path| rustix::fs::removexattr(path, name))
+        self.change_xattr(User::ROOT, ino, 0, |path| rustix::fs::removexattr(path, name))
     }
 
     fn change_xattr(
         &self,
+        user: User,
         ino: Ino,
         adds: usize,
         change: impl Fn(&Path) -> Result<()>,
     ) -> Result<()> {
+        self.refuse_if_read_only()?;
         let content = self.content(&mut self.table(), ino)?;
         let done = loop {
             let gate = content.gate.read();
             let at = self.attributes(ino)?;
+            if at.in_ram && adds > 0 && !self.table().has_space_for_attributes(ino) {
+                let flash = self.backing.root.as_fd();
+                self.reservation.take_exactly(ATTRIBUTES_BYTES, flash, &self.store)?;
+                self.table().add_attributes(ino);
+            }
             let place = content.place.read();
             if at.in_ram == place.settled && at.in_ram {
                 // The file was written back just now.
@@ -171,7 +189,10 @@ impl Fs {
                 self.settle(&[Job::later(ino)])?;
                 continue;
             }
-            let done = change(&at.path);
+            let done = match at.in_ram {
+                true => change(&at.path),
+                false => as_user(user, || change(&at.path)),
+            };
             content.changed();
             drop(place);
             drop(gate);

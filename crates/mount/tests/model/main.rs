@@ -152,7 +152,8 @@ fn name(at: Place) -> &'static OsStr {
 const TID: u32 = 0;
 
 fn access(sync: bool) -> Access {
-    Access { tid: TID, flags: if sync { OFlags::SYNC.bits() as i32 } else { 0 } }
+    let flags = if sync { OFlags::SYNC.bits() as i32 } else { 0 };
+    Access { tid: TID, flags, ..Access::default() }
 }
 
 fn caller() -> Caller {
@@ -255,12 +256,9 @@ impl Both {
                         let file = self.new_file(at, attr.ino);
                         self.model.handles.push((file, open));
                     }
-                    Some(Thing::File(file)) if !excl => {
-                        let (attr, open) = made?;
-                        assert_eq!(attr.ino, self.model.files[*file].ino);
-                        self.model.handles.push((*file, open));
-                    }
-                    Some(_) => assert_eq!(made.unwrap_err(), Errno::EXIST),
+                    Some(_) if excl => assert_eq!(made.unwrap_err(), Errno::EXIST),
+                    // The kernel looks the name up again, checks the permissions and opens it.
+                    Some(_) => assert_eq!(made.unwrap_err(), Errno::STALE),
                 }
             }
             Step::Mknod(at) => {
@@ -422,7 +420,7 @@ impl Both {
                 let file = &mut self.model.files[file];
                 /// Which `fallocate` calls PUNCH_HOLE and KEEP_SIZE.
                 const PUNCH: u32 = 3;
-                self.fs.fallocate(TID, open, u64::from(at), u64::from(len), PUNCH)?;
+                self.fs.fallocate(access(false), open, u64::from(at), u64::from(len), PUNCH)?;
                 let end = file.data.len().min(at as usize + len as usize);
                 file.data[end.min(at as usize)..end].fill(0);
             }
@@ -446,6 +444,17 @@ impl Both {
                 self.names_settled();
             }
             Step::Settle => {
+                // An open file with one name would stay in RAM, and BACKING would have a checkpoint
+                // of it.
+                let checkpointed = |file: &File| file.links == 1 && !file.settled;
+                let handles = std::mem::take(&mut self.model.handles);
+                for (file, open) in handles {
+                    if checkpointed(&self.model.files[file]) {
+                        self.fs.release(TID, open);
+                    } else {
+                        self.model.handles.push((file, open));
+                    }
+                }
                 self.fs.settle_due(self.fs.now_us()).1.map_err(|failed| failed.errno())?;
                 assert_eq!(self.fs.status().files_in_ram, 0);
                 for file in &mut self.model.files {

@@ -40,6 +40,7 @@ impl Two {
             mountpoint,
             even_if_used: false,
             even_on: &self.even_on,
+            force: false,
         })
     }
 
@@ -139,10 +140,41 @@ fn places_that_do_not_fit_are_refused() {
         mountpoint: &seen,
         even_if_used: false,
         even_on: &even_on,
+        force: true,
     };
     let says = LockedPlace::take(&forced).unwrap_err().to_string();
     assert!(!says.contains("lies on"), "{says}");
     assert_eq!(fs::read_dir(&backing).unwrap().count(), 1, "nothing was made");
+}
+
+/// `flashsift mount /etc /etc` was no different from any other mount: `kill -9` or a power cut
+/// would have lost new files without which the machine does not start.
+#[test]
+fn directories_of_the_system_need_force() {
+    let two = Two::new();
+    let backing = two.path("backing");
+    for system in ["/etc", "/usr/share", "/var"].map(Path::new) {
+        let even_on = [two.even_on.clone(), vec![mounts::of(system).unwrap().kind]].concat();
+        let take = |backing, mountpoint, force| {
+            LockedPlace::take(&Wanted {
+                backing,
+                mountpoint,
+                even_if_used: true,
+                even_on: &even_on,
+                force,
+            })
+        };
+        for [backing, mountpoint] in [[&*backing, system], [system, &*backing], [system; 2]] {
+            let says = take(backing, mountpoint, false).unwrap_err().to_string();
+            assert!(says.contains("a directory of the system") && says.contains("--force"));
+        }
+        match take(&backing, system, true) {
+            Ok(place) => place.lock.remove(place.root).unwrap(),
+            // A container has mounts below it.
+            Err(why) => assert!(!why.to_string().contains("--force"), "{why}"),
+        }
+    }
+    assert_eq!(fs::read_dir(&backing).unwrap().count(), 0, "nothing was made");
 }
 
 #[test]
@@ -166,6 +198,7 @@ fn a_place_in_use_is_refused_and_its_users_named() {
             mountpoint: &seen,
             even_if_used: true,
             even_on: &two.even_on,
+            force: false,
         };
         LockedPlace::take(&wanted).unwrap();
         drop(shell.stdin.take());

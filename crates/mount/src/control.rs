@@ -1,0 +1,89 @@
+//! The status and the control requests of a mount, as extended attributes of its directory.
+
+use crate::fs::types::Status;
+use flashsift_host::mounts::{self, Mount};
+use rustix::{
+    fs::{Mode, OFlags},
+    process::{Gid, Uid, geteuid},
+    thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+};
+use std::{
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+    thread,
+};
+
+/// [`Status`] as JSON: the value of this attribute of the mounted directory.
+pub const STATUS: &str = "user.flashsift.status";
+/// Reading this attribute of the mounted directory writes every file in RAM back first. Only root
+/// and the user of the mount may. (It is read, not set: setting it would lock the directory
+/// meanwhile, and would fail on a read-only mount.)
+pub const SETTLE: &str = "user.flashsift.settle";
+
+/// The status of a mount. Root also reaches mounts of other users.
+///
+/// # Errors
+///
+/// The attribute cannot be read: it is no mount of flashsift, it is another user's, or its daemon
+/// does not answer.
+pub fn status(mount: &Mount) -> io::Result<Status> {
+    let json = reach(mount, |point| {
+        let mut bytes = vec![0; 1 << 16];
+        let len = rustix::fs::getxattr(point, STATUS, bytes.as_mut_slice())?;
+        bytes.truncate(len);
+        Ok(bytes)
+    })?;
+    serde_json::from_slice(&json).map_err(io::Error::other)
+}
+
+/// Writes back every file that a mount has in RAM. Root also reaches mounts of other users.
+///
+/// # Errors
+///
+/// The error of the first file that could not be written back, or of the request itself.
+pub fn settle(mount: &Mount) -> io::Result<()> {
+    reach(mount, |point| Ok(rustix::fs::getxattr(point, SETTLE, &mut [0; 1]).map(drop)?))
+}
+
+/// Whether the server of this mount is gone: its process was killed.
+///
+/// The kernel answers questions about the directory itself from its memory, for up to an hour after
+/// the server's end. It keeps no extended attributes, so it has to ask for them.
+pub fn is_dead(mount: &Mount) -> bool {
+    let asked = reach(mount, |point| {
+        let nothing: &mut [u8] = &mut [];
+        Ok(rustix::fs::getxattr(point, STATUS, nothing)?)
+    });
+    asked.is_err_and(|why| mounts::is_dead(&why))
+}
+
+/// Makes a request at the mounted directory. Without `allow_other`, FUSE refuses processes of other
+/// users, so root asks as the user of the mount if it is refused: in a thread of its own, as the
+/// kernel keeps user and group for each thread.
+fn reach<T: Send>(
+    mount: &Mount,
+    ask: impl Fn(&Path) -> io::Result<T> + Send + Sync,
+) -> io::Result<T> {
+    let refused = match ask(&mount.point) {
+        Err(why) if why.kind() == io::ErrorKind::PermissionDenied && geteuid().is_root() => why,
+        done => return done,
+    };
+    let Some((user, group)) = mount.user else { return Err(refused) };
+    // The directories above may be closed to the user, and are the user's to change meanwhile. This
+    // descriptor needs no right to use the mount.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(&mount.point, flags, Mode::empty())?;
+    let point = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    let as_user = || {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+        set_thread_groups(&[])?;
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)?;
+        ask(&point)
+    };
+    thread::scope(|scope| {
+        let asked = scope.spawn(as_user).join();
+        asked.unwrap_or_else(|_| Err(io::Error::other("the thread that asks panicked")))
+    })
+}

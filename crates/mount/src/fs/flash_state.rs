@@ -1,0 +1,95 @@
+//! Changes that the file system of BACKING allows at the moment.
+//!
+//! It may turn read-only, by a remount or after an error of its own. From then on files in RAM
+//! cannot be written back, so the mount must accept no more of them. ext4 does not show in `statfs`
+//! that an error made it read-only (since Linux 6.12), but it refuses to open a file for writing.
+//! Opening one changes nothing on flash and waits for nothing, also while the file system is
+//! frozen.
+
+use super::Fs;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use rustix::io::{Errno, Result};
+use rustix::time::{ClockId, clock_gettime};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The file in our directory that is opened.
+const NAME: &str = "writable";
+
+/// Bits of the answer, beside the time of the question.
+const READ_ONLY: u64 = 1;
+const SYNCHRONOUS: u64 = 2;
+
+/// Asks the file system, at most once a tick of the kernel's clock (1 to 10 ms).
+#[derive(Debug)]
+pub(crate) struct FlashState {
+    /// Time of the last question, ns, with the answer in its lowest bits.
+    answered: AtomicU64,
+}
+
+impl FlashState {
+    /// Creates the file that is opened.
+    ///
+    /// # Errors
+    ///
+    /// The file system does not create it.
+    pub(crate) fn new(hidden: &OwnedFd) -> Result<FlashState> {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(hidden, NAME, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(FlashState { answered: AtomicU64::new(0) })
+    }
+
+    /// Removes that file.
+    ///
+    /// # Errors
+    ///
+    /// The file system does not remove it.
+    pub(crate) fn remove(hidden: &OwnedFd) -> Result<()> {
+        match rustix::fs::unlinkat(hidden, NAME, rustix::fs::AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn ask(&self, hidden: &OwnedFd) -> u64 {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        let now = (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) & !3 | 4;
+        let answered = self.answered.load(Ordering::Relaxed);
+        if answered & !3 == now {
+            return answered;
+        }
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut answer = now;
+        if let Err(Errno::ROFS) = rustix::fs::openat(hidden, NAME, flags, Mode::empty()) {
+            answer |= READ_ONLY;
+        }
+        let synchronous =
+            |flash: rustix::fs::StatVfs| flash.f_flag.contains(StatVfsMountFlags::SYNCHRONOUS);
+        if rustix::fs::fstatvfs(hidden.as_fd()).is_ok_and(synchronous) {
+            answer |= SYNCHRONOUS;
+        }
+        self.answered.store(answer, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl Fs {
+    /// Whether BACKING is read-only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.backing.state.ask(&self.backing.hidden) & READ_ONLY != 0
+    }
+
+    /// Refuses a change of a file in RAM that could not be written back.
+    ///
+    /// # Errors
+    ///
+    /// `EROFS` if BACKING is read-only.
+    pub(crate) fn refuse_if_read_only(&self) -> Result<()> {
+        if self.is_read_only() { Err(Errno::ROFS) } else { Ok(()) }
+    }
+
+    /// Whether BACKING is mounted with `sync`: every write is durable when it returns.
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.backing.state.ask(&self.backing.hidden) & SYNCHRONOUS != 0
+    }
+}
