@@ -48,8 +48,8 @@ pub struct FormatSpec {
     pub detect: fn(head: &[u8]) -> Confidence,
     /// Reads the whole trace: declares its type, then pushes events and counts what it skips.
     pub read: fn(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error>,
-    /// A small trace in this format that [`Spec::detect`] recognises and that holds a read or a
-    /// write. The documentation shows it, and the tests and fuzzers mutate it.
+    /// A small trace in this format that [`FormatSpec::detect`] recognises and that holds a read or
+    /// a write. The documentation shows it, and the tests and fuzzers mutate it.
     pub sample: fn() -> Vec<u8>,
 }
 

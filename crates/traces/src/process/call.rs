@@ -72,7 +72,7 @@ pub struct Fd<'a> {
     pub number: i32,
     /// The file that the trace shows for the descriptor, if it shows one.
     pub shown: Option<Shown<'a>>,
-    /// The result of [`super::Machine::pin`] when the call began.
+    /// The result of [`super::CallMachine::pin`] when the call began.
     pub pin: Option<Pin>,
 }
 
@@ -229,8 +229,8 @@ pub enum SystemCall<'a> {
         target: &'a [u8],
         path: Path<'a>,
     },
-    /// `unlink`, `rmdir`. `seen`: the result of [`super::Machine::seen`] when the call began, if
-    /// another call could come between.
+    /// `unlink`, `rmdir`. `seen`: the result of [`super::CallMachine::seen`] when the call began,
+    /// if another call could come between.
     Unlink {
         path: Path<'a>,
         seen: Option<Seen>,

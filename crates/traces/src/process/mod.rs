@@ -423,7 +423,7 @@ impl CallMachine {
     }
 
     /// Keeps the description of `fd` for a call that began and is reported at its end.
-    /// [`Machine::unpin`] releases it.
+    /// [`CallMachine::unpin`] releases it.
     pub fn pin(&mut self, at_us: u64, tid: u32, fd: Fd<'_>, out: &mut Out) -> Option<Pin> {
         (out.at_us, out.tid) = (at_us, tid);
         let task = self.tasks.caller(tid, self.strangers, &mut self.files, out);
