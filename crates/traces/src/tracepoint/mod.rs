@@ -2,8 +2,8 @@
 //!
 //! The conversion is a state machine without I/O. Its input is [`Point`]s in the order of their
 //! times, from a ring buffer, the text of ftrace, or Perfetto. File names from fanotify and the
-//! file system enter through [`TracepointMachine::name`]. Its output is events. [`ALL`] is the one list
-//! of the tracepoints that it understands.
+//! file system enter through [`TracepointMachine::name`]. Its output is events. [`ALL`] is the one
+//! list of the tracepoints that it understands.
 //!
 //! Each kind of event is derived as follows (checked on Linux 6.18 and 6.1, ext4 and F2FS):
 //!
