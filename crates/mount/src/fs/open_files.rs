@@ -335,7 +335,11 @@ impl Fs {
                 }
                 self.reservation.take(bytes, self.backing.root.as_fd(), &self.store)?;
             }
-            let done = in_order(&file);
+            // The bytes of a file that was handed over take blocks of flash at once.
+            let done = match stays.handed_over {
+                true => as_user(user, || in_order(&file)),
+                false => in_order(&file),
+            };
             content.changed();
             if stays.handed_over || !matches!(done, Err(Errno::NOSPC)) {
                 return done;
