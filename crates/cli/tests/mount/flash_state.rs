@@ -102,12 +102,9 @@ fn a_plain_user_does_not_take_the_blocks_kept_for_root() {
         // Attributes and directories may take some.
         assert!(left + 64 >= kept, "{options:?}: {left} blocks are left of {kept}");
         assert_eq!(try_settle, Ok(()), "{options:?}");
-        // A file of root that was created in RAM is refused what only root may use.
-        if options != ["--budget", "1GiB"] {
-            let (success, said) = fill(0, "root", "count=4");
-            assert!(success, "{options:?}: root may use them: {said}");
-            assert_eq!(fs::metadata(mounted.at("root")).unwrap().len(), 4 * MIB as u64);
-        }
+        let (success, said) = fill(0, "root", "count=4");
+        assert!(success, "{options:?}: root may use them: {said}");
+        assert_eq!(fs::metadata(mounted.at("root")).unwrap().len(), 4 * MIB as u64);
         mounted.ended();
     }
 }

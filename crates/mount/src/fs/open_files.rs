@@ -269,6 +269,7 @@ impl Fs {
             match self.in_place(user, &it.content, rest.len() as u64, end, write, saw) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
+                Err(Errno::NOSPC) if self.continues_on_flash(user, &it) => (),
                 Err(error) => {
                     if access.cached {
                         it.content.loses(error);
@@ -284,6 +285,17 @@ impl Fs {
             self.make_durable_now(&it, false)?;
         }
         Ok(written)
+    }
+
+    /// Writes root's file back if only the blocks that are kept for root are left: on flash it may
+    /// take them. Returns whether the file has moved.
+    fn continues_on_flash(&self, user: User, open: &Open) -> bool {
+        let flash = self.backing.root.as_fd();
+        user.may_use_reserved()
+            && !open.content.place.read().settled
+            && self.reservation.has_space_for_root(flash, &self.store)
+            && self.settle(&[Job::later(open.ino)]).is_ok()
+            && open.content.place.read().settled
     }
 
     fn owner_of(&self, open: &Open) -> Result<User> {

@@ -4,7 +4,10 @@
 use super::tasks::Tasks;
 use crate::process::slab::Slab;
 use flashsift_core::event::{FileId, OpenId};
-use std::{collections::HashMap, num::NonZeroU32};
+use std::{
+    collections::{BTreeMap, HashMap},
+    num::NonZeroU32,
+};
 
 /// A system call, its descriptors and offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +93,8 @@ struct Description {
 /// used again, or when the process ends.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
-    of: HashMap<u32, HashMap<i32, u32>>,
+    /// By process and descriptor, in the order in which the kernel closes them when a process ends.
+    of: HashMap<u32, BTreeMap<i32, u32>>,
     open: Slab<Description>,
     /// Ended opens whose file is known.
     closed: Vec<(Option<OpenId>, u32, FileId)>,

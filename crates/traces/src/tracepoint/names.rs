@@ -94,7 +94,7 @@ pub(super) struct Binding {
     /// Allocations of a number without a handle yet, in order, with their directories.
     unbound: HashMap<Inode, VecDeque<(u32, Option<u64>)>>,
     /// Handles whose allocation has not been seen yet, in order, with the reports about each.
-    waiting: HashMap<Inode, VecDeque<Handle>>,
+    waiting: HashMap<Inode, VecDeque<Handle>, foldhash::fast::FixedState>,
     reports: HashMap<Handle, Vec<Name>>,
     /// Handles of ended files, and the times at which they ended.
     gone: VecDeque<(u64, Handle)>,

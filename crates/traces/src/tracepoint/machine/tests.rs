@@ -259,6 +259,8 @@ fn call(
     point(What::Leave { result });
 }
 
+/// The opens of a process that ends were closed in the random order of a hash table: one trace gave
+/// several event streams.
 #[test]
 fn an_open_lasts_from_its_first_use_to_its_last_close() {
     let mut machine = TracepointMachine::new(false);
