@@ -169,17 +169,37 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         watchdog.stop();
     }
     ended?;
-    let ordinary = "leaving BACKING as an ordinary directory";
-    daemon.fs.tidy().context(ordinary)?;
     daemon.fs.deliver_events();
-    drop(daemon);
+    let left = leave(daemon, &reported, place);
     if let Some(recording) = recording {
         info!("{}", recording.finish().map_err(Error::Recording)?);
     }
-    if let Ok(Messages::InBacking) = reported {
-        background::close_log()?;
-    }
-    place.lock.remove(place.root).context(ordinary)
+    left
+}
+
+/// Makes BACKING an ordinary directory, and everything in it durable: in this order, so that one
+/// commit of the kernel holds both.
+fn leave(
+    daemon: Daemon,
+    reported: &Result<Messages, io::Error>,
+    place: LockedPlace,
+) -> Result<(), Error> {
+    // Other daemons wait until the last descriptor of the directory is closed.
+    let root = place.root.try_clone()?;
+    let fs = daemon.fs.clone();
+    drop(daemon);
+    let remove = || {
+        fs.tidy()?;
+        drop(fs);
+        if let Ok(Messages::InBacking) = reported {
+            background::close_log()?;
+        }
+        place.lock.remove(place.root)
+    };
+    let removed: io::Result<()> = remove();
+    let synced = rustix::fs::syncfs(&root);
+    synced.context(format!("writing back to {}", place.backing.display()))?;
+    removed.context("leaving BACKING as an ordinary directory")
 }
 
 /// Unmounts a mount of flashsift whose process was killed. Whether there was one.

@@ -13,7 +13,7 @@ mod passthrough;
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::control::{SETTLE, STATUS};
+use crate::control::{SETTLE, STATUS, WRITE_BACK};
 use crate::fs::Fs;
 use crate::fs::types::{Access, Attr, Changes, ROOT};
 use flashsift_core::event::OpenId;
@@ -566,7 +566,7 @@ impl Filesystem for Adapter {
             Adapter::empty(
                 reply,
                 match name.to_str() {
-                    Some(STATUS | SETTLE) => Err(rustix::io::Errno::PERM),
+                    Some(STATUS | SETTLE | WRITE_BACK) => Err(rustix::io::Errno::PERM),
                     _ => self.fs.set_xattr(&caller(request, 0), ino.0, name, value, flags),
                 },
             );
@@ -588,6 +588,9 @@ impl Filesystem for Adapter {
                 }
                 (ROOT, Some(SETTLE)) if is_ours(request) => {
                     self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
+                }
+                (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
+                    self.fs.write_back_all().map(|()| Vec::new()).map_err(Into::into)
                 }
                 _ => self.fs.get_xattr(ino.0, name),
             };

@@ -267,7 +267,7 @@ fn log_freed(mountpoint: &Path) {
 
 fn unmount_one(mount: &Mount, lazy: bool) -> anyhow::Result<()> {
     let point = &mount.point;
-    control::settle(mount).with_context(|| {
+    control::write_back(mount).with_context(|| {
         let backing = backing(mount).display();
         format!("{} stays mounted: its files cannot be written back to {backing}", point.display())
     })?;

@@ -41,8 +41,10 @@ impl Daemon {
 
     /// Writes back while mounted and again after the unmount: files may be created in between.
     fn settle(&self, mounted: &mut bool) -> Result<(), Error> {
-        let all =
-            || self.fs.settle_all().context(format!("writing back to {}", self.backing.display()));
+        // The end makes names durable in one commit.
+        let all = || {
+            self.fs.write_back_all().context(format!("writing back to {}", self.backing.display()))
+        };
         if *mounted {
             all()?;
             self.take_away()?;
@@ -123,7 +125,7 @@ impl Daemon {
                     place::listed(&found).trim_end()
                 );
                 undo::flush(point).context(&*at)?;
-                self.fs.settle_all().context(&*at)?;
+                self.fs.write_back_all().context(&*at)?;
             }
             if let Err(why) = undo::cut_off(&self.mount) {
                 warn!(

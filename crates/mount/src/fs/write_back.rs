@@ -138,6 +138,21 @@ impl Fs {
     ///
     /// The files that could not be written back, which stay in RAM.
     pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
+        self.write_back_all()?;
+        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
+        let begun = Instant::now();
+        self.backing.sync_all().map_err(failed)?;
+        self.table().all_names_last(begun);
+        Ok(())
+    }
+
+    /// Writes back every file in RAM that has a name, without those that are created meanwhile.
+    /// Their names become durable with the next commit of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
+    pub fn write_back_all(&self) -> Result<(), WriteBackFailures> {
         let all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
         self.saw(self.arrived(0), Action::SyncAll);
         let done = self.perform();
@@ -151,10 +166,6 @@ impl Fs {
             self.settle(&jobs)?;
         }
         self.keep_times(|_, _| true);
-        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
-        let begun = Instant::now();
-        self.backing.sync_all().map_err(failed)?;
-        self.table().all_names_last(begun);
         Ok(())
     }
 
