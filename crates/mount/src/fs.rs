@@ -86,14 +86,15 @@ impl Fs {
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
         let budget_bytes = store.usage()?.1;
+        let backing = Backing::new(backing, config.noatime)?;
         let keep = KeepConfig {
             lose_at_most_us: config.lose_at_most_us,
             budget_bytes,
             patterns: config.settled.clone(),
+            write_ahead: backing.volume.one_sync_covers_earlier(),
         };
         let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
-        let backing = Backing::new(backing, config.noatime)?;
         let reservation = Reservation::new(backing.root.as_fd())?;
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
@@ -109,6 +110,11 @@ impl Fs {
             handed_over: Mutex::default(),
             unnamed_us,
         })
+    }
+
+    /// Whether files are written back ahead of syncs: one sync makes earlier names durable.
+    pub fn writes_ahead(&self) -> bool {
+        self.backing.volume.one_sync_covers_earlier()
     }
 
     /// Time since this file system began, µs, by a clock that runs on through suspend.

@@ -84,7 +84,9 @@ impl Decisions {
     pub(crate) fn wait_for_no_application(&self) -> bool {
         self.pending.iter().any(|decision| match decision {
             // A lack of space may be foreseen: then no application waits yet.
-            Decision::WriteBack { why, .. } => !matches!(why, Reason::Sync | Reason::All),
+            Decision::WriteBack { why, .. } => {
+                !matches!(why, Reason::Sync | Reason::Ahead | Reason::All)
+            }
             _ => true,
         })
     }
