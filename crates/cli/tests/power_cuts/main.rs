@@ -368,12 +368,13 @@ impl Bed {
         let mut found = read(&self.backing())?;
         // Copies that the next start removes.
         found.retain(|path, _| !is_temporary(path));
+        let in_place = self.file_system.kind == F2FS.kind;
         for (number, ops) in history.ops.iter().enumerate() {
             let own = found
                 .iter()
                 .filter(|(path, _)| path.split('/').next() == Some(&number.to_string()));
             let own: Tree = own.map(|(path, node)| (path.clone(), node.clone())).collect();
-            Promises::at(position, ops).check(&own)?;
+            Promises::at(position, ops, in_place).check(&own)?;
         }
         let applications = history.ops.len();
         if let Some(name) = found.keys().find(|path| {

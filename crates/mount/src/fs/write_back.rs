@@ -97,7 +97,7 @@ type Dirs = HashMap<Ino, Arc<OpenDir>>;
 
 /// The results of a batch so far.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     dirs: Dirs,
     placed: Vec<Placed>,
     tried: Vec<Ino>,
@@ -105,7 +105,7 @@ struct Batch {
 }
 
 #[derive(PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     Settled,
     /// Its copy is in BACKING, and the file stays in RAM.
     Kept,
@@ -276,6 +276,13 @@ impl Fs {
         for jobs in jobs.chunks(BATCH) {
             let mut batch = Batch::default();
             let mut again = jobs.to_vec();
+            again.retain(|job| match self.settle_in_place(*job, &mut batch) {
+                Ok(done) => done == Outcome::Nothing,
+                Err(error) => {
+                    batch.failed.push((job.ino, error));
+                    false
+                }
+            });
             again.retain(|job| {
                 let large = job.large && !job.durable;
                 if large {
@@ -554,7 +561,7 @@ impl Fs {
     }
 
     /// Gives a copy the times of its file.
-    fn copy_times(&self, ino: Ino, to: &File) -> Result<rustix::fs::Stat, Failed> {
+    pub(super) fn copy_times(&self, ino: Ino, to: &File) -> Result<rustix::fs::Stat, Failed> {
         let was = self.store.stat(ino).step(Step::Open)?;
         let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
         let times = Timestamps {
@@ -670,19 +677,7 @@ impl Fs {
                 }
                 return Ok(Outcome::Kept);
             }
-            let settled = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
-            let ctime =
-                |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
-            table.has_settled(ino, about.st_ino, ctime(&was), ctime(&settled));
-            table.got_names(about.st_ino);
-            if copy.job.durable || !self.backing.volume.is_ordered() {
-                batch.placed.push(Placed {
-                    job: copy.job,
-                    backing_ino: about.st_ino,
-                    content: copy.content.clone(),
-                    file: copy.file.clone(),
-                });
-            }
+            self.records_place(table, copy.job, &copy.content, &copy.file, &was, batch)?;
         }
         place.file = open.then(|| copy.file.clone());
         place.settled = true;
@@ -690,6 +685,29 @@ impl Fs {
         // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
         Ok(Outcome::Settled)
+    }
+
+    /// Records that a file has its names in BACKING, where it has this state in RAM.
+    pub(super) fn records_place(
+        &self,
+        table: &mut Table,
+        job: Job,
+        content: &Arc<Content>,
+        file: &Arc<File>,
+        was: &rustix::fs::Stat,
+        batch: &mut Batch,
+    ) -> Result<(), Failed> {
+        let settled = rustix::fs::fstat(file).step(Step::Rename)?;
+        let ctime =
+            |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
+        let backing_ino = settled.st_ino;
+        table.has_settled(job.ino, backing_ino, ctime(was), ctime(&settled));
+        table.got_names(backing_ino);
+        if job.durable || !self.backing.volume.is_ordered() {
+            let (content, file) = (content.clone(), file.clone());
+            batch.placed.push(Placed { job, backing_ino, content, file });
+        }
+        Ok(())
     }
 
     /// Places the first name, then the further ones, in order of creation.
@@ -756,7 +774,7 @@ impl Fs {
 }
 
 /// Copies content, owner, mode and attributes. Returns the number of bytes.
-fn copy(source: &File, target: &File) -> Result<u64, Errno> {
+pub(super) fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     let stat = rustix::fs::fstat(source)?;
     let size = stat.st_size as u64;
     let mut bytes = vec![0; CHUNK.min(size as usize)];
