@@ -769,9 +769,9 @@ fn status_shows_what_reached_flash_and_what_ext4_would_write() {
     assert_eq!(words.contains("writes of 1 open with passthrough"), unseen == 1, "{words}");
     for shown in [
         "plain ext4, estimate",
-        "through flashsift             64 KiB       8 KiB\n",
+        "through flashsift             64 KiB     64 KiB      8 KiB\n",
         "saved beyond ext4                0 B\n",
-        "  syncs          1 of applications forced 64 KiB (64 KiB on ext4, estimate) and 1 flush\n",
+        "  flushes        1 for 1 sync of applications, 1 in all\n",
         ", by all programs\n",
     ] {
         assert!(words.contains(shown), "{shown:?}: {words}");

@@ -34,11 +34,6 @@ pub fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// Prints a count with a noun whose plural is irregular: `1 flush`, `2 flushes`.
-pub fn counted_as(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(n), if n == 1 { one } else { many })
-}
-
 /// Prints a share with two digits: `38 %`, `3.2 %`, `< 0.1 %`. A share near 0 or 1 is never printed
 /// as 0 % or 100 %.
 pub fn share(share: f64) -> String {

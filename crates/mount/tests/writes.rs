@@ -22,6 +22,10 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
+        Self::with_budget(64 << 20)
+    }
+
+    fn with_budget(budget_bytes: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["backing", "store"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -29,7 +33,7 @@ impl Bed {
         let clock = Arc::new(AtomicU64::new(0));
         let config = Config { clock: Clock::Manual(clock.clone()), ..Config::default() };
         // Without the right to mount; some file systems then count more blocks than were written.
-        let store = Store::detached_tmpfs(64 << 20)
+        let store = Store::detached_tmpfs(budget_bytes)
             .or_else(|_| Store::in_dir(&folder.path().join("store")))
             .unwrap();
         let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
@@ -160,4 +164,21 @@ fn every_copy_counts() {
     assert_eq!(writes.flash_bytes, 3 * PAGE, "1 page, then 2");
     assert_eq!(writes.ext4_bytes, 2 * PAGE);
     assert!(writes.saved_bytes.unwrap() < 0, "each copy is a whole file");
+}
+
+/// A file that is too large for RAM goes through the page cache of BACKING, as it does on ext4.
+#[test]
+fn a_large_file_is_no_saving() {
+    let bed = Bed::with_budget(1 << 20);
+    let open = bed.create("large", 150);
+    bed.sleep(1);
+    // Where BACKING takes no file without a name, it is written back at once.
+    if bed.writes().flash_bytes == 0 {
+        bed.write(open, 0, 1);
+    }
+    let writes = bed.writes();
+    assert_eq!((writes.ext4_waiting_bytes, writes.saved_bytes), (150 * PAGE, Some(0)));
+    bed.fs.release(0, open);
+    bed.sleep(40);
+    assert_eq!(pages(&bed.writes()), [150, 0, 150, 0, 0]);
 }

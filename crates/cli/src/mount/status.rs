@@ -57,52 +57,60 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     text
 }
 
-const UNKNOWN: &str = "unknown";
+/// A row of the table of file data.
+struct Row {
+    label: &'static str,
+    written: Option<i64>,
+    synced: Option<u64>,
+    /// `Some(None)`: unknown.
+    waiting: Option<Option<u64>>,
+}
 
-/// A table of file data, and the syncs below it.
+/// A table of file data, and the flushes below it.
 fn of_writes(writes: &Writes) -> String {
-    let known = |bytes: Option<u64>| bytes.map_or_else(|| UNKNOWN.to_owned(), size::bytes);
-    let per_day = |bytes: Option<i64>| match bytes.map(|bytes| writes.per_day(bytes)) {
-        Some(Some(bytes)) => signed(bytes),
-        Some(None) => String::new(),
-        None => UNKNOWN.to_owned(),
+    let row = |label, bytes| {
+        let written = Some(i64::try_from(bytes).unwrap_or(i64::MAX));
+        Row { label, written, synced: None, waiting: None }
     };
-    let count = |bytes: u64| i64::try_from(bytes).ok();
     let rows = [
-        (
-            "requested by applications",
-            size::bytes(writes.requested_bytes),
-            String::new(),
-            count(writes.requested_bytes),
-        ),
-        (
-            "plain ext4, estimate",
-            size::bytes(writes.ext4_bytes),
-            size::bytes(writes.ext4_waiting_bytes),
-            count(writes.ext4_bytes),
-        ),
-        (
-            "through flashsift",
-            size::bytes(writes.flash_bytes),
-            known(writes.flash_waiting_bytes),
-            count(writes.flash_bytes),
-        ),
-        (
-            "saved beyond ext4",
-            writes.saved_bytes.map_or_else(|| UNKNOWN.to_owned(), signed),
-            String::new(),
-            writes.saved_bytes,
-        ),
+        row("requested by applications", writes.requested_bytes),
+        Row {
+            synced: Some(writes.sync_ext4_bytes),
+            waiting: Some(Some(writes.ext4_waiting_bytes)),
+            ..row("plain ext4, estimate", writes.ext4_bytes)
+        },
+        Row {
+            synced: Some(writes.sync_flash_bytes),
+            waiting: Some(writes.flash_waiting_bytes),
+            ..row("through flashsift", writes.flash_bytes)
+        },
+        Row { written: writes.saved_bytes, ..row("saved beyond ext4", 0) },
     ];
     let day = if writes.per_day(0).is_some() { "a day" } else { "" };
-    let mut text = format!("  {:<26}{:>12}{:>12}{day:>12}", "file data", "written", "waiting")
-        .trim_end()
-        .to_owned();
-    text.push('\n');
-    for (label, written, waiting, bytes) in rows {
-        let row = format!("    {label:<26}{written:>10}{waiting:>12}{:>12}", per_day(bytes));
-        text.push_str(row.trim_end());
+    let mut text = String::new();
+    let mut columns = |label: &str, cells: [&str; 4]| {
+        let [written, synced, waiting, day] = cells;
+        let line = format!("  {label:<27}{written:>11}{synced:>11}{waiting:>11}{day:>11}");
+        text.push_str(line.trim_end());
         text.push('\n');
+    };
+    columns("file data only", ["written", "synced", "waiting", day]);
+    let unknown = || "unknown".to_owned();
+    for Row { label, written, synced, waiting } in rows {
+        let per_day = match written.map(|bytes| writes.per_day(bytes)) {
+            Some(bytes) => bytes.map_or_else(String::new, signed),
+            None => unknown(),
+        };
+        let waiting = waiting.map(|bytes| bytes.map_or_else(unknown, size::bytes));
+        columns(
+            &format!("  {label}"),
+            [
+                &written.map_or_else(unknown, signed),
+                &synced.map_or_else(String::new, size::bytes),
+                &waiting.unwrap_or_default(),
+                &per_day,
+            ],
+        );
     }
     let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
     if writes.unseen_opens > 0 {
@@ -114,16 +122,14 @@ fn of_writes(writes: &Writes) -> String {
         line("estimate", format!("{early} too early: more was dirty than it has memory for"));
     }
     line(
-        "syncs",
+        "flushes",
         format!(
-            "{} of applications forced {} ({} on ext4, estimate) and {}",
-            size::count(writes.syncs),
-            size::bytes(writes.sync_flash_bytes),
-            size::bytes(writes.sync_ext4_bytes),
-            size::counted_as(writes.sync_flushes, "flush", "flushes"),
+            "{} for {} of applications, {} in all",
+            size::count(writes.sync_flushes),
+            size::counted(writes.syncs, "sync"),
+            size::count(writes.flushes)
         ),
     );
-    line("flushes", format!("{} issued in all", size::count(writes.flushes)));
     line(
         "whole device",
         match &writes.device {
@@ -132,7 +138,7 @@ fn of_writes(writes: &Writes) -> String {
                 size::bytes(device.written_bytes),
                 device.name
             ),
-            None => UNKNOWN.to_owned(),
+            None => unknown(),
         },
     );
     text
@@ -184,14 +190,13 @@ mod tests {
   written back   0 files, 0 B
   write-through  0 files
   passthrough    no
-  file data                      written     waiting
+  file data only                 written     synced    waiting
     requested by applications      5 MiB
-    plain ext4, estimate           3 MiB      64 KiB
-    through flashsift              1 MiB     512 KiB
+    plain ext4, estimate           3 MiB      1 MiB     64 KiB
+    through flashsift              1 MiB      1 MiB    512 KiB
     saved beyond ext4            1.6 MiB
   not counted    writes of 2 opens with passthrough; ext4 writes the same
-  syncs          3 of applications forced 1 MiB (1 MiB on ext4, estimate) and 1 flush
-  flushes        4 issued in all
+  flushes        1 for 3 syncs of applications, 4 in all
   whole device   7 MiB written to sda1, by all programs
 ";
         assert_eq!(text, wanted);
@@ -202,21 +207,14 @@ mod tests {
     fn figures_per_day_come_after_an_hour_and_what_is_unknown_is_not_zero() {
         let loss = Writes { mounted_s: 43_200, saved_bytes: Some(-(1 << 20)), ..writes() };
         let text = of_writes(&loss);
-        assert!(text.contains("waiting       a day\n"), "{text}");
-        assert!(
-            text.contains("saved beyond ext4           −1 MiB                  −2 MiB\n"),
-            "{text}"
-        );
+        assert!(text.contains("synced    waiting      a day\n"), "{text}");
+        let loses = format!("    saved beyond ext4             −1 MiB{:>33}\n", "−2 MiB");
+        assert!(text.contains(&loses), "{text}");
         let unknown = Writes { flash_waiting_bytes: None, saved_bytes: None, ..loss };
         let text = of_writes(&unknown);
-        assert!(
-            text.contains("through flashsift              1 MiB     unknown       2 MiB\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("saved beyond ext4            unknown                 unknown\n"),
-            "{text}"
-        );
+        assert!(text.contains("  1 MiB      1 MiB    unknown      2 MiB\n"), "{text}");
+        let saved = format!("    saved beyond ext4            unknown{:>33}\n", "unknown");
+        assert!(text.contains(&saved), "{text}");
         assert!(text.contains("whole device   unknown\n"), "{text}");
     }
 }
