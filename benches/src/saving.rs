@@ -180,6 +180,7 @@ pub(crate) fn report(
         }
         let (results, failures) = measure(&setting, &wanted, file_system, rounds)?;
         tables::compare(report, &results, file_system, options.quick);
+        tables::status(report, &results, file_system);
         tables::daemon(report, &results);
         tables::knobs(report, &results);
         for (row, why) in &failures {

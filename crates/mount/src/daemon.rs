@@ -23,7 +23,9 @@ use crate::attach::{
 use crate::fs::{Fs, store::Store, types::Config};
 pub use error::Error;
 use flashsift_core::event::Event;
+use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::show;
+use flashsift_core::writeback::flusher::FlusherSettings;
 use flashsift_host::mounts::{self, Mount};
 use rustix::fs::minor;
 use sd_notify::NotifyState;
@@ -267,6 +269,7 @@ fn start(
         lose_at_most_us: micros(options.lose_at_most),
         settled: options.settled.clone(),
         noatime: partly,
+        flusher: flusher_settings(),
         ..Config::default()
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
@@ -301,6 +304,22 @@ fn start(
     }
     let (backing, sign) = (place.backing.clone(), place.lock.sign());
     Ok((Daemon { fs, mount, backing, sign, wakes }, recording))
+}
+
+/// The settings by which the kernel writes dirty pages; its own defaults where it does not show
+/// them.
+fn flusher_settings() -> FlusherSettings {
+    match flashsift_host::flusher::settings() {
+        Ok(kernel) => FlusherSettings {
+            expire_us: kernel.expire_us,
+            tick_us: kernel.tick_us,
+            background_pages: kernel.background_bytes / PAGE_BYTES,
+        },
+        Err(why) => {
+            warn!("the status estimates ext4's writes with the kernel's defaults: {why}");
+            FlusherSettings::default()
+        }
+    }
 }
 
 fn micros(time: Duration) -> u64 {

@@ -19,6 +19,7 @@ mod temps;
 pub(crate) mod types;
 mod volume;
 mod write_back;
+mod writes;
 mod xattrs;
 
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
@@ -31,7 +32,9 @@ use self::store::Store;
 use self::table::{Is, Name, Table};
 use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+use self::writes::BlockDevice;
 use flashsift_core::event::{Action, Micros};
+use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{Keep, KeepConfig};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
@@ -75,6 +78,8 @@ pub struct Fs {
     pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
     /// Time from a file's being handed over to its name, µs.
     pub(crate) unnamed_us: Micros,
+    /// The block device of BACKING, where it is known.
+    device: Option<BlockDevice>,
 }
 
 impl Fs {
@@ -97,6 +102,7 @@ impl Fs {
         let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
         let reservation = Reservation::new(backing.root.as_fd())?;
+        let device = BlockDevice::of(&backing.root);
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
             reservation,
@@ -106,7 +112,8 @@ impl Fs {
             opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
-            events: Events::new(clock, sift),
+            device,
+            events: Events::new(clock, Account::new(config.flusher), sift),
             failing: Mutex::default(),
             handed_over: Mutex::default(),
             unnamed_us,
@@ -244,6 +251,7 @@ impl Fs {
         if let Ok((used, budget)) = self.store.usage() {
             (status.ram_bytes, status.budget_bytes) = (used, budget);
         }
+        status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
         status
     }
 

@@ -307,10 +307,11 @@ impl Filesystem for Adapter {
             };
             match self.passthrough.pass_through(&self.fs, ino.0, open, opened, hand_over) {
                 Some(backing) => {
-                    if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
+                    let writes = flags.acc_mode() != fuser::OpenAccMode::O_RDONLY;
+                    if writes {
                         self.passthrough.writes_past_us(ino.0);
                     }
-                    self.fs.set_passed_through(open);
+                    self.fs.set_passed_through(open, writes);
                     reply.opened_passthrough(handle(open), FopenFlags::empty(), &backing);
                 }
                 None => reply.opened(handle(open), direct()),
@@ -342,7 +343,7 @@ impl Filesystem for Adapter {
             match self.passthrough.pass_through(&self.fs, attr.ino, open, opened, hand_over) {
                 Some(backing) => {
                     self.passthrough.writes_past_us(attr.ino);
-                    self.fs.set_passed_through(open);
+                    self.fs.set_passed_through(open, true);
                     reply.created_passthrough(
                         &Duration::ZERO,
                         &shown,

@@ -307,7 +307,8 @@ fn promises_hold_after_power_cuts_on_f2fs() {
         program.path().display()
     );
     let out = tempfile::tempdir().unwrap();
-    if !run(&guest, "f2fs", out.path(), &[&format!("{script} &> /out/said")]) {
+    let script = format!("{script} &> /out/said || {{ tail -c 6000 /out/said; exit 1; }}");
+    if !run(&guest, "f2fs", out.path(), &[&script]) {
         return asleep(TEST).unwrap_or_default();
     }
     println!("{}", fs::read_to_string(out.path().join("said")).unwrap());

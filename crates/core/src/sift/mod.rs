@@ -36,6 +36,7 @@ use crate::{
     params::{Listed, Param, Params},
 };
 
+pub mod account;
 mod keep;
 mod none;
 pub mod simulate;

@@ -35,6 +35,7 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
+pub mod flusher;
 mod machine;
 
 #[cfg(test)]

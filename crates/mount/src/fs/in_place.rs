@@ -71,6 +71,7 @@ impl Fs {
         self.left_ram(ino);
         // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
+        self.account_flushed(job, Some(bytes));
         let mut counters = self.counters.lock();
         counters.settled += 1;
         counters.settled_bytes += bytes;

@@ -141,7 +141,7 @@ impl Fs {
         self.write_back_all()?;
         let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
         let begun = Instant::now();
-        self.backing.sync_all().map_err(failed)?;
+        self.backing.sync_all(false).map_err(failed)?;
         self.table().all_names_last(begun);
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Fs {
 
     /// Makes content and names of a file on flash durable.
     pub(crate) fn fsync_settled(&self, ino: Ino, file: &File) -> Result<(), Errno> {
-        rustix::fs::fsync(file)?;
+        self.fsync_in_backing(file, true)?;
         let mut table = self.table();
         if let Some(Is::Settled(backing_ino)) = table.node(ino).map(|node| node.is.clone()) {
             table.names_last(backing_ino);
@@ -381,14 +381,23 @@ impl Fs {
                 }
             }
         } else {
+            let synced = staged.iter().any(|copy| copy.job.durable);
             let done = match &staged[..] {
                 [] => Ok(()),
-                [one] => rustix::fs::fsync(&one.file),
-                _ => self.backing.sync_all(),
+                [one] => self.fsync_in_backing(&one.file, synced),
+                _ => self.backing.sync_all(synced),
             };
             match done.step(Step::Sync) {
                 Ok(()) => flushed.extend(staged),
                 Err(error) => lost.extend(staged.into_iter().map(|copy| (copy, error))),
+            }
+        }
+        for copy in &flushed {
+            match (copy.nameless, copy.itself) {
+                (true, true) => (),
+                (true, false) => self.account_unflushed(copy.job.ino, copy.bytes),
+                (false, true) => self.account_flushed(copy.job, None),
+                (false, false) => self.account_flushed(copy.job, Some(copy.bytes)),
             }
         }
         for (copy, error) in lost {
@@ -403,10 +412,13 @@ impl Fs {
         let waited: Vec<&Placed> =
             batch.placed.iter().filter(|placed| placed.job.durable).collect();
         let Some(last) = waited.last() else { return };
-        let last =
-            self.backing.volume.one_sync_covers_earlier().then(|| rustix::fs::fsync(&last.file));
+        let last = self
+            .backing
+            .volume
+            .one_sync_covers_earlier()
+            .then(|| self.fsync_in_backing(&last.file, true));
         for placed in &waited {
-            let done = last.unwrap_or_else(|| rustix::fs::fsync(&placed.file));
+            let done = last.unwrap_or_else(|| self.fsync_in_backing(&placed.file, true));
             placed.content.set_synced(done);
             match done.step(Step::Sync) {
                 Ok(()) => self.table().names_last(placed.backing_ino),
@@ -418,9 +430,10 @@ impl Fs {
     /// Makes the names of a batch durable, whose content is durable already.
     fn sync_directories(&self, batch: &mut Batch) {
         let mut durable = Ok(());
+        let synced = batch.placed.iter().any(|placed| placed.job.durable);
         for (ino, dir) in &batch.dirs {
             batch.tried.push(*ino);
-            let done = sync_dir(dir);
+            let done = self.sync_dir(dir, synced);
             durable = durable.and(done);
             if let Err(error) = done.step(Step::SyncDirectory) {
                 batch.failed.push((*ino, error));
@@ -432,6 +445,12 @@ impl Fs {
                 self.table().names_last(placed.backing_ino);
             }
         }
+    }
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Arc<OpenDir>, synced: bool) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.fsync_in_backing(rustix::fs::openat(dir, ".", flags, Mode::empty())?, synced)
     }
 
     fn discard(&self, copy: Staged) {
@@ -552,6 +571,8 @@ impl Fs {
             place.file = Some(copy.file.clone());
         }
         place.handed_over = true;
+        self.account_unflushed(ino, copy.bytes);
+        self.account_leaving(ino);
         if let Some(node) = table.node_mut(ino) {
             node.checkpoint = None;
         }
@@ -813,12 +834,6 @@ pub(super) fn copy(source: &File, target: &File) -> Result<u64, Errno> {
         rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
     }
     Ok(copied)
-}
-
-/// Makes the names in a directory durable.
-fn sync_dir(dir: &Arc<OpenDir>) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?)
 }
 
 /// Names of extended attributes as the kernel gives them.
