@@ -7,7 +7,6 @@ pub(crate) mod decisions;
 mod events;
 pub(crate) mod failures;
 mod flash_state;
-mod in_place;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;

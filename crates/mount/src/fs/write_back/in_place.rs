@@ -5,12 +5,13 @@
 //! and its fsync follows. Until the fsync returns, a crash may leave a part of the file, also as
 //! without the mount. Meanwhile the table is locked: no application reaches the name.
 
-use super::Fs;
-use super::backing::keep_time;
-use super::failures::{Failed, In, Step};
-use super::table::Is;
-use super::volume::Kind;
-use super::write_back::{Batch, Job, Outcome, copy};
+use super::super::Fs;
+use super::super::backing::keep_time;
+use super::super::failures::{Failed, In, Step};
+use super::super::table::Is;
+use super::super::volume::Kind;
+use super::copies::copy;
+use super::{Batch, Job, Outcome};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
