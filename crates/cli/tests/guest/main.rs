@@ -299,7 +299,8 @@ fn promises_hold_after_power_cuts_on_f2fs() {
         println!("SKIPPED guest::{TEST}: cargo has not built the tests of power cuts");
         return;
     };
-    let wanted = ["FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
+    let wanted =
+        ["FLASHSIFT_ALONE", "FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
     let wanted = wanted.filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
     let script = format!(
         "env {} {} --nocapture --exact promises_hold_on_f2fs",
