@@ -515,6 +515,8 @@ fn a_message_that_no_process_reads_does_not_end_the_mount() {
     assert!(fs::read(backing.join("kept")).unwrap() == content);
 }
 
+/// The daemon discarded signals after its message, to ignore those that came before it. A user who
+/// answered the message at once had to send the signal again.
 #[test]
 fn files_are_given_up_only_after_a_reported_failure() {
     let Some(bed) = Bed::small("files_are_given_up_only_after_a_reported_failure") else { return };

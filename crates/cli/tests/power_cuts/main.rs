@@ -510,6 +510,7 @@ fn promises_hold_on_btrfs() {
 }
 
 #[test]
+#[ignore = "F2FS loses synced files by itself (Linux 6.12, FLASHSIFT_ALONE=1)"]
 fn promises_hold_on_f2fs() {
     promises_hold("promises_hold_on_f2fs", &F2FS);
 }
