@@ -1155,6 +1155,8 @@ fn a_plain_user_mounts_without_passthrough() {
     assert_eq!(read, long_ago);
 }
 
+/// The daemon released BACKING before it had written the recording, so `flashsift unmount` returned
+/// too early.
 #[test]
 fn requests_to_the_mount_become_a_trace() {
     let Some(bed) = Bed::new("requests_to_the_mount_become_a_trace") else { return };

@@ -171,29 +171,30 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         watchdog.stop();
     }
     ended?;
+    let tidied = daemon.fs.tidy();
     daemon.fs.deliver_events();
-    let left = leave(daemon, &reported, place);
-    if let Some(recording) = recording {
-        info!("{}", recording.finish().map_err(Error::Recording)?);
-    }
-    left
+    drop(daemon);
+    // `flashsift unmount` returns when BACKING is free, and the recording has to be whole by then.
+    let recorded = match recording {
+        Some(recording) => recording.finish().map(|says| info!("{says}")).map_err(Error::Recording),
+        None => Ok(()),
+    };
+    let in_backing = matches!(reported, Ok(Messages::InBacking));
+    recorded.and(leave(place, in_backing, tidied))
 }
 
 /// Makes BACKING an ordinary directory, and everything in it durable: in this order, so that one
 /// commit of the kernel holds both.
 fn leave(
-    daemon: Daemon,
-    reported: &Result<Messages, io::Error>,
     place: LockedPlace,
+    log_in_backing: bool,
+    tidied: rustix::io::Result<()>,
 ) -> Result<(), Error> {
     // Other daemons wait until the last descriptor of the directory is closed.
     let root = place.root.try_clone()?;
-    let fs = daemon.fs.clone();
-    drop(daemon);
     let remove = || {
-        fs.tidy()?;
-        drop(fs);
-        if let Ok(Messages::InBacking) = reported {
+        tidied?;
+        if log_in_backing {
             background::close_log()?;
         }
         place.lock.remove(place.root)
