@@ -128,7 +128,8 @@ impl Addresses {
     #[cold]
     fn note_moved(&mut self, page: Page, layout: &dyn Layout) {
         let pages = layout.moved();
-        if let Some(lba) = layout.place(page).filter(|_| !pages.is_empty()) {
+        let last = pages.clone().next_back().and_then(|last| layout.place(Page(last)));
+        if let Some(lba) = last {
             self.goals.placed(page, lba);
             self.moved.push(pages);
         }

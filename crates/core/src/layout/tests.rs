@@ -132,3 +132,26 @@ fn identity_is_the_address() {
     let mut layout = (chosen.spec.build)(&trace, &chosen.params);
     assert_eq!([0, 1, 2, 3].map(|page| layout.read(Page(page))), [100, 101, 900, 906]);
 }
+
+/// With `alloc=early` a new file gets its extent when its first page becomes dirty, so the order in
+/// which files are written into the cache decides; late, it is the order of write-backs.
+#[test]
+fn ext4_can_allocate_early() {
+    let trace = trace(Space::Files, &[(true, vec![(0, 2)]), (true, vec![(0, 3)])]);
+    for (text, places) in [("ext4:alloc=early", [3, 0]), ("ext4", [0, 2])] {
+        let chosen = Selection::parse(text).unwrap();
+        let mut layout = (chosen.spec.build)(&trace, &chosen.params);
+        if layout.is_early() {
+            layout.dirtied(Page(3));
+            assert_eq!(
+                (layout.place(Page(2)), layout.moved()),
+                (Some(0), 2..5),
+                "the whole extent"
+            );
+            layout.dirtied(Page(4));
+            assert_eq!(layout.moved(), 0..0, "only the first page moves any");
+            layout.dirtied(Page(0));
+        }
+        assert_eq!([0, 2].map(|page| layout.write(Page(page))), places, "{text}");
+    }
+}

@@ -9,7 +9,7 @@ use crate::{
     page::{PAGE_BYTES, Page},
     policy::{
         self, Setup,
-        naive::{self, Act, Stepped},
+        naive::{self, Act, Placing, Stepped},
     },
     system::{Cell, Outcome},
     trace::{Run, StepKind, TraceBuilder, Unit},
@@ -340,7 +340,7 @@ fn modelled<'a>(
         modes,
         frames: frames.into(),
         runs: trace.runs(),
-        cache: naive::model(spec, &setup),
+        cache: naive::model(spec, &setup, Placing::Fixed),
         dirty: BTreeSet::new(),
         order: Vec::new(),
         now_us: 0,
