@@ -25,6 +25,10 @@ pub struct Cell<'a> {
     pub drain: bool,
     /// Whether a write miss that covers a part of its page reads the page first.
     pub write_miss_reads: bool,
+    /// The longest request to the device, in pages; 1 sends each page as a request.
+    pub request_pages_max: u32,
+    /// Whether places that become free are discarded.
+    pub discards: bool,
 }
 
 /// The result of a cell. All counts are in pages.
@@ -152,11 +156,11 @@ pub(crate) fn run<P: Build>(
         // A sink costs more than an idle write-back machine, so no loop is compiled with a sink but
         // without the machine.
         Some(sink) => {
-            let back = storage::<P, _>(trace, Storage::new(layout, sink));
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, sink));
             system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
         }
         None => {
-            let back = storage::<P, _>(trace, Storage::new(layout, ()));
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, ()));
             match cell.writeback.on_eviction_only() {
                 true => {
                     system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
@@ -169,8 +173,9 @@ pub(crate) fn run<P: Build>(
     }
 }
 
-/// Returns storage, which gives addresses if the policy wants them.
-fn storage<P: Build, S: Sink>(trace: &Trace, storage: Storage<S>) -> Storage<S> {
+/// Returns storage as the cell wants it. It gives addresses if the policy wants them.
+fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S>) -> Storage<S> {
+    let storage = storage.with_requests_up_to(cell.request_pages_max).with_discards(cell.discards);
     if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
@@ -231,6 +236,11 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     #[inline(always)]
     fn submit(&mut self) {
         self.back.submit();
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.back.flush();
     }
 
     #[inline(always)]
@@ -379,6 +389,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             }
         }
         self.write_asked(|machine| machine.sync(pages));
+        if !C::DURABLE && cell.writeback.syncs != Syncs::Nothing {
+            self.back.flush();
+        }
     }
 
     /// Writes all pages that were due until now, each at its time, and sets the present time to

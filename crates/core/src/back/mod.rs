@@ -77,6 +77,9 @@ pub trait Back {
     /// now.
     #[inline(always)]
     fn submit(&mut self) {}
+    /// An application waits until everything written before is durable: the end of an fsync.
+    #[inline(always)]
+    fn flush(&mut self) {}
     /// A cached page was truncated or deleted. `dirty`: its content had not been written.
     fn dropped(&mut self, dirty: bool);
     /// These pages no longer exist, cached or not.

@@ -1,5 +1,9 @@
-//! Plain storage: every miss is a read request and every write-back a write request, each at the
-//! address that the layout gives.
+//! Plain storage: misses are read requests and write-backs write requests, at the addresses that
+//! the layout gives.
+//!
+//! Pages that belong together ([`Back::submit`]) and follow or precede one another on the device
+//! are joined to one request, up to a maximum length, as a block layer joins them in a task's plug.
+//! Only the request joined last is extended: the order of pages is the cache's.
 
 use super::{Back, Source, Why, Written};
 use crate::{
@@ -18,22 +22,26 @@ pub struct Io {
     pub op: IoOp,
     /// First address, in units of 4 KiB.
     pub lba: Lba,
-    /// Length in pages.
+    /// Length in pages; a flush has none.
     pub pages: u32,
-    /// A sync caused the write: a process waits until it is durable.
+    /// A sync caused the write. The flush that follows makes it durable.
     pub sync: bool,
-    /// A process waits until the request is done: it reads, it syncs, or it needs the frame of a
-    /// dirty page.
+    /// A process waits until the request is done: it reads, it needs the frame of a dirty page, or
+    /// it waits for a flush, which ends after all writes before it.
     pub awaited: bool,
 }
 
-/// The direction of a request.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoOp {
     /// From the device.
     Read,
     /// To the device.
     Write,
+    /// Everything written before becomes durable.
+    Flush,
+    /// The content of these places is no longer needed.
+    Discard,
 }
 
 /// Takes the requests of a system, in order.
@@ -58,13 +66,17 @@ impl Sink for &mut dyn FnMut(Io) {
     }
 }
 
-/// Requests that reached the device, counted in pages.
+/// Requests that reached the device, counted in pages unless noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Pages read.
     pub reads: u64,
     /// Pages written, including those of the drain.
     pub writes: u64,
+    /// Requests that wrote them.
+    pub write_requests: u64,
+    /// Flushes: syncs for which a process waited, whether or not a page was dirty.
+    pub flushes: u64,
     /// Pages written because a process synced and waited for it.
     pub sync_writes: u64,
     /// Pages written by the drain.
@@ -83,6 +95,12 @@ pub struct Storage<S> {
     next_lba: Option<Lba>,
     /// The present time, which requests carry.
     at_us: u64,
+    /// The longest request, in pages.
+    request_pages_max: u32,
+    /// The write and the read that pages may still join.
+    joined: [Option<Io>; 2],
+    /// Whether places that become free are discarded.
+    discards: bool,
     sink: S,
     counts: DeviceCounts,
     /// Set if the cache shows addresses to its policy.
@@ -100,7 +118,29 @@ impl<S: Sink> Storage<S> {
     /// address is looked up.
     pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
         let counts = DeviceCounts::default();
-        Self { layout, next_lba: None, at_us: 0, sink, counts, addresses: None }
+        Self {
+            layout,
+            next_lba: None,
+            at_us: 0,
+            request_pages_max: 1,
+            joined: [None; 2],
+            discards: false,
+            sink,
+            counts,
+            addresses: None,
+        }
+    }
+
+    /// Joins neighbouring pages to requests of up to this many; otherwise each page is a request.
+    pub fn with_requests_up_to(mut self, pages: u32) -> Self {
+        self.request_pages_max = pages.max(1);
+        self
+    }
+
+    /// Discards places that become free.
+    pub fn with_discards(mut self, discards: bool) -> Self {
+        self.discards = discards;
+        self
     }
 
     /// Adds addresses, for a cache whose policy orders pages by address. The storage must have a
@@ -113,6 +153,60 @@ impl<S: Sink> Storage<S> {
 
     fn layout(&mut self) -> &mut dyn Layout {
         &mut **self.layout.as_mut().expect("a trace with writes, or a sink, gets a layout")
+    }
+
+    /// Sends a page, alone or joined to others.
+    #[inline(always)]
+    fn join(&mut self, page: Io) {
+        if self.request_pages_max == 1 {
+            return self.send(page);
+        }
+        let slot = usize::from(page.op == IoOp::Read);
+        if let Some(request) = &mut self.joined[slot] {
+            let alike = (request.sync, request.awaited) == (page.sync, page.awaited);
+            if alike && request.pages < self.request_pages_max {
+                if request.lba + u64::from(request.pages) == page.lba {
+                    request.pages += 1;
+                    return;
+                }
+                if page.lba + 1 == request.lba {
+                    (request.lba, request.pages) = (page.lba, request.pages + 1);
+                    return;
+                }
+            }
+        }
+        if let Some(request) = self.joined[slot].replace(page) {
+            self.send(request);
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, request: Io) {
+        self.counts.write_requests += u64::from(request.op == IoOp::Write);
+        self.sink.io(request);
+    }
+
+    /// Discards the places that the layout has just freed. A write that waits for more pages and
+    /// overlaps them is sent first: it would allocate them again behind the discard.
+    #[inline(always)]
+    fn discard_freed(&mut self) {
+        let (true, true, Some(layout)) = (S::WANTS_READS, self.discards, &self.layout) else {
+            return;
+        };
+        let [write, _] = self.joined;
+        let overlaps = |write: Io| {
+            let end = write.lba + u64::from(write.pages);
+            layout.freed().iter().any(|places| places.start < end && write.lba < places.end)
+        };
+        if write.is_some_and(overlaps) {
+            self.submit();
+        }
+        let layout = self.layout.as_ref().expect("it was just asked");
+        for places in layout.freed() {
+            let (lba, pages) = (places.start, (places.end - places.start) as u32);
+            let (op, at_us) = (IoOp::Discard, self.at_us);
+            self.sink.io(Io { at_us, op, lba, pages, sync: false, awaited: false });
+        }
     }
 
     /// Notes the pages that moved. To be called after each question to the layout about `page`.
@@ -153,7 +247,7 @@ impl<S: Sink> Back for Storage<S> {
             let lba = self.layout().read(page);
             self.note_moved(page);
             let at_us = self.at_us;
-            self.sink.io(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
+            self.join(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
         }
         Source::Storage
     }
@@ -161,13 +255,31 @@ impl<S: Sink> Back for Storage<S> {
     fn write(&mut self, Written { page, why, .. }: Written) {
         let lba = self.layout().write(page);
         self.note_moved(page);
+        self.discard_freed();
         self.counts.writes += 1;
         self.counts.drained += u64::from(why == Why::Drain);
         self.counts.sync_writes += u64::from(why == Why::Sync);
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
-        let (sync, awaited) = (why == Why::Sync, matches!(why, Why::Sync | Why::Evict));
-        self.sink.io(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
+        let (sync, awaited) = (why == Why::Sync, why == Why::Evict);
+        self.join(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
+    }
+
+    #[inline(always)]
+    fn submit(&mut self) {
+        let slots = if S::WANTS_READS { 2 } else { 1 };
+        for slot in 0..slots {
+            if let Some(request) = self.joined[slot].take() {
+                self.send(request);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.submit();
+        self.counts.flushes += 1;
+        let (op, at_us) = (IoOp::Flush, self.at_us);
+        self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync: true, awaited: true });
     }
 
     #[inline]
@@ -178,6 +290,7 @@ impl<S: Sink> Back for Storage<S> {
     fn free(&mut self, pages: Range<u32>) {
         if let Some(layout) = &mut self.layout {
             layout.free(pages);
+            self.discard_freed();
         }
     }
 
@@ -251,5 +364,60 @@ mod tests {
         assert_eq!(nonsequential, [1, 1, 1, 2, 3, 4, 5]);
         assert_eq!((storage.counts().reads, storage.counts().writes), (1, 7));
         assert_eq!(seen[..3], [(IoOp::Write, 7), (IoOp::Write, 8), (IoOp::Read, 20)]);
+    }
+
+    fn sent(pages_max: u32, groups: &[&[(IoOp, u32)]]) -> (Vec<(IoOp, Lba, u32)>, DeviceCounts) {
+        let mut seen = Vec::new();
+        let mut sink = |io: Io| seen.push((io.op, io.lba, io.pages));
+        let layout = Box::new(Fixed((0..100).collect()));
+        let mut storage = Storage::new(Some(layout), &mut sink as &mut dyn FnMut(Io))
+            .with_requests_up_to(pages_max);
+        for group in groups {
+            for (op, page) in *group {
+                let page = Page(*page);
+                match op {
+                    IoOp::Read => {
+                        storage.read(page, Owner::UNKNOWN);
+                    }
+                    _ => {
+                        let (why, owner) = (Why::Evict, Owner::UNKNOWN);
+                        storage.write(Written { page, why, writes: 0, owner });
+                    }
+                }
+            }
+            storage.submit();
+        }
+        let counts = storage.counts();
+        (seen, counts)
+    }
+
+    /// Neighbours of one group become one request, upwards or downwards, up to the maximum length.
+    /// Reads and writes that alternate are joined separately; two groups are two requests.
+    #[test]
+    fn neighbours_that_belong_together_are_one_request() {
+        let (read, write) = (IoOp::Read, IoOp::Write);
+        let groups: [&[_]; 4] = [
+            &[(write, 5), (read, 50), (write, 6), (read, 51), (write, 4), (write, 9)],
+            &[(write, 10)],
+            &[(write, 11), (write, 12), (write, 13), (write, 14), (write, 15)],
+            &[(read, 20), (read, 22)],
+        ];
+        let (requests, counts) = sent(4, &groups);
+        let wanted = [
+            (write, 4, 3),
+            (write, 9, 1),
+            (read, 50, 2),
+            (write, 10, 1),
+            (write, 11, 4),
+            (write, 15, 1),
+            (read, 20, 1),
+            (read, 22, 1),
+        ];
+        assert_eq!(requests, wanted);
+        assert_eq!((counts.reads, counts.writes, counts.write_requests), (4, 10, 5));
+        let (requests, counts) = sent(1, &groups);
+        let one_by_one = groups.concat().into_iter().map(|(op, page)| (op, page.into(), 1));
+        assert_eq!(requests, one_by_one.collect::<Vec<_>>(), "each page, in the cache's order");
+        assert_eq!((counts.reads, counts.writes, counts.write_requests), (4, 10, 10));
     }
 }

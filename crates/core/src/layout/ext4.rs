@@ -47,6 +47,8 @@ struct Ext4 {
     base: Vec<Option<Lba>>,
     free: FreeSpace,
     early: bool,
+    /// See [`Layout::freed`].
+    freed: Vec<Range<Lba>>,
     /// See [`Layout::moved`].
     moved: Range<u32>,
 }
@@ -70,12 +72,14 @@ impl Ext4 {
             end += u64::from(run.pages);
             previous = Some((run.file, run.page + u64::from(run.pages)));
         }
-        Self { runs, base, free: FreeSpace { end, ..FreeSpace::default() }, early, moved: 0..0 }
+        let free = FreeSpace { end, ..FreeSpace::default() };
+        Self { runs, base, free, early, freed: Vec::new(), moved: 0..0 }
     }
 }
 
 impl Layout for Ext4 {
     fn write(&mut self, page: Page) -> Lba {
+        self.freed.clear();
         let (run, offset) =
             self.runs.find(page).expect("a file trace knows the place of its pages");
         let base = match self.base[run] {
@@ -114,7 +118,12 @@ impl Layout for Ext4 {
         self.moved.clone()
     }
 
+    fn freed(&self) -> &[Range<Lba>] {
+        &self.freed
+    }
+
     fn free(&mut self, pages: Range<u32>) {
+        self.freed.clear();
         let mut at = pages.start;
         while at < pages.end {
             let (n, offset) =
@@ -125,6 +134,7 @@ impl Layout for Ext4 {
                 && let Some(base) = self.base[n].take()
             {
                 self.free.put(base, u64::from(run.pages));
+                self.freed.push(base..base + u64::from(run.pages));
             }
             at += part;
         }

@@ -46,6 +46,10 @@ pub trait Layout {
     fn moved(&self) -> std::ops::Range<u32>;
     /// Frees the places of these ranks, which were truncated or deleted.
     fn free(&mut self, pages: std::ops::Range<u32>);
+    /// Returns the places that the last call of `write`, `read`, `dirtied` or `free` freed.
+    fn freed(&self) -> &[std::ops::Range<Lba>] {
+        &[]
+    }
     /// Checks the invariants of the layout.
     ///
     /// # Panics
@@ -89,6 +93,14 @@ impl Selection {
     pub fn default_for(space: Space) -> Self {
         let spec = if space == Space::Files { &ext4::SPEC } else { &identity::SPEC };
         Self::default_of(spec)
+    }
+}
+
+/// Adds a place to those that are free now, joined to the last one if it follows it.
+fn add_freed(freed: &mut Vec<std::ops::Range<Lba>>, place: Lba) {
+    match freed.last_mut() {
+        Some(last) if last.end == place => last.end += 1,
+        _ => freed.push(place..place + 1),
     }
 }
 

@@ -155,3 +155,29 @@ fn ext4_can_allocate_early() {
         assert_eq!([0, 2].map(|page| layout.write(Page(page))), places, "{text}");
     }
 }
+
+/// Each layout names the places that it has just freed: ext4 those of whole extents, F2FS also the
+/// old places of pages that are written again, a block trace those that the trace discards.
+#[test]
+fn freed_places_are_known() {
+    let files = [(false, vec![(0, 4)]), (false, vec![(0, 2)])];
+    let build = |space, text| {
+        let chosen = Selection::parse(text).unwrap();
+        (chosen.spec.build)(&trace(space, &files), &chosen.params)
+    };
+    let mut ext4 = build(Space::Files, "ext4");
+    ext4.free(0..2);
+    assert_eq!(ext4.freed(), [], "a part of an extent stays allocated");
+    ext4.free(0..6);
+    assert_eq!(ext4.freed(), [0..4, 4..6]);
+    ext4.write(Page(5));
+    assert_eq!(ext4.freed(), []);
+    let mut f2fs = build(Space::Files, "f2fs:spare=3");
+    f2fs.write(Page(1));
+    assert_eq!(f2fs.freed(), std::slice::from_ref(&(1..2)));
+    f2fs.free(0..3);
+    assert_eq!(f2fs.freed(), [0..1, 6..7, 2..3]);
+    let mut identity = build(Space::Blocks, "identity");
+    identity.free(1..3);
+    assert_eq!(identity.freed(), std::slice::from_ref(&(1..3)));
+}

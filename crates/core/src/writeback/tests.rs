@@ -48,6 +48,8 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         writeback: modes,
         drain: true,
         write_miss_reads: false,
+        request_pages_max: 1,
+        discards: false,
     };
     let mut ios = Vec::new();
     let future = trace.future().unwrap();
@@ -198,6 +200,27 @@ fn a_sync_writes_the_pages_that_it_names() {
     assert_eq!(ios[..2].iter().map(|io| io.lba).collect::<Vec<_>>(), [1, 2]);
 }
 
+/// An application that syncs waits for one flush behind all pages of the sync. A flush is sent
+/// even if nothing is dirty; without a mode that writes at syncs there is none.
+#[test]
+fn a_sync_is_one_flush_behind_its_pages() {
+    let events = [(0, write(0, 0..3)), (1, fsync(0)), (2, fsync(0)), (3, write_sync(0, 1..2))];
+    let (outcome, ios) = run("lru", 100, modes("sync"), &trace(&events));
+    let sent: Vec<_> = ios.iter().map(|io| (io.at_us, io.op, io.lba, io.awaited)).collect();
+    let (write, flush) = (IoOp::Write, IoOp::Flush);
+    let wanted = [
+        (1, write, 0, false),
+        (1, write, 1, false),
+        (1, write, 2, false),
+        (1, flush, 0, true),
+        (2, flush, 0, true),
+        (3, write, 1, false),
+        (3, flush, 0, true),
+    ];
+    assert_eq!((sent, outcome.device.flushes), (wanted.to_vec(), 3));
+    assert_eq!(run("lru", 100, modes("periodic:5s"), &trace(&events)).0.device.flushes, 0);
+}
+
 /// Every sync writes everything dirty, in ascending order.
 #[test]
 fn sync_all_writes_everything() {
@@ -298,6 +321,9 @@ impl Model<'_> {
                 self.order.clear();
                 self.write(self.dirty.iter().copied().collect(), Why::Sync);
             }
+        }
+        if self.modes.syncs != Syncs::Nothing {
+            self.done.push((self.now_us, IoOp::Flush, Some(Why::Sync), 0));
         }
     }
 
@@ -442,16 +468,22 @@ proptest! {
         let mut places = (layout.spec.build)(&trace, &layout.params);
         for spec in policy::ALL {
             let (outcome, ios) = run(spec.name, frames, modes, &trace);
-            let model = modelled(spec, frames, modes, &trace);
-            let wanted: Vec<Io> = model.done.iter().map(|(at_us, op, why, page)| Io {
-                at_us: *at_us,
-                op: *op,
-                lba: places.read(Page(*page)),
-                pages: 1,
-                sync: *why == Some(Why::Sync),
-                awaited: matches!(why, None | Some(Why::Sync | Why::Evict)),
+            let mut model = modelled(spec, frames, modes, &trace);
+            let wanted: Vec<Io> = model.done.iter().map(|(at_us, op, why, page)| match op {
+                IoOp::Flush => Io { at_us: *at_us, op: *op, lba: 0, pages: 0, sync: true, awaited: true },
+                _ => Io {
+                    at_us: *at_us,
+                    op: *op,
+                    lba: places.read(Page(*page)),
+                    pages: 1,
+                    sync: *why == Some(Why::Sync),
+                    awaited: matches!(why, None | Some(Why::Evict)),
+                },
             }).collect();
             prop_assert_eq!(ios, wanted, "{} under {}", spec.name, modes);
+            let flushes = model.done.iter().filter(|(_, op, ..)| *op == IoOp::Flush).count() as u64;
+            model.done.retain(|(_, op, ..)| *op != IoOp::Flush);
+            prop_assert_eq!(outcome.device.flushes, flushes);
             let count = |wanted| model.done.iter().filter(|(_, _, why, _)| *why == wanted).count() as u64;
             let DeviceCounts { reads, writes, sync_writes, drained, dropped_dirty, .. } = outcome.device;
             prop_assert_eq!((outcome.hits(), dropped_dirty, outcome.dirty_left), (model.hits, model.dropped_dirty, 0));

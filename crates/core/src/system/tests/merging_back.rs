@@ -51,6 +51,11 @@ impl Back for Merging<'_> {
         self.sent.extend(self.pending.take());
     }
 
+    fn flush(&mut self) {
+        self.submit();
+        self.storage.flush();
+    }
+
     fn dropped(&mut self, dirty: bool) {
         self.storage.dropped(dirty);
     }
@@ -103,7 +108,8 @@ fn pages_given_together_become_one_request() {
 }
 
 /// With and without merging, the same pages are read and written in the same order. With a maximum
-/// length of one page the requests equal those of plain storage.
+/// length of one page the requests equal those of plain storage. Storage that merges sends the same
+/// pages at the same times, too.
 #[test]
 fn merging_changes_no_page() {
     let mut merged = 0;
@@ -116,6 +122,7 @@ fn merging_changes_no_page() {
         let outcome = with_cell(frames, modes, true, |cell| {
             cell.run(&trace, None, Some(&mut |io| plain.push(io)))
         });
+        plain.retain(|io| io.op != IoOp::Flush);
         for pages_max in [1, 2, 128] {
             let (with, sent) = run(frames, pages_max, modes, &trace);
             let case = format!("seed {seed}, {frames} frames, {modes}, at most {pages_max} pages");
@@ -130,6 +137,29 @@ fn merging_changes_no_page() {
                 plain.iter().map(|io| (io.at_us, io.op, io.lba, io.sync)).collect();
             assert_eq!(pages, wanted, "{case}");
             merged += plain.len() - sent.len();
+            let mut joined = Vec::new();
+            let outcome_joined = with_cell(frames, modes, true, |cell| {
+                let cell = Cell { request_pages_max: pages_max, ..*cell };
+                cell.run(&trace, None, Some(&mut |io| joined.push(io)))
+            });
+            joined.retain(|io| io.op != IoOp::Flush);
+            let write_requests = joined.iter().filter(|io| io.op == IoOp::Write).count() as u64;
+            assert_eq!(outcome_joined.device.write_requests, write_requests, "{case}");
+            let device =
+                DeviceCounts { write_requests: outcome.device.writes, ..outcome_joined.device };
+            assert_eq!(Outcome { device, ..outcome_joined }, outcome, "{case}");
+            assert!(joined.iter().all(|io| io.pages <= pages_max), "{case}");
+            let in_order = |mut pages: Vec<(u64, bool, layout::Lba, bool)>| {
+                pages.sort_unstable();
+                pages
+            };
+            let single = |io: &Io, n| (io.at_us, io.op == IoOp::Read, io.lba + n, io.sync);
+            let pages = joined
+                .iter()
+                .flat_map(|io| (0..u64::from(io.pages)).map(|n| single(io, n)))
+                .collect();
+            let wanted = plain.iter().map(|io| single(io, 0)).collect();
+            assert_eq!(in_order(pages), in_order(wanted), "{case}");
         }
     }
     assert!(merged > 1000, "{merged} requests were saved");
