@@ -145,9 +145,10 @@ pub(crate) fn run<P: Build>(
     let layout = wanted.then(build);
     let mut nowhere = |_: Io| ();
     let sink: Option<&mut dyn FnMut(Io)> = match sink {
-        // A layout that allocates early has to follow each page that becomes dirty, and only the
-        // loop with a sink reports these pages.
+        // A layout that allocates early has to follow each page that becomes dirty, and so do
+        // clusters. Only the loop with a sink reports these pages.
         None if layout.as_ref().is_some_and(|layout| layout.is_early()) => Some(&mut nowhere),
+        None if wanted && cell.writeback.cluster_pages.is_some() => Some(&mut nowhere),
         Some(sink) => Some(sink),
         None => None,
     };
@@ -175,7 +176,10 @@ pub(crate) fn run<P: Build>(
 
 /// Returns storage as the cell wants it. It gives addresses if the policy wants them.
 fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S>) -> Storage<S> {
-    let storage = storage.with_requests_up_to(cell.request_pages_max).with_discards(cell.discards);
+    let storage = storage
+        .with_requests_up_to(cell.request_pages_max)
+        .with_discards(cell.discards)
+        .with_clusters_of(cell.writeback.cluster_pages);
     if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
@@ -236,6 +240,15 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     #[inline(always)]
     fn submit(&mut self) {
         self.back.submit();
+    }
+
+    #[inline(always)]
+    fn clusters(&self) -> bool {
+        self.back.clusters()
+    }
+
+    fn cluster(&mut self, page: Page, into: &mut Vec<Page>) {
+        self.back.cluster(page, into);
     }
 
     #[inline(always)]

@@ -11,7 +11,10 @@ use crate::{
     page::Page,
     trace::{Owner, Trace},
 };
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// A request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +108,62 @@ pub struct Storage<S> {
     counts: DeviceCounts,
     /// Set if the cache shows addresses to its policy.
     addresses: Option<Addresses>,
+    clusters: Option<Clusters>,
+}
+
+/// The dirty cached pages, by place, where evictions write clusters.
+struct Clusters {
+    pages: u64,
+    placed: BTreeMap<Lba, Page>,
+    /// Those that have no place yet.
+    unplaced: BTreeSet<Page>,
+}
+
+impl Clusters {
+    fn dirtied(&mut self, page: Page, place: Option<Lba>) {
+        match place {
+            Some(lba) => {
+                self.placed.insert(lba, page);
+            }
+            None => {
+                self.unplaced.insert(page);
+            }
+        }
+    }
+
+    fn cleaned(&mut self, page: Page, place: Option<Lba>) {
+        match place {
+            Some(lba) => self.placed.remove(&lba).is_some(),
+            None => self.unplaced.remove(&page),
+        };
+    }
+
+    /// Records that the layout moved these pages.
+    fn moved(&mut self, pages: Range<u32>, layout: &dyn Layout) {
+        for page in pages.map(Page) {
+            if let Some(lba) = layout.place(page)
+                && self.unplaced.remove(&page)
+            {
+                self.placed.insert(lba, page);
+            }
+        }
+    }
+
+    /// Pages without a place get neighbouring places if they are written together, so for them
+    /// ranks take the part of addresses.
+    fn of(&self, page: Page, place: Option<Lba>, into: &mut Vec<Page>) {
+        match place {
+            Some(lba) => {
+                let first = lba / self.pages * self.pages;
+                into.extend(self.placed.range(first..first + self.pages).map(|(_, page)| *page));
+            }
+            None => {
+                let first = u64::from(page.0) / self.pages * self.pages;
+                let last = u32::try_from(first + self.pages - 1).unwrap_or(u32::MAX);
+                into.extend(self.unplaced.range(Page(first as u32)..=Page(last)));
+            }
+        }
+    }
 }
 
 /// The state behind [`Back::address`] and [`Back::poll_moved`].
@@ -128,12 +187,25 @@ impl<S: Sink> Storage<S> {
             sink,
             counts,
             addresses: None,
+            clusters: None,
         }
     }
 
     /// Joins neighbouring pages to requests of up to this many; otherwise each page is a request.
     pub fn with_requests_up_to(mut self, pages: u32) -> Self {
         self.request_pages_max = pages.max(1);
+        self
+    }
+
+    /// Writes with each dirty page that is evicted the dirty pages of the same range of addresses,
+    /// which is aligned to its size of this many pages.
+    pub fn with_clusters_of(mut self, pages: Option<u32>) -> Self {
+        let clusters = |pages: u32| Clusters {
+            pages: pages.max(1).into(),
+            placed: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
+        };
+        self.clusters = pages.map(clusters);
         self
     }
 
@@ -215,6 +287,9 @@ impl<S: Sink> Storage<S> {
         if let (Some(addresses), Some(layout)) = (&mut self.addresses, &self.layout) {
             addresses.note_moved(page, &**layout);
         }
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            clusters.moved(layout.moved(), &**layout);
+        }
     }
 }
 
@@ -253,6 +328,9 @@ impl<S: Sink> Back for Storage<S> {
     }
 
     fn write(&mut self, Written { page, why, .. }: Written) {
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            clusters.cleaned(page, layout.place(page));
+        }
         let lba = self.layout().write(page);
         self.note_moved(page);
         self.discard_freed();
@@ -288,6 +366,9 @@ impl<S: Sink> Back for Storage<S> {
     }
 
     fn free(&mut self, pages: Range<u32>) {
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            pages.clone().map(Page).for_each(|page| clusters.cleaned(page, layout.place(page)));
+        }
         if let Some(layout) = &mut self.layout {
             layout.free(pages);
             self.discard_freed();
@@ -299,6 +380,20 @@ impl<S: Sink> Back for Storage<S> {
         if self.layout().is_early() {
             self.layout().dirtied(page);
             self.note_moved(page);
+        }
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            clusters.dirtied(page, layout.place(page));
+        }
+    }
+
+    #[inline(always)]
+    fn clusters(&self) -> bool {
+        self.clusters.is_some()
+    }
+
+    fn cluster(&mut self, page: Page, into: &mut Vec<Page>) {
+        if let (Some(clusters), Some(layout)) = (&self.clusters, &self.layout) {
+            clusters.of(page, layout.place(page), into);
         }
     }
 
