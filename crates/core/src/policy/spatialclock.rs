@@ -138,20 +138,20 @@ impl Policy for SpatialClock {
             *word &= !bit;
             !is_referenced
         };
+        let by_file = self.by_file;
+        let position = |frame| position(frame, frames, by_file);
         let ahead = match self.hand {
             Some(hand) => {
-                let (address, page) = position(hand, frames, self.by_file);
-                order.find(address, page, &mut is_victim)
+                let (address, page) = position(hand);
+                order.take(address, page, &mut is_victim, position)
             }
             None => None,
         };
         // At most two laps more: the first clears every bit that it passes.
-        let mut lap = || order.find(Address::at(0), Page(0), &mut is_victim);
-        let victim = ahead.or_else(&mut lap).or_else(&mut lap);
-        let victim = victim.expect("evict is never called on an empty cache");
-        let (address, page) = position(victim, frames, self.by_file);
-        self.hand = self.order.after(address, page);
-        self.order.remove(address, page);
+        let mut lap = || order.take(Address::at(0), Page(0), &mut is_victim, position);
+        let taken = ahead.or_else(&mut lap).or_else(&mut lap);
+        let (victim, behind) = taken.expect("evict is never called on an empty cache");
+        self.hand = behind;
         frames.expect_victim(self.hand);
         victims.push(victim);
     }

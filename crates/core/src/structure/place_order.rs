@@ -83,6 +83,32 @@ impl PlaceOrder {
         self.placed.find(from, Lba::MAX, |frame| wanted(Frame(frame))).map(Frame)
     }
 
+    /// Finds as [`PlaceOrder::find`] does and removes the frame that it finds. Returns it and the
+    /// frame behind it. `position` returns the address and the page of a frame.
+    #[inline]
+    pub fn take(
+        &mut self,
+        address: Address,
+        page: Page,
+        mut wanted: impl FnMut(Frame) -> bool,
+        position: impl Fn(Frame) -> (Address, Page),
+    ) -> Option<(Frame, Option<Frame>)> {
+        if !self.unplaced.is_empty() {
+            let found = self.find(address, page, wanted)?;
+            let (address, page) = position(found);
+            let behind = self.after(address, page);
+            self.remove(address, page);
+            return Some((found, behind));
+        }
+        let wanted = |frame| wanted(Frame(frame));
+        let (found, behind) = self.placed.take(address.first_place(), wanted)?;
+        let behind = behind.map(Frame).or_else(|| {
+            let (address, page) = position(Frame(found));
+            self.after(address, page)
+        });
+        Some((Frame(found), behind))
+    }
+
     /// Checks the tree.
     ///
     /// # Panics
@@ -177,6 +203,12 @@ impl RadixTree {
             path[level as usize] = at;
             at = self.nodes[at as usize].child[digit(key, level)];
         }
+        self.remove_on(&path, key);
+    }
+
+    /// Removes a key whose nodes are these, by level.
+    #[inline]
+    fn remove_on(&mut self, path: &[u32; LEVELS_MAX as usize], key: u64) {
         for level in 0..self.levels {
             let at = path[level as usize];
             let node = &mut self.nodes[at as usize];
@@ -191,7 +223,33 @@ impl RadixTree {
 
     /// Returns the value of the first key in `from..=to` that `wanted` accepts.
     #[inline]
-    fn find(&self, from: u64, to: u64, mut wanted: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn find(&self, from: u64, to: u64, wanted: impl FnMut(u32) -> bool) -> Option<u32> {
+        let (path, key) = self.path(from, to, wanted)?;
+        Some(self.nodes[path[0] as usize].child[digit(key, 0)])
+    }
+
+    /// Removes the first key from `from` on that `wanted` accepts. Returns its value and, if it is
+    /// in the same leaf, that of the next key.
+    #[inline]
+    fn take(&mut self, from: u64, wanted: impl FnMut(u32) -> bool) -> Option<(u32, Option<u32>)> {
+        let (path, key) = self.path(from, u64::MAX, wanted)?;
+        let leaf = &self.nodes[path[0] as usize];
+        let digit = digit(key, 0);
+        let behind = leaf.used & !(!0 >> (63 - digit));
+        let next = (behind != 0).then(|| leaf.child[behind.trailing_zeros() as usize]);
+        let value = leaf.child[digit];
+        self.remove_on(&path, key);
+        Some((value, next))
+    }
+
+    /// Returns the first key in `from..=to` whose value `wanted` accepts, and its nodes by level.
+    #[inline]
+    fn path(
+        &self,
+        from: u64,
+        to: u64,
+        mut wanted: impl FnMut(u32) -> bool,
+    ) -> Option<([u32; LEVELS_MAX as usize], u64)> {
         if !self.holds(from) || from > to {
             return None;
         }
@@ -205,11 +263,12 @@ impl RadixTree {
                 let mut ahead = ahead;
                 while ahead != 0 {
                     let digit = ahead.trailing_zeros();
-                    if (key & !63 | u64::from(digit)) > to {
+                    let key = key & !63 | u64::from(digit);
+                    if key > to {
                         return None;
                     }
                     if wanted(node.child[digit as usize]) {
-                        return Some(node.child[digit as usize]);
+                        return Some((path, key));
                     }
                     ahead &= ahead - 1;
                 }
@@ -305,6 +364,26 @@ mod tests {
                 let third = ahead.find(|frame| is_third(&mut wanted, *frame));
                 prop_assert_eq!(found, third);
                 prop_assert_eq!(seen, wanted);
+                if n % 3 == 0 {
+                    // The second frame from here on is taken.
+                    let second = model.range(key..).nth(1).map(|(key, frame)| (*key, *frame));
+                    let behind = model.range(key..).nth(2).map(|(_, frame)| *frame);
+                    let mut seen = 0;
+                    let is_second = |_| {
+                        seen += 1;
+                        seen == 2
+                    };
+                    let position = |frame| {
+                        let found = model.iter().find(|(_, other)| **other == frame);
+                        *found.expect("it is in the order").0
+                    };
+                    let taken = order.take(address, page, is_second, position);
+                    prop_assert_eq!(taken, second.map(|(_, frame)| (frame, behind)));
+                    if let Some((key, _)) = second {
+                        model.remove(&key);
+                    }
+                    order.check();
+                }
             }
         }
     }
