@@ -145,9 +145,9 @@ pub(crate) fn run<P: Build>(
     let layout = wanted.then(build);
     let mut nowhere = |_: Io| ();
     let sink: Option<&mut dyn FnMut(Io)> = match sink {
-        // A layout that allocates early has to follow each page that becomes dirty, and so do
-        // clusters. Only the loop with a sink reports these pages.
-        None if layout.as_ref().is_some_and(|layout| layout.is_early()) => Some(&mut nowhere),
+        // Some layouts have to follow each page that becomes dirty, and so do clusters. Only the
+        // loop with a sink reports these pages.
+        None if layout.as_ref().is_some_and(|layout| layout.wants_dirtied()) => Some(&mut nowhere),
         None if wanted && cell.writeback.cluster_pages.is_some() => Some(&mut nowhere),
         Some(sink) => Some(sink),
         None => None,

@@ -307,7 +307,7 @@ impl Addresses {
 
 impl<S: Sink> Back for Storage<S> {
     const WANTS_TIME: bool = S::WANTS_READS;
-    // Without a sink, `system::run` uses only layouts that allocate late.
+    // Without a sink, `system::run` uses only layouts that do not want it.
     const WANTS_DIRTIED: bool = S::WANTS_READS;
 
     #[inline(always)]
@@ -377,7 +377,7 @@ impl<S: Sink> Back for Storage<S> {
 
     #[inline]
     fn dirtied(&mut self, page: Page) {
-        if self.layout().is_early() {
+        if self.layout().wants_dirtied() {
             self.layout().dirtied(page);
             self.note_moved(page);
         }

@@ -1,7 +1,7 @@
 //! Layouts: the place of each page on the device.
 //!
 //! A layout that allocates late gives a page its place when the page is written back. A layout that
-//! allocates early ([`Layout::is_early`]) does so when the page first becomes dirty in the cache.
+//! allocates early does so when the page first becomes dirty in the cache ([`Layout::dirtied`]).
 //! The LBA of a request is fixed when the request is emitted. Policies that order frames by address
 //! see an [`Address`].
 //!
@@ -35,12 +35,12 @@ pub trait Layout {
     fn read(&mut self, page: Page) -> Lba;
     /// Returns the page's present place; `None` before it has one.
     fn place(&self, page: Page) -> Option<Lba>;
-    /// Whether a page gets its place when it first becomes dirty in the cache ([`Layout::dirtied`])
-    /// instead of at write-back.
-    fn is_early(&self) -> bool {
+    /// Whether [`Layout::dirtied`] is called: the layout allocates early, or its places depend on
+    /// which pages are dirty.
+    fn wants_dirtied(&self) -> bool {
         false
     }
-    /// Reports that a cached page became dirty. Called only for layouts that allocate early.
+    /// Reports that a cached page became dirty. Called only for layouts that want it.
     fn dirtied(&mut self, _: Page) {}
     /// Returns the pages whose place the last call of `write`, `read` or `dirtied` set or changed.
     fn moved(&self) -> std::ops::Range<u32>;

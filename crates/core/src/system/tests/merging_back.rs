@@ -4,7 +4,8 @@ use super::*;
 use crate::back::IoOp;
 
 struct Merging<'a> {
-    storage: Storage<()>,
+    /// Counts, and places the pages as this back's own layout does.
+    storage: Storage<&'a mut dyn FnMut(Io)>,
     layout: Box<dyn layout::Layout>,
     pages_max: u32,
     pending: Option<Io>,
@@ -29,6 +30,7 @@ impl Merging<'_> {
 
 impl Back for Merging<'_> {
     const WANTS_TIME: bool = true;
+    const WANTS_DIRTIED: bool = true;
 
     fn now(&mut self, at_us: u64) {
         assert_eq!(self.pending, None, "requests are sent before time goes on");
@@ -56,6 +58,13 @@ impl Back for Merging<'_> {
         self.storage.flush();
     }
 
+    fn dirtied(&mut self, page: Page) {
+        if self.layout.wants_dirtied() {
+            self.layout.dirtied(page);
+        }
+        self.storage.dirtied(page);
+    }
+
     fn dropped(&mut self, dirty: bool) {
         self.storage.dropped(dirty);
     }
@@ -77,9 +86,10 @@ impl Back for Merging<'_> {
 fn run(frames: u32, pages_max: u32, modes: &str, trace: &Trace) -> (Outcome, Vec<Io>) {
     with_cell(frames, modes, true, |cell| {
         let mut sent = Vec::new();
+        let mut nowhere = |_: Io| ();
         let [storage, layout] = [(); 2].map(|()| layout_of(cell, trace));
         let back = Merging {
-            storage: Storage::new(storage, ()),
+            storage: Storage::new(storage, &mut nowhere as &mut dyn FnMut(Io)),
             layout: layout.expect("there is one"),
             pages_max,
             pending: None,
