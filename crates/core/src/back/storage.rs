@@ -100,8 +100,9 @@ pub struct Storage<S> {
     at_us: u64,
     /// The longest request, in pages.
     request_pages_max: u32,
-    /// The write and the read that pages may still join.
+    /// The write and the read that pages may still join. Without a sink, `counted` replaces them.
     joined: [Option<Io>; 2],
+    counted: Counted,
     /// Whether places that become free are discarded.
     discards: bool,
     sink: S,
@@ -109,6 +110,16 @@ pub struct Storage<S> {
     /// Set if the cache shows addresses to its policy.
     addresses: Option<Addresses>,
     clusters: Option<Clusters>,
+}
+
+/// The write that pages may still join, if only its existence counts.
+#[derive(Default)]
+struct Counted {
+    first: Lba,
+    /// 0: there is none.
+    pages: u32,
+    sync: bool,
+    awaited: bool,
 }
 
 /// The dirty cached pages, by place, where evictions write clusters.
@@ -183,6 +194,7 @@ impl<S: Sink> Storage<S> {
             at_us: 0,
             request_pages_max: 1,
             joined: [None; 2],
+            counted: Counted::default(),
             discards: false,
             sink,
             counts,
@@ -249,6 +261,20 @@ impl<S: Sink> Storage<S> {
         }
         if let Some(request) = self.joined[slot].replace(page) {
             self.send(request);
+        }
+    }
+
+    /// Counts the request of a write, as [`Self::join`] does, where no sink takes it.
+    #[inline(always)]
+    fn count(&mut self, lba: Lba, sync: bool, awaited: bool) {
+        let Counted { first, pages, .. } = self.counted;
+        let is_neighbour = lba == first + u64::from(pages) || lba + 1 == first;
+        let alike = (self.counted.sync, self.counted.awaited) == (sync, awaited);
+        if is_neighbour && alike && pages != 0 && pages < self.request_pages_max {
+            (self.counted.first, self.counted.pages) = (first.min(lba), pages + 1);
+        } else {
+            self.counts.write_requests += 1;
+            self.counted = Counted { first: lba, pages: 1, sync, awaited };
         }
     }
 
@@ -340,13 +366,19 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
         let (sync, awaited) = (why == Why::Sync, why == Why::Evict);
+        if !S::WANTS_READS {
+            return self.count(lba, sync, awaited);
+        }
         self.join(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
     }
 
     #[inline(always)]
     fn submit(&mut self) {
-        let slots = if S::WANTS_READS { 2 } else { 1 };
-        for slot in 0..slots {
+        if !S::WANTS_READS {
+            self.counted.pages = 0;
+            return;
+        }
+        for slot in 0..self.joined.len() {
             if let Some(request) = self.joined[slot].take() {
                 self.send(request);
             }

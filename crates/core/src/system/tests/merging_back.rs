@@ -153,6 +153,16 @@ fn merging_changes_no_page() {
                 cell.run(&trace, None, Some(&mut |io| joined.push(io)))
             });
             joined.retain(|io| io.op != IoOp::Flush);
+            // Without a sink, and under a layout that needs none, requests are only counted.
+            let [watched, counted] = [true, false].map(|watched| {
+                with_cell(frames, modes, true, |cell| {
+                    let layout = layout::Selection::parse("identity").unwrap();
+                    let cell = Cell { request_pages_max: pages_max, layout: &layout, ..*cell };
+                    let mut nowhere = |_: Io| ();
+                    cell.run(&trace, None, if watched { Some(&mut nowhere) } else { None })
+                })
+            });
+            assert_eq!(watched, counted, "{case}");
             let write_requests = joined.iter().filter(|io| io.op == IoOp::Write).count() as u64;
             assert_eq!(outcome_joined.device.write_requests, write_requests, "{case}");
             let device =
