@@ -55,8 +55,6 @@ soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTE
 	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \
 	  $(CARGO) test --locked -p flashsift --test power_cuts -- --nocapture --test-threads 1
 	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
-	FLASHSIFT_GUEST_SECONDS=3000 FLASHSIFT_CUTS=30 $(CARGO) test --locked -p flashsift --test guest power_cuts \
-	  -- --ignored --show-output
 	checks/mount --minutes $(or $(SOAK_MINUTES),10)
 
 bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --memory, --mount, --saving …

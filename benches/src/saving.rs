@@ -106,7 +106,11 @@ fn row(name: &str) -> anyhow::Result<&'static Row> {
 /// it was run.
 pub(crate) fn outside(options: &Options) -> anyhow::Result<bool> {
     options.rows()?;
-    if env::var_os(outside::INSIDE).is_some() || !rustix::process::geteuid().is_root() {
+    let is_inside = env::var_os(outside::INSIDE).is_some();
+    if is_inside || !rustix::process::geteuid().is_root() {
+        if is_inside {
+            outside::let_go_of_other_mounts()?;
+        }
         return Ok(false);
     }
     outside::run()?;
@@ -180,6 +184,7 @@ pub(crate) fn report(
         }
         let (results, failures) = measure(&setting, &wanted, file_system, rounds)?;
         tables::compare(report, &results, file_system, options.quick);
+        tables::status(report, &results, file_system);
         tables::daemon(report, &results);
         tables::knobs(report, &results);
         for (row, why) in &failures {

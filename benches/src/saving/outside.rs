@@ -71,6 +71,20 @@ pub(super) fn run() -> anyhow::Result<()> {
     }
 }
 
+/// Removes the copies of other mounts of flashsift from the namespace of this process. Their
+/// daemons would not end before this process does.
+pub(super) fn let_go_of_other_mounts() -> anyhow::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    for line in mounts.lines().rev().filter(|line| line.contains(" - fuse.flashsift ")) {
+        let point = line.split(' ').nth(4).context("a mount point in mountinfo")?;
+        // A space is escaped there.
+        let point = point.replace("\\040", " ");
+        // It may have ended since.
+        let _ = Command::new("umount").args(["--lazy", &point]).output();
+    }
+    Ok(())
+}
+
 /// [`EXPIRE`] has another value until this is dropped.
 pub(super) struct Expire {
     before: String,

@@ -140,6 +140,14 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "staged",
+        what: "30 files of 1 MiB, of which 10 each live 5, 20 and 45 s, 5 that stay, one that is \
+               appended to and synced 4 times, and a log; 80 s",
+        slow: true,
+        perform: staged,
+        ..ROW
+    },
+    Row {
         name: "mb-45s",
         what: "24 files of 1 MiB, one in 5 s, each deleted after 45 s",
         perform: |stage| files(stage, stage.count(24, 6), 1 << 20, 5, Some(45)),
@@ -281,6 +289,31 @@ fn files(
         }
     }
     clock.wait_until(count * every + life.unwrap_or(0));
+    Ok(())
+}
+
+/// Files of each age at the side of the kernel's 30 s, a synced file and a log.
+fn staged(stage: &Stage) -> anyhow::Result<()> {
+    const MIB: usize = 1 << 20;
+    const APPENDED: usize = 64 << 10;
+    let of = |life: u32| life * 1000..life * 1000 + 10;
+    for number in [5, 20, 45].into_iter().flat_map(of).chain(0..5) {
+        fs::write(name(stage, number), content(number, MIB))?;
+    }
+    let mut synced = File::create(stage.dir.join("synced"))?;
+    let mut log = OpenOptions::new().append(true).create(true).open(stage.dir.join("app.log"))?;
+    let clock = Clock::start();
+    for second in 0..80 {
+        clock.wait_until(second);
+        log.write_all(&content(second, 4096))?;
+        if second < 12 && second.is_multiple_of(3) {
+            synced.write_all(&content(second, APPENDED))?;
+            synced.sync_all()?;
+        }
+        if [5, 20, 45].contains(&second) {
+            of(second).try_for_each(|number| fs::remove_file(name(stage, number)))?;
+        }
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Results,
-    bed::{FileSystem, Measured, Side},
+    bed::{FileSystem, Measured, Side, WritesShown},
 };
 use crate::Report;
 
@@ -61,6 +61,43 @@ pub(super) fn compare(
             flushes(Side::Flashsift),
             flushes(Side::Plain),
             each.join(" ")
+        ));
+    }
+    report.line("");
+}
+
+/// The status of a mount beside the device.
+pub(super) fn status(report: &mut Report, results: &[Results], file_system: FileSystem) {
+    let name = file_system.name();
+    let shown = |result: &Results, side, value: fn(&WritesShown) -> u64| {
+        let mut values: Vec<f64> = result
+            .of(side)
+            .iter()
+            .filter_map(|measured| measured.status.as_ref())
+            .map(|status| value(status) as f64)
+            .collect();
+        let unseen = |measured: &Measured| measured.status.is_some_and(|status| status.unseen);
+        let at_least = if result.of(side).iter().any(unseen) { "≥ " } else { "" };
+        crate::median_of(&mut values).map(|bytes| format!("{at_least}{}", kib(bytes)))
+    };
+    report.line(&format!(
+        "## The status beside the device, on {name}\n\nKiB of file data by `flashsift status` \
+         before the unmount, with data that still waited, beside KiB at the device after it. Plain \
+         {name} is estimated from the events of the mount that records, which sees every write. \
+         The status counts pages of file data alone; the device also counts names, attributes and \
+         the journal. ≥: the kernel performed writes that the daemon does not see.\n\n\
+         | row | plain {name}: estimate | device | flashsift: status | device |\n\
+         |---|---:|---:|---:|---:|"
+    ));
+    for result in results {
+        let device = |side| cell(result.median(side, written).map(kib));
+        report.line(&format!(
+            "| {} | {} | {} | {} | {} |",
+            result.row.name,
+            cell(shown(result, Side::Recorded, |status| status.ext4_bytes)),
+            device(Side::Plain),
+            cell(shown(result, Side::Flashsift, |status| status.flash_bytes)),
+            device(Side::Flashsift),
         ));
     }
     report.line("");

@@ -8,6 +8,7 @@ pub(crate) mod control;
 pub(crate) mod helper;
 mod recording;
 mod settings;
+mod status;
 
 use anyhow::Context;
 use flashsift_mount::{

@@ -6,7 +6,7 @@ use places::{Places, is_mounted, make_image, mount_image, output, skip};
 use serde_json::Value;
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::{fs::symlink, net::UnixDatagram},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
@@ -515,6 +515,8 @@ fn a_message_that_no_process_reads_does_not_end_the_mount() {
     assert!(fs::read(backing.join("kept")).unwrap() == content);
 }
 
+/// The daemon discarded signals after its message, to ignore those that came before it. A user who
+/// answered the message at once had to send the signal again.
 #[test]
 fn files_are_given_up_only_after_a_reported_failure() {
     let Some(bed) = Bed::small("files_are_given_up_only_after_a_reported_failure") else { return };
@@ -715,7 +717,9 @@ fn root_reaches_the_mount_of_a_user() {
     };
     let (reached, told, _) = nobody.flashsift(&["status", "--json", place]);
     assert!(reached);
-    assert_eq!(bed.status(&backing), serde_json::from_str::<Value>(&told).unwrap());
+    let told = serde_json::from_str::<Value>(&told).unwrap();
+    let same = |key: &str| assert_eq!(bed.status(&backing)[key], told[key], "{key}");
+    ["mountpoint", "backing", "budget_bytes", "files_in_ram"].into_iter().for_each(same);
     write();
     settle(&Nobody::AS);
     assert_eq!(in_ram(), [0, 1], "a user writes his own back, and no other");
@@ -728,6 +732,53 @@ fn root_reaches_the_mount_of_a_user() {
     assert_eq!(in_ram(), [0, 0]);
     bed.succeeds(&["unmount"], &[&backing, &seen]);
     assert_eq!((bed.names(&backing), bed.names(&of_root)), (vec!["a".into()], vec!["b".into()]));
+}
+
+/// Every figure of what was written has its source: requests, an estimate, the mount, the device.
+#[test]
+fn status_shows_what_reached_flash_and_what_ext4_would_write() {
+    let test = "status_shows_what_reached_flash_and_what_ext4_would_write";
+    let Some(bed) = Bed::small(test) else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    bed.succeeds(&["mount"], &[&backing, &seen]);
+    fs::write(seen.join("waits"), vec![b'x'; 8192]).unwrap();
+    let synced = File::create(seen.join("synced")).unwrap();
+    (&synced).write_all(&[b'x'; 65536]).unwrap();
+    synced.sync_all().unwrap();
+    drop(synced);
+    let status = bed.status(&seen);
+    let writes = &status["writes"];
+    let figure = |name: &str| writes[name].as_u64().unwrap_or_else(|| panic!("{name}: {status}"));
+    assert_eq!(figure("requested_bytes"), 65536 + 8192);
+    assert_eq!((figure("sync_ext4_bytes"), figure("sync_flash_bytes")), (65536, 65536));
+    assert_eq!((figure("syncs"), figure("sync_flushes")), (1, 1));
+    // The kernel's own flusher may have come by in the estimate if this test is slow.
+    assert_eq!(figure("ext4_bytes") + figure("ext4_waiting_bytes"), 65536 + 8192);
+    assert_eq!((figure("flash_bytes"), figure("flash_waiting_bytes")), (65536, 8192));
+    assert_eq!((&writes["saved_bytes"], figure("unseen_opens")), (&0.into(), 0));
+    assert!(writes["saved_bytes_per_day"].is_null(), "{status}");
+    assert!(writes["device"]["name"].as_str().unwrap().starts_with("loop"), "{status}");
+    assert!(writes["device"]["written_bytes"].as_u64().unwrap() >= 65536, "{status}");
+    assert_eq!(writes["model"]["expire_ms"].as_u64().unwrap() % 10, 0);
+    // From now on the kernel writes past the daemon.
+    fs::OpenOptions::new().append(true).open(seen.join("synced")).unwrap().write_all(b"y").unwrap();
+    let after = bed.status(&seen);
+    let unseen = after["writes"]["unseen_opens"].as_u64().unwrap();
+    assert_eq!(unseen, u64::from(after["passthrough"] == true));
+    let requested = after["writes"]["requested_bytes"].as_u64().unwrap();
+    assert_eq!(requested + unseen, 65536 + 8192 + 1);
+    let (words, _) = bed.succeeds(&["status"], &[&seen]);
+    assert_eq!(words.contains("writes of 1 open with passthrough"), unseen == 1, "{words}");
+    for shown in [
+        "plain ext4, estimate",
+        "through flashsift             64 KiB     64 KiB      8 KiB\n",
+        "saved beyond ext4                0 B\n",
+        "  flushes        1 for 1 sync of applications, 1 in all\n",
+        ", by all programs\n",
+    ] {
+        assert!(words.contains(shown), "{shown:?}: {words}");
+    }
+    bed.succeeds(&["unmount"], &[&seen]);
 }
 
 /// Three messages of these commands went past `-q` and past the journal.
@@ -1104,6 +1155,8 @@ fn a_plain_user_mounts_without_passthrough() {
     assert_eq!(read, long_ago);
 }
 
+/// The daemon released BACKING before it had written the recording, so `flashsift unmount` returned
+/// too early.
 #[test]
 fn requests_to_the_mount_become_a_trace() {
     let Some(bed) = Bed::new("requests_to_the_mount_become_a_trace") else { return };

@@ -20,6 +20,9 @@ pub const STATUS: &str = "user.flashsift.status";
 /// and the user of the mount may. (It is read, not set: setting it would lock the directory
 /// meanwhile, and would fail on a read-only mount.)
 pub const SETTLE: &str = "user.flashsift.settle";
+/// As [`SETTLE`], but BACKING's file system may keep what it gets in memory: for an unmount,
+/// which makes everything durable at its end.
+pub const WRITE_BACK: &str = "user.flashsift.write_back";
 
 /// The status of a mount. Root also reaches mounts of other users.
 ///
@@ -44,6 +47,16 @@ pub fn status(mount: &Mount) -> io::Result<Status> {
 /// The error of the first file that could not be written back, or of the request itself.
 pub fn settle(mount: &Mount) -> io::Result<()> {
     reach(mount, |point| Ok(rustix::fs::getxattr(point, SETTLE, &mut [0; 1]).map(drop)?))
+}
+
+/// Writes back every file that a mount has in RAM, before an unmount. Root also reaches mounts of
+/// other users.
+///
+/// # Errors
+///
+/// The error of the first file that could not be written back, or of the request itself.
+pub fn write_back(mount: &Mount) -> io::Result<()> {
+    reach(mount, |point| Ok(rustix::fs::getxattr(point, WRITE_BACK, &mut [0; 1]).map(drop)?))
 }
 
 /// Whether the server of this mount is gone: its process was killed.

@@ -23,7 +23,9 @@ use crate::attach::{
 use crate::fs::{Fs, store::Store, types::Config};
 pub use error::Error;
 use flashsift_core::event::Event;
+use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::show;
+use flashsift_core::writeback::flusher::FlusherSettings;
 use flashsift_host::mounts::{self, Mount};
 use rustix::fs::minor;
 use sd_notify::NotifyState;
@@ -169,17 +171,38 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         watchdog.stop();
     }
     ended?;
-    let ordinary = "leaving BACKING as an ordinary directory";
-    daemon.fs.tidy().context(ordinary)?;
+    let tidied = daemon.fs.tidy();
     daemon.fs.deliver_events();
     drop(daemon);
-    if let Some(recording) = recording {
-        info!("{}", recording.finish().map_err(Error::Recording)?);
-    }
-    if let Ok(Messages::InBacking) = reported {
-        background::close_log()?;
-    }
-    place.lock.remove(place.root).context(ordinary)
+    // `flashsift unmount` returns when BACKING is free, and the recording has to be whole by then.
+    let recorded = match recording {
+        Some(recording) => recording.finish().map(|says| info!("{says}")).map_err(Error::Recording),
+        None => Ok(()),
+    };
+    let in_backing = matches!(reported, Ok(Messages::InBacking));
+    recorded.and(leave(place, in_backing, tidied))
+}
+
+/// Makes BACKING an ordinary directory, and everything in it durable: in this order, so that one
+/// commit of the kernel holds both.
+fn leave(
+    place: LockedPlace,
+    log_in_backing: bool,
+    tidied: rustix::io::Result<()>,
+) -> Result<(), Error> {
+    // Other daemons wait until the last descriptor of the directory is closed.
+    let root = place.root.try_clone()?;
+    let remove = || {
+        tidied?;
+        if log_in_backing {
+            background::close_log()?;
+        }
+        place.lock.remove(place.root)
+    };
+    let removed: io::Result<()> = remove();
+    let synced = rustix::fs::syncfs(&root);
+    synced.context(format!("writing back to {}", place.backing.display()))?;
+    removed.context("leaving BACKING as an ordinary directory")
 }
 
 /// Unmounts a mount of flashsift whose process was killed. Whether there was one.
@@ -247,6 +270,7 @@ fn start(
         lose_at_most_us: micros(options.lose_at_most),
         settled: options.settled.clone(),
         noatime: partly,
+        flusher: flusher_settings(),
         ..Config::default()
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
@@ -281,6 +305,22 @@ fn start(
     }
     let (backing, sign) = (place.backing.clone(), place.lock.sign());
     Ok((Daemon { fs, mount, backing, sign, wakes }, recording))
+}
+
+/// The settings by which the kernel writes dirty pages; its own defaults where it does not show
+/// them.
+fn flusher_settings() -> FlusherSettings {
+    match flashsift_host::flusher::settings() {
+        Ok(kernel) => FlusherSettings {
+            expire_us: kernel.expire_us,
+            tick_us: kernel.tick_us,
+            background_pages: kernel.background_bytes / PAGE_BYTES,
+        },
+        Err(why) => {
+            warn!("the status estimates ext4's writes with the kernel's defaults: {why}");
+            FlusherSettings::default()
+        }
+    }
 }
 
 fn micros(time: Duration) -> u64 {

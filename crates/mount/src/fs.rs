@@ -18,6 +18,7 @@ mod temps;
 pub(crate) mod types;
 mod volume;
 mod write_back;
+mod writes;
 mod xattrs;
 
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
@@ -30,7 +31,9 @@ use self::store::Store;
 use self::table::{Is, Name, Table};
 use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+use self::writes::BlockDevice;
 use flashsift_core::event::{Action, Micros};
+use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{Keep, KeepConfig};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
@@ -74,6 +77,8 @@ pub struct Fs {
     pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
     /// Time from a file's being handed over to its name, µs.
     pub(crate) unnamed_us: Micros,
+    /// The block device of BACKING, where it is known.
+    device: Option<BlockDevice>,
 }
 
 impl Fs {
@@ -86,15 +91,17 @@ impl Fs {
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         rustix::process::umask(Mode::empty());
         let budget_bytes = store.usage()?.1;
+        let backing = Backing::new(backing, config.noatime)?;
         let keep = KeepConfig {
             lose_at_most_us: config.lose_at_most_us,
             budget_bytes,
             patterns: config.settled.clone(),
+            write_ahead: backing.volume.one_sync_covers_earlier(),
         };
         let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
-        let backing = Backing::new(backing, config.noatime)?;
         let reservation = Reservation::new(backing.root.as_fd())?;
+        let device = BlockDevice::of(&backing.root);
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
             reservation,
@@ -104,11 +111,17 @@ impl Fs {
             opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
-            events: Events::new(clock, sift),
+            device,
+            events: Events::new(clock, Account::new(config.flusher), sift),
             failing: Mutex::default(),
             handed_over: Mutex::default(),
             unnamed_us,
         })
+    }
+
+    /// Whether files are written back ahead of syncs: one sync makes earlier names durable.
+    pub fn writes_ahead(&self) -> bool {
+        self.backing.volume.one_sync_covers_earlier()
     }
 
     /// Time since this file system began, µs, by a clock that runs on through suspend.
@@ -237,6 +250,7 @@ impl Fs {
         if let Ok((used, budget)) = self.store.usage() {
             (status.ram_bytes, status.budget_bytes) = (used, budget);
         }
+        status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
         status
     }
 

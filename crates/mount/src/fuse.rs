@@ -13,7 +13,7 @@ mod passthrough;
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::control::{SETTLE, STATUS};
+use crate::control::{SETTLE, STATUS, WRITE_BACK};
 use crate::fs::Fs;
 use crate::fs::types::{Access, Attr, Changes, ROOT};
 use flashsift_core::event::OpenId;
@@ -307,10 +307,11 @@ impl Filesystem for Adapter {
             };
             match self.passthrough.pass_through(&self.fs, ino.0, open, opened, hand_over) {
                 Some(backing) => {
-                    if flags.acc_mode() != fuser::OpenAccMode::O_RDONLY {
+                    let writes = flags.acc_mode() != fuser::OpenAccMode::O_RDONLY;
+                    if writes {
                         self.passthrough.writes_past_us(ino.0);
                     }
-                    self.fs.set_passed_through(open);
+                    self.fs.set_passed_through(open, writes);
                     reply.opened_passthrough(handle(open), FopenFlags::empty(), &backing);
                 }
                 None => reply.opened(handle(open), direct()),
@@ -342,7 +343,7 @@ impl Filesystem for Adapter {
             match self.passthrough.pass_through(&self.fs, attr.ino, open, opened, hand_over) {
                 Some(backing) => {
                     self.passthrough.writes_past_us(attr.ino);
-                    self.fs.set_passed_through(open);
+                    self.fs.set_passed_through(open, true);
                     reply.created_passthrough(
                         &Duration::ZERO,
                         &shown,
@@ -566,7 +567,7 @@ impl Filesystem for Adapter {
             Adapter::empty(
                 reply,
                 match name.to_str() {
-                    Some(STATUS | SETTLE) => Err(rustix::io::Errno::PERM),
+                    Some(STATUS | SETTLE | WRITE_BACK) => Err(rustix::io::Errno::PERM),
                     _ => self.fs.set_xattr(&caller(request, 0), ino.0, name, value, flags),
                 },
             );
@@ -588,6 +589,9 @@ impl Filesystem for Adapter {
                 }
                 (ROOT, Some(SETTLE)) if is_ours(request) => {
                     self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
+                }
+                (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
+                    self.fs.write_back_all().map(|()| Vec::new()).map_err(Into::into)
                 }
                 _ => self.fs.get_xattr(ino.0, name),
             };

@@ -26,6 +26,7 @@ pub use fs::decisions::SiftNotice;
 pub use fs::failures::{Step, WriteBackError, WriteBackFailures};
 pub use fs::store::Store;
 pub use fs::types::{
-    Access, Attr, Caller, Changes, Clock, Config, Entry, Failure, Ino, Opened, ROOT, Status, Time,
+    Access, Attr, Caller, Changes, Clock, Config, Device, Entry, Failure, Ino, Model, Opened, ROOT,
+    Status, Time, Writes,
 };
 pub use rustix::io::Errno;

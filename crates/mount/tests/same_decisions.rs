@@ -63,11 +63,12 @@ fn caller() -> Caller {
     Caller { uid, gid, tid: 0, umask: 0 }
 }
 
-fn keep() -> KeepConfig {
+fn keep(write_ahead: bool) -> KeepConfig {
     KeepConfig {
         lose_at_most_us: AFTER_US,
         budget_bytes: BUDGET_BYTES,
         patterns: vec!["*.log".to_owned()],
+        write_ahead,
     }
 }
 
@@ -83,7 +84,7 @@ impl History {
         let clock = Arc::new(AtomicU64::new(0));
         let config = Config {
             lose_at_most_us: AFTER_US,
-            settled: keep().patterns,
+            settled: keep(true).patterns,
             clock: Clock::Manual(clock.clone()),
             ..Config::default()
         };
@@ -273,7 +274,8 @@ impl Simulation {
 fn compare_with_core(history: &History, decisions: &[Decision]) -> usize {
     let knows =
         Knows { times: true, writes: true, removals: true, creations: true, ..Knows::NOTHING };
-    let mut core = Sifted::new(Keep::new(keep()), BUDGET_BYTES, knows).logged();
+    let keep = Keep::new(keep(history.fs.writes_ahead()));
+    let mut core = Sifted::new(keep, BUDGET_BYTES, knows).logged();
     for event in &*history.events.lock().unwrap() {
         core.event(event, &mut |_| {});
     }
@@ -301,7 +303,7 @@ fn a_history_has_the_same_decisions_in_simulation() {
         }
         history.fs.deliver_events();
         let mut simulation = Simulation {
-            sift: Keep::new(keep()),
+            sift: Keep::new(keep(history.fs.writes_ahead())),
             ram: HashMap::new(),
             decisions: Vec::new(),
             now: 0,

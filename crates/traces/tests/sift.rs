@@ -154,8 +154,7 @@ fn no_budget_writes_more_than_stock() {
             for budget in [16, 64, 256, u64::MAX / MIB] {
                 let budget_bytes = budget * MIB;
                 let lose_at_most_us = window * minute;
-                let patterns = Vec::new();
-                let config = KeepConfig { lose_at_most_us, budget_bytes, patterns };
+                let config = KeepConfig { lose_at_most_us, budget_bytes, ..KeepConfig::default() };
                 let (below, _) = sifted(&kept, Keep::new(config), budget_bytes);
                 let memory = MEMORY.checked_sub(budget_bytes).unwrap_or(MEMORY);
                 let with = run(&trace(&kept, &below), memory, Some("linux")).writes_due();

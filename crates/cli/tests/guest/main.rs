@@ -281,10 +281,11 @@ fn f2fs_below_a_mount_has_the_written_back_files() {
     }
 }
 
-/// The tests of power cuts on F2FS, with the environment's numbers of histories and cuts. `make
-/// soak` sets FLASHSIFT_GUEST_SECONDS so that they have the time.
+/// The tests of power cuts on F2FS, with the environment's numbers of histories and cuts.
+/// FLASHSIFT_GUEST_SECONDS has to give them the time. With FLASHSIFT_ALONE the same cuts show what
+/// F2FS loses without a mount.
 #[test]
-#[ignore = "it takes minutes; make soak runs it"]
+#[ignore = "F2FS loses synced files by itself (Linux 6.12, FLASHSIFT_ALONE=1)"]
 fn promises_hold_after_power_cuts_on_f2fs() {
     const TEST: &str = "promises_hold_after_power_cuts_on_f2fs";
     let Some(guest) = guest(TEST, MOUNT) else { return };
@@ -299,15 +300,17 @@ fn promises_hold_after_power_cuts_on_f2fs() {
         println!("SKIPPED guest::{TEST}: cargo has not built the tests of power cuts");
         return;
     };
-    let wanted = ["FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
+    let wanted =
+        ["FLASHSIFT_ALONE", "FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
     let wanted = wanted.filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
     let script = format!(
-        "env {} {} --nocapture --exact promises_hold_on_f2fs",
+        "env {} {} --nocapture --include-ignored --exact promises_hold_on_f2fs",
         wanted.collect::<Vec<_>>().join(" "),
         program.path().display()
     );
     let out = tempfile::tempdir().unwrap();
-    if !run(&guest, "f2fs", out.path(), &[&format!("{script} &> /out/said")]) {
+    let script = format!("{script} &> /out/said || {{ tail -c 6000 /out/said; exit 1; }}");
+    if !run(&guest, "f2fs", out.path(), &[&script]) {
         return asleep(TEST).unwrap_or_default();
     }
     println!("{}", fs::read_to_string(out.path().join("said")).unwrap());

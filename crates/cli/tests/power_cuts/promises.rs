@@ -116,6 +116,10 @@ impl File {
     }
 }
 
+fn parent(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
 #[derive(Default)]
 struct Name {
     entries: Vec<Entry>,
@@ -128,12 +132,14 @@ struct Name {
 pub(crate) struct Promises {
     files: BTreeMap<u64, File>,
     names: BTreeMap<String, Name>,
+    syncs_in_place: bool,
 }
 
 impl Promises {
-    /// For a cut at this position of the log.
-    pub(crate) fn at(position: u64, ops: &[Op]) -> Self {
-        let mut promises = Self::default();
+    /// For a cut at this position of the log. `syncs_in_place`: the first sync of a file writes it
+    /// under its name, where a cut may leave a part.
+    pub(crate) fn at(position: u64, ops: &[Op], syncs_in_place: bool) -> Self {
+        let mut promises = Self { syncs_in_place, ..Self::default() };
         for op in ops.iter().take_while(|op| op.begun < position) {
             promises.may_have_happened(op);
             if op.done <= position {
@@ -206,7 +212,21 @@ impl Promises {
             }
             Link(from, to) => self.set(to, self.entry(from)),
             Unlink(name) => self.set(name, Entry::Nothing),
-            Sync(_) | DataSync(_) | SyncDirectory(_) | Settle => {}
+            Sync(name) | DataSync(name) => self.may_be_written_in_place(self.entry(name)),
+            SyncDirectory(folder) => {
+                let within = |name: &&String| parent(name) == folder.as_str();
+                let within: Vec<_> = self.names.keys().filter(within).cloned().collect();
+                within.iter().for_each(|name| self.may_be_written_in_place(self.entry(name)));
+            }
+            Settle => {}
+        }
+    }
+
+    fn may_be_written_in_place(&mut self, entry: Entry) {
+        let Entry::File(number) = entry else { return };
+        let file = self.files.get_mut(&number).unwrap();
+        if self.syncs_in_place && !file.durable {
+            file.moments.last_mut().unwrap().in_place = true;
         }
     }
 
@@ -228,9 +248,7 @@ impl Promises {
                 (file.bytes_last, file.durable) = (file.moments.len() - 1, true);
             }
             SyncDirectory(folder) => {
-                let within = |name: &str| {
-                    name.rsplit_once('/').map_or("", |(parent, _)| parent) == folder.as_str()
-                };
+                let within = |name: &str| parent(name) == folder.as_str();
                 for (_, name) in self.names.iter_mut().filter(|(name, _)| within(name)) {
                     name.first = name.entries.len() - 1;
                 }

@@ -5,7 +5,9 @@
 //! synced anyway. Four things move it to flash:
 //!
 //! - **A sync** of the file. It leaves RAM, because the application that syncs it once will do so
-//!   again.
+//!   again. If files were synced in the order in which they were written, some of the next small
+//!   files that no process has open follow at once ([`Reason::Ahead`]): twice as many each time,
+//!   up to 64, as long as all of them are synced then.
 //! - **The window** (`lose-at-most`). Data that no application synced reaches flash at most this
 //!   long after it was written. A file's time counts from its first change that flash lacks: its
 //!   creation, a write, a truncation, a new name. The write-back begins at 15/16 of the window, so
@@ -40,11 +42,13 @@ use crate::{
     params::{Param, ParamKind},
     structure::extents::{pages_inside, pages_touched},
 };
+use ahead::Ahead;
 use files::{CLEAN, Files, List, Slot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 
+mod ahead;
 mod files;
 #[cfg(test)]
 mod tests;
@@ -100,6 +104,9 @@ pub struct Config {
     pub budget_bytes: u64,
     /// Patterns of names ([`Patterns`]) of files that belong on flash, besides those of SQLite.
     pub patterns: Vec<String>,
+    /// Files may be written back because they will probably be synced next. This saves commits
+    /// where the sync of one file makes earlier changes of all files durable.
+    pub write_ahead: bool,
 }
 
 impl Config {
@@ -108,14 +115,20 @@ impl Config {
             lose_at_most_us: setup.params.duration_us(PARAMS, "lose-at-most"),
             budget_bytes: setup.budget_bytes,
             patterns: setup.patterns.to_vec(),
+            write_ahead: true,
         }
     }
 }
 
 impl Default for Config {
-    /// Returns 30 min, no bound on RAM, no patterns.
+    /// Returns 30 min, no bound on RAM, no patterns, with files written back ahead of syncs.
     fn default() -> Self {
-        Self { lose_at_most_us: LOSE_AT_MOST_US, budget_bytes: u64::MAX, patterns: Vec::new() }
+        Self {
+            lose_at_most_us: LOSE_AT_MOST_US,
+            budget_bytes: u64::MAX,
+            patterns: Vec::new(),
+            write_ahead: true,
+        }
     }
 }
 
@@ -126,6 +139,8 @@ pub struct Keep {
     budget_bytes: u64,
     patterns: Patterns,
     files: Files,
+    /// The run of syncs in order, if files may be written back ahead.
+    ahead: Option<Ahead>,
     /// Files with decisions that are queued or in progress, and files that flash refused.
     pending: HashMap<Slot, Pending, FixedState>,
     /// Number of files that flash refused when they were last written back.
@@ -165,6 +180,7 @@ impl Keep {
             budget_bytes: config.budget_bytes,
             patterns: Patterns::new(&config.patterns),
             files: Files::new(),
+            ahead: config.write_ahead.then(Ahead::default),
             pending: HashMap::default(),
             failing: 0,
             held_bytes: 0,
@@ -301,6 +317,31 @@ impl Keep {
         }
     }
 
+    /// Handles a sync of a file that was not written back ahead of it.
+    fn synced_in_order(&mut self, slot: Slot) {
+        if self.files[slot].names.is_zero() {
+            return;
+        }
+        let is_dirty = self.list_of(slot) == List::Dirty;
+        let mut next = self.files.newer(List::Dirty, slot).filter(|_| is_dirty);
+        self.synced(slot);
+        let Some(ahead) = &mut self.ahead else { return };
+        for _ in 0..ahead.files_with(self.files[slot].id) {
+            let Some(slot) = next.filter(|slot| self.is_complete(*slot)) else { break };
+            next = self.files.newer(List::Dirty, slot);
+            self.decide(slot, false, Reason::Ahead);
+            let file = self.files[slot].id;
+            self.ahead.iter_mut().for_each(|ahead| ahead.unsynced.push(file));
+        }
+        let next = next.map(|slot| self.files[slot].id);
+        self.ahead.iter_mut().for_each(|ahead| ahead.next = next);
+    }
+
+    /// Returns whether the file is small and no process has it open.
+    fn is_complete(&self, slot: Slot) -> bool {
+        self.files[slot].opens.is_zero() && self.files.pages(slot) <= ahead::PAGES
+    }
+
     /// Handles a change of the file that flash lacks.
     fn changed(&mut self, now: Micros, slot: Slot) {
         if self.files[slot].since_us == CLEAN {
@@ -428,6 +469,14 @@ impl Sift for Keep {
                 }
                 return;
             }
+            Action::Sync { file, .. }
+                if self.ahead.as_mut().is_some_and(|ahead| ahead.covers(file)) =>
+            {
+                if let Some(slot) = self.files.find(file) {
+                    self.synced(slot);
+                }
+                return;
+            }
             _ => {}
         }
         let Some(slot) = event.action.file().and_then(|id| self.files.find(id)) else { return };
@@ -445,7 +494,7 @@ impl Sift for Keep {
                 self.resized(slot, |files| files.cut(slot, pages_inside(offset, len)));
                 self.changed(now, slot);
             }
-            Action::Sync { .. } => self.synced(slot),
+            Action::Sync { .. } => self.synced_in_order(slot),
             Action::Open { .. } => self.files[slot].opens.up(),
             Action::Close { .. } => {
                 self.files[slot].opens.down();
@@ -596,5 +645,7 @@ impl Sift for Keep {
         assert!(self.pending.values().all(|pending| pending.out > 0 || pending.failed));
         assert!(self.failing > 0 || self.retry_us.is_none(), "there is something to try again");
         assert!((PAUSE_US[0]..=PAUSE_US[1]).contains(&self.pause_us));
+        let unsynced = self.ahead.as_ref().map_or(0, |ahead| ahead.unsynced.len());
+        assert!(unsynced <= ahead::FILES, "{unsynced}");
     }
 }

@@ -36,6 +36,7 @@ use crate::{
     params::{Listed, Param, Params},
 };
 
+pub mod account;
 mod keep;
 mod none;
 pub mod simulate;
@@ -216,6 +217,8 @@ pub enum Reason {
     Large,
     /// An application asked for the file to be durable.
     Sync,
+    /// An application will probably ask for the file to be durable: it has synced the files before.
+    Ahead,
     /// The name shows that the file belongs on flash (a database, a configured pattern).
     Name,
     /// Every file has to reach flash: the mount ends, the machine suspends, an application calls

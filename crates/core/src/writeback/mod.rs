@@ -40,6 +40,7 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
+pub mod flusher;
 mod machine;
 
 #[cfg(test)]

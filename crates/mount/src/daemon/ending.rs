@@ -25,11 +25,14 @@ impl Daemon {
                     notify(&[NotifyState::Stopping]);
                     return Ok(());
                 }
-                Err(why) => self.say_stuck(&why, pause, mounted),
-            }
-            // Signals that were sent before this message do not give files up.
-            while let Ok(wake) = self.wakes.try_recv() {
-                mounted &= still_mounted(wake);
+                Err(why) => {
+                    let message = self.report_stuck(&why, pause, mounted);
+                    // Only a signal that is sent after the message gives files up.
+                    while let Ok(wake) = self.wakes.try_recv() {
+                        mounted &= still_mounted(wake);
+                    }
+                    error!("{message}");
+                }
             }
             match self.wakes.recv_timeout(pause) {
                 Ok(Wake::Signal(SIGTERM)) => return Err(self.give_up(mounted)),
@@ -41,8 +44,10 @@ impl Daemon {
 
     /// Writes back while mounted and again after the unmount: files may be created in between.
     fn settle(&self, mounted: &mut bool) -> Result<(), Error> {
-        let all =
-            || self.fs.settle_all().context(format!("writing back to {}", self.backing.display()));
+        // The end makes names durable in one commit.
+        let all = || {
+            self.fs.write_back_all().context(format!("writing back to {}", self.backing.display()))
+        };
         if *mounted {
             all()?;
             self.take_away()?;
@@ -69,7 +74,8 @@ impl Daemon {
         )
     }
 
-    fn say_stuck(&self, why: &Error, pause: Duration, mounted: bool) {
+    /// Tells other daemons and systemd why this one does not end. Returns the message for the user.
+    fn report_stuck(&self, why: &Error, pause: Duration, mounted: bool) -> String {
         if !mounted {
             warn_unless_signed(self.sign.ending(&format!(
                 "{} in RAM: {}",
@@ -77,7 +83,12 @@ impl Daemon {
                 why.chain()
             )));
         }
-        error!(
+        notify(&[NotifyState::Status(&format!(
+            "cannot end: {} in RAM: {}",
+            self.in_ram(),
+            why.chain()
+        ))]);
+        format!(
             "CANNOT END: {} of {} in RAM: {}. Nothing is lost while this process lives, and it \
              tries again in {}. If {} is full, free some space. Only a SIGTERM from now on gives \
              up the files in RAM",
@@ -86,12 +97,7 @@ impl Daemon {
             why.chain(),
             show::duration(micros(pause)),
             self.backing.display()
-        );
-        notify(&[NotifyState::Status(&format!(
-            "cannot end: {} in RAM: {}",
-            self.in_ram(),
-            why.chain()
-        ))]);
+        )
     }
 
     fn give_up(&self, mounted: bool) -> Error {
@@ -123,7 +129,7 @@ impl Daemon {
                     place::listed(&found).trim_end()
                 );
                 undo::flush(point).context(&*at)?;
-                self.fs.settle_all().context(&*at)?;
+                self.fs.write_back_all().context(&*at)?;
             }
             if let Err(why) = undo::cut_off(&self.mount) {
                 warn!(

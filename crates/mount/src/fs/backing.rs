@@ -5,6 +5,7 @@ use super::flash_state::FlashState;
 use super::temps::{is_temporary, temporary};
 use super::types::Time;
 use super::volume::Volume;
+use super::writes::Flushes;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, StatxAttributes,
     StatxFlags, Timespec, Timestamps, UTIME_OMIT,
@@ -47,6 +48,7 @@ pub(crate) struct Backing {
     pub(crate) granularity_ns: u32,
     noatime: bool,
     pub(crate) volume: Volume,
+    pub(crate) flushes: Flushes,
 }
 
 /// An open directory, and its properties that new files inherit.
@@ -181,6 +183,7 @@ impl Backing {
             granularity_ns: 1,
             noatime,
             volume,
+            flushes: Flushes::default(),
         };
         backing.clear()?;
         backing.probe()?;
@@ -406,8 +409,9 @@ impl Backing {
         Ok(name)
     }
 
-    /// Makes all writes to this file system durable.
-    pub(crate) fn sync_all(&self) -> Result<()> {
+    /// Makes all writes to this file system durable. `synced`: an application waits for it.
+    pub(crate) fn sync_all(&self, synced: bool) -> Result<()> {
+        self.flushes.issued(synced);
         rustix::fs::syncfs(&self.to_sync)
     }
 }

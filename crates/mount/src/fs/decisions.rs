@@ -84,7 +84,9 @@ impl Decisions {
     pub(crate) fn wait_for_no_application(&self) -> bool {
         self.pending.iter().any(|decision| match decision {
             // A lack of space may be foreseen: then no application waits yet.
-            Decision::WriteBack { why, .. } => !matches!(why, Reason::Sync | Reason::All),
+            Decision::WriteBack { why, .. } => {
+                !matches!(why, Reason::Sync | Reason::Ahead | Reason::All)
+            }
             _ => true,
         })
     }
@@ -163,7 +165,7 @@ impl Fs {
         if closes {
             let failed =
                 |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
-            done.and(self.backing.sync_all().map_err(|errno| failed(errno).into()))
+            done.and(self.backing.sync_all(false).map_err(|errno| failed(errno).into()))
         } else {
             done
         }
@@ -191,6 +193,7 @@ impl Fs {
 
     /// Reports that this file reached flash without a decision.
     pub(crate) fn left_ram(&self, ino: Ino) {
+        self.account_leaving(ino);
         self.is_on_flash(table::file_id(ino));
     }
 

@@ -17,6 +17,7 @@ use super::types::{Clock, Ino, ROOT};
 use crossbeam_queue::ArrayQueue;
 use flashsift_core::event::{Action, Create, Event, FileId, MaybeOwned, Micros, Renamed};
 use flashsift_core::names::escape_into;
+use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{Birth, Sift};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -44,6 +45,7 @@ pub(crate) struct Events {
 /// Where events arrive one after the other. Its lock is the last: no other is taken under it.
 pub(crate) struct Stream {
     sink: Option<Sink>,
+    account: Account,
     pub(crate) decisions: Decisions,
     /// When the thread that waits for decisions looks again.
     pub(crate) looks_us: Option<Micros>,
@@ -71,6 +73,7 @@ impl Stream {
         if let Some(sink) = &mut self.sink {
             sink(&event);
         }
+        self.account.handle(&event);
         self.decisions.call(|sift| sift.handle(event.at_us, &event));
     }
 
@@ -92,9 +95,10 @@ impl Stream {
 }
 
 impl Events {
-    pub(crate) fn new(clock: Clock, sift: Box<dyn Sift + Send>) -> Events {
+    pub(crate) fn new(clock: Clock, account: Account, sift: Box<dyn Sift + Send>) -> Events {
         let stream = Stream {
             sink: None,
+            account,
             decisions: Decisions::new(sift),
             looks_us: None,
             last_us: 0,
@@ -147,6 +151,14 @@ impl Events {
         self.deliver_queued(&mut stream);
         let now = stream.now(self.now());
         act(&mut stream.decisions, now)
+    }
+
+    /// Calls `act` with the account, which has received all queued events, and the time.
+    pub(crate) fn with_account<T>(&self, act: impl FnOnce(&mut Account, Micros) -> T) -> T {
+        let mut stream = self.stream.lock();
+        self.deliver_queued(&mut stream);
+        let now = stream.now(self.now());
+        act(&mut stream.account, now)
     }
 
     /// Delivers what is queued.

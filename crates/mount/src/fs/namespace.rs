@@ -144,6 +144,7 @@ impl Fs {
                     );
                     self.dir_changed(table, parent);
                     self.counters.lock().born += 1;
+                    self.account_birth(number);
                     self.saw_create(table, at, created.name, |name| {
                         created.with(name, owner, masked)
                     });
@@ -771,6 +772,7 @@ impl Fs {
     /// A file in RAM below it cannot be written back, or the directory cannot be synced.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.arrived(tid);
+        self.account_directory_sync();
         let (dir, in_ram) = {
             let mut table = self.table();
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
@@ -783,9 +785,9 @@ impl Fs {
         self.keep_times(|_, dir| dir == ino);
         if !self.backing.volume.one_sync_covers_earlier() && self.table().has_new_names() {
             // The names could become durable without the content of their files.
-            self.backing.sync_all()?;
+            self.backing.sync_all(true)?;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)
+        self.fsync_in_backing(rustix::fs::openat(&dir, ".", flags, Mode::empty())?, true)
     }
 }

@@ -142,8 +142,11 @@ impl Fs {
         if place.settled { place.file.clone() } else { None }
     }
 
-    /// Records that this open has passthrough.
-    pub(crate) fn set_passed_through(&self, open: OpenId) {
+    /// Records that this open has passthrough. `writes`: it may write.
+    pub(crate) fn set_passed_through(&self, open: OpenId, writes: bool) {
+        if writes {
+            self.account_unseen_open();
+        }
         if let Some(open) = self.opens.get(open) {
             open.passthrough.store(true, Ordering::Relaxed);
         }
@@ -432,7 +435,7 @@ impl Fs {
                 Some(done) => done,
                 // It makes no name durable.
                 None if data_only && self.are_names_durable(open.ino) => {
-                    rustix::fs::fdatasync(file)
+                    self.fdatasync_in_backing(file)
                 }
                 None => self.fsync_settled(open.ino, file),
             },

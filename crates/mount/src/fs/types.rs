@@ -1,5 +1,6 @@
 //! Arguments and results of the file system's operations.
 
+use flashsift_core::writeback::flusher::FlusherSettings;
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Config {
     pub noatime: bool,
     /// The clock of events and decisions.
     pub clock: Clock,
+    /// How the kernel writes dirty pages, for the estimate in [`Writes`].
+    pub flusher: FlusherSettings,
 }
 
 /// A clock that does not go back.
@@ -42,6 +45,7 @@ impl Default for Config {
             settled: Vec::new(),
             noatime: false,
             clock: Clock::Boottime,
+            flusher: FlusherSettings::default(),
         }
     }
 }
@@ -250,4 +254,87 @@ pub struct Status {
     pub passthrough: bool,
     /// Requests that failed inside us (each is in the log).
     pub faults: u64,
+    /// Data written since the mount began; `None` of a daemon that does not count it.
+    #[serde(default)]
+    pub writes: Option<Writes>,
+}
+
+/// Time after which figures per day are given, s: before, a burst would be taken for a day.
+const PER_DAY_AFTER_S: u64 = 3600;
+const DAY_S: u64 = 86_400;
+
+/// File data that was written since the mount began, in bytes.
+///
+/// Figures of ext4 and flash count whole pages of 4 KiB of file data on both sides. Names,
+/// attributes and the journal are in neither; `device` contains them. Writes that the kernel
+/// performs without us (passthrough) are in neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writes {
+    /// Time since the mount began, s.
+    pub mounted_s: u64,
+    /// Bytes of the write requests of applications.
+    pub requested_bytes: u64,
+    /// Opens for writing whose writes the kernel performs without us: how many bytes they write is
+    /// unknown. They are the same on plain ext4.
+    pub unseen_opens: u64,
+    /// Estimate: bytes that plain ext4 would have written until now.
+    pub ext4_bytes: u64,
+    /// Estimate: bytes that would be dirty in its page cache now.
+    pub ext4_waiting_bytes: u64,
+    /// The part of `ext4_bytes` that the estimate wrote early because its memory is bounded.
+    pub ext4_early_bytes: u64,
+    /// Bytes that reached flash through us.
+    pub flash_bytes: u64,
+    /// The part of `flash_bytes` that is estimated: writes to files that are on flash, which
+    /// BACKING's page cache delays. The rest was flushed by us and is exact.
+    pub flash_estimated_bytes: u64,
+    /// Bytes in RAM, and dirty in BACKING's page cache; `None`: unknown.
+    pub flash_waiting_bytes: Option<u64>,
+    /// Bytes saved beyond ext4 if what waits were written now: `ext4_bytes` and
+    /// `ext4_waiting_bytes`, less `flash_bytes` and `flash_waiting_bytes`. Negative: we write more.
+    pub saved_bytes: Option<i64>,
+    /// The same for a day; `None` in the first hour.
+    pub saved_bytes_per_day: Option<i64>,
+    /// Syncs by applications: of files, of directories, and writes with `O_SYNC`.
+    pub syncs: u64,
+    /// Estimate: the part of `ext4_bytes` that these syncs forced.
+    pub sync_ext4_bytes: u64,
+    /// The part of `flash_bytes` that they forced.
+    pub sync_flash_bytes: u64,
+    /// Number of fsync, fdatasync and syncfs that we issued for them.
+    pub sync_flushes: u64,
+    /// Number of all fsync, fdatasync and syncfs that we issued.
+    pub flushes: u64,
+    /// The block device of BACKING's file system; `None` where it is not known.
+    pub device: Option<Device>,
+    /// The settings of the estimate.
+    pub model: Model,
+}
+
+impl Writes {
+    /// A number of bytes for a day; `None` in the first hour.
+    pub fn per_day(&self, bytes: i64) -> Option<i64> {
+        let per_day = || i128::from(bytes) * i128::from(DAY_S) / i128::from(self.mounted_s);
+        (self.mounted_s >= PER_DAY_AFTER_S).then(|| i64::try_from(per_day()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Data that all programs wrote to a block device since the mount began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name in /sys/class/block.
+    pub name: String,
+    /// Bytes written, with names, attributes and the journal.
+    pub written_bytes: u64,
+}
+
+/// The settings of the kernel's flusher when the mount began, by which ext4's writes are estimated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Model {
+    /// Age at which a file is written, ms.
+    pub expire_ms: u64,
+    /// Interval at which files are looked at, ms.
+    pub tick_ms: u64,
+    /// Dirty bytes above which the oldest files are written; `None`: no limit.
+    pub background_bytes: Option<u64>,
 }

@@ -6,7 +6,7 @@ use super::caller::{User, as_user, keeps_setgid};
 use super::reservation::ATTRIBUTES_BYTES;
 use super::table::Is;
 use super::types::{Caller, Changes, Ino};
-use super::write_back::{Job, split_names};
+use super::write_back::Job;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CString, OsStr};
@@ -209,4 +209,12 @@ impl Fs {
         self.let_go(&mut table, ino, content);
         done
     }
+}
+
+/// Names of extended attributes as the kernel gives them.
+fn split_names(list: &[u8]) -> Vec<CString> {
+    list.split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .filter_map(|name| CString::new(name).ok())
+        .collect()
 }

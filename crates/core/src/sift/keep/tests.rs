@@ -19,6 +19,17 @@ struct Naive {
     retry_us: Option<Micros>,
     pause_us: Micros,
     decisions: Vec<Decision>,
+    /// Unless no file is written back ahead of its sync.
+    ahead: Option<NaiveAhead>,
+}
+
+/// Syncs of files in the order in which they were written.
+#[derive(Clone, Default)]
+struct NaiveAhead {
+    next: Option<FileId>,
+    unsynced: BTreeSet<FileId>,
+    files: usize,
+    in_order: u32,
 }
 
 #[derive(Clone)]
@@ -63,6 +74,7 @@ impl Naive {
             retry_us: None,
             pause_us: 1_000_000,
             decisions: Vec::new(),
+            ahead: config.write_ahead.then(NaiveAhead::default),
         }
     }
 
@@ -124,6 +136,40 @@ impl Naive {
         self.decisions.push(Decision::WriteBack { file: id, keep_in_ram, why });
     }
 
+    /// The file that continues a run of syncs in order, or begins one.
+    fn next_in_order(&self) -> Option<FileId> {
+        let unsynced = self.ahead.as_ref().and_then(|ahead| ahead.unsynced.first().copied());
+        let oldest = || self.lists[List::Dirty as usize].first().map(|file| file.id);
+        unsynced.or(self.ahead.as_ref().and_then(|ahead| ahead.next)).or_else(oldest)
+    }
+
+    fn synced(&mut self, now: Micros, id: FileId) {
+        let dirty = self.lists[List::Dirty as usize].clone();
+        let at = dirty.iter().position(|file| file.id == id);
+        self.decide(now, id, false, Reason::Sync);
+        let Some(mut ahead) = self.ahead.take() else { return };
+        if ahead.next == Some(id) && ahead.unsynced.is_empty() {
+            ahead.in_order += 1;
+            ahead.files = match ahead.in_order {
+                0 | 1 => 0,
+                2 => 1,
+                _ => (2 * ahead.files).min(64),
+            };
+        } else {
+            (ahead.in_order, ahead.files) = (0, 0);
+        }
+        ahead.unsynced.clear();
+        let after = at.map_or(&[][..], |at| &dirty[at + 1..]);
+        let small = |file: &&NaiveFile| file.opens == 0 && file.pages.len() <= 16;
+        let taken: Vec<_> = after.iter().take_while(small).take(ahead.files).collect();
+        for file in &taken {
+            self.decide(now, file.id, false, Reason::Ahead);
+            ahead.unsynced.insert(file.id);
+        }
+        ahead.next = after.get(taken.len()).map(|file| file.id);
+        self.ahead = Some(ahead);
+    }
+
     fn held_bytes(&self) -> u64 {
         self.all().filter(|file| !file.leaves()).map(NaiveFile::cost_bytes).sum()
     }
@@ -167,6 +213,9 @@ impl Naive {
             return named.into_iter().for_each(|id| self.decide(now, id, false, Reason::All));
         }
         let Some(id) = event.action.file() else { return };
+        let syncs = matches!(event.action, Action::Sync { .. });
+        let was_ahead =
+            syncs && self.ahead.as_mut().is_some_and(|ahead| ahead.unsynced.remove(&id));
         let budget_bytes = self.budget_bytes;
         let Some(file) = self.find(id) else { return };
         let names = file.names;
@@ -204,7 +253,10 @@ impl Naive {
         if matches!(event.action, Action::Write { sync: true, .. } | Action::Sync { .. })
             && file.names > 0
         {
-            self.decide(now, id, false, Reason::Sync);
+            match syncs && !was_ahead {
+                true => self.synced(now, id),
+                false => self.decide(now, id, false, Reason::Sync),
+            }
         } else if writes
             && file.pages.len() as u64 * 4096 > budget_bytes / 2
             && file.names > 0
@@ -299,10 +351,15 @@ fn keep_decides_as_a_list_of_files_does() {
     let mut decided = BTreeMap::new();
     for seed in 0..1000 {
         let mut history = History::new(seed);
+        // Some histories have syncs in order, and few files leave RAM for other reasons.
+        let in_order = seed % 5 == 0;
         let config = Config {
-            lose_at_most_us: [0, 3_000_000, MINUTE][seed as usize % 3],
-            budget_bytes: [1 << 14, 1 << 16, 1 << 22][seed as usize / 3 % 3],
+            lose_at_most_us: [0, 3_000_000, MINUTE, 30 * MINUTE]
+                [if in_order { 3 } else { seed as usize % 3 }],
+            budget_bytes: [1 << 14, 1 << 16, 1 << 22]
+                [if in_order { 2 } else { seed as usize / 3 % 3 }],
             patterns: vec!["*.log".to_owned()],
+            write_ahead: seed % 4 > 0,
         };
         let (mut keep, mut naive) = (Keep::new(config.clone()), Naive::new(&config));
         let mut now = 0;
@@ -316,7 +373,7 @@ fn keep_decides_as_a_list_of_files_does() {
                 _ => {}
             }
             let at = format!("seed {seed}, step {step}, {now} us");
-            match history.dice.below(10) {
+            match history.dice.below(if in_order { 50 } else { 10 }) {
                 0 => {
                     let bytes = u64::from(history.dice.below(100_000));
                     keep.need_space(now, bytes);
@@ -342,7 +399,13 @@ fn keep_decides_as_a_list_of_files_does() {
                     naive.handle_deadline(now);
                 }
                 _ => {
-                    let event = Event { at_us: now, pid: 0, tid: 0, action: history.action() };
+                    let action = match naive.next_in_order() {
+                        Some(file) if in_order && step % 60 > 40 && !history.goes_on() => {
+                            Action::Sync { file, offset: 0, len: u64::MAX }
+                        }
+                        _ => history.action(),
+                    };
+                    let event = Event { at_us: now, pid: 0, tid: 0, action };
                     if let Action::Create(create) = &event.action {
                         keep.birth(now, create);
                     }
@@ -356,8 +419,9 @@ fn keep_decides_as_a_list_of_files_does() {
             assert_eq!(keep.held_bytes(), naive.held_bytes(), "{at}");
         }
     }
-    let whys = [Reason::Age, Reason::Space, Reason::Sync, Reason::All, Reason::Large];
-    let occurs = |why: Reason, keeps| decided.get(&(why, keeps)).is_some_and(|count| *count > 100);
+    let whys =
+        [Reason::Age, Reason::Space, Reason::Sync, Reason::Ahead, Reason::All, Reason::Large];
+    let occurs = |why: Reason, keeps| decided.get(&(why, keeps)).is_some_and(|count| *count > 50);
     assert!(whys.iter().all(|why| occurs(*why, false)), "{decided:?}: every reason occurs");
     assert!(decided[&(Reason::Age, true)] > 50, "{decided:?}: files stay in RAM");
 }
@@ -756,4 +820,41 @@ fn a_clock_that_goes_back_delays_write_back_only_briefly() {
     assert_eq!(keep.0.next_deadline(), Some(u64::MAX));
     keep.write(5, 0, 10);
     assert_eq!(keep.0.next_deadline(), Some(5 + MINUTE), "60 s is the longest pause");
+}
+
+/// Files that are synced in the order in which they were written reach flash in ever larger
+/// batches, until one of a batch is not synced.
+#[test]
+fn files_are_written_back_ahead_of_syncs_in_order() {
+    let mut keep = Stepped::new(MINUTE);
+    (0..100).for_each(|file| {
+        keep.create(0, file);
+        keep.write(0, file, 5000);
+    });
+    let sync = |keep: &mut Stepped, file| {
+        keep.event(1, Action::Sync { file: FileId(file), offset: 0, len: u64::MAX });
+        let decided = keep.decisions();
+        decided.iter().for_each(|(file, _)| keep.done(1, *file, true));
+        decided
+    };
+    let with = |file, ahead: std::ops::Range<u64>| {
+        let mut all = vec![(file, Reason::Sync)];
+        all.extend(ahead.map(|file| (file, Reason::Ahead)));
+        all
+    };
+    assert_eq!(sync(&mut keep, 0), with(0, 0..0));
+    assert_eq!(sync(&mut keep, 1), with(1, 0..0));
+    assert_eq!(sync(&mut keep, 2), with(2, 3..4));
+    assert_eq!(sync(&mut keep, 3), []);
+    assert_eq!(sync(&mut keep, 4), with(4, 5..7));
+    assert_eq!((sync(&mut keep, 6), sync(&mut keep, 5)), (vec![], vec![]), "in any order");
+    assert_eq!(sync(&mut keep, 7), with(7, 8..12));
+    // Files 8 to 11 are not synced.
+    assert_eq!(sync(&mut keep, 12), with(12, 0..0));
+    assert_eq!(sync(&mut keep, 13), with(13, 0..0));
+    keep.event(1, Action::Open { file: FileId(16), open: None, created: false });
+    assert_eq!(sync(&mut keep, 14), with(14, 15..16));
+    assert_eq!(sync(&mut keep, 15), []);
+    assert_eq!(sync(&mut keep, 16), with(16, 17..19), "16 was not complete, and is synced now");
+    assert_eq!(sync(&mut keep, 20), with(20, 0..0), "19 is passed over");
 }

@@ -148,8 +148,8 @@ fn every_file_below_ends_as_in_the_history() {
             _ => (CREATIONS, events),
         };
         let at = format!("seed {seed}: {after_us} us in {budget_bytes} bytes");
-        let keep =
-            Keep::new(KeepConfig { lose_at_most_us: after_us, budget_bytes, patterns: vec![] });
+        let keep = KeepConfig { lose_at_most_us: after_us, budget_bytes, ..KeepConfig::default() };
+        let keep = Keep::new(keep);
         let mut sifted = Sifted::new(keep, budget_bytes, knows).logged();
         let below = run(&mut sifted, &events, &at);
         let (found, wanted) = (contents(&below, &nameless), contents(&events, &nameless));

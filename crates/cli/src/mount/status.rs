@@ -1,0 +1,220 @@
+//! The status of a mount in words.
+
+use crate::size;
+use flashsift_mount::{Failure, Status, Writes};
+use std::path::Path;
+
+/// The status, one screen.
+pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> String {
+    let files = |count| size::counted(count, "file");
+    let on = match backing == mountpoint {
+        true => "in place".to_owned(),
+        false => format!("written back to {}", backing.display()),
+    };
+    let since = status.writes.as_ref().map_or_else(String::new, |writes| {
+        format!(", mounted for {}", size::duration(writes.mounted_s.saturating_mul(1_000_000)))
+    });
+    let mut text = format!("{}, {on}{since}\n", mountpoint.display());
+    let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
+    let (used, budget) = (size::bytes(status.ram_bytes), size::bytes(status.budget_bytes));
+    line("in RAM", format!("{}, {used} of {budget}", files(status.files_in_ram)));
+    line("deleted in RAM", files(status.never_written));
+    line(
+        "written back",
+        format!("{}, {}", files(status.settled), size::bytes(status.settled_bytes)),
+    );
+    line("write-through", files(status.born_settled));
+    line("passthrough", if status.passthrough { "yes" } else { "no" }.to_owned());
+    if status.read_only {
+        line(
+            "READ-ONLY",
+            "BACKING takes no changes: files in RAM cannot be written back".to_owned(),
+        );
+    }
+    if status.faults > 0 {
+        line(
+            "FAULTS",
+            format!(
+                "{} inside flashsift: please report them, the log has more",
+                size::count(status.faults)
+            ),
+        );
+    }
+    if !status.failing.is_empty() {
+        line("FAILING", format!("{} cannot be written back", files(status.failing_files)));
+        for Failure { path, step, error, .. } in &status.failures {
+            line("", format!("{path}: {step}: {error}"));
+        }
+        let more = status.failing_files.saturating_sub(status.failures.len() as u64);
+        if more > 0 {
+            line("", format!("and {}", size::counted(more, "more file")));
+        }
+    }
+    match &status.writes {
+        Some(writes) => text.push_str(&of_writes(writes)),
+        None => line("writes", "not counted by this daemon, which is older".to_owned()),
+    }
+    text
+}
+
+/// A row of the table of file data.
+struct Row {
+    label: &'static str,
+    written: Option<i64>,
+    synced: Option<u64>,
+    /// `Some(None)`: unknown.
+    waiting: Option<Option<u64>>,
+}
+
+/// A table of file data, and the flushes below it.
+fn of_writes(writes: &Writes) -> String {
+    let row = |label, bytes| {
+        let written = Some(i64::try_from(bytes).unwrap_or(i64::MAX));
+        Row { label, written, synced: None, waiting: None }
+    };
+    let rows = [
+        row("requested by applications", writes.requested_bytes),
+        Row {
+            synced: Some(writes.sync_ext4_bytes),
+            waiting: Some(Some(writes.ext4_waiting_bytes)),
+            ..row("plain ext4, estimate", writes.ext4_bytes)
+        },
+        Row {
+            synced: Some(writes.sync_flash_bytes),
+            waiting: Some(writes.flash_waiting_bytes),
+            ..row("through flashsift", writes.flash_bytes)
+        },
+        Row { written: writes.saved_bytes, ..row("saved beyond ext4", 0) },
+    ];
+    let day = if writes.per_day(0).is_some() { "a day" } else { "" };
+    let mut text = String::new();
+    let mut columns = |label: &str, cells: [&str; 4]| {
+        let [written, synced, waiting, day] = cells;
+        let line = format!("  {label:<27}{written:>11}{synced:>11}{waiting:>11}{day:>11}");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    columns("file data only", ["written", "synced", "waiting", day]);
+    let unknown = || "unknown".to_owned();
+    for Row { label, written, synced, waiting } in rows {
+        let per_day = match written.map(|bytes| writes.per_day(bytes)) {
+            Some(bytes) => bytes.map_or_else(String::new, signed),
+            None => unknown(),
+        };
+        let waiting = waiting.map(|bytes| bytes.map_or_else(unknown, size::bytes));
+        columns(
+            &format!("  {label}"),
+            [
+                &written.map_or_else(unknown, signed),
+                &synced.map_or_else(String::new, size::bytes),
+                &waiting.unwrap_or_default(),
+                &per_day,
+            ],
+        );
+    }
+    let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
+    if writes.unseen_opens > 0 {
+        let opens = size::counted(writes.unseen_opens, "open");
+        line("not counted", format!("writes of {opens} with passthrough; ext4 writes the same"));
+    }
+    if writes.ext4_early_bytes > 0 {
+        let early = size::bytes(writes.ext4_early_bytes);
+        line("estimate", format!("{early} too early: more was dirty than it has memory for"));
+    }
+    line(
+        "flushes",
+        format!(
+            "{} for {} of applications, {} in all",
+            size::count(writes.sync_flushes),
+            size::counted(writes.syncs, "sync"),
+            size::count(writes.flushes)
+        ),
+    );
+    line(
+        "whole device",
+        match &writes.device {
+            Some(device) => format!(
+                "{} written to {}, by all programs",
+                size::bytes(device.written_bytes),
+                device.name
+            ),
+            None => unknown(),
+        },
+    );
+    text
+}
+
+/// A number of bytes that may be negative.
+fn signed(bytes: i64) -> String {
+    let sign = if bytes < 0 { "−" } else { "" };
+    format!("{sign}{}", size::bytes(bytes.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashsift_mount::Device;
+
+    fn writes() -> Writes {
+        Writes {
+            mounted_s: 1200,
+            requested_bytes: 5 << 20,
+            ext4_bytes: 3 << 20,
+            ext4_waiting_bytes: 64 << 10,
+            flash_bytes: 1 << 20,
+            flash_waiting_bytes: Some(512 << 10),
+            saved_bytes: Some((2 << 20) - (448 << 10)),
+            syncs: 3,
+            sync_ext4_bytes: 1 << 20,
+            sync_flash_bytes: 1 << 20,
+            sync_flushes: 1,
+            flushes: 4,
+            ..Writes::default()
+        }
+    }
+
+    #[test]
+    fn a_status_fits_a_terminal_and_is_aligned() {
+        let device = Some(Device { name: "sda1".to_owned(), written_bytes: 7 << 20 });
+        let status = Status {
+            files_in_ram: 2,
+            budget_bytes: 256 << 20,
+            writes: Some(Writes { device, unseen_opens: 2, ..writes() }),
+            ..Status::default()
+        };
+        let text = in_words(Path::new("/a"), Path::new("/a"), &status);
+        let wanted = "\
+/a, in place, mounted for 20 min 0 s
+  in RAM         2 files, 0 B of 256 MiB
+  deleted in RAM 0 files
+  written back   0 files, 0 B
+  write-through  0 files
+  passthrough    no
+  file data only                 written     synced    waiting
+    requested by applications      5 MiB
+    plain ext4, estimate           3 MiB      1 MiB     64 KiB
+    through flashsift              1 MiB      1 MiB    512 KiB
+    saved beyond ext4            1.6 MiB
+  not counted    writes of 2 opens with passthrough; ext4 writes the same
+  flushes        1 for 3 syncs of applications, 4 in all
+  whole device   7 MiB written to sda1, by all programs
+";
+        assert_eq!(text, wanted);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn figures_per_day_come_after_an_hour_and_what_is_unknown_is_not_zero() {
+        let loss = Writes { mounted_s: 43_200, saved_bytes: Some(-(1 << 20)), ..writes() };
+        let text = of_writes(&loss);
+        assert!(text.contains("synced    waiting      a day\n"), "{text}");
+        let loses = format!("    saved beyond ext4             −1 MiB{:>33}\n", "−2 MiB");
+        assert!(text.contains(&loses), "{text}");
+        let unknown = Writes { flash_waiting_bytes: None, saved_bytes: None, ..loss };
+        let text = of_writes(&unknown);
+        assert!(text.contains("  1 MiB      1 MiB    unknown      2 MiB\n"), "{text}");
+        let saved = format!("    saved beyond ext4            unknown{:>33}\n", "unknown");
+        assert!(text.contains(&saved), "{text}");
+        assert!(text.contains("whole device   unknown\n"), "{text}");
+    }
+}

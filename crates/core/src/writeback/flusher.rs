@@ -1,0 +1,490 @@
+//! Linux's flusher over a stream of events, without a cache: what the kernel would have written.
+//!
+//! It answers how many pages of a live stream reach storage if the page cache of a plain file
+//! system gets the stream: the mode `expire,sync` of this module's page, with a cache that is large
+//! enough to evict no dirty page. It counts data only. Names, attributes and the journal of a file
+//! system are not modelled.
+//!
+//! Three things differ from [`Machine`](super::Machine). It needs no trace: files and pages come
+//! as they are. It only counts: no page has a place. And its memory is bounded: if more than
+//! [`BLOCKS_MAX`] blocks of 64 pages are dirty, or more than [`FILES_MAX`] files have an age, the
+//! oldest files are written early, and counted as such ([`WrittenPages::early`]).
+//!
+//! Requests that bypass the page cache (`O_DIRECT`) write their pages at once.
+
+use crate::{
+    event::{Action, Event, FileId, Micros},
+    structure::extents::{pages_inside, pages_touched},
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
+
+/// Pages of a block: one bit each.
+const BLOCK_PAGES: u64 = u64::BITS as u64;
+/// The most blocks with a dirty page: 2 MiB of memory, for up to 8 GiB of dirty data.
+pub const BLOCKS_MAX: usize = 1 << 15;
+/// The most files with an age: 3 MiB of memory.
+pub const FILES_MAX: usize = 1 << 16;
+/// Entries of files that have ended, beside as many as there are files, before they are removed.
+const ENDED_MAX: usize = 1024;
+
+/// The settings of the kernel's flusher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlusherSettings {
+    /// Age at which a file is written (`vm.dirty_expire_centisecs`).
+    pub expire_us: Micros,
+    /// Interval at which the flusher runs (`vm.dirty_writeback_centisecs`); 0: it never does.
+    pub tick_us: Micros,
+    /// Number of dirty pages above which the oldest files are written (`vm.dirty_background_ratio`
+    /// of the memory that the page cache may take).
+    pub background_pages: u64,
+}
+
+impl Default for FlusherSettings {
+    /// The kernel's own times, and no limit of dirty pages.
+    fn default() -> Self {
+        Self { expire_us: 30_000_000, tick_us: 5_000_000, background_pages: u64::MAX }
+    }
+}
+
+/// Pages written, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WrittenPages {
+    /// The file had its age.
+    pub expired: u64,
+    /// Too many pages were dirty.
+    pub background: u64,
+    /// An application synced them, or wrote them with `O_SYNC`.
+    pub synced: u64,
+    /// A sync of everything ([`Action::SyncAll`]).
+    pub synced_all: u64,
+    /// A request bypassed the page cache.
+    pub direct: u64,
+    /// The bounds of this machine's memory were reached: the kernel would have written them later,
+    /// or not at all.
+    pub early: u64,
+}
+
+impl WrittenPages {
+    /// Returns the sum.
+    pub fn all(&self) -> u64 {
+        self.expired + self.background + self.synced + self.synced_all + self.direct + self.early
+    }
+}
+
+/// The flusher. Times come with the events; the machine has no clock.
+#[derive(Clone, Debug)]
+pub struct Flusher {
+    settings: FlusherSettings,
+    now_us: Micros,
+    /// Since when each file has been dirty that the flusher has not written since.
+    since_us: HashMap<FileId, Micros, FixedState>,
+    /// The same, the oldest first. An entry that `since_us` does not have is of a file that has
+    /// ended.
+    order: VecDeque<(Micros, FileId)>,
+    /// The dirty pages of a file and block, none of them empty.
+    dirty: BTreeMap<(FileId, u64), u64>,
+    dirty_pages: u64,
+    written: WrittenPages,
+}
+
+/// The pages of this range that are in a block of 64.
+fn bits(pages: &Range<u64>, block: u64) -> u64 {
+    let first = block * BLOCK_PAGES;
+    let from = pages.start.max(first) - first;
+    let to = (pages.end - first).min(BLOCK_PAGES);
+    !0 >> (BLOCK_PAGES - (to - from)) << from
+}
+
+impl Flusher {
+    /// Returns a flusher without dirty pages.
+    pub fn new(settings: FlusherSettings) -> Self {
+        Self {
+            settings,
+            now_us: 0,
+            since_us: HashMap::default(),
+            order: VecDeque::new(),
+            dirty: BTreeMap::new(),
+            dirty_pages: 0,
+            written: WrittenPages::default(),
+        }
+    }
+
+    /// Returns its settings.
+    pub fn settings(&self) -> FlusherSettings {
+        self.settings
+    }
+
+    /// Returns the pages that were written until the last call.
+    pub fn written(&self) -> WrittenPages {
+        self.written
+    }
+
+    /// Returns the pages that wait to be written.
+    pub fn dirty_pages(&self) -> u64 {
+        self.dirty_pages
+    }
+
+    /// Takes the next event.
+    pub fn handle(&mut self, event: &Event<'_>) {
+        match event.action {
+            Action::Write { file, offset, len, sync, .. } => {
+                let pages = pages_touched(offset, len);
+                self.write(event.at_us, file, pages.clone());
+                if sync {
+                    self.written.synced += self.clean(file, pages);
+                }
+                self.relieve();
+            }
+            Action::Direct { file, offset, len, write: true, .. } => {
+                self.advance(event.at_us);
+                let pages = pages_touched(offset, len);
+                // The kernel first writes what the page cache has of the range.
+                self.written.direct += self.clean(file, pages.clone()) + pages.end - pages.start;
+            }
+            Action::Sync { file, offset, len } => {
+                self.advance(event.at_us);
+                self.written.synced += self.clean(file, pages_touched(offset, len));
+            }
+            Action::SyncAll => {
+                self.advance(event.at_us);
+                self.written.synced_all += self.dirty_pages;
+                self.dirty_pages = 0;
+                self.dirty.clear();
+                self.since_us.clear();
+                self.order.clear();
+            }
+            Action::Truncate { file, size } => {
+                self.advance(event.at_us);
+                self.clean(file, pages_inside(size, u64::MAX));
+            }
+            Action::Punch { file, offset, len } => {
+                self.advance(event.at_us);
+                self.clean(file, pages_inside(offset, len));
+            }
+            Action::Gone { file } => {
+                self.advance(event.at_us);
+                self.clean(file, 0..u64::MAX);
+                self.since_us.remove(&file);
+                if self.order.len() > 2 * self.since_us.len() + ENDED_MAX {
+                    let known = &self.since_us;
+                    self.order.retain(|(since_us, file)| known.get(file) == Some(since_us));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// These pages of a file become dirty.
+    pub fn dirtied(&mut self, now_us: Micros, file: FileId, pages: Range<u64>) {
+        self.write(now_us, file, pages);
+        self.relieve();
+    }
+
+    /// Another program writes the dirty pages of a file. Returns their number, which is not part of
+    /// [`Flusher::written`].
+    pub fn take(&mut self, now_us: Micros, file: FileId) -> u64 {
+        self.advance(now_us);
+        self.clean(file, 0..u64::MAX)
+    }
+
+    /// Writes what is due until this time.
+    pub fn advance(&mut self, now_us: Micros) {
+        self.now_us = self.now_us.max(now_us);
+        while let Some((since_us, file)) = self.oldest()
+            && self.due_us(since_us).is_some_and(|due_us| due_us <= self.now_us)
+        {
+            self.written.expired += self.write_out(file);
+        }
+    }
+
+    fn write(&mut self, now_us: Micros, file: FileId, pages: Range<u64>) {
+        self.advance(now_us);
+        if pages.is_empty() {
+            return;
+        }
+        for block in pages.start / BLOCK_PAGES..=(pages.end - 1) / BLOCK_PAGES {
+            let (bits, dirty) = (bits(&pages, block), self.dirty.entry((file, block)).or_default());
+            self.dirty_pages += u64::from((bits & !*dirty).count_ones());
+            *dirty |= bits;
+        }
+        let now_us = self.now_us;
+        let order = &mut self.order;
+        self.since_us.entry(file).or_insert_with(|| {
+            order.push_back((now_us, file));
+            now_us
+        });
+    }
+
+    /// Writes the oldest files until no more pages are dirty than the settings and the bounds
+    /// allow.
+    fn relieve(&mut self) {
+        while self.dirty_pages > self.settings.background_pages
+            && let Some((_, file)) = self.oldest()
+        {
+            self.written.background += self.write_out(file);
+        }
+        while (self.dirty.len() > BLOCKS_MAX || self.since_us.len() > FILES_MAX)
+            && let Some((_, file)) = self.oldest()
+        {
+            self.written.early += self.write_out(file);
+        }
+    }
+
+    /// The file that has been dirty for the longest time.
+    fn oldest(&mut self) -> Option<(Micros, FileId)> {
+        while let Some((since_us, file)) = self.order.front().copied() {
+            if self.since_us.get(&file) == Some(&since_us) {
+                return Some((since_us, file));
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// The kernel looks at multiples of the tick only.
+    fn due_us(&self, since_us: Micros) -> Option<Micros> {
+        since_us
+            .checked_add(self.settings.expire_us)?
+            .checked_next_multiple_of(self.settings.tick_us)
+    }
+
+    /// Writes the oldest file, which loses its age. Returns its dirty pages.
+    fn write_out(&mut self, oldest: FileId) -> u64 {
+        self.order.pop_front();
+        self.since_us.remove(&oldest);
+        self.clean(oldest, 0..u64::MAX)
+    }
+
+    /// These pages are dirty no more. Returns how many were.
+    fn clean(&mut self, file: FileId, pages: Range<u64>) -> u64 {
+        if pages.is_empty() {
+            return 0;
+        }
+        let blocks = (file, pages.start / BLOCK_PAGES)..=(file, (pages.end - 1) / BLOCK_PAGES);
+        let mut cleaned = 0;
+        let clean = |key: &(FileId, u64), dirty: &mut u64| {
+            let bits = bits(&pages, key.1);
+            cleaned += u64::from((*dirty & bits).count_ones());
+            *dirty &= !bits;
+            *dirty == 0
+        };
+        self.dirty.extract_if(blocks, clean).for_each(drop);
+        self.dirty_pages -= cleaned;
+        cleaned
+    }
+
+    /// Re-derives every invariant.
+    ///
+    /// # Panics
+    ///
+    /// An invariant is broken.
+    pub fn check(&self) {
+        let dirty_pages: u64 = self.dirty.values().map(|bits| u64::from(bits.count_ones())).sum();
+        assert_eq!(self.dirty_pages, dirty_pages);
+        assert!(self.dirty.values().all(|bits| *bits != 0), "a block has a dirty page");
+        assert!(
+            self.dirty.keys().all(|(file, _)| self.since_us.contains_key(file)),
+            "a file with a dirty page has an age"
+        );
+        assert!(
+            self.order.iter().is_sorted_by_key(|(since_us, _)| *since_us),
+            "the oldest is first"
+        );
+        let known = |entry: &&(Micros, FileId)| self.since_us.get(&entry.1) == Some(&entry.0);
+        assert_eq!(self.order.iter().filter(known).count(), self.since_us.len());
+        assert!(self.dirty.len() <= BLOCKS_MAX && self.since_us.len() <= FILES_MAX);
+        assert!(self.order.len() <= 2 * self.since_us.len() + ENDED_MAX + FILES_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{About, Knows, Side, Space},
+        layout,
+        page::PAGE_BYTES,
+        policy,
+        system::Cell,
+        trace::{TraceBuilder, Unit},
+        writeback::{Expire, Modes, Syncs},
+    };
+    use proptest::prelude::*;
+
+    const SECOND: Micros = 1_000_000;
+
+    fn write(file: u64, pages: Range<u64>, sync: bool) -> Action<'static> {
+        let (offset, len) = (pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
+        Action::Write { open: None, file: FileId(file), offset, len, sync }
+    }
+
+    fn flusher(background_pages: u64, events: &[(Micros, Action<'static>)]) -> Flusher {
+        let mut flusher =
+            Flusher::new(FlusherSettings { background_pages, ..FlusherSettings::default() });
+        for (at_us, action) in events {
+            flusher.handle(&Event { at_us: *at_us, pid: 0, tid: 0, action: action.clone() });
+            flusher.check();
+        }
+        flusher
+    }
+
+    #[test]
+    fn by_hand() {
+        let (file, gone) = (FileId(1), FileId(2));
+        let events = [
+            (SECOND, write(1, 0..4, false)),
+            (SECOND, write(2, 0..9, false)),
+            // Deleted before its age: never written.
+            (20 * SECOND, Action::Gone { file: gone }),
+            (21 * SECOND, Action::Sync { file, offset: 0, len: PAGE_BYTES + 1 }),
+            (22 * SECOND, Action::Truncate { file, size: 3 * PAGE_BYTES - 1 }),
+            // The sync has not reset the file's age.
+            (30 * SECOND, write(1, 70..75, false)),
+            (34 * SECOND, write(1, 70..71, true)),
+        ];
+        let mut flusher = flusher(u64::MAX, &events);
+        assert_eq!(flusher.written(), WrittenPages { synced: 3, ..WrittenPages::default() });
+        assert_eq!(flusher.dirty_pages(), 5);
+        flusher.advance(35 * SECOND - 1);
+        assert_eq!(flusher.dirty_pages(), 5);
+        flusher.advance(35 * SECOND);
+        let written = WrittenPages { synced: 3, expired: 5, ..WrittenPages::default() };
+        assert_eq!((flusher.written(), flusher.dirty_pages()), (written, 0));
+        flusher.dirtied(35 * SECOND, file, 0..2);
+        assert_eq!(flusher.take(36 * SECOND, file), 2);
+        assert_eq!((flusher.written(), flusher.dirty_pages()), (written, 0));
+    }
+
+    #[test]
+    fn direct_requests_reach_storage_at_once() {
+        let direct =
+            |len, write| Action::Direct { open: None, file: FileId(1), offset: 0, len, write };
+        let events = [
+            (1, write(1, 1..3, false)),
+            (2, direct(2 * PAGE_BYTES, true)),
+            (3, direct(9 * PAGE_BYTES, false)),
+            (4, direct(0, true)),
+        ];
+        let flusher = flusher(u64::MAX, &events);
+        assert_eq!(flusher.written(), WrittenPages { direct: 3, ..WrittenPages::default() });
+        assert_eq!(flusher.dirty_pages(), 1);
+    }
+
+    /// A kernel that never runs its flusher writes at syncs and in the background only.
+    #[test]
+    fn without_ticks_age_writes_nothing() {
+        let settings = FlusherSettings { tick_us: 0, ..FlusherSettings::default() };
+        let mut flusher = Flusher::new(settings);
+        flusher.dirtied(0, FileId(0), 0..1);
+        flusher.advance(Micros::MAX);
+        assert_eq!((flusher.dirty_pages(), flusher.written().all()), (1, 0));
+    }
+
+    /// Non-sequential writes, and many small files: memory stays bounded, and early writes are
+    /// counted.
+    #[test]
+    fn memory_is_bounded() {
+        let mut scattered = Flusher::new(FlusherSettings::default());
+        for n in 0..3 * BLOCKS_MAX as u64 {
+            scattered.dirtied(n, FileId(n / 1000), n * 1000..n * 1000 + 1);
+        }
+        scattered.check();
+        let early = scattered.written().early;
+        assert!(early >= 2 * BLOCKS_MAX as u64, "{early} pages were written early");
+        assert_eq!(early + scattered.dirty_pages(), 3 * BLOCKS_MAX as u64);
+        let mut synced = Flusher::new(FlusherSettings::default());
+        for n in 0..2 * FILES_MAX as u64 {
+            let event = Event { at_us: 0, pid: 0, tid: 0, action: write(n, 0..1, true) };
+            synced.handle(&event);
+        }
+        synced.check();
+        assert_eq!((synced.written().synced, synced.written().early), (2 * FILES_MAX as u64, 0));
+        // Files that end leave nothing behind.
+        let mut ended = Flusher::new(FlusherSettings::default());
+        for n in 0..5 * ENDED_MAX as u64 {
+            for action in [write(n, 0..1, false), Action::Gone { file: FileId(n) }] {
+                ended.handle(&Event { at_us: 0, pid: 0, tid: 0, action });
+            }
+        }
+        assert!(ended.order.len() <= ENDED_MAX + 1 && ended.since_us.is_empty());
+    }
+
+    /// Microseconds since the event before, and the event. Files are used until they are gone.
+    fn histories() -> impl Strategy<Value = Vec<(Micros, Action<'static>)>> {
+        let file = 0..6_u64;
+        let range = (0..130_u64 * PAGE_BYTES, 0..40 * PAGE_BYTES);
+        let pause = prop_oneof![4 => 0..2 * SECOND, 1 => (0..8_u64).prop_map(|n| n * 5 * SECOND)];
+        let event = (pause, 0..16_u32, file, range, any::<bool>());
+        prop::collection::vec(event, 0..120).prop_map(|events| {
+            let (mut at_us, mut epochs) = (0, [0_u64; 6]);
+            let history = events.into_iter().map(|(pause_us, kind, file, (offset, len), flag)| {
+                at_us += pause_us;
+                let (open, epoch) = (None, &mut epochs[file as usize]);
+                let id = FileId(*epoch * 10 + file);
+                let (file, size) = (id, offset);
+                let action = match kind {
+                    0..9 => Action::Write { open, file, offset, len, sync: flag && kind == 0 },
+                    9 => Action::Read { open, file, offset, len },
+                    10 => Action::Truncate { file, size },
+                    11 => Action::Punch { file, offset, len },
+                    12 => Action::Sync { file, offset: 0, len: u64::MAX },
+                    13 => Action::Sync { file, offset, len },
+                    14 if flag => Action::SyncAll,
+                    _ => {
+                        *epoch += 1;
+                        Action::Gone { file }
+                    }
+                };
+                (at_us, action)
+            });
+            history.collect()
+        })
+    }
+
+    proptest! {
+        /// The simulator with a cache that holds everything writes the same pages for the same
+        /// reasons.
+        #[test]
+        fn as_the_simulator_with_a_cache_that_evicts_nothing(
+            events in histories(),
+            ratio in prop_oneof![Just(100), 0..20_u32],
+            (expire_us, tick_us) in (0..40 * SECOND, SECOND..7 * SECOND),
+        ) {
+            let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+            let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
+            let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
+            for (at_us, action) in &events {
+                let event = Event { at_us: *at_us, pid: 0, tid: 0, action: action.clone() };
+                builder.extend(&[event]).unwrap();
+            }
+            let trace = builder.finish().unwrap();
+            let frames = trace.pages() + 1;
+            let expire = Some(Expire { after_us: expire_us, tick_us, ratio });
+            let cell = Cell {
+                policy: &policy::Selection::parse("lru").unwrap(),
+                frames,
+                layout: &layout::Selection::default_for(Space::Files),
+                writeback: Modes { periodic_us: None, expire, syncs: Syncs::TheirFile },
+                drain: false,
+                write_miss_reads: false,
+            };
+            let simulated = cell.run(&trace, None, None);
+            let background_pages = u64::from(frames) * u64::from(ratio) / 100;
+            let mut flusher = Flusher::new(FlusherSettings { expire_us, tick_us, background_pages });
+            for (at_us, action) in events {
+                flusher.handle(&Event { at_us, pid: 0, tid: 0, action });
+                flusher.check();
+            }
+            flusher.advance(trace.totals().duration_us);
+            prop_assert_eq!(flusher.written().all(), simulated.device.writes);
+            let WrittenPages { synced, synced_all, .. } = flusher.written();
+            prop_assert_eq!(synced + synced_all, simulated.device.sync_writes);
+            prop_assert_eq!(flusher.dirty_pages(), simulated.dirty_left);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Copies of files in RAM that have no final name yet.
+
+use super::super::Fs;
+use super::super::backing::proc_path;
+use super::super::content::Content;
+use super::super::failures::{Failed, In, Step};
+use super::super::open_files::errno;
+use super::super::table::{Checkpoint, Is, Table};
+use super::super::temps::Temp;
+use super::super::types::Ino;
+use super::{Job, Staged};
+use rustix::fs::{Gid, Mode, SeekFrom, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+use std::fs::File;
+use std::num::NonZero;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Size of one copy step, bytes.
+const CHUNK: usize = 256 << 10;
+
+impl Fs {
+    /// Copies the file's content and attributes, but not its names and times; `None` if it is not
+    /// in RAM.
+    pub(super) fn stage(&self, job: Job) -> Result<Option<Staged>, Failed> {
+        let ino = job.ino;
+        let (content, named_in, checkpoint) = {
+            let mut table = self.table();
+            let named_in = match table.node(ino) {
+                Some(node) if matches!(node.is, Is::Ram) => node.names.first().map(|name| name.0),
+                _ => return Ok(None),
+            };
+            let Ok(content) = self.content(&mut table, ino) else { return Ok(None) };
+            let checkpoint = self.current_checkpoint(&mut table, ino, &content);
+            (content, named_in, checkpoint)
+        };
+        let changes = content.changes();
+        if let Some((checkpoint, file)) = checkpoint
+            && checkpoint.changes == changes
+        {
+            let (temp, file) = (Temp::Placed, Arc::new(file));
+            let (bytes, itself, nameless) = (0, false, false);
+            let staged = Staged { job, content, temp, file, changes, bytes, itself, nameless };
+            return Ok(Some(staged));
+        }
+        let nameless = named_in.is_none();
+        if let Some(file) = self.store.handed_over(ino) {
+            let bytes = rustix::fs::fstat(&file).step(Step::Open)?.st_size as u64;
+            let (temp, itself) = (Temp::Unnamed, true);
+            let staged = Staged { job, content, temp, file, changes, bytes, itself, nameless };
+            return Ok(Some(staged));
+        }
+        let source = match self.store.open_to_copy(ino) {
+            Err(Errno::NOENT) => return Ok(None),
+            source => source.step(Step::Open)?,
+        };
+        let unnamed = match job.large || nameless {
+            true => self.create_without_name(named_in).step(Step::Open)?,
+            false => None,
+        };
+        let (temp, file) = match unnamed {
+            Some(file) => (Temp::Unnamed, file),
+            None if job.large => return Ok(None),
+            None => self.create_copy(named_in, job.durable).step(Step::Open)?,
+        };
+        let (file, itself) = (Arc::new(file), false);
+        match copy(&source, &file).step(Step::Copy) {
+            Ok(bytes) => {
+                Ok(Some(Staged { job, content, temp, file, changes, bytes, itself, nameless }))
+            }
+            Err(error) => {
+                let bytes = 0;
+                self.discard(Staged { job, content, temp, file, changes, bytes, itself, nameless });
+                Err(error)
+            }
+        }
+    }
+
+    /// The copy of a file in RAM under its name in BACKING, opened.
+    pub(super) fn current_checkpoint(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        content: &Content,
+    ) -> Option<(Checkpoint, File)> {
+        let node = table.node(ino)?;
+        let checkpoint = node.checkpoint.filter(|known| known.changes == content.changes())?;
+        let [(dir, name)] = &node.names[..] else { return None };
+        let (dir, name) = (*dir, name.clone());
+        let in_ram = table.in_ram(dir, &name)?;
+        if in_ram.hides.map(NonZero::get) != Some(checkpoint.backing_ino) {
+            return None;
+        }
+        let file = self.backing.open_file(&self.dir(table, dir).ok()?, &name).ok()?;
+        let same = rustix::fs::fstat(&file).ok()?.st_ino == checkpoint.backing_ino;
+        same.then_some((checkpoint, file))
+    }
+
+    /// Gives a copy the times of its file.
+    pub(super) fn copy_times(&self, ino: Ino, to: &File) -> Result<rustix::fs::Stat, Failed> {
+        let was = self.store.stat(ino).step(Step::Open)?;
+        let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
+        let times = Timestamps {
+            last_access: time(was.st_atime, was.st_atime_nsec as i64),
+            last_modification: time(was.st_mtime, was.st_mtime_nsec as i64),
+        };
+        let has = rustix::fs::fstat(to).step(Step::Copy)?;
+        let of = |stat: &rustix::fs::Stat| {
+            (stat.st_atime, stat.st_atime_nsec, stat.st_mtime, stat.st_mtime_nsec)
+        };
+        // A checkpoint that is current costs no write.
+        if of(&has) != of(&was) {
+            rustix::fs::futimens(to, &times).step(Step::Copy)?;
+        }
+        Ok(was)
+    }
+
+    pub(super) fn discard(&self, copy: Staged) {
+        let mut table = self.table();
+        self.remove_temp(&mut table, &copy.temp);
+        self.let_go(&mut table, copy.job.ino, copy.content);
+    }
+}
+
+/// Copies content, owner, mode and attributes. Returns the number of bytes.
+pub(super) fn copy(source: &File, target: &File) -> Result<u64, Errno> {
+    let stat = rustix::fs::fstat(source)?;
+    let size = stat.st_size as u64;
+    let mut bytes = vec![0; CHUNK.min(size as usize)];
+    let (mut at, mut copied) = (0, 0);
+    while at < size {
+        // Holes stay holes.
+        let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error),
+        };
+        let end = rustix::fs::seek(source, SeekFrom::Hole(data))?.min(size);
+        at = data;
+        while at < end {
+            let len = bytes.len().min((end - at) as usize);
+            let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
+            if read == 0 {
+                // The file was truncated meanwhile: this copy is invalid.
+                return Ok(copied);
+            }
+            target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
+            at += read as u64;
+            copied += read as u64;
+        }
+    }
+    // Without a hole at the end it is long enough: ext4 would journal a block more.
+    if at < size {
+        rustix::fs::ftruncate(target, size)?;
+    }
+    rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
+    rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
+    // Accessed by descriptor, since the name may disappear meanwhile.
+    let path = proc_path(source);
+    for name in super::super::xattrs::names(&path)? {
+        let value = super::super::xattrs::value(&path, &name)?;
+        rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
+    }
+    Ok(copied)
+}

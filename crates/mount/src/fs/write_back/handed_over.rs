@@ -1,0 +1,86 @@
+//! Files that are too large for RAM: BACKING's page cache gets their bytes, and their names follow
+//! later.
+
+use super::super::Fs;
+use super::super::failures::{Failed, In, Step, WriteBackFailures};
+use super::super::table::Is;
+use super::super::temps::Temp;
+use super::super::types::Ino;
+use super::{Job, Outcome, Staged, TRIES};
+
+impl Fs {
+    pub(super) fn is_handed_over(&self, ino: Ino) -> bool {
+        self.store.handed_over(ino).is_some()
+    }
+
+    /// Moves a file's bytes to BACKING's page cache, without a name and without a flush.
+    pub(super) fn hand_over(&self, job: Job) -> Result<Outcome, Failed> {
+        for attempt in 0..=TRIES {
+            let Ok(content) = self.content(&mut self.table(), job.ino) else {
+                return Ok(Outcome::Nothing);
+            };
+            // Its writers wait for the last attempt.
+            let _closed = (attempt == TRIES).then(|| content.gate.write());
+            let Some(copy) = self.stage(job)? else { return Ok(Outcome::Nothing) };
+            let done = self.replace_by(&copy);
+            let unchanged = !matches!(done, Ok(Outcome::Changed));
+            self.discard(copy);
+            if unchanged {
+                return done;
+            }
+        }
+        Ok(Outcome::Changed)
+    }
+
+    pub(super) fn replace_by(&self, copy: &Staged) -> Result<Outcome, Failed> {
+        let ino = copy.job.ino;
+        let mut table = self.table();
+        let mut place = copy.content.place.write();
+        let is_in_ram = matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
+        if copy.itself || matches!(copy.temp, Temp::Placed) || !is_in_ram {
+            return Ok(Outcome::Nothing);
+        }
+        if copy.content.changes() != copy.changes {
+            return Ok(Outcome::Changed);
+        }
+        self.copy_times(ino, &copy.file)?;
+        self.store.hand_over(ino, copy.file.clone()).step(Step::Copy)?;
+        if place.file.is_some() {
+            place.file = Some(copy.file.clone());
+        }
+        place.handed_over = true;
+        self.account_unflushed(ino, copy.bytes);
+        self.account_leaving(ino);
+        if let Some(node) = table.node_mut(ino) {
+            node.checkpoint = None;
+        }
+        let due_us = self.now_us().saturating_add(self.unnamed_us);
+        self.handed_over.lock().push_back((due_us, ino));
+        Ok(Outcome::Kept)
+    }
+
+    /// When the next file that was handed over is to get its name, µs.
+    pub(crate) fn next_name_us(&self) -> Option<u64> {
+        self.handed_over.lock().front().map(|(due_us, _)| *due_us)
+    }
+
+    /// Gives names to files that were handed over long enough ago.
+    pub(super) fn settle_handed_over(&self, now_us: u64) -> Result<(), WriteBackFailures> {
+        let due: Vec<Ino> = {
+            let mut waiting = self.handed_over.lock();
+            let due = waiting.iter().take_while(|(due_us, _)| *due_us <= now_us).count();
+            waiting.drain(..due).map(|(_, ino)| ino).collect()
+        };
+        let jobs: Vec<Job> = self.named_of(&due).into_iter().map(Job::later).collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let done = self.settle(&jobs);
+        if done.is_err() {
+            let again_us = now_us.saturating_add(super::super::UNNAMED_US);
+            let left = self.named_of(&due).into_iter().map(|ino| (again_us, ino));
+            self.handed_over.lock().extend(left);
+        }
+        done
+    }
+}

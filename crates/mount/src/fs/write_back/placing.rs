@@ -1,0 +1,190 @@
+//! Copies get the names of their files.
+
+use super::super::Fs;
+use super::super::backing::keep_time;
+use super::super::content::Content;
+use super::super::failures::{Failed, In, Step};
+use super::super::table::{Checkpoint, InRam, Is, Name, Table};
+use super::super::temps::Temp;
+use super::super::types::{Attr, Ino, Time};
+use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
+use std::collections::HashMap;
+use std::fs::File;
+use std::num::NonZero;
+use std::sync::Arc;
+
+impl Fs {
+    /// Gives the copy the file's names, if the file has not changed since.
+    pub(super) fn place(&self, copy: Staged, batch: &mut Batch) -> Result<Outcome, Failed> {
+        let mut table = self.table();
+        let outcome = self.place_in(&mut table, &copy, batch);
+        let renamed = match &outcome {
+            Ok(outcome) => matches!(outcome, Outcome::Settled | Outcome::Kept),
+            Err(failed) => failed.step == Step::Link,
+        };
+        if !renamed {
+            self.remove_temp(&mut table, &copy.temp);
+        }
+        let mut counters = self.counters.lock();
+        match outcome {
+            Ok(Outcome::Settled) => {
+                counters.settled += 1;
+                counters.settled_bytes += copy.bytes;
+            }
+            Ok(Outcome::Kept) => counters.settled_bytes += copy.bytes,
+            Ok(Outcome::Changed) => counters.restarts += 1,
+            _ => (),
+        }
+        drop(counters);
+        self.let_go(&mut table, copy.job.ino, copy.content);
+        // The kernel may have forgotten it while it lived in RAM.
+        table.drop_unused(copy.job.ino);
+        outcome
+    }
+
+    pub(super) fn place_in(
+        &self,
+        table: &mut Table,
+        copy: &Staged,
+        batch: &mut Batch,
+    ) -> Result<Outcome, Failed> {
+        let ino = copy.job.ino;
+        let mut place = copy.content.place.write();
+        let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
+        if !matches!(node.is, Is::Ram) {
+            return Ok(Outcome::Nothing);
+        }
+        if copy.content.changes() != copy.changes {
+            return Ok(Outcome::Changed);
+        }
+        let (names, open) = (node.names.clone(), node.opens > 0);
+        let was = match copy.itself {
+            true => self.store.stat(ino).step(Step::Open)?,
+            false => self.copy_times(ino, &copy.file)?,
+        };
+        let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
+        if names.is_empty() {
+            // Only processes that have the file open know of it.
+            self.remove_temp(table, &copy.temp);
+            let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
+            table.is_gone(ino, Attr::new(ino, &about));
+        } else {
+            if about.st_nlink == 0 && !matches!(copy.temp, Temp::Unnamed) {
+                // An application has removed the directory that the copy was in.
+                return Ok(Outcome::Changed);
+            }
+            if !matches!(copy.temp, Temp::Placed) {
+                self.take_names(table, copy, about.st_ino, &names, &mut batch.dirs)?;
+            } else if self.current_checkpoint(table, ino, &copy.content).is_none() {
+                // The file has got another name since, or none.
+                return Ok(Outcome::Changed);
+            }
+            if copy.job.keep && names.len() == 1 && !copy.itself {
+                self.hides(table, ino, &names, about.st_ino);
+                if let Some(node) = table.node_mut(ino) {
+                    let changes = copy.changes;
+                    node.checkpoint = Some(Checkpoint { backing_ino: about.st_ino, changes });
+                }
+                return Ok(Outcome::Kept);
+            }
+            self.records_place(table, copy.job, &copy.content, &copy.file, &was, batch)?;
+        }
+        place.file = open.then(|| copy.file.clone());
+        place.settled = true;
+        self.left_ram(ino);
+        // If this fails, the file is unreachable, and deleted with the mount.
+        let _ = self.store.remove(ino);
+        Ok(Outcome::Settled)
+    }
+
+    /// Records that a file has its names in BACKING, where it has this state in RAM.
+    pub(super) fn records_place(
+        &self,
+        table: &mut Table,
+        job: Job,
+        content: &Arc<Content>,
+        file: &Arc<File>,
+        was: &rustix::fs::Stat,
+        batch: &mut Batch,
+    ) -> Result<(), Failed> {
+        let settled = rustix::fs::fstat(file).step(Step::Rename)?;
+        let ctime =
+            |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
+        let backing_ino = settled.st_ino;
+        table.has_settled(job.ino, backing_ino, ctime(was), ctime(&settled));
+        table.got_names(backing_ino);
+        if job.durable || !self.backing.volume.is_ordered() {
+            let (content, file) = (content.clone(), file.clone());
+            batch.placed.push(Placed { job, backing_ino, content, file });
+        }
+        Ok(())
+    }
+
+    /// Places the first name, then the further ones, in order of creation.
+    pub(super) fn take_names(
+        &self,
+        table: &mut Table,
+        copy: &Staged,
+        backing_ino: u64,
+        names: &[(Ino, Name)],
+        placed_in: &mut Dirs,
+    ) -> Result<(), Failed> {
+        let mut dirs = HashMap::new();
+        let from = match &copy.temp {
+            Temp::In(dir, ..) => Some(dir),
+            _ => None,
+        };
+        for dir in names.iter().map(|(dir, _)| dir) {
+            if !dirs.contains_key(dir) {
+                let time = self.attr_of(table, *dir).step(Step::Rename)?.mtime;
+                dirs.insert(*dir, (self.dir(table, *dir).step(Step::Rename)?, time));
+            }
+        }
+        // The file may have moved since to another directory than its copy.
+        let from = from.filter(|from| !dirs.contains_key(from)).and_then(|from| {
+            Some((self.dir(table, *from).ok()?, self.attr_of(table, *from).ok()?.mtime))
+        });
+        for (placed, (dir, name)) in names.iter().enumerate() {
+            let into = &dirs[dir].0;
+            let done = match (placed, &copy.temp) {
+                (0, temp @ (Temp::Hidden(_) | Temp::In(..))) => {
+                    self.rename_temp(table, temp, into, name).step(Step::Rename)
+                }
+                (0, Temp::Unnamed) => {
+                    self.link_over(table, &copy.file, (*dir, into), name).step(Step::Rename)
+                }
+                _ => self.link_over(table, &copy.file, (*dir, into), name).step(Step::Link),
+            };
+            if let Err(error) = done {
+                // The file stays in RAM. The files in BACKING under its names are no newer than
+                // those that these names hide.
+                self.hides(table, copy.job.ino, &names[..placed], backing_ino);
+                return Err(error);
+            }
+        }
+        if let Some((dir, time)) = from {
+            keep_time(&dir, time);
+        }
+        for (ino, (dir, time)) in dirs {
+            keep_time(&dir, time);
+            table.dir_times.remove(&ino);
+            placed_in.insert(ino, dir);
+        }
+        Ok(())
+    }
+
+    /// Records that these names of a file in RAM hide a copy of it in BACKING.
+    pub(super) fn hides(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        names: &[(Ino, Name)],
+        backing_ino: u64,
+    ) {
+        for (dir, name) in names {
+            table.remove_in_ram(*dir, name);
+            let in_ram = InRam { ino, hides: NonZero::new(backing_ino) };
+            table.insert_in_ram(*dir, name, in_ram);
+        }
+    }
+}
