@@ -385,6 +385,8 @@ fn run_loop(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<(f64, Outc
         writeback,
         drain: false,
         write_miss_reads: false,
+        request_pages_max: 128,
+        discards: true,
     };
     let before = thread_cpu_s();
     let outcome = cell.run(trace, future.as_ref(), None);

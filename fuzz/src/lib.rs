@@ -14,7 +14,7 @@ use flashsift_core::{
     },
     policy::{
         self, Setup,
-        naive::{self, Act},
+        naive::{self, Act, Placing},
     },
     trace::{TraceBuilder, Unit},
 };
@@ -67,6 +67,7 @@ pub fn open(data: &[u8]) {
 pub fn cache(data: &[u8]) {
     let &[which, pages, frames, ref acts @ ..] = data else { return };
     let spec = &policy::ALL[which as usize % policy::ALL.len()];
+    let placing = Placing::ALL[which as usize / policy::ALL.len() % Placing::ALL.len()];
     let pages = 1 + u32::from(pages);
     let frames = 1 + u32::from(frames) % (pages + 2);
     let acts: Vec<Act> = acts
@@ -85,9 +86,10 @@ pub fn cache(data: &[u8]) {
         .collect();
     let params = Default::default();
     let setup = Setup { frames, pages, runs: &[], params: &params };
-    if let Err(parted) = naive::compare(spec, &setup, &acts) {
+    if let Err(parted) = naive::compare(spec, &setup, placing, &acts) {
         panic!(
-            "{}, {frames} frames, {pages} pages: differs from its model at step {parted}",
+            "{}, {frames} frames, {pages} pages, {placing:?}: differs from its model at step \
+             {parted}",
             spec.name
         );
     }

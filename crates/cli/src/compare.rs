@@ -70,6 +70,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "STEP", default_value = "none")]
     write_miss: WriteMiss,
 
+    /// The longest request: neighbouring pages that are written, or read, together are joined up to
+    /// this size; off: each page is a request
+    #[arg(long, value_name = "SIZE|off", default_value = "512KiB", value_parser = size::parse_request)]
+    merge: u32,
+
+    /// When the places of truncated and deleted pages are discarded
+    #[arg(long, value_name = "WHEN", default_value = "online")]
+    discard: Discard,
+
     /// Where pages lie on the device
     #[arg(long, value_name = "LAYOUT", help = layouts_help())]
     layout: Option<String>,
@@ -118,6 +127,14 @@ pub(crate) struct Args {
 enum WriteMiss {
     None,
     Read,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Discard {
+    /// At once
+    Online,
+    /// Never
+    Off,
 }
 
 fn policies_help() -> String {
@@ -233,6 +250,8 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         writeback: args.writeback,
         drain: args.drain,
         write_miss_reads: args.write_miss == WriteMiss::Read,
+        request_pages_max: args.merge,
+        discards: args.discard == Discard::Online,
         devices: devices::chosen(&args.device)?
             .into_iter()
             .map(prepare)

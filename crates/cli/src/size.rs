@@ -23,6 +23,19 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses the size of the longest request into pages; `off` is one page.
+pub(crate) fn parse_request(text: &str) -> Result<u32, String> {
+    const PAGES_MAX: u64 = 4096;
+    if text == "off" {
+        return Ok(1);
+    }
+    let pages = parse_bytes(text)? / PAGE_BYTES;
+    u32::try_from(pages)
+        .ok()
+        .filter(|pages| u64::from(*pages) <= PAGES_MAX)
+        .ok_or_else(|| format!("a request is at most {}", bytes(PAGES_MAX * PAGE_BYTES)))
+}
+
 /// Parses a number of at least 1: `100000`, `100k`, `20M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let count = parse_size::Config::new()

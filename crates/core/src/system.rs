@@ -1,7 +1,7 @@
 //! A system is a cache and its back; a cell is one system at one size over one trace.
 
 use crate::{
-    back::{Back, DeviceCounts, Io, Sink, Source, Storage, Why, Written},
+    back::{Back, DeviceCounts, Io, Nowhere, Sink, Source, Storage, Why, Written},
     cache::{Cache, Details, PageCache},
     layout::{self, Address},
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
@@ -25,6 +25,10 @@ pub struct Cell<'a> {
     pub drain: bool,
     /// Whether a write miss that covers a part of its page reads the page first.
     pub write_miss_reads: bool,
+    /// The longest request to the device, in pages; 1 sends each page as a request.
+    pub request_pages_max: u32,
+    /// Whether places that become free are discarded.
+    pub discards: bool,
 }
 
 /// The result of a cell. All counts are in pages.
@@ -139,38 +143,37 @@ pub(crate) fn run<P: Build>(
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
     let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
     let layout = wanted.then(build);
-    let mut nowhere = |_: Io| ();
-    let sink: Option<&mut dyn FnMut(Io)> = match sink {
-        // A layout that allocates early has to follow each page that becomes dirty, and only the
-        // loop with a sink reports these pages.
-        None if layout.as_ref().is_some_and(|layout| layout.is_early()) => Some(&mut nowhere),
-        Some(sink) => Some(sink),
-        None => None,
-    };
+    let follows = layout.as_ref().is_some_and(|layout| layout.wants_dirtied());
     let machine = || Machine::new(cell.writeback, trace, cell.frames);
-    match sink {
-        // A sink costs more than an idle write-back machine, so no loop is compiled with a sink but
-        // without the machine.
-        Some(sink) => {
-            let back = storage::<P, _>(trace, Storage::new(layout, sink));
+    // A loop is compiled for each policy and each case. Two cases share a loop where another cost
+    // hides that of the unused part: a sink hides an idle write-back machine, and the machine hides
+    // the question whether the layout follows dirty pages.
+    match (sink, cell.writeback.on_eviction_only()) {
+        (Some(sink), _) => {
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, sink));
             system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
         }
-        None => {
-            let back = storage::<P, _>(trace, Storage::new(layout, ()));
-            match cell.writeback.on_eviction_only() {
-                true => {
-                    system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
-                }
-                false => {
-                    system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
-                }
-            }
+        (None, false) => {
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
+            system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
+        }
+        (None, true) if follows => {
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
+            system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
+        }
+        (None, true) => {
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, ()));
+            system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
         }
     }
 }
 
-/// Returns storage, which gives addresses if the policy wants them.
-fn storage<P: Build, S: Sink>(trace: &Trace, storage: Storage<S>) -> Storage<S> {
+/// Returns storage as the cell wants it. It gives addresses if the policy wants them.
+fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S>) -> Storage<S> {
+    let storage = storage
+        .with_requests_up_to(cell.request_pages_max)
+        .with_discards(cell.discards)
+        .with_clusters_of(cell.writeback.cluster_pages);
     if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
@@ -231,6 +234,20 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     #[inline(always)]
     fn submit(&mut self) {
         self.back.submit();
+    }
+
+    #[inline(always)]
+    fn clusters(&self) -> bool {
+        self.back.clusters()
+    }
+
+    fn cluster(&mut self, page: Page, into: &mut Vec<Page>) {
+        self.back.cluster(page, into);
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.back.flush();
     }
 
     #[inline(always)]
@@ -379,6 +396,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             }
         }
         self.write_asked(|machine| machine.sync(pages));
+        if !C::DURABLE && cell.writeback.syncs != Syncs::Nothing {
+            self.back.flush();
+        }
     }
 
     /// Writes all pages that were due until now, each at its time, and sets the present time to

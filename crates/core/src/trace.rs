@@ -183,6 +183,8 @@ pub struct Trace {
     runs: Arc<Vec<Run>>,
     pages: u32,
     created: Vec<FileId>,
+    /// By file: the number of the directory of its first name.
+    directories: Vec<(FileId, u32)>,
     totals: Totals,
     tables: Tables,
     step_tables: StepTables,
@@ -227,6 +229,12 @@ impl Trace {
     /// on the device.
     pub fn created(&self) -> &[FileId] {
         &self.created
+    }
+
+    /// Returns the number of the directory in which a file got its first name, if the trace says.
+    pub(crate) fn directory(&self, file: FileId) -> Option<u32> {
+        let at = self.directories.binary_search_by_key(&file, |(file, _)| *file).ok()?;
+        Some(self.directories[at].1)
     }
 
     /// Returns the totals.
@@ -290,6 +298,7 @@ impl Trace {
         self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
             + (self.runs.capacity() + self.untouched.capacity()) * size_of::<Run>()
+            + self.directories.capacity() * size_of::<(FileId, u32)>()
             + self.step_tables.held_bytes()
     }
 

@@ -13,8 +13,8 @@ use flashsift_core::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// A modelled device as the target of a replay. A sync takes no time there: every write is durable
-/// at once.
+/// A modelled device as the target of a replay. A sync lasts until everything written before it is
+/// programmed.
 pub struct Modelled {
     machine: AnyDevice,
     timing: Timing,
@@ -87,7 +87,7 @@ impl Modelled {
         let op = match request.op {
             Op::Read => IoOp::Read,
             Op::Write | Op::WriteSync => IoOp::Write,
-            Op::Sync => return self.now_ns,
+            Op::Sync => return self.flush(self.now_ns),
             Op::Discard => {
                 // A discard releases whole pages only.
                 let (first, end) =
@@ -107,7 +107,14 @@ impl Modelled {
             sync,
             awaited: sync || op == IoOp::Read,
         };
-        self.machine.serve(&io, self.now_ns)
+        let done_ns = self.machine.serve(&io, self.now_ns);
+        if sync { self.flush(done_ns) } else { done_ns }
+    }
+
+    /// Makes everything written before durable, and returns the completion time.
+    fn flush(&mut self, at_ns: u64) -> u64 {
+        let io = Io { at_us: 0, op: IoOp::Flush, lba: 0, pages: 0, sync: true, awaited: true };
+        self.machine.serve(&io, at_ns)
     }
 }
 

@@ -8,20 +8,17 @@ use flashsift_core::{
 };
 use std::io::{self, Write};
 
-/// fio allocates a buffer as long as the longest request, so longer requests are split.
+/// fio allocates a buffer as long as the longest request, so longer ones are split, also discards.
 const REQUEST_PAGES_MAX: u32 = 4096;
 
 /// Writes the log of one file or device.
 ///
-/// Each run of synchronous writes at one time is followed by one `datasync`, which stands for the
-/// one `fsync` that caused them.
+/// A flush is a `datasync`, a discard a `trim`, which fio performs on block devices only.
 #[derive(Debug)]
 pub struct FioLog<W> {
     log: W,
     target: String,
     at_us: u64,
-    /// A synchronous write awaits its `datasync`.
-    unsynced: bool,
 }
 
 impl<W: Write> FioLog<W> {
@@ -48,7 +45,7 @@ impl<W: Write> FioLog<W> {
             )));
         }
         write!(log, "{HEADER_3}\n0 {target} add\n0 {target} open\n").map_err(stopped)?;
-        Ok(Self { log, target: target.to_owned(), at_us: 0, unsynced: false })
+        Ok(Self { log, target: target.to_owned(), at_us: 0 })
     }
 
     /// Writes one request. A time before that of the previous request is raised to it.
@@ -57,13 +54,15 @@ impl<W: Write> FioLog<W> {
     ///
     /// The stream cannot be written.
     pub fn request(&mut self, io: &Io) -> Result<(), Error> {
-        if self.unsynced && (io.at_us > self.at_us || !io.sync || io.op == IoOp::Read) {
-            self.sync()?;
-        }
         self.at_us = self.at_us.max(io.at_us);
         let name = match io.op {
             IoOp::Read => "read",
             IoOp::Write => "write",
+            IoOp::Discard => "trim",
+            IoOp::Flush => {
+                return writeln!(self.log, "{} {} datasync 0 0", self.at_us, self.target)
+                    .map_err(stopped);
+            }
         };
         let mut done = 0;
         while done < io.pages {
@@ -74,7 +73,6 @@ impl<W: Write> FioLog<W> {
                 .map_err(stopped)?;
             done += pages;
         }
-        self.unsynced |= io.sync && io.op == IoOp::Write;
         Ok(())
     }
 
@@ -84,17 +82,9 @@ impl<W: Write> FioLog<W> {
     ///
     /// The stream cannot be written.
     pub fn finish(mut self) -> Result<W, Error> {
-        if self.unsynced {
-            self.sync()?;
-        }
         writeln!(self.log, "{} {} close", self.at_us, self.target).map_err(stopped)?;
         self.log.flush().map_err(stopped)?;
         Ok(self.log)
-    }
-
-    fn sync(&mut self) -> Result<(), Error> {
-        self.unsynced = false;
-        writeln!(self.log, "{} {} datasync 0 0", self.at_us, self.target).map_err(stopped)
     }
 }
 

@@ -60,6 +60,7 @@ fn our_log(target: &str) -> Vec<u8> {
         io(0, IoOp::Read, 0, 1, false),
         io(1_000, IoOp::Write, 8, 32, true),
         io(1_000, IoOp::Write, 64, 1, true),
+        io(1_000, IoOp::Flush, 0, 0, true),
         io(300_000, IoOp::Write, 3, 2, false),
         io(300_000, IoOp::Read, 100, 5000, false),
     ] {

@@ -180,6 +180,15 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
     let writeback = modes.map_or_else(Modes::default, |modes| modes.parse().unwrap());
     let frames = frames_in(memory_bytes).unwrap();
     let (drain, write_miss_reads) = (true, false);
-    Cell { policy: &policy, frames, layout: &layout, writeback, drain, write_miss_reads }
-        .run(trace, None, None)
+    Cell {
+        policy: &policy,
+        frames,
+        layout: &layout,
+        writeback,
+        drain,
+        write_miss_reads,
+        request_pages_max: 1,
+        discards: false,
+    }
+    .run(trace, None, None)
 }

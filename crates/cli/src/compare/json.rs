@@ -32,7 +32,11 @@ pub(super) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     device_writes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    device_write_requests: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     sync_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flushes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     drained: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +117,8 @@ impl<'a> Shape<'a> {
             write_hits: outcome.write_hits,
             device_reads: device.reads,
             device_writes: writes.then_some(device.writes),
+            device_write_requests: writes.then_some(device.write_requests),
+            flushes: (writes && syncs).then_some(device.flushes),
             sync_writes: (writes && syncs).then_some(device.sync_writes),
             drained: drain.then_some(device.drained),
             dropped_dirty: writes.then_some(device.dropped_dirty),

@@ -62,6 +62,12 @@ const WRITES: Column = Column {
     value: |row| row.cell.outcome.device.writes as f64,
     show: |row| size::count(row.cell.outcome.device.writes),
 };
+const REQUESTS: Column = Column {
+    title: "write\nrequests",
+    best: Best::Least,
+    value: |row| row.cell.outcome.device.write_requests as f64,
+    show: |row| size::count(row.cell.outcome.device.write_requests),
+};
 const NONSEQUENTIAL: Column = Column {
     title: "not\nsequential",
     best: Best::Least,
@@ -158,6 +164,7 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
     if rows.iter().any(|row| row.cell.outcome.write_accesses > 0) {
         let nonsequential = if narrow { &NONSEQUENTIAL_NARROW } else { &NONSEQUENTIAL };
         columns.push(&WRITES);
+        columns.extend((!narrow).then_some(&REQUESTS));
         if rows.iter().any(|row| row.cell.outcome.device.sync_writes > 0) {
             columns.push(&SYNCED);
         }

@@ -80,7 +80,7 @@ fn a_mode_that_needs_absent_data_is_refused() {
 }
 
 /// The table shows when pages are written and the number of syncs that wrote; an after-cache trace
-/// marks these writes.
+/// has the flushes of these syncs.
 #[test]
 fn syncs_appear_in_every_output() {
     let trace = repository("testdata/messenger.parquet");
@@ -97,5 +97,5 @@ fn syncs_appear_in_every_output() {
     let after = dir.path().join("messenger.lru.256.parquet");
     let after = cell(after.to_str().unwrap(), "sync", &["--frames", "1"]);
     assert_eq!(number(&after, "write_accesses"), number(&before, "device_writes"));
-    assert_eq!(number(&after, "sync_writes"), number(&before, "sync_writes"));
+    assert_eq!(number(&after, "flushes"), number(&before, "flushes"));
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 mod storage;
 
-pub use storage::{DeviceCounts, Io, IoOp, Sink, Storage};
+pub use storage::{DeviceCounts, Io, IoOp, Nowhere, Sink, Storage};
 
 /// The reason for a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,19 @@ pub trait Back {
     /// now.
     #[inline(always)]
     fn submit(&mut self) {}
+    /// Whether [`Back::cluster`] is asked for each dirty page that is evicted.
+    #[inline(always)]
+    fn clusters(&self) -> bool {
+        false
+    }
+    /// Adds the dirty cached pages that are written together with this one, which is evicted. They
+    /// are in the order in which they are written, the page itself among them.
+    fn cluster(&mut self, page: Page, into: &mut Vec<Page>) {
+        into.push(page);
+    }
+    /// An application waits until everything written before is durable: the end of an fsync.
+    #[inline(always)]
+    fn flush(&mut self) {}
     /// A cached page was truncated or deleted. `dirty`: its content had not been written.
     fn dropped(&mut self, dirty: bool);
     /// These pages no longer exist, cached or not.

@@ -1,5 +1,9 @@
-//! Plain storage: every miss is a read request and every write-back a write request, each at the
-//! address that the layout gives.
+//! Plain storage: misses are read requests and write-backs write requests, at the addresses that
+//! the layout gives.
+//!
+//! Pages that belong together ([`Back::submit`]) and follow or precede one another on the device
+//! are joined to one request, up to a maximum length, as a block layer joins them in a task's plug.
+//! Only the request joined last is extended: the order of pages is the cache's.
 
 use super::{Back, Source, Why, Written};
 use crate::{
@@ -7,7 +11,10 @@ use crate::{
     page::Page,
     trace::{Owner, Trace},
 };
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// A request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,53 +25,76 @@ pub struct Io {
     pub op: IoOp,
     /// First address, in units of 4 KiB.
     pub lba: Lba,
-    /// Length in pages.
+    /// Length in pages; a flush has none.
     pub pages: u32,
-    /// A sync caused the write: a process waits until it is durable.
+    /// A sync caused the write. The flush that follows makes it durable.
     pub sync: bool,
-    /// A process waits until the request is done: it reads, it syncs, or it needs the frame of a
-    /// dirty page.
+    /// A process waits until the request is done: it reads, it needs the frame of a dirty page, or
+    /// it waits for a flush, which ends after all writes before it.
     pub awaited: bool,
 }
 
-/// The direction of a request.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoOp {
     /// From the device.
     Read,
     /// To the device.
     Write,
+    /// Everything written before becomes durable.
+    Flush,
+    /// The content of these places is no longer needed.
+    Discard,
 }
 
 /// Takes the requests of a system, in order.
 pub trait Sink {
     /// Whether the sink takes reads, too. If not, the addresses of reads are not looked up.
     const WANTS_READS: bool;
+    /// Whether the storage follows which cached pages are dirty, for a layout or clusters that need
+    /// it.
+    const FOLLOWS_DIRTY: bool;
     /// Takes one request.
     fn io(&mut self, io: Io);
 }
 
-/// Discards all requests.
+/// Takes no request. For layouts that need not know which pages are dirty.
 impl Sink for () {
     const WANTS_READS: bool = false;
+    const FOLLOWS_DIRTY: bool = false;
+    #[inline(always)]
+    fn io(&mut self, _: Io) {}
+}
+
+/// Takes no request. For every layout, with or without clusters.
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    const WANTS_READS: bool = false;
+    const FOLLOWS_DIRTY: bool = true;
     #[inline(always)]
     fn io(&mut self, _: Io) {}
 }
 
 impl Sink for &mut dyn FnMut(Io) {
     const WANTS_READS: bool = true;
+    const FOLLOWS_DIRTY: bool = true;
     fn io(&mut self, io: Io) {
         self(io);
     }
 }
 
-/// Requests that reached the device, counted in pages.
+/// Requests that reached the device, counted in pages unless noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Pages read.
     pub reads: u64,
     /// Pages written, including those of the drain.
     pub writes: u64,
+    /// Requests that wrote them.
+    pub write_requests: u64,
+    /// Flushes: syncs for which a process waited, whether or not a page was dirty.
+    pub flushes: u64,
     /// Pages written because a process synced and waited for it.
     pub sync_writes: u64,
     /// Pages written by the drain.
@@ -79,14 +109,89 @@ pub struct DeviceCounts {
 /// A back that consists of storage only.
 pub struct Storage<S> {
     layout: Option<Box<dyn Layout>>,
+    /// Whether the layout follows dirty pages.
+    layout_follows: bool,
     /// The address at which a write would be sequential.
     next_lba: Option<Lba>,
     /// The present time, which requests carry.
     at_us: u64,
+    /// The longest request, in pages.
+    request_pages_max: u32,
+    /// The write and the read that pages may still join. Without a sink, `counted` replaces them.
+    joined: [Option<Io>; 2],
+    counted: Counted,
+    /// Whether places that become free are discarded.
+    discards: bool,
     sink: S,
     counts: DeviceCounts,
     /// Set if the cache shows addresses to its policy.
     addresses: Option<Addresses>,
+    clusters: Option<Clusters>,
+}
+
+/// The write that pages may still join, if only its existence counts.
+#[derive(Default)]
+struct Counted {
+    first: Lba,
+    /// 0: there is none.
+    pages: u32,
+    sync: bool,
+    awaited: bool,
+}
+
+/// The dirty cached pages, by place, where evictions write clusters.
+struct Clusters {
+    pages: u64,
+    placed: BTreeMap<Lba, Page>,
+    /// Those that have no place yet.
+    unplaced: BTreeSet<Page>,
+}
+
+impl Clusters {
+    fn dirtied(&mut self, page: Page, place: Option<Lba>) {
+        match place {
+            Some(lba) => {
+                self.placed.insert(lba, page);
+            }
+            None => {
+                self.unplaced.insert(page);
+            }
+        }
+    }
+
+    fn cleaned(&mut self, page: Page, place: Option<Lba>) {
+        match place {
+            Some(lba) => self.placed.remove(&lba).is_some(),
+            None => self.unplaced.remove(&page),
+        };
+    }
+
+    /// Records that the layout moved these pages.
+    fn moved(&mut self, pages: Range<u32>, layout: &dyn Layout) {
+        for page in pages.map(Page) {
+            if let Some(lba) = layout.place(page)
+                && self.unplaced.remove(&page)
+            {
+                self.placed.insert(lba, page);
+            }
+        }
+    }
+
+    /// Pages without a place get neighbouring places if they are written together, so for them
+    /// ranks take the part of addresses.
+    fn of(&self, page: Page, place: Option<Lba>, into: &mut Vec<Page>) {
+        match place {
+            Some(lba) => {
+                let first = lba / self.pages * self.pages;
+                into.extend(self.placed.range(first..first + self.pages).map(|(_, page)| *page));
+            }
+            None => {
+                let first = u64::from(page.0) / self.pages * self.pages;
+                let last = u32::try_from(first + self.pages - 1).unwrap_or(u32::MAX);
+                into.extend(self.unplaced.range(Page(first as u32)..=Page(last)));
+            }
+        }
+    }
 }
 
 /// The state behind [`Back::address`] and [`Back::poll_moved`].
@@ -100,7 +205,46 @@ impl<S: Sink> Storage<S> {
     /// address is looked up.
     pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
         let counts = DeviceCounts::default();
-        Self { layout, next_lba: None, at_us: 0, sink, counts, addresses: None }
+        let layout_follows = layout.as_ref().is_some_and(|layout| layout.wants_dirtied());
+        assert!(S::FOLLOWS_DIRTY || !layout_follows, "the sink suits the layout");
+        Self {
+            layout,
+            layout_follows,
+            next_lba: None,
+            at_us: 0,
+            request_pages_max: 1,
+            joined: [None; 2],
+            counted: Counted::default(),
+            discards: false,
+            sink,
+            counts,
+            addresses: None,
+            clusters: None,
+        }
+    }
+
+    /// Joins neighbouring pages to requests of up to this many; otherwise each page is a request.
+    pub fn with_requests_up_to(mut self, pages: u32) -> Self {
+        self.request_pages_max = pages.max(1);
+        self
+    }
+
+    /// Writes with each dirty page that is evicted the dirty pages of the same range of addresses,
+    /// which is aligned to its size of this many pages.
+    pub fn with_clusters_of(mut self, pages: Option<u32>) -> Self {
+        let clusters = |pages: u32| Clusters {
+            pages: pages.max(1).into(),
+            placed: BTreeMap::new(),
+            unplaced: BTreeSet::new(),
+        };
+        self.clusters = pages.map(clusters);
+        self
+    }
+
+    /// Discards places that become free.
+    pub fn with_discards(mut self, discards: bool) -> Self {
+        self.discards = discards;
+        self
     }
 
     /// Adds addresses, for a cache whose policy orders pages by address. The storage must have a
@@ -115,11 +259,82 @@ impl<S: Sink> Storage<S> {
         &mut **self.layout.as_mut().expect("a trace with writes, or a sink, gets a layout")
     }
 
+    /// Sends a page, alone or joined to others.
+    #[inline(always)]
+    fn join(&mut self, page: Io) {
+        if self.request_pages_max == 1 {
+            return self.send(page);
+        }
+        let slot = usize::from(page.op == IoOp::Read);
+        if let Some(request) = &mut self.joined[slot] {
+            let alike = (request.sync, request.awaited) == (page.sync, page.awaited);
+            if alike && request.pages < self.request_pages_max {
+                if request.lba + u64::from(request.pages) == page.lba {
+                    request.pages += 1;
+                    return;
+                }
+                if page.lba + 1 == request.lba {
+                    (request.lba, request.pages) = (page.lba, request.pages + 1);
+                    return;
+                }
+            }
+        }
+        if let Some(request) = self.joined[slot].replace(page) {
+            self.send(request);
+        }
+    }
+
+    /// Counts the request of a write, as [`Self::join`] does, where no sink takes it.
+    #[inline(always)]
+    fn count(&mut self, lba: Lba, sync: bool, awaited: bool) {
+        let Counted { first, pages, .. } = self.counted;
+        let is_neighbour = lba == first + u64::from(pages) || lba + 1 == first;
+        let alike = (self.counted.sync, self.counted.awaited) == (sync, awaited);
+        if is_neighbour && alike && pages != 0 && pages < self.request_pages_max {
+            (self.counted.first, self.counted.pages) = (first.min(lba), pages + 1);
+        } else {
+            self.counts.write_requests += 1;
+            self.counted = Counted { first: lba, pages: 1, sync, awaited };
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, request: Io) {
+        self.counts.write_requests += u64::from(request.op == IoOp::Write);
+        self.sink.io(request);
+    }
+
+    /// Discards the places that the layout has just freed. A write that waits for more pages and
+    /// overlaps them is sent first: it would allocate them again behind the discard.
+    #[inline(always)]
+    fn discard_freed(&mut self) {
+        let (true, true, Some(layout)) = (S::WANTS_READS, self.discards, &self.layout) else {
+            return;
+        };
+        let [write, _] = self.joined;
+        let overlaps = |write: Io| {
+            let end = write.lba + u64::from(write.pages);
+            layout.freed().iter().any(|places| places.start < end && write.lba < places.end)
+        };
+        if write.is_some_and(overlaps) {
+            self.submit();
+        }
+        let layout = self.layout.as_ref().expect("it was just asked");
+        for places in layout.freed() {
+            let (lba, pages) = (places.start, (places.end - places.start) as u32);
+            let (op, at_us) = (IoOp::Discard, self.at_us);
+            self.sink.io(Io { at_us, op, lba, pages, sync: false, awaited: false });
+        }
+    }
+
     /// Notes the pages that moved. To be called after each question to the layout about `page`.
     #[inline(always)]
     fn note_moved(&mut self, page: Page) {
         if let (Some(addresses), Some(layout)) = (&mut self.addresses, &self.layout) {
             addresses.note_moved(page, &**layout);
+        }
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            clusters.moved(layout.moved(), &**layout);
         }
     }
 }
@@ -128,7 +343,8 @@ impl Addresses {
     #[cold]
     fn note_moved(&mut self, page: Page, layout: &dyn Layout) {
         let pages = layout.moved();
-        if let Some(lba) = layout.place(page).filter(|_| !pages.is_empty()) {
+        let last = pages.clone().next_back().and_then(|last| layout.place(Page(last)));
+        if let Some(lba) = last {
             self.goals.placed(page, lba);
             self.moved.push(pages);
         }
@@ -137,8 +353,7 @@ impl Addresses {
 
 impl<S: Sink> Back for Storage<S> {
     const WANTS_TIME: bool = S::WANTS_READS;
-    // Without a sink, `system::run` uses only layouts that allocate late.
-    const WANTS_DIRTIED: bool = S::WANTS_READS;
+    const WANTS_DIRTIED: bool = S::FOLLOWS_DIRTY;
 
     #[inline(always)]
     fn now(&mut self, at_us: u64) {
@@ -150,23 +365,49 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.reads += 1;
         if S::WANTS_READS {
             let lba = self.layout().read(page);
-            self.note_moved(page);
             let at_us = self.at_us;
-            self.sink.io(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
+            self.join(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
         }
         Source::Storage
     }
 
     fn write(&mut self, Written { page, why, .. }: Written) {
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            clusters.cleaned(page, layout.place(page));
+        }
         let lba = self.layout().write(page);
         self.note_moved(page);
+        self.discard_freed();
         self.counts.writes += 1;
         self.counts.drained += u64::from(why == Why::Drain);
         self.counts.sync_writes += u64::from(why == Why::Sync);
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
-        let (sync, awaited) = (why == Why::Sync, matches!(why, Why::Sync | Why::Evict));
-        self.sink.io(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
+        let (sync, awaited) = (why == Why::Sync, why == Why::Evict);
+        if !S::WANTS_READS {
+            return self.count(lba, sync, awaited);
+        }
+        self.join(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
+    }
+
+    #[inline(always)]
+    fn submit(&mut self) {
+        if !S::WANTS_READS {
+            self.counted.pages = 0;
+            return;
+        }
+        for slot in 0..self.joined.len() {
+            if let Some(request) = self.joined[slot].take() {
+                self.send(request);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.submit();
+        self.counts.flushes += 1;
+        let (op, at_us) = (IoOp::Flush, self.at_us);
+        self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync: true, awaited: true });
     }
 
     #[inline]
@@ -175,16 +416,34 @@ impl<S: Sink> Back for Storage<S> {
     }
 
     fn free(&mut self, pages: Range<u32>) {
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            pages.clone().map(Page).for_each(|page| clusters.cleaned(page, layout.place(page)));
+        }
         if let Some(layout) = &mut self.layout {
             layout.free(pages);
+            self.discard_freed();
         }
     }
 
     #[inline]
     fn dirtied(&mut self, page: Page) {
-        if self.layout().is_early() {
+        if self.layout_follows {
             self.layout().dirtied(page);
             self.note_moved(page);
+        }
+        if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
+            clusters.dirtied(page, layout.place(page));
+        }
+    }
+
+    #[inline(always)]
+    fn clusters(&self) -> bool {
+        self.clusters.is_some()
+    }
+
+    fn cluster(&mut self, page: Page, into: &mut Vec<Page>) {
+        if let (Some(clusters), Some(layout)) = (&self.clusters, &self.layout) {
+            clusters.of(page, layout.place(page), into);
         }
     }
 
@@ -214,7 +473,7 @@ mod tests {
         fn write(&mut self, page: Page) -> Lba {
             self.0[page.0 as usize]
         }
-        fn read(&mut self, page: Page) -> Lba {
+        fn read(&self, page: Page) -> Lba {
             self.0[page.0 as usize]
         }
         fn place(&self, page: Page) -> Option<Lba> {
@@ -250,5 +509,60 @@ mod tests {
         assert_eq!(nonsequential, [1, 1, 1, 2, 3, 4, 5]);
         assert_eq!((storage.counts().reads, storage.counts().writes), (1, 7));
         assert_eq!(seen[..3], [(IoOp::Write, 7), (IoOp::Write, 8), (IoOp::Read, 20)]);
+    }
+
+    fn sent(pages_max: u32, groups: &[&[(IoOp, u32)]]) -> (Vec<(IoOp, Lba, u32)>, DeviceCounts) {
+        let mut seen = Vec::new();
+        let mut sink = |io: Io| seen.push((io.op, io.lba, io.pages));
+        let layout = Box::new(Fixed((0..100).collect()));
+        let mut storage = Storage::new(Some(layout), &mut sink as &mut dyn FnMut(Io))
+            .with_requests_up_to(pages_max);
+        for group in groups {
+            for (op, page) in *group {
+                let page = Page(*page);
+                match op {
+                    IoOp::Read => {
+                        storage.read(page, Owner::UNKNOWN);
+                    }
+                    _ => {
+                        let (why, owner) = (Why::Evict, Owner::UNKNOWN);
+                        storage.write(Written { page, why, writes: 0, owner });
+                    }
+                }
+            }
+            storage.submit();
+        }
+        let counts = storage.counts();
+        (seen, counts)
+    }
+
+    /// Neighbours of one group become one request, upwards or downwards, up to the maximum length.
+    /// Reads and writes that alternate are joined separately; two groups are two requests.
+    #[test]
+    fn neighbours_that_belong_together_are_one_request() {
+        let (read, write) = (IoOp::Read, IoOp::Write);
+        let groups: [&[_]; 4] = [
+            &[(write, 5), (read, 50), (write, 6), (read, 51), (write, 4), (write, 9)],
+            &[(write, 10)],
+            &[(write, 11), (write, 12), (write, 13), (write, 14), (write, 15)],
+            &[(read, 20), (read, 22)],
+        ];
+        let (requests, counts) = sent(4, &groups);
+        let wanted = [
+            (write, 4, 3),
+            (write, 9, 1),
+            (read, 50, 2),
+            (write, 10, 1),
+            (write, 11, 4),
+            (write, 15, 1),
+            (read, 20, 1),
+            (read, 22, 1),
+        ];
+        assert_eq!(requests, wanted);
+        assert_eq!((counts.reads, counts.writes, counts.write_requests), (4, 10, 5));
+        let (requests, counts) = sent(1, &groups);
+        let one_by_one = groups.concat().into_iter().map(|(op, page)| (op, page.into(), 1));
+        assert_eq!(requests, one_by_one.collect::<Vec<_>>(), "each page, in the cache's order");
+        assert_eq!((counts.reads, counts.writes, counts.write_requests), (4, 10, 10));
     }
 }

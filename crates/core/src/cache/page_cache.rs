@@ -144,6 +144,7 @@ pub struct PageCache<P> {
     belongings: Belongings,
     free: Vec<Frame>,
     victims: Victims,
+    cluster: Vec<Page>,
     /// A write miss that covers only a part of its page first reads the page (`--write-miss read`).
     write_miss_reads: bool,
     policy: P,
@@ -160,6 +161,7 @@ impl<P: Policy> PageCache<P> {
             // `pop` takes from the end, so frame 0 is used first.
             free: (0..slots).rev().map(Frame).collect(),
             victims: Victims::default(),
+            cluster: Vec::new(),
             write_miss_reads,
             policy,
         }
@@ -203,6 +205,9 @@ impl<P: Policy> PageCache<P> {
     #[inline(always)]
     fn evict<B: Back>(&mut self, incoming: Option<&Access>, why: Why, back: &mut B) {
         self.policy.evict(incoming, &self.frames, &mut self.victims);
+        if back.clusters() && why == Why::Evict {
+            self.write_clusters(back);
+        }
         let Self { frames, belongings, free, victims, .. } = self;
         for frame in victims.0.drain(..) {
             let page = std::mem::replace(&mut frames.page[frame.0 as usize], NONE);
@@ -214,6 +219,32 @@ impl<P: Policy> PageCache<P> {
         }
         // Moves are delivered after the victims left: the policy no longer orders a pending victim.
         self.deliver_moves(back);
+    }
+
+    /// Writes the dirty victims, each with the dirty pages of its cluster. They all become clean;
+    /// the victims leave afterwards.
+    #[inline(never)]
+    fn write_clusters<B: Back>(&mut self, back: &mut B) {
+        let mut cluster = std::mem::take(&mut self.cluster);
+        for n in 0..self.victims.0.len() {
+            let victim = self.frames.page(self.victims.0[n]);
+            if !self.is_dirty(victim) {
+                continue;
+            }
+            back.cluster(victim, &mut cluster);
+            for page in cluster.drain(..) {
+                let entry = &mut self.frames.table[page.0 as usize];
+                assert!(*entry != NONE && *entry & DIRTY != 0, "a cluster is of dirty pages");
+                *entry &= !DIRTY;
+                let frame = Frame(*entry);
+                // The policy has no victim in its order any more.
+                if !self.victims.0.contains(&frame) {
+                    self.policy.cleaned(frame);
+                }
+                back.write(self.belongings.of::<B>(frame, page, Why::Evict));
+            }
+        }
+        self.cluster = cluster;
     }
 
     /// Passes new addresses of the cached pages that may have moved to the policy.

@@ -42,6 +42,7 @@ impl Latency {
 impl Device for Latency {
     fn serve(&mut self, io: &Io, at_ns: u64) -> u64 {
         let each_ns = match io.op {
+            IoOp::Flush | IoOp::Discard => 0,
             IoOp::Read => self.read_ns,
             IoOp::Write => {
                 self.written += u64::from(io.pages);

@@ -255,12 +255,18 @@ impl OpenUnit {
 
 impl Device for OpenUnit {
     fn serve(&mut self, io: &Io, at_ns: u64) -> u64 {
+        if io.op == IoOp::Discard {
+            self.discard(io.lba, io.pages);
+            return at_ns;
+        }
         let mut page = self.page(io.lba);
         let mut spent_ns = 0;
         for _ in 0..io.pages {
             spent_ns += match io.op {
                 IoOp::Read => self.read(page),
                 IoOp::Write => self.write(page),
+                // Every page is durable when its request is done, and a flush has no pages.
+                IoOp::Flush | IoOp::Discard => 0,
             };
             page = if page + 1 == self.pages { 0 } else { page + 1 };
         }

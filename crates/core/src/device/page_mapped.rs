@@ -19,10 +19,10 @@
 //!
 //! Time: a write takes `write_us`, and `transfer_us` a page on the link. A die accepts pages as
 //! long as it needs to program `buffer_pages`. A write completes when the die has accepted its last
-//! page, and a durable one (`sync`) when that page is programmed. A read senses each NAND page with
-//! requested data, on all dies at once, and then transfers page by page. A program takes the same
-//! time a page for any number of pages. The mapping table is always in memory: devices that keep a
-//! part of it in flash are slower on random reads than this model.
+//! page, and a flush when every die has programmed what it accepted. A read senses each NAND page
+//! with requested data, on all dies at once, and then transfers page by page. A program takes the
+//! same time a page for any number of pages. The mapping table is always in memory: devices that
+//! keep a part of it in flash are slower on random reads than this model.
 
 use super::{Device, Fill, Wear, ns, pages};
 use crate::{
@@ -124,20 +124,18 @@ impl PageMapped {
         ((nand_page % dies) as usize, nand_page / dies * self.nand_pages + offset)
     }
 
-    fn write(&mut self, first: u32, pages: u32, sync: bool, at_ns: u64) -> u64 {
+    fn write(&mut self, first: u32, pages: u32, at_ns: u64) -> u64 {
         let mut link_ns = self.link_ns.max(at_ns) + self.write_ns;
-        let mut durable_ns = 0;
         let mut page = first;
         for _ in 0..pages {
             let (die, own) = self.place(page);
             let die = &mut self.dies[die];
             link_ns = die.take(own, link_ns + self.transfer_ns);
-            durable_ns = durable_ns.max(die.free_ns);
             page = if page + 1 == self.pages { 0 } else { page + 1 };
         }
         self.host_pages += u64::from(pages);
         self.link_ns = link_ns;
-        if sync { link_ns.max(durable_ns) } else { link_ns }
+        link_ns
     }
 
     fn read(&mut self, first: u32, pages: u32, at_ns: u64) -> u64 {
@@ -168,7 +166,15 @@ impl Device for PageMapped {
         let first = (io.lba % u64::from(self.pages)) as u32;
         match io.op {
             IoOp::Read => self.read(first, io.pages, at_ns),
-            IoOp::Write => self.write(first, io.pages, io.sync, at_ns),
+            IoOp::Write => self.write(first, io.pages, at_ns),
+            IoOp::Flush => {
+                let busy = self.dies.iter().map(|die| die.free_ns).max();
+                busy.unwrap_or(0).max(self.link_ns).max(at_ns)
+            }
+            IoOp::Discard => {
+                self.discard(io.lba, io.pages);
+                at_ns
+            }
         }
     }
 

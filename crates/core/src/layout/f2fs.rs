@@ -11,7 +11,7 @@
 //! cleaning and node blocks. The pages that exist before the trace lie in rank order from the first
 //! segment on.
 
-use super::{Layout, LayoutSpec, Lba};
+use super::{Layout, LayoutSpec, Lba, add_freed};
 use crate::{
     page::Page,
     params::{Param, ParamKind, Params},
@@ -52,6 +52,8 @@ struct F2fs {
     head: Range<u32>,
     /// Slot at which the search for a hole continues.
     cursor: u32,
+    /// See [`Layout::freed`].
+    freed: Vec<Range<Lba>>,
     /// See [`Layout::moved`].
     moved: Range<u32>,
 }
@@ -75,6 +77,7 @@ impl F2fs {
             free_segment_count: segments,
             head: 0..0,
             cursor: 0,
+            freed: Vec::new(),
             moved: 0..0,
         };
         (0..slots).for_each(|slot| layout.free.insert(slot));
@@ -134,6 +137,7 @@ impl F2fs {
             return;
         }
         let segment = slot / SEGMENT_PAGES;
+        add_freed(&mut self.freed, slot.into());
         self.free.insert(slot);
         self.used_pages[segment as usize] -= 1;
         let open = !self.head.is_empty() && self.head.end == (segment + 1) * SEGMENT_PAGES;
@@ -152,16 +156,14 @@ impl F2fs {
 
 impl Layout for F2fs {
     fn write(&mut self, page: Page) -> Lba {
+        self.freed.clear();
         self.append(page.0);
         Lba::from(self.place[page.0 as usize])
     }
 
-    fn read(&mut self, page: Page) -> Lba {
-        self.moved = 0..0;
-        if self.place[page.0 as usize] == NOWHERE {
-            self.append(page.0);
-        }
-        Lba::from(self.place[page.0 as usize])
+    fn read(&self, page: Page) -> Lba {
+        let next = if self.head.is_empty() { self.cursor } else { self.head.start };
+        self.place(page).unwrap_or(next.into())
     }
 
     fn place(&self, page: Page) -> Option<Lba> {
@@ -173,7 +175,12 @@ impl Layout for F2fs {
         self.moved.clone()
     }
 
+    fn freed(&self) -> &[Range<Lba>] {
+        &self.freed
+    }
+
     fn free(&mut self, pages: Range<u32>) {
+        self.freed.clear();
         for page in pages {
             let slot = std::mem::replace(&mut self.place[page as usize], NOWHERE);
             self.release(slot);

@@ -4,7 +4,7 @@
 //! Units without a place (whole requests of object traces) are laid out in the order of their
 //! ranks.
 
-use super::{Layout, LayoutSpec, Lba, Runs};
+use super::{Layout, LayoutSpec, Lba, Runs, add_freed};
 use crate::{
     event::{FileId, Space},
     page::Page,
@@ -23,6 +23,8 @@ struct Identity {
     runs: Runs,
     /// First LBA of each run.
     base: Vec<Lba>,
+    /// See [`Layout::freed`].
+    freed: Vec<std::ops::Range<Lba>>,
 }
 
 impl Identity {
@@ -40,7 +42,7 @@ impl Identity {
             base.push(lba);
             end = lba + u64::from(run.pages);
         }
-        Self { runs, base }
+        Self { runs, base, freed: Vec::new() }
     }
 
     #[inline]
@@ -53,11 +55,12 @@ impl Identity {
 impl Layout for Identity {
     #[inline]
     fn write(&mut self, page: Page) -> Lba {
+        self.freed.clear();
         self.address(page)
     }
 
     #[inline]
-    fn read(&mut self, page: Page) -> Lba {
+    fn read(&self, page: Page) -> Lba {
         self.address(page)
     }
 
@@ -69,5 +72,15 @@ impl Layout for Identity {
         0..0
     }
 
-    fn free(&mut self, _: std::ops::Range<u32>) {}
+    fn freed(&self) -> &[std::ops::Range<Lba>] {
+        &self.freed
+    }
+
+    fn free(&mut self, pages: std::ops::Range<u32>) {
+        self.freed.clear();
+        for page in pages {
+            let place = self.address(Page(page));
+            add_freed(&mut self.freed, place);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Layouts: the place of each page on the device.
 //!
 //! A layout that allocates late gives a page its place when the page is written back. A layout that
-//! allocates early ([`Layout::is_early`]) does so when the page first becomes dirty in the cache.
+//! allocates early does so when the page first becomes dirty in the cache ([`Layout::dirtied`]).
 //! The LBA of a request is fixed when the request is emitted. Policies that order frames by address
 //! see an [`Address`].
 //!
@@ -30,22 +30,26 @@ pub type Lba = u64;
 pub trait Layout {
     /// Returns the place to which the page is written, and assigns it.
     fn write(&mut self, page: Page) -> Lba;
-    /// Returns the place from which the page is read. A page that was never written is read from
-    /// the place to which it would be written.
-    fn read(&mut self, page: Page) -> Lba;
+    /// Returns the place from which the page is read. A page without a place is a hole, or the
+    /// trace lacks its write: it is read from about where it would be placed, and gets no place.
+    fn read(&self, page: Page) -> Lba;
     /// Returns the page's present place; `None` before it has one.
     fn place(&self, page: Page) -> Option<Lba>;
-    /// Whether a page gets its place when it first becomes dirty in the cache ([`Layout::dirtied`])
-    /// instead of at write-back.
-    fn is_early(&self) -> bool {
+    /// Whether [`Layout::dirtied`] is called: the layout allocates early, or its places depend on
+    /// which pages are dirty.
+    fn wants_dirtied(&self) -> bool {
         false
     }
-    /// Reports that a cached page became dirty. Called only for layouts that allocate early.
+    /// Reports that a cached page became dirty. Called only for layouts that want it.
     fn dirtied(&mut self, _: Page) {}
-    /// Returns the pages whose place the last call of `write`, `read` or `dirtied` set or changed.
+    /// Returns the pages whose place the last call of `write` or `dirtied` set or changed.
     fn moved(&self) -> std::ops::Range<u32>;
     /// Frees the places of these ranks, which were truncated or deleted.
     fn free(&mut self, pages: std::ops::Range<u32>);
+    /// Returns the places that the last call of `write`, `dirtied` or `free` freed.
+    fn freed(&self) -> &[std::ops::Range<Lba>] {
+        &[]
+    }
     /// Checks the invariants of the layout.
     ///
     /// # Panics
@@ -89,6 +93,14 @@ impl Selection {
     pub fn default_for(space: Space) -> Self {
         let spec = if space == Space::Files { &ext4::SPEC } else { &identity::SPEC };
         Self::default_of(spec)
+    }
+}
+
+/// Adds a place to those that are free now, joined to the last one if it follows it.
+fn add_freed(freed: &mut Vec<std::ops::Range<Lba>>, place: Lba) {
+    match freed.last_mut() {
+        Some(last) if last.end == place => last.end += 1,
+        _ => freed.push(place..place + 1),
     }
 }
 

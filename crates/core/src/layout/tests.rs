@@ -38,13 +38,17 @@ proptest! {
     fn places_are_exclusive_and_remembered(
         files in prop::collection::vec(
             (any::<bool>(), prop::collection::vec((0..3000u64, 1..40u64), 1..4)), 1..8),
-        ops in prop::collection::vec((0..4u8, any::<prop::sample::Index>(), 1..60u32), 1..150),
+        ops in prop::collection::vec((0..6u8, any::<prop::sample::Index>(), 1..60u32), 1..150),
         spare in 0..2u8,
     ) {
         for spec in ALL {
             let space = if (spec.suits)(Space::Files) { Space::Files } else { Space::Blocks };
             let trace = trace(space, &files);
-            let text = if spec.name == "f2fs" { format!("f2fs:spare={spare}") } else { spec.name.to_owned() };
+            let text = match spec.name {
+                "f2fs" => format!("f2fs:spare={spare}"),
+                "ext4" => ["ext4:groups=1", "ext4:alloc=early"][usize::from(spare)].to_owned(),
+                name => name.to_owned(),
+            };
             let chosen = Selection::parse(&text).unwrap();
             let mut layout = (spec.build)(&trace, &chosen.params);
             layout.check();
@@ -61,11 +65,26 @@ proptest! {
                     before = places(&*layout);
                     range.for_each(|page| { model.remove(&page); });
                     model.clear();
+                } else if *op > 3 && layout.wants_dirtied() {
+                    let range = page..(page + count).min(trace.pages());
+                    for page in range {
+                        let before = places(&*layout);
+                        layout.dirtied(Page(page));
+                        let after = places(&*layout);
+                        let mut changed = (0..trace.pages())
+                            .filter(|page| before[*page as usize] != after[*page as usize]);
+                        prop_assert!(changed.all(|page| layout.moved().contains(&page)));
+                    }
+                    layout.check();
+                    before = places(&*layout);
+                    continue;
                 } else if *op == 1 {
                     let lba = layout.read(Page(page));
                     if let Some(written) = model.get(&page) {
                         prop_assert_eq!(*written, lba, "{} page {}", text, page);
                     }
+                    prop_assert_eq!(&places(&*layout), &before, "a read places nothing");
+                    continue;
                 } else {
                     let lba = layout.write(Page(page));
                     prop_assert!(!model.iter().any(|(other, at)| *at == lba && *other != page), "{}", text);
@@ -88,28 +107,52 @@ proptest! {
     }
 }
 
-/// Files that exist before the trace are placed one after another in order of appearance. A file
-/// created during the trace is placed when its first page is written back, in the smallest hole
-/// that a deleted file left.
+/// Files that exist before the trace are placed one after another in order of appearance. The dirty
+/// pages around the first one that is written back are placed with it, in the first hole that is
+/// long enough.
 #[test]
 fn ext4_reuses_what_unlink_freed() {
-    let trace = trace(
-        Space::Files,
-        &[
-            (false, vec![(0, 4)]),
-            (true, vec![(0, 2)]),
-            (true, vec![(0, 2)]),
-            (false, vec![(10, 3)]),
-        ],
-    );
+    let files = [
+        (false, vec![(0, 4)]),
+        (true, vec![(0, 600)]),
+        (true, vec![(0, 20)]),
+        (true, vec![(0, 100)]),
+        (false, vec![(10, 3)]),
+    ];
+    let trace = trace(Space::Files, &files);
     let chosen = Selection::parse("ext4").unwrap();
     let mut layout = (chosen.spec.build)(&trace, &chosen.params);
-    let mut write = |page| layout.write(Page(page));
-    assert_eq!([0, 1, 2, 3].map(&mut write), [0, 1, 2, 3]);
-    assert_eq!([8, 9, 10].map(&mut write), [4, 5, 6], "the second old file follows the first");
-    assert_eq!([5, 4].map(&mut write), [8, 7], "a new file's extent, whatever page comes first");
-    layout.free(0..4);
-    assert_eq!(layout.write(Page(6)), 0, "the next new file takes the freed extent");
+    assert_eq!([0, 1, 2, 3].map(|page| layout.write(Page(page))), [0, 1, 2, 3]);
+    let second = [724, 725, 726].map(|page| layout.write(Page(page)));
+    assert_eq!(second, [4, 5, 6], "the second old file follows the first");
+    (4..724).for_each(|page| layout.dirtied(Page(page)));
+    assert_eq!((layout.write(Page(10)), layout.moved()), (32_774, 4..604), "a file and its pages");
+    assert_eq!(layout.write(Page(604)), 33_368, "the next one follows it");
+    layout.free(4..604);
+    assert_eq!(layout.write(Page(624)), 32_768, "the last one takes the freed places");
+}
+
+/// A file gets places for the pages that are dirty, not for those that it will have. Two files that
+/// grow in turn, each page written back at once, share a locality group up to 16 pages. Behind
+/// that, each gets more places than it needs, so that it goes on in one piece.
+#[test]
+fn ext4_does_not_know_how_long_a_file_becomes() {
+    let trace = trace(Space::Files, &[(true, vec![(0, 200)]), (true, vec![(0, 200)])]);
+    let chosen = Selection::parse("ext4").unwrap();
+    let mut layout = (chosen.spec.build)(&trace, &chosen.params);
+    let mut extents = [0, 0];
+    let mut last = [None, None];
+    for page in 0..200 {
+        for file in 0..2 {
+            let page = Page(200 * file as u32 + page);
+            layout.dirtied(page);
+            let place = layout.write(page);
+            extents[file] += u32::from(last[file].replace(place) != place.checked_sub(1));
+        }
+    }
+    // 16 pages one by one; then up to 32, 64, 128 and 256 pages.
+    assert_eq!(extents, [20, 20]);
+    layout.check();
 }
 
 /// The layout is a log: each write-back is placed behind the one before, whatever page it writes.
@@ -129,6 +172,52 @@ fn f2fs_appends() {
 fn identity_is_the_address() {
     let trace = trace(Space::Blocks, &[(false, vec![(100, 2), (900, 1)]), (false, vec![(5, 1)])]);
     let chosen = Selection::default_for(Space::Blocks);
-    let mut layout = (chosen.spec.build)(&trace, &chosen.params);
+    let layout = (chosen.spec.build)(&trace, &chosen.params);
     assert_eq!([0, 1, 2, 3].map(|page| layout.read(Page(page))), [100, 101, 900, 906]);
+}
+
+/// With `alloc=early` a page gets its place when it becomes dirty, so the order of writes into the
+/// cache decides; late, it is the order of write-backs.
+#[test]
+fn ext4_can_allocate_early() {
+    let trace = trace(Space::Files, &[(true, vec![(0, 2)]), (true, vec![(0, 3)])]);
+    for (text, places) in [
+        ("ext4:alloc=early", [32_770, 32_771, 32_768, 32_769]),
+        ("ext4", [32_768, 32_769, 32_770, 32_771]),
+    ] {
+        let chosen = Selection::parse(text).unwrap();
+        let mut layout = (chosen.spec.build)(&trace, &chosen.params);
+        for page in [2, 3, 0, 1] {
+            layout.dirtied(Page(page));
+            let moved = if text == "ext4" { 0..0 } else { page..page + 1 };
+            assert_eq!(layout.moved(), moved, "{text}");
+        }
+        assert_eq!([0, 1, 2, 3].map(|page| layout.write(Page(page))), places, "{text}");
+    }
+}
+
+/// Each layout names the places that it has just freed: F2FS also the old places of pages that are
+/// written again, a block trace those that the trace discards.
+#[test]
+fn freed_places_are_known() {
+    let files = [(false, vec![(0, 4)]), (false, vec![(0, 2)])];
+    let build = |space, text| {
+        let chosen = Selection::parse(text).unwrap();
+        (chosen.spec.build)(&trace(space, &files), &chosen.params)
+    };
+    let mut ext4 = build(Space::Files, "ext4");
+    ext4.free(0..2);
+    assert_eq!(ext4.freed(), std::slice::from_ref(&(0..2)));
+    ext4.free(0..6);
+    assert_eq!(ext4.freed(), std::slice::from_ref(&(2..6)));
+    ext4.write(Page(5));
+    assert_eq!(ext4.freed(), []);
+    let mut f2fs = build(Space::Files, "f2fs:spare=3");
+    f2fs.write(Page(1));
+    assert_eq!(f2fs.freed(), std::slice::from_ref(&(1..2)));
+    f2fs.free(0..3);
+    assert_eq!(f2fs.freed(), [0..1, 6..7, 2..3]);
+    let mut identity = build(Space::Blocks, "identity");
+    identity.free(1..3);
+    assert_eq!(identity.freed(), std::slice::from_ref(&(1..3)));
 }

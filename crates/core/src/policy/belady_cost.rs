@@ -256,14 +256,14 @@ mod tests {
         policy::{
             ALL, PolicySpec, Selection, Setup,
             conformance::{Dice, history, reads_only, writes_only},
-            naive::{self, Act},
+            naive::{self, Act, Placing},
         },
     };
 
     fn run(text: &str, frames: u32, pages: u32, acts: &[Act]) -> Vec<naive::Effect> {
         let chosen = Selection::parse(text).unwrap();
-        let mut cache =
-            (chosen.spec.cache)(&Setup { frames, pages, runs: &[], params: &chosen.params });
+        let setup = Setup { frames, pages, runs: &[], params: &chosen.params };
+        let mut cache = (chosen.spec.cache)(&setup, Placing::Fixed);
         acts.iter().zip(naive::next_uses(acts)).map(|(act, next)| cache.step(*act, next)).collect()
     }
 
@@ -311,12 +311,9 @@ mod tests {
             let histories = (0..100).map(|seed| {
                 let mut dice = Dice::new(seed);
                 let acts = history(&mut dice, 60, 400);
-                let mut cache = (spec.cache)(&Setup {
-                    frames: 20,
-                    pages: 60,
-                    runs: &[],
-                    params: &Params::default(),
-                });
+                let params = Params::default();
+                let setup = Setup { frames: 20, pages: 60, runs: &[], params: &params };
+                let mut cache = (spec.cache)(&setup, Placing::Fixed);
                 let mut cost = 0;
                 for (act, next) in acts.iter().zip(naive::next_uses(&acts)) {
                     let effect = cache.step(*act, next);

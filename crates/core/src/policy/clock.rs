@@ -34,11 +34,13 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     cache: super::naive::real::<Clock>,
 };
 
-pub(super) const PARAMS: &[Param] = &[Param {
+const PARAMS: &[Param] = &[INSERT_REF];
+
+pub(super) const INSERT_REF: Param = Param {
     name: "insert_ref",
     what: "the reference bit of a page that comes in",
     kind: params::ParamKind::Number { default: 0.0, min: 0.0, max: 1.0 },
-}];
+};
 
 pub(super) fn insert_ref(setup: &Setup<'_>) -> bool {
     setup.params.number(PARAMS, "insert_ref") != 0.0

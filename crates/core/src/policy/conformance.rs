@@ -3,7 +3,7 @@
 
 use super::{
     ALL, Kind, PolicySpec, Setup,
-    naive::{self, Act},
+    naive::{self, Act, Placing},
 };
 use crate::{
     page::Page,
@@ -75,7 +75,8 @@ pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) 
         let pages = 1 + dice.below(60);
         let frames = 1 + dice.below(pages + 1);
         let [mut one_cache, mut other_cache] = chosen.each_ref().map(|chosen| {
-            (chosen.spec.cache)(&Setup { frames, pages, runs: &[], params: &chosen.params })
+            let setup = Setup { frames, pages, runs: &[], params: &chosen.params };
+            (chosen.spec.cache)(&setup, Placing::Fixed)
         });
         for (step, act) in history(&mut dice, pages, 300).into_iter().map(&map).enumerate() {
             let (left, right) = (one_cache.step(act, 0), other_cache.step(act, 0));
@@ -96,8 +97,8 @@ pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) 
 /// ascending order within a step.
 pub(super) fn pushed_out(text: &str, frames: u32, acts: &[Act]) -> Vec<Page> {
     let chosen = super::Selection::parse(text).unwrap();
-    let mut cache =
-        (chosen.spec.cache)(&Setup { frames, pages: 1000, runs: &[], params: &chosen.params });
+    let setup = Setup { frames, pages: 1000, runs: &[], params: &chosen.params };
+    let mut cache = (chosen.spec.cache)(&setup, Placing::Fixed);
     let (mut gone, mut before) = (Vec::new(), Vec::new());
     for act in acts {
         let after = cache.step(*act, 0).resident;
@@ -137,7 +138,8 @@ fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
 }
 
 /// Each policy evicts the same pages as its model over 1,000 seeded histories per setting, at
-/// capacities from one frame to more frames than pages, through a final drain.
+/// capacities from one frame to more frames than pages, through a final drain; pages stay in
+/// place, get one late, or move at each write-back.
 #[test]
 fn every_policy_agrees_with_its_model() {
     for spec in ALL {
@@ -149,10 +151,11 @@ fn every_policy_agrees_with_its_model() {
                 let steps = 20 + dice.below(200);
                 let acts = history(&mut dice, pages, steps);
                 let setup = Setup { frames, pages, runs: &[], params: &params };
-                if let Err(difference) = naive::compare(spec, &setup, &acts) {
+                let placing = Placing::ALL[seed as usize % Placing::ALL.len()];
+                if let Err(difference) = naive::compare(spec, &setup, placing, &acts) {
                     panic!(
-                        "{text}, seed {seed}, {frames} frames, {pages} pages: differs from its \
-                         model at {difference}"
+                        "{text}, seed {seed}, {frames} frames, {pages} pages, {placing:?}: \
+                         differs from its model at {difference}"
                     );
                 }
             }
@@ -173,7 +176,8 @@ fn no_policy_has_more_hits_than_the_bound() {
         let acts = history(&mut dice, pages, 300);
         let next_uses = naive::next_uses(&acts);
         let hits = |spec: &PolicySpec, params: &Params| {
-            let mut cache = (spec.cache)(&Setup { frames, pages, runs: &[], params });
+            let mut cache =
+                (spec.cache)(&Setup { frames, pages, runs: &[], params }, Placing::Fixed);
             acts.iter().zip(&next_uses).filter(|(act, next)| cache.step(**act, **next).hit).count()
         };
         let most = hits(bound, &Params::default());
@@ -210,7 +214,7 @@ fn assert_coincide_live(
     let chosen = [one, other].map(|text| super::Selection::parse(text).unwrap());
     let setup = |params| Setup { frames, pages: STEPS, runs: &[], params };
     let [mut left, mut right] =
-        chosen.each_ref().map(|chosen| (chosen.spec.cache)(&setup(&chosen.params)));
+        chosen.each_ref().map(|chosen| (chosen.spec.cache)(&setup(&chosen.params), Placing::Fixed));
     let (mut resident, mut gone) = (Vec::new(), Vec::new());
     for step in 0..STEPS {
         let live = Live { dice: &mut dice, frames: frames as usize, step, resident: &resident };

@@ -2,12 +2,15 @@
 //!
 //! Jo et al., "FAB: flash-aware buffer management policy for portable media players", IEEE
 //! Transactions on Consumer Electronics 2006; SpatialClock (see `spatialclock`) §2, §5.1.2 (64
-//! pages per block). A block is (file, page / 64), our choice. The victim is the block with the
-//! most resident pages; among equals, the one accessed least recently. All its pages are evicted in
+//! pages per block). A block is 64 consecutive addresses. The victim is the block with the most
+//! resident pages; among equals, the one accessed least recently. All its pages are evicted in
 //! ascending order, so that the dirty ones are written as neighbours. SpatialClock's text can also
 //! be read as counting dirty pages only: `count=dirty`, under which a block whose pages are all
 //! clean counts 0. Points that the papers leave open, and our choices:
 //!
+//! - Pages without an address form blocks of 64 consecutive page numbers of their file, as they
+//!   will if the file system places them one behind the other. `order=file` forms all blocks so.
+//! - A page that gets another address moves to that block, which counts as accessed.
 //! - The block of the incoming page is no exception: it can be the victim.
 //! - A removal lowers the count of its block, and a write-back that keeps the page lowers the count
 //!   of dirty pages. Neither is an access, so the block keeps its rank among equals.
@@ -16,15 +19,22 @@
 //!
 //! Every block has a key that orders by count first, then by recency; a tournament over the keys
 //! finds the greatest. A changed key is compared along its path only while it wins or has won
-//! before: two or three levels on average, and ⌈log2 blocks⌉ at most.
+//! before: two or three levels on average, and ⌈log2 frames⌉ at most.
 
-use super::{Build, Kind, Policy, PolicySpec, Setup};
+use super::{
+    Build, Kind, Policy, PolicySpec, Setup,
+    spatialclock::{ORDER, is_by_file},
+};
 use crate::{
     cache::{Frames, Victims},
+    layout::Address,
     page::{Access, Frame, Op, Page},
     params::{self, Param},
+    structure::Lists,
     system,
 };
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use prefetch_index::prefetch_index;
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -33,9 +43,9 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
         players\", IEEE Transactions on Consumer Electronics 52(2), 2006",
     what: "the block with most cached pages leaves, whole",
     goal: "sequential writes: whole erase blocks leave at once",
-    time: "two or three steps of a tournament over blocks on average, O(log blocks) at most; an eviction \
+    time: "two or three steps of a tournament over blocks on average, O(log frames) at most; an eviction \
         takes a block's pages",
-    memory: "4 bytes a page of the trace, 4 bytes a frame, 20 bytes a block",
+    memory: "4 bytes a page of the trace, 50 bytes a frame",
     when: "where large files are written in sequence on flash that maps whole blocks; in small caches it \
         costs many hits",
     params: PARAMS,
@@ -43,9 +53,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     run: system::run::<Fab>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| {
-        Box::new(model::Fab::new(setup, u64::from(block_pages(setup)), counts_dirty(setup)))
-    },
+    naive: |setup| Box::new(model::Fab::new(setup)),
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<Fab>,
 };
@@ -61,6 +69,7 @@ const PARAMS: &[Param] = &[
         what: "which pages make a block full",
         kind: params::ParamKind::Word(&["resident", "dirty"]),
     },
+    ORDER,
 ];
 
 fn block_pages(setup: &Setup<'_>) -> u32 {
@@ -77,33 +86,44 @@ const STAMP_BITS: u32 = 40;
 const ONE: u64 = 1 << STAMP_BITS;
 const STAMPS: u64 = ONE - 1;
 
+/// Added to the number of a block of a file, to tell it from a block of addresses.
+const OF_A_FILE: u64 = 1 << 63;
+
 struct Fab {
-    /// The block of each page.
-    block_of: Vec<u32>,
-    /// First page of each block, and one past the last page.
-    first: Vec<u32>,
-    /// Block of each frame's page.
-    block_in: Vec<u32>,
-    /// Number of resident pages of each block.
-    resident: Vec<u32>,
-    blocks: Tournament,
+    /// The block of each page among the blocks of files.
+    file_block: Vec<u32>,
+    block_pages: u64,
+    by_file: bool,
+    /// The slot of each block that has resident pages.
+    slots: HashMap<u64, u32, FixedState>,
+    /// By slot: its block.
+    block: Vec<u64>,
+    unused_slots: Vec<u32>,
+    /// Slot of each frame's block.
+    slot_of: Vec<u32>,
+    /// By slot: the frames of the block.
+    members: Lists<Frame, 0>,
+    keys: Tournament,
     /// A stamp that falls with each access.
     stamp: u64,
     counts_dirty: bool,
+    /// The page that was inserted, but has no block yet, counts.
+    incoming_counts: bool,
+    /// The frames of a victim, empty between evictions.
+    leaving: Vec<(Address, Page, Frame)>,
 }
 
 impl Build for Fab {
     fn build(setup: &Setup<'_>) -> Self {
-        let mut block_of = Vec::with_capacity(setup.pages as usize);
-        let mut first = Vec::new();
-        let mut last = None;
-        let size = u64::from(block_pages(setup));
+        let mut file_block = Vec::with_capacity(setup.pages as usize);
+        let (mut blocks, mut last) = (0, None);
+        let block_pages = u64::from(block_pages(setup));
         let mut place = |file, page: u64| {
-            if last != Some((file, page / size)) {
-                last = Some((file, page / size));
-                first.push(block_of.len() as u32);
+            if last != Some((file, page / block_pages)) {
+                last = Some((file, page / block_pages));
+                blocks += 1;
             }
-            block_of.push(first.len() as u32 - 1);
+            file_block.push(blocks - 1);
         };
         match setup.runs {
             [] => (0..u64::from(setup.pages)).for_each(|page| place(None, page)),
@@ -112,100 +132,150 @@ impl Build for Fab {
                     .for_each(|page| place(Some(run.file), page));
             }),
         }
-        assert_eq!(block_of.len(), setup.pages as usize, "runs cover every page");
-        let blocks = first.len();
-        first.push(setup.pages);
+        assert_eq!(file_block.len(), setup.pages as usize, "runs cover every page");
+        let frames = setup.slots();
         Self {
-            block_of,
-            first,
-            block_in: vec![0; setup.slots() as usize],
-            resident: vec![0; blocks],
-            blocks: Tournament::new(blocks),
+            file_block,
+            block_pages,
+            by_file: is_by_file(setup),
+            slots: HashMap::default(),
+            block: vec![0; frames as usize],
+            unused_slots: (0..frames).rev().collect(),
+            slot_of: vec![0; frames as usize],
+            members: Lists::with_lists(frames, frames),
+            keys: Tournament::new(frames as usize),
             stamp: STAMPS,
             counts_dirty: counts_dirty(setup),
+            incoming_counts: false,
+            leaving: Vec::new(),
         }
     }
 }
 
 impl Fab {
     #[inline(always)]
-    fn access(&mut self, block: u32, counts_more: bool) {
+    fn access(&mut self, slot: u32, counts_more: bool) {
         self.stamp -= 1;
-        let key = self.blocks.keys[block as usize];
+        let key = self.keys.keys[slot as usize];
         let count = (key & !STAMPS).max(ONE) + if counts_more { ONE } else { 0 };
-        self.blocks.set(block, count | self.stamp);
+        self.keys.set(slot, count | self.stamp);
     }
 
-    fn count_less(&mut self, block: u32) {
-        self.blocks.set(block, self.blocks.keys[block as usize] - ONE);
+    fn count_less(&mut self, slot: u32) {
+        self.keys.set(slot, self.keys.keys[slot as usize] - ONE);
+    }
+
+    fn block_of(&self, address: Address, page: Page) -> u64 {
+        match address.lba().filter(|_| !self.by_file) {
+            Some(lba) => lba / self.block_pages,
+            None => OF_A_FILE | u64::from(self.file_block[page.0 as usize]),
+        }
+    }
+
+    /// Adds a frame to its block.
+    #[inline]
+    fn join(&mut self, frame: Frame, block: u64, counts: bool) {
+        let slot = *self.slots.entry(block).or_insert_with(|| {
+            let slot = self.unused_slots.pop().expect("no more blocks than frames are in use");
+            self.block[slot as usize] = block;
+            slot
+        });
+        self.slot_of[frame.0 as usize] = slot;
+        self.members.push_newest(slot as usize, frame);
+        self.access(slot, counts);
+    }
+
+    /// Takes a frame out of its block. `counted`: the block counts it.
+    fn part(&mut self, frame: Frame, counted: bool) {
+        let slot = self.slot_of[frame.0 as usize];
+        self.members.remove(frame);
+        if self.members.oldest(slot as usize).is_none() {
+            self.release(slot);
+        } else if counted {
+            self.count_less(slot);
+        }
+    }
+
+    fn release(&mut self, slot: u32) {
+        self.keys.set(slot, 0);
+        self.slots.remove(&self.block[slot as usize]);
+        self.unused_slots.push(slot);
     }
 }
 
 impl Policy for Fab {
     const OFFLINE: bool = false;
+    const WANTS_ADDRESSES: bool = true;
 
     #[inline(always)]
-    fn insert(&mut self, frame: Frame, access: &Access) {
-        let block = self.block_of[access.page.0 as usize];
-        self.block_in[frame.0 as usize] = block;
-        self.resident[block as usize] += 1;
-        self.access(block, !self.counts_dirty || access.op == Op::Write);
+    fn insert(&mut self, _: Frame, access: &Access) {
+        self.incoming_counts = !self.counts_dirty || access.op == Op::Write;
+    }
+
+    #[inline]
+    fn moved(&mut self, frame: Frame, from: Option<Address>, frames: &Frames) {
+        let block = self.block_of(frames.address(frame), frames.page(frame));
+        let Some(from) = from else {
+            return self.join(frame, block, self.incoming_counts);
+        };
+        if block != self.block_of(from, frames.page(frame)) {
+            let counts = !self.counts_dirty || frames.dirty(frame);
+            self.part(frame, counts);
+            self.join(frame, block, counts);
+        }
     }
 
     #[inline(always)]
     fn hit(&mut self, frame: Frame, access: &Access) {
         let dirtied = access.op == Op::Write && !access.was_dirty;
-        self.access(self.block_in[frame.0 as usize], self.counts_dirty && dirtied);
+        self.access(self.slot_of[frame.0 as usize], self.counts_dirty && dirtied);
     }
 
     #[inline]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        let block = self.blocks.winner();
-        let pages = self.first[block as usize]..self.first[block as usize + 1];
-        for frame in pages.filter_map(|page| frames.frame(Page(page))) {
-            victims.push(frame);
+        let slot = self.keys.winner();
+        while let Some(frame) = self.members.oldest(slot as usize) {
+            self.members.remove(frame);
+            let address = if self.by_file { Address::LAST } else { frames.address(frame) };
+            self.leaving.push((address, frames.page(frame), frame));
         }
-        self.resident[block as usize] = 0;
-        self.blocks.set(block, 0);
+        self.release(slot);
+        self.leaving.sort_unstable();
+        self.leaving.drain(..).for_each(|(_, _, frame)| victims.push(frame));
     }
 
     fn remove(&mut self, frame: Frame, frames: &Frames) {
-        let block = self.block_in[frame.0 as usize];
-        self.resident[block as usize] -= 1;
-        if self.resident[block as usize] == 0 {
-            self.blocks.set(block, 0);
-        } else if !self.counts_dirty || frames.dirty(frame) {
-            self.count_less(block);
-        }
+        self.part(frame, !self.counts_dirty || frames.dirty(frame));
     }
 
     fn cleaned(&mut self, frame: Frame) {
         if self.counts_dirty {
-            self.count_less(self.block_in[frame.0 as usize]);
+            self.count_less(self.slot_of[frame.0 as usize]);
         }
     }
 
     #[inline(always)]
     fn expect_hit(&self, frame: Frame) {
-        prefetch_index(&self.block_in, frame.0 as usize);
+        prefetch_index(&self.slot_of, frame.0 as usize);
     }
 
     #[inline(always)]
     fn expect_miss(&self, page: Page) {
-        prefetch_index(&self.block_of, page.0 as usize);
+        prefetch_index(&self.file_block, page.0 as usize);
     }
 
     fn check(&self, frames: &Frames) {
-        self.blocks.check();
-        for (block, key) in self.blocks.keys.iter().enumerate() {
-            let pages = self.first[block]..self.first[block + 1];
-            assert!(
-                !pages.is_empty()
-                    && pages.clone().all(|page| self.block_of[page as usize] == block as u32)
-            );
-            let here: Vec<Frame> = pages.filter_map(|page| frames.frame(Page(page))).collect();
-            assert_eq!(self.resident[block] as usize, here.len());
-            assert!(here.iter().all(|frame| self.block_in[frame.0 as usize] == block as u32));
+        self.keys.check();
+        self.members.check();
+        for (slot, key) in self.keys.keys.iter().enumerate() {
+            let here: Vec<Frame> = self.members.iter(slot).collect();
+            let block = self.block[slot];
+            assert_eq!(self.slots.get(&block) == Some(&(slot as u32)), !here.is_empty());
+            for frame in &here {
+                assert_eq!(self.slot_of[frame.0 as usize] as usize, slot);
+                assert_eq!(self.block_of(frames.address(*frame), frames.page(*frame)), block);
+                assert_eq!(frames.frame(frames.page(*frame)), Some(*frame));
+            }
             let counted =
                 here.iter().filter(|frame| !self.counts_dirty || frames.dirty(**frame)).count();
             let count = if here.is_empty() { 0 } else { counted as u64 + 1 };
@@ -215,6 +285,8 @@ impl Policy for Fab {
                 "the key of block {block} contains the count of its pages"
             );
         }
+        let used = self.keys.keys.len() - self.unused_slots.len();
+        assert_eq!(used, self.slots.len(), "a slot has a block or is unused");
     }
 }
 
@@ -281,62 +353,97 @@ impl Tournament {
 mod model {
     use crate::{
         event::FileId,
+        layout::Address,
         page::{Access, Page},
         policy::{Setup, naive::Naive},
         trace::Run,
     };
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
-    type Block = (Option<FileId>, u64);
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Block {
+        OfAddresses(u64),
+        OfFile(Option<FileId>, u64),
+    }
 
     pub(super) struct Fab {
         runs: Vec<Run>,
         block_pages: u64,
         counts_dirty: bool,
+        by_file: bool,
+        /// Addresses of resident pages.
+        address: BTreeMap<Page, Address>,
         /// Blocks and their pages; the least recently accessed block first.
-        blocks: Vec<(Block, BTreeSet<Page>)>,
+        blocks: Vec<(Block, Vec<Page>)>,
     }
 
     impl Fab {
-        pub(super) fn new(setup: &Setup<'_>, block_pages: u64, counts_dirty: bool) -> Self {
-            Self { runs: setup.runs.to_vec(), block_pages, counts_dirty, blocks: Vec::new() }
+        pub(super) fn new(setup: &Setup<'_>) -> Self {
+            Self {
+                runs: setup.runs.to_vec(),
+                block_pages: u64::from(super::block_pages(setup)),
+                counts_dirty: super::counts_dirty(setup),
+                by_file: super::is_by_file(setup),
+                address: BTreeMap::new(),
+                blocks: Vec::new(),
+            }
         }
 
-        fn block(&self, Page(rank): Page) -> Block {
+        fn block(&self, page: Page) -> Block {
+            if let (false, Some(lba)) = (self.by_file, self.address[&page].lba()) {
+                return Block::OfAddresses(lba / self.block_pages);
+            }
+            let Page(rank) = page;
             let run =
                 self.runs.iter().find(|run| (run.first..run.first + run.pages).contains(&rank));
             match run {
                 Some(run) => {
-                    (Some(run.file), (run.page + u64::from(rank - run.first)) / self.block_pages)
+                    let number = run.page + u64::from(rank - run.first);
+                    Block::OfFile(Some(run.file), number / self.block_pages)
                 }
-                None => (None, u64::from(rank) / self.block_pages),
+                None => Block::OfFile(None, u64::from(rank) / self.block_pages),
             }
+        }
+
+        fn access(&mut self, page: Page) {
+            let block = self.block(page);
+            let at = self.blocks.iter().position(|(b, _)| *b == block);
+            let mut pages = at.map_or_else(Vec::new, |at| self.blocks.remove(at).1);
+            if !pages.contains(&page) {
+                pages.push(page);
+            }
+            self.blocks.push((block, pages));
         }
     }
 
     impl Naive for Fab {
-        fn insert(&mut self, access: &Access) {
-            let block = self.block(access.page);
-            let at = self.blocks.iter().position(|(b, _)| *b == block);
-            let mut pages = at.map_or_else(BTreeSet::new, |at| self.blocks.remove(at).1);
-            pages.insert(access.page);
-            self.blocks.push((block, pages));
+        fn insert(&mut self, _: &Access) {}
+        fn moved(&mut self, page: Page, to: Address) {
+            let from = self.address.get(&page).map(|_| self.block(page));
+            self.address.insert(page, to);
+            if from != Some(self.block(page)) {
+                self.blocks.iter_mut().for_each(|(_, pages)| pages.retain(|p| *p != page));
+                self.blocks.retain(|(_, pages)| !pages.is_empty());
+                self.access(page);
+            }
         }
         fn hit(&mut self, access: &Access) {
-            self.insert(access);
+            self.access(access.page);
         }
         fn evict(&mut self, _: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page> {
-            let count = |pages: &BTreeSet<Page>| {
+            let count = |pages: &[Page]| {
                 pages.iter().filter(|page| !self.counts_dirty || dirty.contains(page)).count()
             };
             let most = self.blocks.iter().map(|(_, pages)| count(pages)).max().unwrap();
             let at = self.blocks.iter().position(|(_, pages)| count(pages) == most).unwrap();
-            self.blocks.remove(at).1.into_iter().collect()
+            let (_, mut pages) = self.blocks.remove(at);
+            pages.sort_by_key(|page| ((!self.by_file).then(|| self.address[page]), *page));
+            self.address.retain(|page, _| !pages.contains(page));
+            pages
         }
         fn remove(&mut self, page: Page) {
-            self.blocks.iter_mut().for_each(|(_, pages)| {
-                pages.remove(&page);
-            });
+            self.address.remove(&page);
+            self.blocks.iter_mut().for_each(|(_, pages)| pages.retain(|p| *p != page));
             self.blocks.retain(|(_, pages)| !pages.is_empty());
         }
     }
@@ -350,7 +457,7 @@ mod tests {
         policy::{
             Selection,
             conformance::{Dice, assert_coincide, history, pushed_out, writes_only},
-            naive::{self, Act},
+            naive::{self, Act, Placing},
         },
         trace::Run,
     };
@@ -371,7 +478,7 @@ mod tests {
             let mut dice = Dice::new(seed);
             let frames = 1 + dice.below(30);
             let setup = Setup { frames, pages: 40, runs: &[], params: &chosen.params };
-            let mut cache = (chosen.spec.cache)(&setup);
+            let mut cache = (chosen.spec.cache)(&setup, Placing::Fixed);
             // Pages and whether they are dirty, the least recent first.
             let mut lru: Vec<(u32, bool)> = Vec::new();
             for act in history(&mut dice, 40, 300) {
@@ -429,17 +536,20 @@ mod tests {
                 pages += run.pages;
             }
             let count = ["resident", "dirty"][dice.below(2) as usize];
+            let order = ["address", "file"][dice.below(2) as usize];
             let text = format!(
-                "fab:block_pages={},count={count}",
+                "fab:block_pages={},count={count},order={order}",
                 [1, 2, 3, 4, 8, 64][dice.below(6) as usize]
             );
+            let placing = Placing::ALL[dice.below(3) as usize];
             let chosen = Selection::parse(&text).unwrap();
             let frames = 1 + dice.below(pages);
             let acts = history(&mut dice, pages, 200);
             let setup = Setup { frames, pages, runs: &runs, params: &chosen.params };
-            if let Err(difference) = naive::compare(chosen.spec, &setup, &acts) {
+            if let Err(difference) = naive::compare(chosen.spec, &setup, placing, &acts) {
                 panic!(
-                    "{text}, seed {seed}, {frames} frames: differs from its model at {difference}"
+                    "{text}, seed {seed}, {frames} frames, {placing:?}: differs from its model at \
+                     {difference}"
                 );
             }
         }

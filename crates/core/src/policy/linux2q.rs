@@ -236,7 +236,7 @@ mod tests {
     use crate::policy::{
         Selection, Setup,
         conformance::{Dice, history, pushed_out},
-        naive::Act,
+        naive::{Act, Placing},
     };
 
     fn parse(acts: &str) -> Vec<Act> {
@@ -284,8 +284,8 @@ mod tests {
             let mut dice = Dice::new(seed);
             let frames = 1 + dice.below(30);
             let setup = |params| Setup { frames, pages: 60, runs: &[], params };
-            let mut two = (two.spec.cache)(&setup(&two.params));
-            let mut three = (three.spec.cache)(&setup(&three.params));
+            let mut two = (two.spec.cache)(&setup(&two.params), Placing::Fixed);
+            let mut three = (three.spec.cache)(&setup(&three.params), Placing::Fixed);
             for act in history(&mut dice, 60, 300) {
                 let expected = two.step(act, 0);
                 assert_eq!(three.step(act, 0), expected, "seed {seed}, {act:?}");

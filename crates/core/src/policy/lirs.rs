@@ -368,9 +368,9 @@ mod model {
 mod tests {
     use super::*;
     use crate::{
+        back::Storage,
         cache::{Cache, Details, PageCache},
         page::{NEVER, Op},
-        policy::naive::Effect,
     };
 
     const A: u32 = 0;
@@ -385,13 +385,14 @@ mod tests {
     /// HIR pages.
     fn pushed_out(frames: u32, hir_max: u32, accesses: &[u32]) -> Vec<u32> {
         let pages = 12;
-        let mut cache =
-            PageCache::new::<Effect>(Lirs::new(frames, hir_max, pages), pages, frames, false);
+        let policy = Lirs::new(frames, hir_max, pages);
+        let mut cache = PageCache::new::<Storage<()>>(policy, pages, frames, false);
+        let mut back = Storage::new(None, ());
         let (mut gone, mut before) = (vec![], vec![]);
         for page in accesses {
             let access =
                 Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
-            cache.access(access, Details::WHOLE, &mut Effect::default());
+            cache.access(access, Details::WHOLE, &mut back);
             cache.check();
             let after: Vec<u32> = (0..pages).filter(|page| cache.holds(Page(*page))).collect();
             gone.extend(before.iter().filter(|page| !after.contains(page)));

@@ -2,11 +2,12 @@
 //!
 //! Jung et al., "LRU-WSR: Integration of LRU and Writes Sequence Reordering for Flash Memory", IEEE
 //! Transactions on Consumer Electronics 2008; SpatialClock (see `spatialclock`) §2. The flag is
-//! clear at insertion, and a write clears it. A dirty LRU page whose flag is clear gets the flag
+//! clear at insertion, and an access clears it. A dirty LRU page whose flag is clear gets the flag
 //! and moves to the MRU end. A clean LRU page, or a dirty one with the flag, is evicted. Points
 //! that the paper leaves open, and our choices:
 //!
-//! - A read hit makes a page the most recent and does not change its flag.
+//! - A read hit clears the flag, too, because it shows that the page is not cold. `clear=write` is
+//!   the other reading: only a write clears it.
 //! - A write-back that keeps the page changes neither its position nor its flag; the page is then
 //!   evicted as a clean one.
 //! - A removal changes no other page.
@@ -16,6 +17,7 @@ use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Op},
+    params::{Param, ParamKind},
     structure::Lists,
     system,
 };
@@ -26,27 +28,42 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
         for flash memory\", IEEE Transactions on Consumer Electronics 54(3), 2008",
     what: "LRU; a dirty page gets a second chance unless it is cold",
     goal: "fewer writes: a dirty page leaves only when it is cold",
-    time: "amortised O(1): a page is passed over once a write",
+    time: "amortised O(1): a page is passed over at most once an access",
     memory: "9 bytes a frame",
-    when: "like cflru, without a parameter to choose",
-    params: &[],
+    when: "like cflru, without a window to choose",
+    params: PARAMS,
     kind: Kind::Online,
     slow: false,
     run: system::run::<LruWsr>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |_| Box::new(model::LruWsr(Vec::new())),
+    naive: |setup| Box::new(model::LruWsr::new(only_writes_clear(setup))),
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<LruWsr>,
 };
 
+const PARAMS: &[Param] = &[Param {
+    name: "clear",
+    what: "the access that clears the cold flag: any, or only a write",
+    kind: ParamKind::Word(&["access", "write"]),
+}];
+
+fn only_writes_clear(setup: &Setup<'_>) -> bool {
+    setup.params.word(PARAMS, "clear") == "write"
+}
+
 struct LruWsr {
     stack: Lists<Frame, 1>,
     cold: Vec<bool>,
+    only_writes_clear: bool,
 }
 
 impl Build for LruWsr {
     fn build(setup: &Setup<'_>) -> Self {
-        Self { stack: Lists::new(setup.slots()), cold: vec![false; setup.slots() as usize] }
+        Self {
+            stack: Lists::new(setup.slots()),
+            cold: vec![false; setup.slots() as usize],
+            only_writes_clear: only_writes_clear(setup),
+        }
     }
 }
 
@@ -61,7 +78,7 @@ impl Policy for LruWsr {
 
     #[inline(always)]
     fn hit(&mut self, frame: Frame, access: &Access) {
-        self.cold[frame.0 as usize] &= access.op == Op::Read;
+        self.cold[frame.0 as usize] &= self.only_writes_clear && access.op == Op::Read;
         self.stack.move_newest(0, frame);
     }
 
@@ -100,30 +117,40 @@ mod model {
     };
     use std::collections::BTreeSet;
 
-    /// Pages and their cold flags, least recent first.
-    pub(super) struct LruWsr(pub(super) Vec<(Page, bool)>);
+    pub(super) struct LruWsr {
+        /// Pages and their cold flags, least recent first.
+        stack: Vec<(Page, bool)>,
+        only_writes_clear: bool,
+    }
+
+    impl LruWsr {
+        pub(super) fn new(only_writes_clear: bool) -> Self {
+            Self { stack: Vec::new(), only_writes_clear }
+        }
+    }
 
     impl Naive for LruWsr {
         fn insert(&mut self, access: &Access) {
-            self.0.push((access.page, false));
+            self.stack.push((access.page, false));
         }
         fn hit(&mut self, access: &Access) {
-            let at = self.0.iter().position(|(page, _)| *page == access.page).unwrap();
-            let (page, cold) = self.0.remove(at);
-            self.0.push((page, if access.op == Op::Write { false } else { cold }));
+            let at = self.stack.iter().position(|(page, _)| *page == access.page).unwrap();
+            let (page, cold) = self.stack.remove(at);
+            let clears = access.op == Op::Write || !self.only_writes_clear;
+            self.stack.push((page, cold && !clears));
         }
         fn evict(&mut self, _: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page> {
             loop {
-                let (page, cold) = self.0.remove(0);
+                let (page, cold) = self.stack.remove(0);
                 if dirty.contains(&page) && !cold {
-                    self.0.push((page, true));
+                    self.stack.push((page, true));
                 } else {
                     return vec![page];
                 }
             }
         }
         fn remove(&mut self, page: Page) {
-            self.0.retain(|(p, _)| *p != page);
+            self.stack.retain(|(p, _)| *p != page);
         }
     }
 }
@@ -151,24 +178,16 @@ mod tests {
         let passed = [Write(1), Write(2), Read(3), Read(4), Read(5)];
         let around = |more: &[_]| pushed_out("lruwsr", 3, &[&passed[..], more].concat());
         assert_eq!(around(&[]), [3, 1].map(Page));
-        // A read makes page 1 more recent than page 2 but leaves its flag; a write also clears the
-        // flag.
-        assert_eq!(
-            pushed_out(
-                "lruwsr",
-                3,
-                &[Write(1), Write(2), Read(3), Read(4), Read(1), Read(5), Read(6), Read(7)]
-            ),
-            [3, 2, 4, 1].map(Page)
-        );
-        assert_eq!(
-            pushed_out(
-                "lruwsr",
-                3,
-                &[Write(1), Write(2), Read(3), Read(4), Write(1), Read(5), Read(6), Read(7)]
-            ),
-            [3, 2, 4, 5].map(Page)
-        );
+        // An access makes page 1 more recent than page 2 and clears its flag; with `clear=write` a
+        // read leaves the flag.
+        for (text, access, wanted) in [
+            ("lruwsr", Read(1), [3, 2, 4, 5]),
+            ("lruwsr:clear=write", Read(1), [3, 2, 4, 1]),
+            ("lruwsr:clear=write", Write(1), [3, 2, 4, 5]),
+        ] {
+            let acts = [Write(1), Write(2), Read(3), Read(4), access, Read(5), Read(6), Read(7)];
+            assert_eq!(pushed_out(text, 3, &acts), wanted.map(Page), "{text} {access:?}");
+        }
         // After its write-back the page is clean and is evicted at its turn.
         assert_eq!(
             pushed_out("lruwsr", 3, &[Write(1), Write(2), Read(3), Clean(1), Read(4)]),

@@ -195,7 +195,7 @@ pub struct PolicySpec {
     pub naive: fn(&Setup<'_>) -> Box<dyn naive::Naive>,
     #[cfg(any(test, feature = "naive"))]
     /// Builds a cache under this policy that takes one step at a time.
-    pub cache: fn(&Setup<'_>) -> Box<dyn naive::Stepped>,
+    pub cache: fn(&Setup<'_>, naive::Placing) -> Box<dyn naive::Stepped>,
 }
 
 /// A policy selected from the list, with its parameters.

@@ -12,7 +12,11 @@ use crate::{
     page::{Access, NEVER, Op, Page},
     trace::Owner,
 };
-use std::{collections::BTreeSet, fmt, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::Range,
+};
 
 /// A policy over pages that follows its definition.
 pub trait Naive {
@@ -28,6 +32,91 @@ pub trait Naive {
     fn forget(&mut self, _: Page) {}
     /// Reports that a dirty page was written back and stays in the cache.
     fn cleaned(&mut self, _: Page) {}
+    /// Reports the address of a page: directly after its insertion, and whenever it changes.
+    fn moved(&mut self, _: Page, _: Address) {}
+}
+
+/// A layout for tests: the rule by which pages get places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placing {
+    /// Each page lies at its rank.
+    Fixed,
+    /// Every second group of [`GROUP`] pages is new: its pages get neighbouring places, in groups
+    /// of descending order, when the first of them is written back.
+    Late,
+    /// Each write-back moves its page to the next place of a log.
+    Log,
+}
+
+impl Placing {
+    /// Every rule.
+    pub const ALL: [Self; 3] = [Self::Fixed, Self::Late, Self::Log];
+}
+
+/// Pages of [`Placing::Late`] that are placed together.
+const GROUP: u32 = 5;
+
+/// The places of pages under a [`Placing`].
+struct Places {
+    placing: Placing,
+    place: Vec<Option<u64>>,
+    /// Pages placed so far, or the end of the log.
+    next: u64,
+    /// The place given last to one of the two groups of a file.
+    goals: BTreeMap<u32, u64>,
+    moved: Vec<Range<u32>>,
+}
+
+impl Places {
+    fn new(placing: Placing, pages: u32) -> Self {
+        let is_old = |page: u32| placing != Placing::Late || (page / GROUP).is_multiple_of(2);
+        let place = (0..pages).map(|page| is_old(page).then_some(u64::from(page))).collect();
+        let (goals, moved) = (BTreeMap::new(), Vec::new());
+        Self { placing, place, next: u64::from(pages), goals, moved }
+    }
+
+    fn write(&mut self, page: u32) {
+        let moved = match self.placing {
+            Placing::Late if self.place[page as usize].is_none() => {
+                let first = page / GROUP * GROUP;
+                first..(first + GROUP).min(self.place.len() as u32)
+            }
+            Placing::Log => page..page + 1,
+            _ => return,
+        };
+        for page in moved.clone() {
+            self.place[page as usize] = Some(self.next);
+            self.goals.insert(page / (2 * GROUP), self.next);
+            self.next += 1;
+        }
+        self.moved.push(moved);
+    }
+
+    /// Frees the pages; groups that are only partly in the range keep their places.
+    fn free(&mut self, pages: Range<u32>) {
+        for page in pages.clone() {
+            let first = page / GROUP * GROUP;
+            let last = (first + GROUP).min(self.place.len() as u32);
+            let frees = match self.placing {
+                Placing::Fixed => false,
+                Placing::Late => pages.start <= first && last <= pages.end,
+                Placing::Log => true,
+            };
+            if frees {
+                self.place[page as usize] = None;
+            }
+        }
+    }
+
+    fn address(&self, page: Page) -> Address {
+        match self.place[page.0 as usize] {
+            Some(place) => Address::at(place),
+            None => {
+                let goal = self.goals.get(&(page.0 / (2 * GROUP)));
+                goal.map_or(Address::LAST, |goal| Address::behind(*goal))
+            }
+        }
+    }
 }
 
 /// One step of a history.
@@ -76,27 +165,38 @@ fn access(page: u32, op: Op, was_dirty: bool, next_use: u32) -> Access {
     Access { page: Page(page), op, was_dirty, next_use }
 }
 
-impl Back for Effect {
+/// Records the effect of a step and places pages.
+struct Recorder<'a> {
+    effect: &'a mut Effect,
+    places: &'a mut Places,
+}
+
+impl Back for Recorder<'_> {
     fn read(&mut self, page: Page, _: Owner) -> Source {
-        self.fetched.push(page);
+        self.effect.fetched.push(page);
         Source::Storage
     }
     fn write(&mut self, written: Written) {
-        self.written.push(written.page);
+        self.effect.written.push(written.page);
+        self.places.write(written.page.0);
     }
     fn dropped(&mut self, dirty: bool) {
-        self.dropped_dirty += u64::from(dirty);
+        self.effect.dropped_dirty += u64::from(dirty);
     }
-    fn free(&mut self, _: Range<u32>) {}
-    /// Pages lie in the order of their ranks.
+    fn free(&mut self, pages: Range<u32>) {
+        self.places.free(pages);
+    }
     fn address(&mut self, page: Page) -> Address {
-        Address::at(page.0.into())
+        self.places.address(page)
+    }
+    fn poll_moved(&mut self) -> Option<Range<u32>> {
+        self.places.moved.pop()
     }
     fn counts(&self) -> DeviceCounts {
         DeviceCounts {
-            reads: self.fetched.len() as u64,
-            writes: self.written.len() as u64,
-            dropped_dirty: self.dropped_dirty,
+            reads: self.effect.fetched.len() as u64,
+            writes: self.effect.written.len() as u64,
+            dropped_dirty: self.effect.dropped_dirty,
             ..DeviceCounts::default()
         }
     }
@@ -104,6 +204,7 @@ impl Back for Effect {
 
 struct Real<P> {
     cache: PageCache<P>,
+    places: Places,
     pages: u32,
 }
 
@@ -117,28 +218,32 @@ impl<P: Policy> Real<P> {
 
 impl<P: Policy> Stepped for Real<P> {
     fn step(&mut self, act: Act, next_use: u32) -> Effect {
-        let mut effect = Effect::default();
+        let (mut effect, mut cleaning) = (Effect::default(), Effect::default());
+        let mut back = Recorder { effect: &mut effect, places: &mut self.places };
         match act {
             Act::Read(page) => {
                 let access = access(page, Op::Read, false, next_use);
-                effect.hit = self.cache.access(access, Details::WHOLE, &mut effect);
+                effect.hit = self.cache.access(access, Details::WHOLE, &mut back);
             }
             Act::Write(page) => {
                 let access = access(page, Op::Write, false, next_use);
-                effect.hit = self.cache.access(access, Details::WHOLE, &mut effect);
+                effect.hit = self.cache.access(access, Details::WHOLE, &mut back);
             }
             Act::Drop(first, pages) => {
-                self.cache.drop_pages(first..(first + pages).min(self.pages), &mut effect)
+                self.cache.drop_pages(first..(first + pages).min(self.pages), &mut back)
             }
             // The effect lists the pages that are written because they are evicted; this one stays.
-            Act::Clean(page) => self.cache.sync(page..page + 1, Why::Sync, &mut Effect::default()),
+            Act::Clean(page) => {
+                back.effect = &mut cleaning;
+                self.cache.sync(page..page + 1, Why::Sync, &mut back);
+            }
         }
         self.with_resident(effect)
     }
 
     fn drain(&mut self) -> Effect {
         let mut effect = Effect::default();
-        self.cache.drain(&mut effect);
+        self.cache.drain(&mut Recorder { effect: &mut effect, places: &mut self.places });
         self.with_resident(effect)
     }
 
@@ -147,10 +252,12 @@ impl<P: Policy> Stepped for Real<P> {
     }
 }
 
-/// Builds the real cache under a policy.
-pub fn real<P: super::Build + 'static>(setup: &Setup<'_>) -> Box<dyn Stepped> {
+/// Builds the real cache under a policy, in front of storage that places pages by this rule.
+pub fn real<P: super::Build + 'static>(setup: &Setup<'_>, placing: Placing) -> Box<dyn Stepped> {
+    let policy = P::build(setup);
     Box::new(Real {
-        cache: PageCache::new::<Effect>(P::build(setup), setup.pages, setup.frames, false),
+        cache: PageCache::new::<Recorder<'_>>(policy, setup.pages, setup.frames, false),
+        places: Places::new(placing, setup.pages),
         pages: setup.pages,
     })
 }
@@ -162,9 +269,23 @@ struct Model {
     pages: u32,
     resident: BTreeSet<Page>,
     dirty: BTreeSet<Page>,
+    places: Places,
+    /// The address that the policy knows of each resident page.
+    known: BTreeMap<Page, Address>,
 }
 
 impl Model {
+    fn tell_moves(&mut self) {
+        while let Some(pages) = self.places.moved.pop() {
+            for page in pages.map(Page).filter(|page| self.resident.contains(page)) {
+                let address = self.places.address(page);
+                if self.known.insert(page, address) != Some(address) {
+                    self.policy.moved(page, address);
+                }
+            }
+        }
+    }
+
     fn evict(&mut self, incoming: Option<&Access>, effect: &mut Effect) {
         let victims = self.policy.evict(incoming, &self.dirty);
         assert!(!victims.is_empty(), "the model evicts something");
@@ -175,8 +296,10 @@ impl Model {
             );
             if self.dirty.remove(&page) {
                 effect.written.push(page);
+                self.places.write(page.0);
             }
         }
+        self.tell_moves();
     }
 
     fn access(&mut self, access: Access, effect: &mut Effect) {
@@ -192,6 +315,9 @@ impl Model {
                 effect.fetched.push(access.page);
             }
             self.policy.insert(&access);
+            let address = self.places.address(access.page);
+            self.known.insert(access.page, address);
+            self.policy.moved(access.page, address);
         }
         if access.op == Op::Write {
             self.dirty.insert(access.page);
@@ -211,7 +337,8 @@ impl Stepped for Model {
                 self.access(access(page, Op::Write, dirty(page), next_use), &mut effect)
             }
             Act::Drop(first, pages) => {
-                for page in (first..(first + pages).min(self.pages)).map(Page) {
+                let range = first..(first + pages).min(self.pages);
+                for page in range.clone().map(Page) {
                     if self.resident.remove(&page) {
                         self.policy.remove(page);
                         effect.dropped_dirty += u64::from(self.dirty.remove(&page));
@@ -219,10 +346,13 @@ impl Stepped for Model {
                         self.policy.forget(page);
                     }
                 }
+                self.places.free(range);
             }
             Act::Clean(page) => {
                 if self.dirty.remove(&Page(page)) {
                     self.policy.cleaned(Page(page));
+                    self.places.write(page);
+                    self.tell_moves();
                 }
             }
         }
@@ -244,13 +374,15 @@ impl Stepped for Model {
 }
 
 /// Builds the model of a policy, in a cache of its own.
-pub fn model(spec: &PolicySpec, setup: &Setup<'_>) -> Box<dyn Stepped> {
+pub fn model(spec: &PolicySpec, setup: &Setup<'_>, placing: Placing) -> Box<dyn Stepped> {
     Box::new(Model {
         policy: (spec.naive)(setup),
         capacity: setup.slots() as usize,
         pages: setup.pages,
         resident: BTreeSet::new(),
         dirty: BTreeSet::new(),
+        places: Places::new(placing, setup.pages),
+        known: BTreeMap::new(),
     })
 }
 
@@ -311,8 +443,13 @@ impl fmt::Display for Difference {
 /// # Errors
 ///
 /// Returns the first step at which their effects differ.
-pub fn compare(spec: &PolicySpec, setup: &Setup<'_>, acts: &[Act]) -> Result<(), Box<Difference>> {
-    let (mut real, mut model) = ((spec.cache)(setup), model(spec, setup));
+pub fn compare(
+    spec: &PolicySpec,
+    setup: &Setup<'_>,
+    placing: Placing,
+    acts: &[Act],
+) -> Result<(), Box<Difference>> {
+    let (mut real, mut model) = ((spec.cache)(setup, placing), model(spec, setup, placing));
     for (step, (act, next_use)) in acts.iter().zip(next_uses(acts)).enumerate() {
         let (real_effect, model_effect) = (real.step(*act, next_use), model.step(*act, next_use));
         if real_effect != model_effect {

@@ -2,19 +2,29 @@
 //! neighbours on the device.
 //!
 //! Kim, Ryu & Ramachandran, "What is a good buffer cache replacement scheme for mobile flash
-//! storage?", SIGMETRICS '12, §4 and Figure 2. The paper keeps frames in an AVL tree by sector and
-//! sweeps it with one pointer. Here ranks are dense, so the tree is a bitmap over pages, and the
-//! sweep skips 64 pages with set reference bits at a time. As in Figure 2, the pointer is a *node*:
-//! the successor of the last victim at the time of its eviction. A page that comes in between the
-//! two is reached a lap later. After the last node the pointer is null, and the next sweep begins
-//! at the node that is then the first. Points that the paper leaves open, and our choices: if the
-//! pointer's node is removed, the pointer moves to its successor; a page comes in with a clear bit.
+//! storage?", SIGMETRICS '12, §4 and Figure 2. Frames are ordered by the logical sector of their
+//! page (§4.1), which the layout gives. The paper keeps them in an AVL tree; here they are in a
+//! [`PlaceOrder`]. As in Figure 2, the pointer is a *node*: the successor of the last victim at the
+//! time of its eviction. A page that comes in between the two is reached a lap later. After the
+//! last node the pointer is null, and the next sweep begins at the node that is then the first.
+//!
+//! The paper's file system allocates a page when it enters the cache (`--layout ext4:alloc=early`).
+//! If the layout allocates late, a page can enter without an address. It is then ordered behind the
+//! page placed last of its file, or of its directory, and among those behind the same place by file
+//! and page. Points that the paper leaves open, and our choices:
+//!
+//! - If the pointer's node is removed or gets another address, the pointer moves to its successor.
+//!   A page that gets another address keeps its reference bit.
+//! - A page comes in with a clear bit; `insert_ref=1` sets it.
+//! - `order=file` orders frames by file and page instead, wherever the layout places them.
 
 use super::{Build, Kind, Policy, PolicySpec, Setup, clock};
 use crate::{
     cache::{Frames, Victims},
+    layout::{Address, Lba},
     page::{Access, Frame, Page},
-    structure::BitTree,
+    params::{Param, ParamKind},
+    structure::PlaceOrder,
     system,
 };
 use prefetch_index::prefetch_index;
@@ -25,170 +35,220 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
         storage?\", SIGMETRICS '12",
     what: "second chance in order of address, so that victims are neighbours",
     goal: "sequential writes, with about the hits of clock",
-    time: "a hit sets a bit; a miss O(log pages) to base 64; the hand passes 64 pages a step, one lap at \
-        most, amortised O(1)",
-    memory: "2 bits a page of the trace",
+    time: "a hit sets a bit; a miss O(log addresses) to base 64, and O(log frames) for a page without an \
+        address; the hand takes one lap at most, amortised O(1)",
+    memory: "5 to 280 bytes a frame, the fewer the closer addresses lie; 60 for a page without an address",
     when: "on SD cards and simple eMMC, where non-sequential writes are slow, under a file system \
         that updates in place",
-    params: clock::PARAMS,
+    params: PARAMS,
     kind: Kind::Online,
     slow: false,
     run: system::run::<SpatialClock>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::SpatialClock::new(clock::insert_ref(setup))),
+    naive: |setup| Box::new(model::SpatialClock::new(clock::insert_ref(setup), is_by_file(setup))),
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<SpatialClock>,
 };
 
+const PARAMS: &[Param] = &[clock::INSERT_REF, ORDER];
+
+/// The order of pages.
+pub(super) const ORDER: Param = Param {
+    name: "order",
+    what: "what orders pages: their address on the device, or their file and page",
+    kind: ParamKind::Word(&["address", "file"]),
+};
+
+/// Whether pages are ordered by file and page.
+pub(super) fn is_by_file(setup: &Setup<'_>) -> bool {
+    setup.params.word(&[ORDER], "order") == "file"
+}
+
 struct SpatialClock {
-    resident: BitTree,
-    /// One bit per page, set only if the page is resident.
+    order: PlaceOrder,
+    /// One bit per frame.
     referenced: Vec<u64>,
-    /// Next page to examine, always resident; `None` starts at the first.
-    hand: Option<u32>,
+    /// Next frame to examine, always in the order; `None` starts at the first.
+    hand: Option<Frame>,
     insert_ref: bool,
+    by_file: bool,
 }
 
 impl Build for SpatialClock {
     fn build(setup: &Setup<'_>) -> Self {
         Self {
-            resident: BitTree::new(setup.pages),
-            referenced: vec![0; setup.pages.div_ceil(64) as usize],
+            order: PlaceOrder::default(),
+            referenced: vec![0; setup.slots().div_ceil(64) as usize],
             hand: None,
             insert_ref: clock::insert_ref(setup),
+            by_file: is_by_file(setup),
         }
+    }
+}
+
+/// Returns the position in the order of the page in a frame.
+#[inline(always)]
+fn position(frame: Frame, frames: &Frames, by_file: bool) -> (Address, Page) {
+    let page = frames.page(frame);
+    (if by_file { Address::at(Lba::from(page.0)) } else { frames.address(frame) }, page)
+}
+
+impl SpatialClock {
+    fn take_out(&mut self, frame: Frame, (address, page): (Address, Page)) {
+        if self.hand == Some(frame) {
+            self.hand = self.order.after(address, page);
+        }
+        self.order.remove(address, page);
     }
 }
 
 impl Policy for SpatialClock {
     const OFFLINE: bool = false;
+    const WANTS_ADDRESSES: bool = true;
 
-    #[inline]
-    fn insert(&mut self, _: Frame, access: &Access) {
-        let page = access.page.0;
-        self.resident.insert(page);
-        if self.insert_ref {
-            self.referenced[page as usize / 64] |= 1 << (page % 64);
-        }
+    #[inline(always)]
+    fn insert(&mut self, frame: Frame, _: &Access) {
+        let (word, bit) = (&mut self.referenced[frame.0 as usize / 64], 1 << (frame.0 % 64));
+        *word = if self.insert_ref { *word | bit } else { *word & !bit };
     }
 
     #[inline(always)]
-    fn hit(&mut self, _: Frame, access: &Access) {
-        self.referenced[access.page.0 as usize / 64] |= 1 << (access.page.0 % 64);
+    fn hit(&mut self, frame: Frame, _: &Access) {
+        self.referenced[frame.0 as usize / 64] |= 1 << (frame.0 % 64);
+    }
+
+    #[inline]
+    fn moved(&mut self, frame: Frame, from: Option<Address>, frames: &Frames) {
+        if let Some(from) = from {
+            if self.by_file {
+                return;
+            }
+            self.take_out(frame, (from, frames.page(frame)));
+        }
+        let (address, page) = position(frame, frames, self.by_file);
+        self.order.insert(address, page, frame);
     }
 
     #[inline]
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        let first = |set: &BitTree| set.next(0).expect("evict is never called on an empty cache");
-        let start = self.hand.unwrap_or_else(|| first(&self.resident));
-        let (mut word, mut from) = (start / 64, !0 << (start % 64));
-        // At most two laps: the first clears every bit that it passes.
-        loop {
-            let ahead = self.resident.word(word) & from;
-            let referenced = &mut self.referenced[word as usize];
-            let unreferenced = ahead & !*referenced;
-            if unreferenced != 0 {
-                let bit = unreferenced.trailing_zeros();
-                *referenced &= !(ahead & ((1 << bit) - 1));
-                let page = word * 64 + bit;
-                self.hand = self.resident.next(page + 1);
-                self.resident.remove(page);
-                frames.expect_victim(self.hand.and_then(|hand| frames.frame(Page(hand))));
-                return victims
-                    .push(frames.frame(Page(page)).expect("the set holds resident pages"));
+        let Self { order, referenced, .. } = self;
+        let mut is_victim = |frame: Frame| {
+            let (word, bit) = (&mut referenced[frame.0 as usize / 64], 1 << (frame.0 % 64));
+            let is_referenced = *word & bit != 0;
+            *word &= !bit;
+            !is_referenced
+        };
+        let by_file = self.by_file;
+        let position = |frame| position(frame, frames, by_file);
+        let ahead = match self.hand {
+            Some(hand) => {
+                let (address, page) = position(hand);
+                order.take(address, page, &mut is_victim, position)
             }
-            *referenced &= !ahead;
-            word = self.resident.word_after(word).unwrap_or_else(|| first(&self.resident) / 64);
-            from = !0;
-        }
+            None => None,
+        };
+        // At most two laps more: the first clears every bit that it passes.
+        let mut lap = || order.take(Address::at(0), Page(0), &mut is_victim, position);
+        let taken = ahead.or_else(&mut lap).or_else(&mut lap);
+        let (victim, behind) = taken.expect("evict is never called on an empty cache");
+        self.hand = behind;
+        frames.expect_victim(self.hand);
+        victims.push(victim);
     }
 
     fn remove(&mut self, frame: Frame, frames: &Frames) {
-        let page = frames.page(frame).0;
-        if self.hand == Some(page) {
-            self.hand = self.resident.next(page + 1);
-        }
-        self.resident.remove(page);
-        self.referenced[page as usize / 64] &= !(1 << (page % 64));
+        self.take_out(frame, position(frame, frames, self.by_file));
     }
 
     #[inline(always)]
-    fn expect_access(&self, page: Page) {
-        self.resident.prefetch(page.0);
-        prefetch_index(&self.referenced, page.0 as usize / 64);
+    fn expect_hit(&self, frame: Frame) {
+        prefetch_index(&self.referenced, frame.0 as usize / 64);
     }
 
     fn check(&self, frames: &Frames) {
-        self.resident.check();
-        assert!(
-            self.hand.is_none_or(|hand| self.resident.contains(hand)),
-            "the hand is on a resident page"
-        );
-        for (word, referenced) in self.referenced.iter().enumerate() {
-            assert_eq!(
-                referenced & !self.resident.word(word as u32),
-                0,
-                "only resident pages are referenced"
-            );
-        }
-        let mut page = self.resident.next(0);
-        while let Some(at) = page {
-            assert!(frames.frame(Page(at)).is_some(), "the set holds resident pages");
-            page = self.resident.next(at + 1);
-        }
+        self.order.check();
+        let mut last = None;
+        let mut hand_is_in_use = self.hand.is_none();
+        self.order.find(Address::at(0), Page(0), |frame| {
+            let position = position(frame, frames, self.by_file);
+            assert!(last < Some(position), "frames are in order of their pages' positions");
+            assert_eq!(frames.frame(position.1), Some(frame), "each frame is in use");
+            last = Some(position);
+            hand_is_in_use |= self.hand == Some(frame);
+            false
+        });
+        assert!(hand_is_in_use, "the hand is on a frame of the order");
     }
 }
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use crate::{
+        layout::Address,
         page::{Access, Page},
         policy::naive::Naive,
     };
     use std::collections::BTreeSet;
 
-    /// Figure 2 of the paper over a sorted vector.
+    /// Figure 2 of the paper over a sorted vector of positions and reference bits.
     pub(super) struct SpatialClock {
-        nodes: Vec<(Page, bool)>,
-        cur_pointer: Option<Page>,
+        nodes: Vec<(Position, bool)>,
+        cur_pointer: Option<Position>,
         insert_ref: bool,
+        by_file: bool,
     }
 
+    /// The address, unless files order pages, and the page.
+    type Position = (Option<Address>, Page);
+
     impl SpatialClock {
-        pub(super) fn new(insert_ref: bool) -> Self {
-            Self { nodes: Vec::new(), cur_pointer: None, insert_ref }
+        pub(super) fn new(insert_ref: bool, by_file: bool) -> Self {
+            Self { nodes: Vec::new(), cur_pointer: None, insert_ref, by_file }
         }
 
-        fn after(&self, page: Page) -> Option<Page> {
-            self.nodes.iter().map(|(p, _)| *p).find(|p| *p > page)
+        fn after(&self, position: Position) -> Option<Position> {
+            self.nodes.iter().map(|(node, _)| *node).find(|node| *node > position)
+        }
+
+        /// Takes the page out and returns its bit.
+        fn take_out(&mut self, page: Page) -> Option<bool> {
+            let at = self.nodes.iter().position(|((_, other), _)| *other == page)?;
+            let (position, referenced) = self.nodes[at];
+            if self.cur_pointer == Some(position) {
+                self.cur_pointer = self.after(position);
+            }
+            self.nodes.remove(at);
+            Some(referenced)
         }
     }
 
     impl Naive for SpatialClock {
-        fn insert(&mut self, access: &Access) {
-            self.nodes.push((access.page, self.insert_ref));
+        fn insert(&mut self, _: &Access) {}
+        fn moved(&mut self, page: Page, to: Address) {
+            if self.by_file && self.nodes.iter().any(|((_, other), _)| *other == page) {
+                return;
+            }
+            let referenced = self.take_out(page).unwrap_or(self.insert_ref);
+            self.nodes.push((((!self.by_file).then_some(to), page), referenced));
             self.nodes.sort_unstable();
         }
         fn hit(&mut self, access: &Access) {
-            self.nodes.iter_mut().find(|(page, _)| *page == access.page).unwrap().1 = true;
+            self.nodes.iter_mut().find(|((_, page), _)| *page == access.page).unwrap().1 = true;
         }
         fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
             loop {
                 let victim = self.cur_pointer.unwrap_or(self.nodes[0].0);
                 self.cur_pointer = self.after(victim);
-                let at = self.nodes.iter().position(|(page, _)| *page == victim).unwrap();
+                let at = self.nodes.iter().position(|(node, _)| *node == victim).unwrap();
                 if !self.nodes[at].1 {
                     self.nodes.remove(at);
-                    return vec![victim];
+                    return vec![victim.1];
                 }
                 self.nodes[at].1 = false;
             }
         }
         fn remove(&mut self, page: Page) {
-            if self.cur_pointer == Some(page) {
-                self.cur_pointer = self.after(page);
-            }
-            self.nodes.retain(|(p, _)| *p != page);
+            self.take_out(page);
         }
     }
 }
@@ -198,7 +258,7 @@ mod tests {
     use super::*;
     use crate::{
         params::Params,
-        policy::naive::{Act, real},
+        policy::naive::{Act, Placing, real},
     };
 
     /// Figure 3 of the paper: sectors 40 and 72 are referenced, the pointer is at 40, and the
@@ -206,7 +266,7 @@ mod tests {
     #[test]
     fn evicts_as_in_figure_3() {
         let setup = Setup { frames: 5, pages: 200, runs: &[], params: &Params::default() };
-        let mut cache = real::<SpatialClock>(&setup);
+        let mut cache = real::<SpatialClock>(&setup, Placing::Fixed);
         // To move the pointer to 40, fill the cache; 20, in front of it, is the first victim.
         for page in [20, 40, 72, 80, 95, 120] {
             cache.step(Act::Write(page), 0);

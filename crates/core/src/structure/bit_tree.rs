@@ -106,6 +106,25 @@ impl BitTree {
         }
     }
 
+    /// Returns the largest member `<= at`.
+    pub fn previous(&self, mut at: u32) -> Option<u32> {
+        let mut level = 0;
+        loop {
+            let word = at as usize / 64;
+            let bits = self.levels.get(level)?[word] & (!0 >> (63 - at % 64));
+            if bits != 0 {
+                let mut found = word as u32 * 64 + bits.ilog2();
+                while level > 0 {
+                    level -= 1;
+                    found = found * 64 + self.levels[level][found as usize].ilog2();
+                }
+                return Some(found);
+            }
+            at = (word as u32).checked_sub(1)?;
+            level += 1;
+        }
+    }
+
     /// Prefetches the word that holds `at` into the near caches. Changes nothing.
     #[inline(always)]
     pub fn prefetch(&self, at: u32) {
@@ -152,6 +171,10 @@ mod tests {
                 tree.check();
                 for probe in [0, at, at + 1, n - 1] {
                     prop_assert_eq!(tree.next(probe), model.range(probe..).next().copied());
+                    if probe < n {
+                        let previous = model.range(..=probe).next_back().copied();
+                        prop_assert_eq!(tree.previous(probe), previous);
+                    }
                     let word = probe / 64;
                     prop_assert_eq!(
                         tree.word_after(word),

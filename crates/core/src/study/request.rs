@@ -24,6 +24,10 @@ pub struct Request {
     pub drain: bool,
     /// Whether a write miss that covers a part of its page reads the page first.
     pub write_miss_reads: bool,
+    /// The longest request to a device, in pages; 1 sends each page as a request.
+    pub request_pages_max: u32,
+    /// Whether places that become free are discarded.
+    pub discards: bool,
     /// Modelled devices that take the requests of every cell.
     pub devices: Vec<PreparedDevice>,
     /// Memory of the observer that [`super::Plan::run`] gets for a cell; `None`: it gets none.
@@ -44,6 +48,8 @@ impl Default for Request {
             writeback: Modes::default(),
             drain: false,
             write_miss_reads: false,
+            request_pages_max: 128,
+            discards: true,
             devices: Vec::new(),
             observer_bytes: None,
             memory_limit_bytes: u64::MAX,

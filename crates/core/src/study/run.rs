@@ -45,6 +45,8 @@ impl Plan<'_> {
             writeback: request.writeback,
             drain: request.drain,
             write_miss_reads: request.write_miss_reads,
+            request_pages_max: request.request_pages_max,
+            discards: request.discards,
         };
         let times = trace.about().knows.times;
         let mut feed = Feed::new(&request.devices, times, observer, cpu_ns);

@@ -171,8 +171,11 @@ fn each_cell_is_simulated_once() {
             let (mut reads, mut writes) = (0, 0);
             let mut observe = |requests: &[Io]| {
                 for io in requests {
-                    let pages = if io.op == IoOp::Read { &mut reads } else { &mut writes };
-                    *pages += u64::from(io.pages);
+                    match io.op {
+                        IoOp::Read => reads += u64::from(io.pages),
+                        IoOp::Write => writes += u64::from(io.pages),
+                        IoOp::Flush | IoOp::Discard => {}
+                    }
                 }
             };
             results.push(plan.run(cell, &|| 0, Some(&mut observe)));

@@ -65,6 +65,8 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         writeback,
         drain,
         write_miss_reads: false,
+        request_pages_max: 1,
+        discards: false,
     })
 }
 

@@ -56,6 +56,40 @@ pub struct TraceBuilder {
     process: u32,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
+    directories: Directories,
+}
+
+/// The directory in which each file got its first name: file systems place it there.
+#[derive(Default)]
+struct Directories {
+    of_file: HashMap<FileId, u32, FixedState>,
+    numbers: HashMap<Box<str>, u32, FixedState>,
+    name_bytes: usize,
+}
+
+impl Directories {
+    fn named(&mut self, file: FileId, name: &str) {
+        let Some((directory, _)) = name.rsplit_once('/') else { return };
+        if self.of_file.contains_key(&file) {
+            return;
+        }
+        let number = match self.numbers.get(directory) {
+            Some(number) => *number,
+            None => {
+                let number = self.numbers.len() as u32;
+                self.numbers.insert(directory.into(), number);
+                self.name_bytes += directory.len();
+                number
+            }
+        };
+        self.of_file.insert(file, number);
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.of_file.capacity() * (size_of::<(FileId, u32)>() + 1)
+            + self.numbers.capacity() * (size_of::<(Box<str>, u32)>() + 1)
+            + self.name_bytes
+    }
 }
 
 impl TraceBuilder {
@@ -79,6 +113,7 @@ impl TraceBuilder {
             step_tables: StepTables::default(),
             process: 0,
             sizes: HashMap::default(),
+            directories: Directories::default(),
         }
     }
 
@@ -102,7 +137,8 @@ impl TraceBuilder {
             + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
             + self.ranges.capacity() * size_of::<(FileId, u64, u64)>()
             + self.step_tables.held_bytes()
-            + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1);
+            + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
+            + self.directories.held_bytes();
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
@@ -156,10 +192,13 @@ impl TraceBuilder {
                 }
             }
             Action::Direct { .. } => self.totals.direct_requests += 1,
-            Action::Create(ref create) => self.created.push(create.file),
+            Action::Create(ref create) => {
+                self.created.push(create.file);
+                self.directories.named(create.file, &create.name);
+            }
+            Action::Bind { file, ref name } => self.directories.named(file, name),
             Action::Close { .. }
             | Action::Size { .. }
-            | Action::Bind { .. }
             | Action::Link { .. }
             | Action::Rename { .. }
             | Action::RenameDirectory { .. }
@@ -344,6 +383,8 @@ impl TraceBuilder {
         self.times.low.shrink_to_fit();
         self.step_tables.shrink_to_fit();
         let Self { about, steps, times, created, totals, tables, step_tables, sizes, .. } = self;
+        let mut directories: Vec<_> = self.directories.of_file.into_iter().collect();
+        directories.sort_unstable();
         let (untouched, untouched_pages) = match tables.untouched_within_pages {
             0 => (Vec::new(), 0),
             within => {
@@ -357,6 +398,7 @@ impl TraceBuilder {
             runs: Arc::new(runs),
             pages,
             created,
+            directories,
             totals,
             tables,
             step_tables,

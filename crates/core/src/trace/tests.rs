@@ -360,6 +360,8 @@ proptest! {
             writeback: Modes::default(),
             drain: false,
             write_miss_reads: false,
+            request_pages_max: 1,
+            discards: false,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

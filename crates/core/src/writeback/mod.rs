@@ -24,6 +24,11 @@
 //!   and `syncfs` write everything dirty.
 //! - `sync-all`: each of these calls writes everything dirty (Lim & Bahn).
 //!
+//! - `cluster:128KiB`: which page leaves and what is written are decided apart. If a dirty page is
+//!   evicted, all dirty pages of the same aligned range of addresses are written in the order of
+//!   their addresses, and the others stay in the cache, clean. Pages without an address count by
+//!   their rank in (file, page) order. The drain writes single pages.
+//!
 //! Files are written in the order in which they became dirty (as above), and the pages of a file in
 //! ascending order; `sync-all` writes in ascending order over all files. Written pages stay in the
 //! cache and are clean. A block trace has one file per device.
@@ -53,6 +58,8 @@ pub struct Modes {
     pub expire: Option<Expire>,
     /// The pages that syncs write.
     pub syncs: Syncs,
+    /// Size of the range of addresses that an eviction writes, in pages; `None`: single pages.
+    pub cluster_pages: Option<u32>,
 }
 
 /// Parameters of Linux's flusher.
@@ -92,6 +99,10 @@ pub const ALL: &[(&str, &str)] = &[
     ("expire:30s,tick=5s,ratio=10", "Linux's flusher: old files; the oldest above 10 % dirty"),
     ("sync", "pages named by fsync, fdatasync, sync_file_range, O_SYNC"),
     ("sync-all", "everything dirty, at each of these calls"),
+    (
+        "cluster:128KiB",
+        "with an evicted dirty page, the dirty ones of its aligned range of addresses",
+    ),
     (LINUX, "expire:30s,tick=5s,ratio=10,sync: Linux's defaults"),
     (HYBRID_FLUSH, "periodic:5s,sync-all: Android in the Hybrid Flush paper"),
 ];
@@ -105,7 +116,7 @@ pub enum ModesError {
     /// An unknown mode.
     #[error(
         "no mode of write-back is called `{0}`; there are: evict, periodic:5s, expire:30s, sync, \
-         sync-all, linux and hf"
+         sync-all, cluster:128KiB, linux and hf"
     )]
     Mode(String),
     /// A parameter of no mode before it.
@@ -116,6 +127,9 @@ pub enum ModesError {
     /// A value that is not a time.
     #[error(transparent)]
     Time(#[from] DurationError),
+    /// A value that is not a size of pages.
+    #[error("cluster:{0}: it is a number of KiB or MiB, 4KiB to 16MiB, of whole pages")]
+    Cluster(String),
     /// A value that is not a percentage.
     #[error("ratio={0}: it is a percentage of the cache, 0 to 100")]
     Ratio(String),
@@ -147,6 +161,7 @@ impl FromStr for Modes {
             in_expire = false;
             match part.split_once(':') {
                 Some(("periodic", every)) => modes.periodic_us = Some(parse_us(every)?),
+                Some(("cluster", size)) => modes.cluster_pages = Some(cluster_pages(size)?),
                 Some(("expire", after)) => {
                     modes.expire = Some(Expire { after_us: parse_us(after)?, ..Expire::default() });
                     in_expire = true;
@@ -176,6 +191,18 @@ impl FromStr for Modes {
     }
 }
 
+/// Reads the size of a cluster: `128KiB`, `1MiB`, `128K`, `1M`.
+fn cluster_pages(text: &str) -> Result<u32, ModesError> {
+    let units = [("KiB", 1), ("MiB", 1024), ("K", 1), ("M", 1024)];
+    let in_unit = |(unit, kib): (&str, u32)| {
+        let number: u32 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(kib)
+    };
+    let kib = units.into_iter().find_map(in_unit);
+    let pages = kib.filter(|kib| (4..=16 << 10).contains(kib) && kib.is_multiple_of(4));
+    pages.map(|kib| kib / 4).ok_or_else(|| ModesError::Cluster(text.to_owned()))
+}
+
 /// ext4's commit interval.
 const PERIOD_US: u64 = 5_000_000;
 
@@ -193,7 +220,11 @@ impl fmt::Display for Modes {
             Syncs::Nothing => "",
             Syncs::TheirFile => ",sync",
             Syncs::Everything => ",sync-all",
-        })
+        })?;
+        match self.cluster_pages {
+            Some(pages) => write!(f, ",cluster:{}KiB", pages * 4),
+            None => Ok(()),
+        }
     }
 }
 
@@ -285,7 +316,13 @@ impl Modes {
 
     /// Describes when dirty pages are written, in words that follow "Dirty pages are written".
     pub fn when(&self) -> String {
-        let mut when = vec!["on eviction".to_owned()];
+        let mut when = vec![match self.cluster_pages {
+            None => "on eviction".to_owned(),
+            Some(pages) => format!(
+                "on eviction with the dirty ones of the same {} KiB of addresses",
+                pages * 4
+            ),
+        }];
         if let Some(every) = self.periodic_us {
             when.push(format!("all of them every {:#}", Exact(every)));
         }

@@ -9,7 +9,7 @@ use crate::{
     page::{PAGE_BYTES, Page},
     policy::{
         self, Setup,
-        naive::{self, Act, Stepped},
+        naive::{self, Act, Placing, Stepped},
     },
     system::{Cell, Outcome},
     trace::{Run, StepKind, TraceBuilder, Unit},
@@ -48,6 +48,8 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         writeback: modes,
         drain: true,
         write_miss_reads: false,
+        request_pages_max: 1,
+        discards: false,
     };
     let mut ios = Vec::new();
     let future = trace.future().unwrap();
@@ -198,6 +200,50 @@ fn a_sync_writes_the_pages_that_it_names() {
     assert_eq!(ios[..2].iter().map(|io| io.lba).collect::<Vec<_>>(), [1, 2]);
 }
 
+/// An application that syncs waits for one flush behind all pages of the sync. A flush is sent
+/// even if nothing is dirty; without a mode that writes at syncs there is none.
+#[test]
+fn a_sync_is_one_flush_behind_its_pages() {
+    let events = [(0, write(0, 0..3)), (1, fsync(0)), (2, fsync(0)), (3, write_sync(0, 1..2))];
+    let (outcome, ios) = run("lru", 100, modes("sync"), &trace(&events));
+    let sent: Vec<_> = ios.iter().map(|io| (io.at_us, io.op, io.lba, io.awaited)).collect();
+    let (write, flush) = (IoOp::Write, IoOp::Flush);
+    let wanted = [
+        (1, write, 0, false),
+        (1, write, 1, false),
+        (1, write, 2, false),
+        (1, flush, 0, true),
+        (2, flush, 0, true),
+        (3, write, 1, false),
+        (3, flush, 0, true),
+    ];
+    assert_eq!((sent, outcome.device.flushes), (wanted.to_vec(), 3));
+    assert_eq!(run("lru", 100, modes("periodic:5s"), &trace(&events)).0.device.flushes, 0);
+}
+
+/// With the dirty page that leaves, the dirty pages of its aligned range of addresses are written
+/// in order. They stay cached, so a later eviction writes them only if they are dirty again.
+#[test]
+fn a_cluster_is_written_when_one_of_its_pages_leaves() {
+    let events = [
+        (0, write(0, 1..2)),
+        (1, write(0, 6..7)),
+        (2, write(0, 3..4)),
+        (3, write(0, 0..1)),
+        (4, Action::Read { open: None, file: FileId(0), offset: 9 * PAGE_BYTES, len: PAGE_BYTES }),
+        (5, Action::Read { open: None, file: FileId(0), offset: 3 * PAGE_BYTES, len: PAGE_BYTES }),
+        (6, write(0, 8..9)),
+    ];
+    let (outcome, ios) = run("lru", 4, modes("cluster:16KiB"), &trace(&events));
+    // Page 1 leaves for page 9, and pages 0 and 3 are written with it; page 6 leaves for page 8.
+    let writes: Vec<_> =
+        ios.iter().filter(|io| io.op == IoOp::Write).map(|io| (io.at_us, io.lba)).collect();
+    assert_eq!(writes, [(4, 0), (4, 1), (4, 3), (6, 6), (6, 8)]);
+    assert_eq!((outcome.device.drained, outcome.read_hits), (1, 1));
+    let (evicting, _) = run("lru", 4, modes("evict"), &trace(&events));
+    assert_eq!((evicting.hits(), evicting.device.reads), (outcome.hits(), outcome.device.reads));
+}
+
 /// Every sync writes everything dirty, in ascending order.
 #[test]
 fn sync_all_writes_everything() {
@@ -228,6 +274,8 @@ struct Model<'a> {
     modes: Modes,
     frames: u64,
     runs: &'a [Run],
+    /// By page: its address.
+    address: Vec<u64>,
     cache: Box<dyn Stepped>,
     dirty: BTreeSet<u32>,
     /// Files and the time at which each became dirty, in order of that time.
@@ -299,13 +347,21 @@ impl Model<'_> {
                 self.write(self.dirty.iter().copied().collect(), Why::Sync);
             }
         }
+        if self.modes.syncs != Syncs::Nothing {
+            self.done.push((self.now_us, IoOp::Flush, Some(Why::Sync), 0));
+        }
     }
 
     fn access(&mut self, act: Act, next_use: u32, page: u32) {
         let effect = self.cache.step(act, next_use);
-        for page in effect.written {
-            self.dirty.remove(&page.0);
-            self.done.push((self.now_us, IoOp::Write, Some(Why::Evict), page.0));
+        for victim in &effect.written {
+            for page in self.cluster(victim.0) {
+                self.dirty.remove(&page);
+                if !effect.written.contains(&Page(page)) {
+                    self.cache.step(Act::Clean(page), 0);
+                }
+                self.done.push((self.now_us, IoOp::Write, Some(Why::Evict), page));
+            }
         }
         for page in effect.fetched {
             self.done.push((self.now_us, IoOp::Read, None, page.0));
@@ -317,6 +373,21 @@ impl Model<'_> {
                 self.order.push((file, self.now_us));
             }
         }
+    }
+
+    /// The pages written with a victim, in order of their addresses; none if it was written with
+    /// another one.
+    fn cluster(&self, victim: u32) -> Vec<u32> {
+        if !self.dirty.contains(&victim) {
+            return Vec::new();
+        }
+        let Some(pages) = self.modes.cluster_pages else { return vec![victim] };
+        let place = |page: u32| self.address[page as usize];
+        let range = |page| place(page) / u64::from(pages);
+        let mut cluster: Vec<_> =
+            self.dirty.iter().copied().filter(|page| range(*page) == range(victim)).collect();
+        cluster.sort_by_key(|page| place(*page));
+        cluster
     }
 
     fn relieve(&mut self) {
@@ -336,11 +407,14 @@ fn modelled<'a>(
 ) -> Model<'a> {
     let params = Default::default();
     let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params };
+    let layout = layout::Selection::default_for(trace.about().space);
+    let places = (layout.spec.build)(trace, &layout.params);
     let mut model = Model {
         modes,
+        address: (0..trace.pages()).map(|page| places.read(Page(page))).collect(),
         frames: frames.into(),
         runs: trace.runs(),
-        cache: naive::model(spec, &setup),
+        cache: naive::model(spec, &setup, Placing::Fixed),
         dirty: BTreeSet::new(),
         order: Vec::new(),
         now_us: 0,
@@ -392,8 +466,15 @@ fn modes_strategy() -> impl Strategy<Value = Modes> {
     let expire = (1..40u64, 1..15u64, 0..=100u32);
     let expire = expire.prop_map(|(after_us, tick_us, ratio)| Expire { after_us, tick_us, ratio });
     let syncs = prop::sample::select(vec![Syncs::Nothing, Syncs::TheirFile, Syncs::Everything]);
-    (prop::option::of(1..20u64), prop::option::of(expire), syncs)
-        .prop_map(|(periodic_us, expire, syncs)| Modes { periodic_us, expire, syncs })
+    let cluster = prop::option::of(1..9u32);
+    (prop::option::of(1..20u64), prop::option::of(expire), syncs, cluster).prop_map(
+        |(periodic_us, expire, syncs, cluster_pages)| Modes {
+            periodic_us,
+            expire,
+            syncs,
+            cluster_pages,
+        },
+    )
 }
 
 /// Reads, writes, removals and syncs of three files of about ten pages each, with occasional
@@ -439,19 +520,25 @@ proptest! {
     fn agrees_with_the_model(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         let trace = trace(&events);
         let layout = layout::Selection::default_for(Space::Blocks);
-        let mut places = (layout.spec.build)(&trace, &layout.params);
+        let places = (layout.spec.build)(&trace, &layout.params);
         for spec in policy::ALL {
             let (outcome, ios) = run(spec.name, frames, modes, &trace);
-            let model = modelled(spec, frames, modes, &trace);
-            let wanted: Vec<Io> = model.done.iter().map(|(at_us, op, why, page)| Io {
-                at_us: *at_us,
-                op: *op,
-                lba: places.read(Page(*page)),
-                pages: 1,
-                sync: *why == Some(Why::Sync),
-                awaited: matches!(why, None | Some(Why::Sync | Why::Evict)),
+            let mut model = modelled(spec, frames, modes, &trace);
+            let wanted: Vec<Io> = model.done.iter().map(|(at_us, op, why, page)| match op {
+                IoOp::Flush => Io { at_us: *at_us, op: *op, lba: 0, pages: 0, sync: true, awaited: true },
+                _ => Io {
+                    at_us: *at_us,
+                    op: *op,
+                    lba: places.read(Page(*page)),
+                    pages: 1,
+                    sync: *why == Some(Why::Sync),
+                    awaited: matches!(why, None | Some(Why::Evict)),
+                },
             }).collect();
             prop_assert_eq!(ios, wanted, "{} under {}", spec.name, modes);
+            let flushes = model.done.iter().filter(|(_, op, ..)| *op == IoOp::Flush).count() as u64;
+            model.done.retain(|(_, op, ..)| *op != IoOp::Flush);
+            prop_assert_eq!(outcome.device.flushes, flushes);
             let count = |wanted| model.done.iter().filter(|(_, _, why, _)| *why == wanted).count() as u64;
             let DeviceCounts { reads, writes, sync_writes, drained, dropped_dirty, .. } = outcome.device;
             prop_assert_eq!((outcome.hits(), dropped_dirty, outcome.dirty_left), (model.hits, model.dropped_dirty, 0));
@@ -496,10 +583,11 @@ proptest! {
     fn more_occasions_write_more(events in events_strategy(), modes in modes_strategy(), every in 1..20u64, frames in 1..24u32) {
         let trace = trace(&events);
         let writes = |modes| run("lru", frames, modes, &trace).0.device.writes;
-        let syncs = |syncs| writes(Modes { periodic_us: None, expire: None, syncs });
+        let modes = Modes { cluster_pages: None, expire: None, ..modes };
+        let syncs = |syncs| writes(Modes { periodic_us: None, syncs, ..modes });
         prop_assert!(syncs(Syncs::Nothing) <= syncs(Syncs::TheirFile));
         prop_assert!(syncs(Syncs::TheirFile) <= syncs(Syncs::Everything));
-        let periodic = |every| writes(Modes { periodic_us: every, expire: None, ..modes });
+        let periodic = |every| writes(Modes { periodic_us: every, ..modes });
         prop_assert!(periodic(Some(2 * every)) <= periodic(Some(every)));
         prop_assert!(periodic(None) <= periodic(Some(2 * every)));
     }
@@ -573,10 +661,17 @@ fn modes_are_parsed_by_name() {
     let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10 };
     assert_eq!(
         modes("linux"),
-        Modes { expire: Some(expire), syncs: Syncs::TheirFile, periodic_us: None }
+        Modes {
+            expire: Some(expire),
+            syncs: Syncs::TheirFile,
+            periodic_us: None,
+            cluster_pages: None,
+        }
     );
     assert_eq!(modes("linux,ratio=5").expire, Some(Expire { ratio: 5, ..expire }));
-    let hf = Modes { periodic_us: Some(5_000_000), expire: None, syncs: Syncs::Everything };
+    let (expire, cluster_pages) = (None, None);
+    let syncs = Syncs::Everything;
+    let hf = Modes { periodic_us: Some(5_000_000), expire, syncs, cluster_pages };
     assert_eq!(
         (modes("hf"), modes("periodic,sync-all"), modes("sync-all, periodic:5s")),
         (hf, hf, hf)

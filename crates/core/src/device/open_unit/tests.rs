@@ -81,6 +81,7 @@ impl Naive {
             let page = (io.lba + n) % self.pages;
             spent += match io.op {
                 IoOp::Write => self.write(page),
+                IoOp::Flush | IoOp::Discard => 0.0,
                 IoOp::Read => {
                     let unit = page / self.unit_pages;
                     let far = self.last_read.replace(unit) != Some(unit);

@@ -222,13 +222,15 @@ fn dies_work_at_the_same_time() {
     // One NAND page of two pages is sensed once.
     let mut device = PageMapped::new(&PageMappedParams { nand_pages: 2, ..two.clone() });
     assert_eq!(device.serve(&read(0, 2), 0), 60_000);
-    // A write completes when it is accepted, or when it is programmed if durable. A read behind it
-    // waits.
+    // A write completes when it is accepted, a flush when everything accepted is programmed. A read
+    // behind a write waits.
     let mut device = PageMapped::new(&two);
     assert_eq!(device.serve(&write(0, 1), 0), 15_000);
     assert_eq!(device.serve(&read(0, 1), 15_000), 170_000);
     let mut device = PageMapped::new(&two);
-    assert_eq!(device.serve(&Io { sync: true, ..write(0, 1) }, 0), 115_000);
+    let (accepted, flush) = (device.serve(&write(0, 1), 0), Io { op: IoOp::Flush, ..write(0, 0) });
+    assert_eq!(device.serve(&flush, accepted), 115_000);
+    assert_eq!(device.serve(&flush, 200_000), 200_000, "nothing is left to be programmed");
 }
 
 /// The profiles reach the published speeds of large requests in order, and of random writes.

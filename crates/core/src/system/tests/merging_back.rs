@@ -4,7 +4,8 @@ use super::*;
 use crate::back::IoOp;
 
 struct Merging<'a> {
-    storage: Storage<()>,
+    /// Counts, and places the pages as this back's own layout does.
+    storage: Storage<&'a mut dyn FnMut(Io)>,
     layout: Box<dyn layout::Layout>,
     pages_max: u32,
     pending: Option<Io>,
@@ -29,6 +30,7 @@ impl Merging<'_> {
 
 impl Back for Merging<'_> {
     const WANTS_TIME: bool = true;
+    const WANTS_DIRTIED: bool = true;
 
     fn now(&mut self, at_us: u64) {
         assert_eq!(self.pending, None, "requests are sent before time goes on");
@@ -49,6 +51,18 @@ impl Back for Merging<'_> {
 
     fn submit(&mut self) {
         self.sent.extend(self.pending.take());
+    }
+
+    fn flush(&mut self) {
+        self.submit();
+        self.storage.flush();
+    }
+
+    fn dirtied(&mut self, page: Page) {
+        if self.layout.wants_dirtied() {
+            self.layout.dirtied(page);
+        }
+        self.storage.dirtied(page);
     }
 
     fn dropped(&mut self, dirty: bool) {
@@ -72,9 +86,10 @@ impl Back for Merging<'_> {
 fn run(frames: u32, pages_max: u32, modes: &str, trace: &Trace) -> (Outcome, Vec<Io>) {
     with_cell(frames, modes, true, |cell| {
         let mut sent = Vec::new();
+        let mut nowhere = |_: Io| ();
         let [storage, layout] = [(); 2].map(|()| layout_of(cell, trace));
         let back = Merging {
-            storage: Storage::new(storage, ()),
+            storage: Storage::new(storage, &mut nowhere as &mut dyn FnMut(Io)),
             layout: layout.expect("there is one"),
             pages_max,
             pending: None,
@@ -103,7 +118,8 @@ fn pages_given_together_become_one_request() {
 }
 
 /// With and without merging, the same pages are read and written in the same order. With a maximum
-/// length of one page the requests equal those of plain storage.
+/// length of one page the requests equal those of plain storage. Storage that merges sends the same
+/// pages at the same times, too.
 #[test]
 fn merging_changes_no_page() {
     let mut merged = 0;
@@ -116,6 +132,7 @@ fn merging_changes_no_page() {
         let outcome = with_cell(frames, modes, true, |cell| {
             cell.run(&trace, None, Some(&mut |io| plain.push(io)))
         });
+        plain.retain(|io| io.op != IoOp::Flush);
         for pages_max in [1, 2, 128] {
             let (with, sent) = run(frames, pages_max, modes, &trace);
             let case = format!("seed {seed}, {frames} frames, {modes}, at most {pages_max} pages");
@@ -130,6 +147,39 @@ fn merging_changes_no_page() {
                 plain.iter().map(|io| (io.at_us, io.op, io.lba, io.sync)).collect();
             assert_eq!(pages, wanted, "{case}");
             merged += plain.len() - sent.len();
+            let mut joined = Vec::new();
+            let outcome_joined = with_cell(frames, modes, true, |cell| {
+                let cell = Cell { request_pages_max: pages_max, ..*cell };
+                cell.run(&trace, None, Some(&mut |io| joined.push(io)))
+            });
+            joined.retain(|io| io.op != IoOp::Flush);
+            // Without a sink, and under a layout that needs none, requests are only counted.
+            let [watched, counted] = [true, false].map(|watched| {
+                with_cell(frames, modes, true, |cell| {
+                    let layout = layout::Selection::parse("identity").unwrap();
+                    let cell = Cell { request_pages_max: pages_max, layout: &layout, ..*cell };
+                    let mut nowhere = |_: Io| ();
+                    cell.run(&trace, None, if watched { Some(&mut nowhere) } else { None })
+                })
+            });
+            assert_eq!(watched, counted, "{case}");
+            let write_requests = joined.iter().filter(|io| io.op == IoOp::Write).count() as u64;
+            assert_eq!(outcome_joined.device.write_requests, write_requests, "{case}");
+            let device =
+                DeviceCounts { write_requests: outcome.device.writes, ..outcome_joined.device };
+            assert_eq!(Outcome { device, ..outcome_joined }, outcome, "{case}");
+            assert!(joined.iter().all(|io| io.pages <= pages_max), "{case}");
+            let in_order = |mut pages: Vec<(u64, bool, layout::Lba, bool)>| {
+                pages.sort_unstable();
+                pages
+            };
+            let single = |io: &Io, n| (io.at_us, io.op == IoOp::Read, io.lba + n, io.sync);
+            let pages = joined
+                .iter()
+                .flat_map(|io| (0..u64::from(io.pages)).map(|n| single(io, n)))
+                .collect();
+            let wanted = plain.iter().map(|io| single(io, 0)).collect();
+            assert_eq!(in_order(pages), in_order(wanted), "{case}");
         }
     }
     assert!(merged > 1000, "{merged} requests were saved");
