@@ -11,7 +11,9 @@ use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     device::LabelledProfile,
-    layout, params, policy,
+    layout,
+    page::PAGE_BYTES,
+    params, policy,
     study::{Note, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
     trace::Unit,
     writeback::{self, Modes},
@@ -60,6 +62,11 @@ pub(crate) struct Args {
     /// When dirty pages are written, beside eviction
     #[arg(long, value_name = "MODE,…", default_value = "evict", value_parser = Modes::from_str, help = writeback_help())]
     writeback: Modes,
+
+    /// Memory of the machine, of which Linux's flusher takes its ratio (--writeback linux or
+    /// expire); default: 2GiB
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    ram: Option<u64>,
 
     /// At the end, write all dirty pages, in the order in which the policy would evict them
     #[arg(long)]
@@ -241,13 +248,21 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         let label = device.label.clone();
         PreparedDevice::new(device).with_context(|| format!("--device {label}"))
     };
+    let mut writeback = args.writeback;
+    if let Some(ram) = args.ram {
+        let Some(expire) = &mut writeback.expire else {
+            let message = "--ram is for Linux's flusher: add --writeback linux or expire";
+            return Err(Usage(message.to_owned()).into());
+        };
+        expire.ram_pages = ram / PAGE_BYTES;
+    }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Request {
         policies,
         frames: args.memory.iter().chain(&args.frames).copied().collect(),
         unit: if args.object_cache { Unit::Request } else { Unit::Page },
         layout,
-        writeback: args.writeback,
+        writeback,
         drain: args.drain,
         write_miss_reads: args.write_miss == WriteMiss::Read,
         request_pages_max: args.merge,

@@ -144,7 +144,7 @@ pub(crate) fn run<P: Build>(
     let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
     let layout = wanted.then(build);
     let follows = layout.as_ref().is_some_and(|layout| layout.wants_dirtied());
-    let machine = || Machine::new(cell.writeback, trace, cell.frames);
+    let machine = || Machine::new(cell.writeback, trace);
     // A loop is compiled for each policy and each case. Two cases share a loop where another cost
     // hides that of the unused part: a sink hides an idle write-back machine, and the machine hides
     // the question whether the layout follows dirty pages.

@@ -72,11 +72,28 @@ fn a_mode_that_needs_absent_data_is_refused() {
         &["--writeback", "often"],
         "no mode of write-back is called `often`; there are: evict, periodic:5s",
     );
+    refused(&["--ram", "4GiB"], "--ram is for Linux's flusher: add --writeback linux or expire");
     refused(&["--writeback", "periodic:5"], "`5` is not a time: write a time as 90s");
     // One request a second: both pages are dirty again at each of five ticks.
     let found = cell(path, "periodic:5s", &["--rate", "1", "--frames", "9"]);
     assert_eq!((number(&found, "device_writes"), number(&found, "dirty_left")), (10, 2));
     assert_eq!(number(&cell(path, "evict", &["--frames", "9"]), "device_writes"), 0);
+}
+
+/// `--ram` is the memory of which Linux's flusher takes its ratio: a machine with little memory
+/// writes more, whatever the size of the cache.
+#[test]
+fn the_ratio_is_of_the_machines_memory() {
+    let trace = repository("testdata/messenger.parquet");
+    let writes = |mode: &str, args: &[&str]| {
+        number(&cell(&trace, mode, &[&["--memory", "64M"], args].concat()), "device_writes")
+    };
+    let by_default = writes("linux", &[]);
+    assert_eq!(by_default, writes("linux,ram=2GiB", &[]));
+    assert_eq!(by_default, writes("linux", &["--ram", "8GiB"]), "no ratio is reached");
+    let little = writes("linux", &["--ram", "1MiB"]);
+    assert_eq!(little, writes("linux,ram=1MiB", &[]));
+    assert!(by_default < little, "{by_default} {little}");
 }
 
 /// The table shows when pages are written and the number of syncs that wrote; an after-cache trace

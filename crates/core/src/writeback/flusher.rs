@@ -464,7 +464,8 @@ mod tests {
             }
             let trace = builder.finish().unwrap();
             let frames = trace.pages() + 1;
-            let expire = Some(Expire { after_us: expire_us, tick_us, ratio });
+            let ram_pages = frames.into();
+            let expire = Some(Expire { after_us: expire_us, tick_us, ratio, ram_pages });
             let cell = Cell {
                 policy: &policy::Selection::parse("lru").unwrap(),
                 frames,

@@ -86,13 +86,15 @@ enum Which {
 }
 
 impl Machine {
-    /// Builds a machine without dirty pages for a cache of `frames` frames.
-    pub fn new(modes: Modes, trace: &Trace, frames: u32) -> Self {
+    /// Builds a machine without dirty pages.
+    pub fn new(modes: Modes, trace: &Trace) -> Self {
         let files = Files::of(trace.runs(), trace.pages());
-        let ratio = modes.expire.map_or(100, |expire| expire.ratio);
+        let dirty_pages_max = |expire: Expire| expire.ram_pages * u64::from(expire.ratio) / 100;
+        // A trace has at most `u32::MAX` pages.
+        let dirty_pages_max = modes.expire.map_or(u64::MAX, dirty_pages_max);
         Self {
             modes,
-            dirty_pages_max: (u64::from(frames) * u64::from(ratio) / 100) as u32,
+            dirty_pages_max: dirty_pages_max.try_into().unwrap_or(u32::MAX),
             dirty: BitTree::new(trace.pages()),
             dirty_pages: 0,
             order: Lists::new(files.count()),

@@ -14,11 +14,11 @@
 //!   `Documentation/admin-guide/sysctl/vm.rst`). At each multiple of `tick`, every file whose age
 //!   has reached `expire` is written whole: the kernel ages inodes, not pages. The age of a file
 //!   counts from the first write that made it dirty after the flusher last wrote it; neither fsync
-//!   nor eviction resets it. In addition, as soon as a request leaves more than `ratio` percent of
-//!   the cache dirty, whole files are written, the oldest first, until no more than `ratio` percent
-//!   is dirty. The kernel takes the ratio of available memory; here the cache stands for it.
-//!   `vm.dirty_ratio`, at which writers block, is never reached, because writing takes no time
-//!   here.
+//!   nor eviction resets it. In addition, as soon as a request leaves more pages dirty than `ratio`
+//!   percent of `ram`, whole files are written, the oldest first, until no more are dirty. The
+//!   kernel takes the ratio of available memory, which is far more than the simulated cache where
+//!   applications, too, need memory. `vm.dirty_ratio`, at which writers block, is never reached,
+//!   because writing takes no time here.
 //! - `sync`: fsync, fdatasync, `msync`, `sync_file_range` and writes with `O_SYNC` write the dirty
 //!   pages of their range of their file (for all but the last two usually the whole file). `sync`
 //!   and `syncfs` write everything dirty.
@@ -36,6 +36,8 @@
 use crate::{
     duration::{DurationError, Exact, parse_us},
     event::Space,
+    page::PAGE_BYTES,
+    show,
     trace::Trace,
 };
 use std::{fmt, str::FromStr};
@@ -69,14 +71,19 @@ pub struct Expire {
     pub after_us: u64,
     /// Interval at which the flusher runs.
     pub tick_us: u64,
-    /// Percentage of the cache that may be dirty; 100 sets no limit.
+    /// Percentage of `ram_pages` that may be dirty; 100 sets no limit.
     pub ratio: u32,
+    /// The machine's memory, in pages.
+    pub ram_pages: u64,
 }
 
+/// The memory of a machine, unless said otherwise: 2 GiB.
+pub const RAM_PAGES: u64 = (2 << 30) / PAGE_BYTES;
+
 impl Default for Expire {
-    /// The kernel's own defaults.
+    /// The kernel's own defaults, on a machine of 2 GiB.
     fn default() -> Self {
-        Self { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10 }
+        Self { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10, ram_pages: RAM_PAGES }
     }
 }
 
@@ -96,7 +103,7 @@ pub enum Syncs {
 pub const ALL: &[(&str, &str)] = &[
     ("evict", "dirty pages that are evicted; part of every mode"),
     ("periodic:5s", "everything dirty, at this interval (ext4's commit in papers)"),
-    ("expire:30s,tick=5s,ratio=10", "Linux's flusher: old files; the oldest above 10 % dirty"),
+    ("expire:30s,tick=5s,ratio=10", "Linux's flusher: old files; the oldest above 10 % of --ram"),
     ("sync", "pages named by fsync, fdatasync, sync_file_range, O_SYNC"),
     ("sync-all", "everything dirty, at each of these calls"),
     (
@@ -121,7 +128,8 @@ pub enum ModesError {
     Mode(String),
     /// A parameter of no mode before it.
     #[error(
-        "`{0}` belongs to no mode: expire takes tick and ratio, as in expire:30s,tick=5s,ratio=10"
+        "`{0}` belongs to no mode: expire takes tick, ratio and ram, as in \
+         expire:30s,tick=5s,ratio=10,ram=2GiB"
     )]
     Param(String),
     /// A value that is not a time.
@@ -131,8 +139,11 @@ pub enum ModesError {
     #[error("cluster:{0}: it is a number of KiB or MiB, 4KiB to 16MiB, of whole pages")]
     Cluster(String),
     /// A value that is not a percentage.
-    #[error("ratio={0}: it is a percentage of the cache, 0 to 100")]
+    #[error("ratio={0}: it is a percentage of ram, 0 to 100")]
     Ratio(String),
+    /// A value that is not the memory of a machine.
+    #[error("ram={0}: it is a number of KiB, MiB or GiB, of whole pages")]
+    Ram(String),
 }
 
 impl FromStr for Modes {
@@ -153,6 +164,11 @@ impl FromStr for Modes {
                     ("ratio", Some(expire)) => {
                         let ratio = value.parse().ok().filter(|ratio| *ratio <= 100);
                         expire.ratio = ratio.ok_or_else(|| ModesError::Ratio(value.to_owned()))?;
+                    }
+                    ("ram", Some(expire)) => {
+                        let pages = pages_in(value).filter(|pages| *pages > 0);
+                        expire.ram_pages =
+                            pages.ok_or_else(|| ModesError::Ram(value.to_owned()))?;
                     }
                     _ => return Err(ModesError::Param(part.to_owned())),
                 }
@@ -191,17 +207,25 @@ impl FromStr for Modes {
     }
 }
 
-/// Reads the size of a cluster: `128KiB`, `1MiB`, `128K`, `1M`.
-fn cluster_pages(text: &str) -> Result<u32, ModesError> {
-    let units = [("KiB", 1), ("MiB", 1024), ("K", 1), ("M", 1024)];
-    let in_unit = |(unit, kib): (&str, u32)| {
-        let number: u32 = text.strip_suffix(unit)?.parse().ok()?;
-        number.checked_mul(kib)
+/// Reads a size of whole pages: `128KiB`, `1MiB`, `128K`, `1M`.
+fn pages_in(text: &str) -> Option<u64> {
+    let units = [("K", 10), ("M", 20), ("G", 30)];
+    let text = text.strip_suffix("iB").unwrap_or(text);
+    let in_unit = |(unit, shift): (&str, u32)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(1 << shift)
     };
-    let kib = units.into_iter().find_map(in_unit);
-    let pages = kib.filter(|kib| (4..=16 << 10).contains(kib) && kib.is_multiple_of(4));
-    pages.map(|kib| kib / 4).ok_or_else(|| ModesError::Cluster(text.to_owned()))
+    let bytes = units.into_iter().find_map(in_unit)?;
+    bytes.is_multiple_of(PAGE_BYTES).then_some(bytes / PAGE_BYTES)
 }
+
+fn cluster_pages(text: &str) -> Result<u32, ModesError> {
+    let pages = pages_in(text).filter(|pages| (1..=CLUSTER_PAGES_MAX).contains(pages));
+    pages.map(|pages| pages as u32).ok_or_else(|| ModesError::Cluster(text.to_owned()))
+}
+
+/// The largest cluster: 16 MiB.
+const CLUSTER_PAGES_MAX: u64 = (16 << 20) / PAGE_BYTES;
 
 /// ext4's commit interval.
 const PERIOD_US: u64 = 5_000_000;
@@ -213,8 +237,11 @@ impl fmt::Display for Modes {
         if let Some(every) = self.periodic_us {
             write!(f, ",periodic:{}", Exact(every))?;
         }
-        if let Some(Expire { after_us, tick_us, ratio }) = self.expire {
+        if let Some(Expire { after_us, tick_us, ratio, ram_pages }) = self.expire {
             write!(f, ",expire:{},tick={},ratio={ratio}", Exact(after_us), Exact(tick_us))?;
+            if ram_pages != RAM_PAGES {
+                write!(f, ",ram={}KiB", ram_pages * (PAGE_BYTES >> 10))?;
+            }
         }
         f.write_str(match self.syncs {
             Syncs::Nothing => "",
@@ -326,14 +353,15 @@ impl Modes {
         if let Some(every) = self.periodic_us {
             when.push(format!("all of them every {:#}", Exact(every)));
         }
-        if let Some(Expire { after_us, tick_us, ratio }) = self.expire {
+        if let Some(Expire { after_us, tick_us, ratio, ram_pages }) = self.expire {
             let (after, tick) = (Exact(after_us), Exact(tick_us));
             when.push(format!(
                 "with their file when it has been dirty for {after:#} (looked at every {tick:#})"
             ));
             if ratio < 100 {
                 when.push(format!(
-                    "oldest files first when more than {ratio} % of the cache is dirty"
+                    "oldest files first when more than {ratio} % of {} is dirty",
+                    show::bytes(ram_pages * PAGE_BYTES)
                 ));
             }
         }

@@ -169,8 +169,8 @@ fn expire_writes_old_files() {
     assert_eq!(written("expire:10s,tick=1s,ratio=100,sync")[..5], synced);
 }
 
-/// As soon as more than 5 of 100 frames are dirty, the oldest files are written until no more than
-/// 5 are.
+/// As soon as more than 5 of 100 pages of memory are dirty, the oldest files are written until no
+/// more than 5 are. The memory is that of the machine, not of the cache.
 #[test]
 fn files_above_the_ratio_are_written_at_once() {
     let wanted = [
@@ -180,8 +180,10 @@ fn files_above_the_ratio_are_written_at_once() {
         // Pages 4 to 7, 11 and all of file 0: nine pages are dirty.
         at(12, &[4, 5, 6, 7], false),
     ];
-    assert_eq!(written("expire:1h,ratio=5"), wanted.concat());
-    assert_eq!(written("expire:1h,ratio=100"), []);
+    assert_eq!(written("expire:1h,ratio=5,ram=400KiB"), wanted.concat());
+    assert_eq!(written("expire:1h,ratio=50,ram=40KiB"), wanted.concat());
+    assert_eq!(written("expire:1h,ratio=5"), [], "memory is 2 GiB");
+    assert_eq!(written("expire:1h,ratio=100,ram=400KiB"), []);
     assert_eq!(written("expire:1h,ratio=0").len(), 15, "every page is written at once");
 }
 
@@ -272,7 +274,6 @@ fn hf_flushes_as_android_in_the_hybrid_flush_paper() {
 /// A model that follows the definition: it searches lists, and its clock ticks every microsecond.
 struct Model<'a> {
     modes: Modes,
-    frames: u64,
     runs: &'a [Run],
     /// By page: its address.
     address: Vec<u64>,
@@ -391,8 +392,8 @@ impl Model<'_> {
     }
 
     fn relieve(&mut self) {
-        let Some(Expire { ratio, .. }) = self.modes.expire else { return };
-        while self.dirty.len() as u64 * 100 > self.frames * u64::from(ratio) {
+        let Some(Expire { ratio, ram_pages, .. }) = self.modes.expire else { return };
+        while self.dirty.len() as u64 * 100 > ram_pages * u64::from(ratio) {
             self.write_file(self.order[0].0, Why::Background);
         }
     }
@@ -412,7 +413,6 @@ fn modelled<'a>(
     let mut model = Model {
         modes,
         address: (0..trace.pages()).map(|page| places.read(Page(page))).collect(),
-        frames: frames.into(),
         runs: trace.runs(),
         cache: naive::model(spec, &setup, Placing::Fixed),
         dirty: BTreeSet::new(),
@@ -463,8 +463,13 @@ fn modelled<'a>(
 }
 
 fn modes_strategy() -> impl Strategy<Value = Modes> {
-    let expire = (1..40u64, 1..15u64, 0..=100u32);
-    let expire = expire.prop_map(|(after_us, tick_us, ratio)| Expire { after_us, tick_us, ratio });
+    let expire = (1..40u64, 1..15u64, 0..=100u32, 1..60u64);
+    let expire = expire.prop_map(|(after_us, tick_us, ratio, ram_pages)| Expire {
+        after_us,
+        tick_us,
+        ratio,
+        ram_pages,
+    });
     let syncs = prop::sample::select(vec![Syncs::Nothing, Syncs::TheirFile, Syncs::Everything]);
     let cluster = prop::option::of(1..9u32);
     (prop::option::of(1..20u64), prop::option::of(expire), syncs, cluster).prop_map(
@@ -658,7 +663,7 @@ fn long_pauses_cost_nothing() {
 #[test]
 fn modes_are_parsed_by_name() {
     assert_eq!(modes("evict"), Modes::default());
-    let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10 };
+    let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10, ram_pages: 524_288 };
     assert_eq!(
         modes("linux"),
         Modes {
@@ -669,6 +674,10 @@ fn modes_are_parsed_by_name() {
         }
     );
     assert_eq!(modes("linux,ratio=5").expire, Some(Expire { ratio: 5, ..expire }));
+    for ram in ["1GiB", "1G", "1024M", "1048576KiB"] {
+        let expire = Expire { ram_pages: 262_144, ..expire };
+        assert_eq!(modes(&format!("linux,ram={ram}")).expire, Some(expire));
+    }
     let (expire, cluster_pages) = (None, None);
     let syncs = Syncs::Everything;
     let hf = Modes { periodic_us: Some(5_000_000), expire, syncs, cluster_pages };
@@ -695,9 +704,13 @@ fn a_refused_mode_is_named_with_the_reason() {
         ("periodic:0s", "`0s` is not a time"),
         ("periodic:-5s", "`-5s` is not a time"),
         ("periodic:99999999999999999h", "is not a time"),
-        ("expire:30s,ratio=101", "ratio=101: it is a percentage of the cache, 0 to 100"),
+        ("expire:30s,ratio=101", "ratio=101: it is a percentage of ram, 0 to 100"),
+        ("expire:30s,ram=0K", "ram=0K: it is a number of KiB, MiB or GiB, of whole pages"),
+        ("expire:30s,ram=6K", "ram=6K"),
+        ("expire:30s,ram=2", "ram=2"),
+        ("expire:30s,ram=99999999999999999999G", "ram=9"),
         ("expire:30s,dirt=1", "`dirt=1` belongs to no mode"),
-        ("sync,tick=5s", "`tick=5s` belongs to no mode: expire takes tick and ratio"),
+        ("sync,tick=5s", "`tick=5s` belongs to no mode: expire takes tick, ratio and ram"),
     ] {
         let error = text.parse::<Modes>().unwrap_err().to_string();
         assert!(error.contains(says), "{text}: {error}");
