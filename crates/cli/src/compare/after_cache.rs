@@ -60,7 +60,13 @@ impl<'a> Writers<'a> {
             dir,
             format,
             stem: stem.to_owned(),
-            about: About { epoch_us: None, side: Side::After, space: Space::Blocks, knows },
+            about: About {
+                epoch_us: None,
+                boot_us: None,
+                side: Side::After,
+                space: Space::Blocks,
+                knows,
+            },
         })
     }
 

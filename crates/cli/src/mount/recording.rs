@@ -25,6 +25,7 @@ const WAITING_MAX: usize = 1 << 16;
 /// Description of a recording's trace, except for its start time.
 const ABOUT: About = About {
     epoch_us: None,
+    boot_us: None,
     side: Side::Before,
     space: Space::Files,
     knows: Knows {

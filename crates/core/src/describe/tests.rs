@@ -13,7 +13,7 @@ fn abouts() -> Vec<About> {
         for bits in 0..16 {
             let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
             let knows = Knows { times, syncs, writes, removals, ..Knows::NOTHING };
-            all.push(About { epoch_us: None, side: Side::Before, space, knows });
+            all.push(About { epoch_us: None, boot_us: None, side: Side::Before, space, knows });
         }
     }
     all
@@ -29,7 +29,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
-    (0..21u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
+    (0..22u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
         0 | 1 => read(file, offset, len),
         2 | 3 => write(file, offset, len),
         4 => write_sync(file, offset, len),
@@ -50,6 +50,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         17 => Action::Size { file: FileId(file), size: offset },
         18 => Action::MemoryPressure { stalled_ppm: len as u32 },
         19 => Action::Foreground { app: MaybeOwned::owned_str(name) },
+        20 => Action::Place { file: FileId(file), offset, len, at: len },
         _ => process(name),
     })
 }

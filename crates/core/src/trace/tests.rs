@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 fn about(times: bool) -> About {
     let knows = Knows { times, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-    About { epoch_us: None, side: Side::Before, space: Space::Files, knows }
+    About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows }
 }
 
 fn build(actions: &[Action]) -> Trace {
