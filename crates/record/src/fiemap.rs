@@ -46,8 +46,8 @@ struct Request {
     extents: [RawExtent; COUNT],
 }
 
-/// Returns the places of a file's data, in the order of their offsets. Data without a place, such as
-/// that which the kernel has not written back yet, is left out; nothing is written back for it.
+/// Returns the places of a file's data, in the order of their offsets. Data that has no place yet,
+/// because the kernel has not written it back, is left out, and is not written back for this.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! What commands noted about a stored trace: the part of the traces that it belongs to, restored
-//! pauses, and what a web server sent meanwhile.
+//! Notes that commands add to a stored trace: the part of the traces that it belongs to, restored
+//! pauses, and the answers of a web server.
 
 use flashsift_core::event::Micros;
 use serde::{Deserialize, Serialize};

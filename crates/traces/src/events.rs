@@ -148,7 +148,7 @@ pub struct Origin {
     pub trace: String,
     /// The lines or records that its reader left out.
     pub skipped: Skipped,
-    /// What commands noted about the trace.
+    /// The notes that commands added.
     pub annotations: Annotations,
 }
 

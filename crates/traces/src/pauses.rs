@@ -1,6 +1,6 @@
 //! Restores pauses that were shortened while recording.
 //!
-//! A workload that stands for a day of use takes hours if nobody waits for its pauses. Its driver
+//! A workload that stands for a day of use takes hours if its pauses are cut short. Its driver
 //! writes down how much it cut out of each pause, and [`Restore`] puts that back: each event gets
 //! the time at which it would have come.
 

@@ -28,8 +28,8 @@ impl Request {
 }
 
 /// Sums up the requests that ended within these times of CLOCK_BOOTTIME, in the order of the lines.
-/// A request counts as `again` if it is a `GET` answered with 200 and an earlier one of the same URL
-/// within these times was answered with 200, too.
+/// A request counts as `again` if it is a `GET` answered with 200, and an earlier one of the same
+/// URL within these times was, too.
 ///
 /// # Errors
 ///

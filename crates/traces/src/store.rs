@@ -18,8 +18,9 @@
 //! | `mode` | INT32, null | `create`: the permission bits, where they are known |
 //! | `place` | INT64, null | `place`: first byte on the device |
 //!
-//! Schema 3 has neither `place` nor events of that kind. Schemas 1 and 2 have no columns after `name2`, and a number in `action`: an index into the
-//! metadata's `actions`. They lack the facts of those columns, and the kinds from `create` on.
+//! Schema 3 has neither `place` nor events of that kind. Schemas 1 and 2 have no columns after
+//! `name2`, and a number in `action`: an index into the metadata's `actions`. They lack the facts
+//! of those columns, and the kinds from `create` on.
 //!
 //! Unsigned numbers are stored with their bits unchanged. The key-value metadata holds one JSON
 //! object under `flashsift`: the schema version, the description of the trace and the facts that it

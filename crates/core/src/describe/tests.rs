@@ -270,3 +270,35 @@ proptest! {
         described(abouts()[which], &events).sections.iter().for_each(check_shape);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// A place is no access, and does not make the trace longer.
+    #[test]
+    fn places_change_nothing(mut events in events()) {
+        events.retain(|event| !matches!(event.action, Action::Place { .. }));
+        let end_us = events.last().map_or(0, |event| event.at_us);
+        let mut with: Vec<_> = events
+            .iter()
+            .flat_map(|event| {
+                let file = event.action.file().unwrap_or(FileId(9));
+                let place = Action::Place { file, offset: 0, len: 1 << 20, at: 0 };
+                [event.clone(), Event { action: place, ..event.clone() }]
+            })
+            .collect();
+        with.push(Event {
+            at_us: end_us.saturating_add(1 << 40),
+            pid: 0,
+            tid: 0,
+            action: Action::Place { file: FileId(8), offset: 0, len: 1, at: 0 },
+        });
+        let about = testing::about();
+        let (with, without) = (described(about, &with), described(about, &events));
+        prop_assert_eq!(with.duration_us, without.duration_us);
+        prop_assert_eq!(with.requests, without.requests);
+        for (with, without) in with.sections.iter().zip(&without.sections) {
+            prop_assert_eq!(&with.found, &without.found, "{}", with.spec.name);
+        }
+    }
+}
