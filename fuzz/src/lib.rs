@@ -106,7 +106,7 @@ pub fn describe(data: &[u8]) {
     let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| knows & bit != 0);
     let knows = Knows { times, syncs, writes, removals, ..Knows::NOTHING };
     let space = [Space::Files, Space::Files, Space::Blocks, Space::Objects][usize::from(space) % 4];
-    let about = About { epoch_us: None, side: Side::Before, space, knows };
+    let about = About { epoch_us: None, boot_us: None, side: Side::Before, space, knows };
     let mut at_us = 0;
     let events: Vec<Event<'static>> = data
         .as_chunks()
@@ -177,10 +177,10 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
     let offset = OFFSETS[usize::from(shift) % OFFSETS.len()] + u64::from(offset) * 2048;
     // Long requests cost much and show nothing new; tests of the core have some.
     let len = u64::from(len) << (shift >> 4);
-    match kind % 22 {
+    match kind % 23 {
         0..3 => Action::Read { file, open, offset, len },
         3..6 if !writes => Action::Read { file, open, offset, len },
-        3..6 => Action::Write { file, open, offset, len, sync: kind % 22 == 5 },
+        3..6 => Action::Write { file, open, offset, len, sync: kind % 23 == 5 },
         6 => Action::Direct { file, open, offset, len, write: writes && len % 2 == 0 },
         7 => Action::Sync { file, offset: 0, len: u64::MAX },
         8 => Action::Sync { file, offset, len },
@@ -209,6 +209,7 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
         18 => Action::Size { file, size: offset },
         19 => Action::MemoryPressure { stalled_ppm: len as u32 },
         20 => Action::Foreground { app: name },
+        21 => Action::Place { file, offset, len, at: offset },
         _ => Action::Process { name },
     }
 }

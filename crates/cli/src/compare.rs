@@ -196,9 +196,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let plan = study.plan()?;
     plan.notes().iter().for_each(log_note);
     let after_cache = match &args.after_cache {
-        Some(dir) => {
-            Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded.trace)?)
-        }
+        Some(dir) => Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded)?),
         None => None,
     };
     if let Some(after_cache) = &after_cache {

@@ -1,7 +1,7 @@
 //! `flashsift describe`: the properties of a trace, before any cache is simulated.
 
 use crate::{
-    card,
+    card, import,
     load::{self, Input},
     size,
 };
@@ -73,19 +73,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));
     let name = args.input.name();
     load::log_left_out(&outcome);
+    let annotations =
+        outcome.origin.as_ref().map(|origin| origin.annotations.clone()).unwrap_or_default();
+    let notes = import::describe_annotations(&annotations);
     if let Some(report) = report {
-        report.write(&page::build(args, &name, &outcome, &description))?;
+        report.write(&page::build(args, &name, &outcome, notes.clone(), &description))?;
     }
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer(
             &mut out,
-            &json::DescriptionRecord::new(&name, outcome.format, &description),
+            &json::DescriptionRecord::new(&name, outcome.format, &annotations, &description),
         )?;
         writeln!(out)?;
     } else {
         out.write_all(
-            text::render(&name, outcome.format, &description, crate::text::in_color()).as_bytes(),
+            text::render(&name, outcome.format, &notes, &description, crate::text::in_color())
+                .as_bytes(),
         )?;
     }
     out.flush().context("writing the description")

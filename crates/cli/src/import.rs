@@ -2,19 +2,32 @@
 
 use crate::{
     load::{self, Input},
-    logging::SUMMARY,
+    logging::{DETAIL, SUMMARY},
     size,
     usage::Usage,
 };
-use flashsift_traces::store;
-use std::path::PathBuf;
+use anyhow::Context;
+use flashsift_core::event::{About, Event, Micros};
+use flashsift_traces::{
+    Error,
+    annotations::{Annotations, Served, Split},
+    events::Sink,
+    pauses::{self, Restore},
+    served, store,
+};
+use std::{
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+};
 use tracing::info;
 
 /// Convert a trace of any format into flashsift's Parquet format
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift import app.strace.xz -o app.parquet
-  flashsift import - --format strace -o app.parquet < app.strace")]
+  flashsift import - --format strace -o app.parquet < app.strace
+  flashsift import raw.parquet -o day.parquet --pauses pauses.csv --requests requests.jsonl")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
@@ -22,6 +35,39 @@ pub(crate) struct Args {
     /// Path of the trace to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+
+    /// Put pauses back that were cut short while recording: CSV with the header at_us,cut_us, the
+    /// CLOCK_BOOTTIME at the end of each pause and the time cut out of it, in microseconds
+    #[arg(long, value_name = "FILE", conflicts_with = "rate")]
+    pauses: Option<PathBuf>,
+
+    /// Note what a web server sent during the trace: lines of JSON with boottime_us, method, url,
+    /// status and bytes
+    #[arg(long, value_name = "FILE", conflicts_with = "rate")]
+    requests: Option<PathBuf>,
+
+    /// Note the part of the traces that this one belongs to: train, tune, or test (held apart)
+    #[arg(long, value_name = "PART")]
+    split: Option<Split>,
+}
+
+/// Notes CLOCK_BOOTTIME at the first and last event.
+struct Span<'a> {
+    sink: &'a mut dyn Sink,
+    boot_us: Option<Micros>,
+    last_us: Micros,
+}
+
+impl Sink for Span<'_> {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.boot_us = about.boot_us;
+        self.sink.about(about)
+    }
+
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        self.last_us = events.last().map_or(self.last_us, |event| event.at_us);
+        self.sink.events(events)
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -35,13 +81,51 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Usage("a store cannot go to standard output: give -o a file name".to_owned()).into()
         );
     }
+    let at = |path: &Path| path.display().to_string();
+    let cuts = args.pauses.as_deref().map(|path| -> anyhow::Result<_> {
+        let file = BufReader::new(File::open(path).with_context(|| at(path))?);
+        pauses::parse(file).with_context(|| at(path))
+    });
+    let cuts = cuts.transpose()?;
     let mut writer = store::Writer::create(&args.output, &name)?;
-    let outcome = args.input.read(&mut writer)?;
-    // A copy of a stored trace keeps the omissions that its first reader noted.
+    let (outcome, span, restored) = {
+        let mut restore;
+        let sink: &mut dyn Sink = match cuts {
+            Some(cuts) => {
+                restore = Some(Restore::new(cuts, &mut writer));
+                restore.as_mut().expect("it was just set")
+            }
+            None => {
+                restore = None;
+                &mut writer
+            }
+        };
+        let mut span = Span { sink, boot_us: None, last_us: 0 };
+        let outcome = args.input.read(&mut span)?;
+        let span = span.boot_us.map(|boot_us| (boot_us, span.last_us));
+        (outcome, span, restore.map(Restore::finish))
+    };
+    // A copy of a stored trace keeps the omissions that its first reader noted, and all notes.
     let mut skipped = outcome.skipped.clone();
+    let mut annotations = Annotations::default();
     if let Some(origin) = &outcome.origin {
         skipped.merge(&origin.skipped);
+        annotations = origin.annotations.clone();
     }
+    if annotations.restored.is_some() && (restored.is_some() || args.requests.is_some()) {
+        anyhow::bail!(
+            "{name} has restored pauses, so its times are no longer those of CLOCK_BOOTTIME: give \
+             --pauses and --requests in one import of the recording itself"
+        );
+    }
+    annotations.restored = restored.or(annotations.restored);
+    annotations.split = args.split.or(annotations.split);
+    if let Some(path) = &args.requests {
+        let served = sum_requests(path, span).with_context(|| at(path))?;
+        annotations.served = Some(served);
+    }
+    let notes = describe_annotations(&annotations);
+    writer.annotate(annotations);
     let bytes = writer.finish(&skipped)?;
     info!(
         target: SUMMARY,
@@ -53,5 +137,50 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         bytes as f64 / outcome.events as f64
     );
     load::log_skipped(&skipped);
+    for note in notes {
+        info!(target: DETAIL, "note: {note}");
+    }
     Ok(())
+}
+
+/// `span`: CLOCK_BOOTTIME at time 0 of the trace, and the time of its last event.
+fn sum_requests(path: &Path, span: Option<(Micros, Micros)>) -> anyhow::Result<Served> {
+    let Some((boot_us, last_us)) = span else {
+        anyhow::bail!(
+            "the trace does not hold CLOCK_BOOTTIME at its beginning, so requests cannot be placed \
+             in it: record it with this version of flashsift record (not --strace)"
+        );
+    };
+    let file = BufReader::new(File::open(path)?);
+    Ok(served::sum(file, boot_us..=boot_us.saturating_add(last_us))?)
+}
+
+/// Returns what commands noted about a trace, one sentence each.
+pub(crate) fn describe_annotations(annotations: &Annotations) -> Vec<String> {
+    let mut notes = Vec::new();
+    match annotations.split {
+        Some(Split::Train) => notes.push("It is for training.".to_owned()),
+        Some(Split::Tune) => notes.push("It is for tuning.".to_owned()),
+        Some(Split::Test) => notes.push("It is held apart for tests.".to_owned()),
+        None => {}
+    }
+    if let Some(restored) = annotations.restored {
+        let time = size::duration(restored.restored_us);
+        let pauses = size::counted(restored.pauses, "pause");
+        let mut note = format!("{time} of {pauses} that the recording cut short are put back");
+        if restored.outside > 0 {
+            note += &format!(" ({} more ended outside the trace)", size::count(restored.outside));
+        }
+        notes.push(note + ".");
+    }
+    if let Some(served) = annotations.served {
+        notes.push(format!(
+            "The web server answered {} with {}; {} of them sent a URL in full again, {}.",
+            size::counted(served.requests, "request"),
+            size::bytes(served.bytes),
+            size::count(served.again_requests),
+            size::bytes(served.again_bytes)
+        ));
+    }
+    notes
 }

@@ -144,8 +144,8 @@ fn words_of(args: &Args) -> anyhow::Result<Vec<OsString>> {
 }
 
 fn recorded_in(path: PathBuf) -> StartRecording {
-    Box::new(move |mountpoint, epoch_us| {
-        Ok(Box::new(recording::Recording::begin(&path, mountpoint, epoch_us)?))
+    Box::new(move |mountpoint, began| {
+        Ok(Box::new(recording::Recording::begin(&path, mountpoint, began)?))
     })
 }
 

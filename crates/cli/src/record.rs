@@ -10,7 +10,12 @@ use crate::{
 use anyhow::Context;
 use flashsift_core::event::{About, Event};
 use flashsift_record::{self as recorder, Error, Options, Recorded, Stop, Subject};
-use flashsift_traces::{anonymize::Anonymize, events::Sink, store};
+use flashsift_traces::{
+    annotations::{Annotations, Split},
+    anonymize::Anonymize,
+    events::Sink,
+    store,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     ffi::OsString,
@@ -82,6 +87,10 @@ pub(crate) struct Args {
     /// Size of the kernel's buffer for each processor
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size::parse_bytes)]
     buffer: u64,
+
+    /// Note the part of the traces that this one belongs to: train, tune, or test (held apart)
+    #[arg(long, value_name = "PART")]
+    split: Option<Split>,
 
     /// Record with strace instead of the kernel's tracepoints
     #[arg(long, requires = "command")]
@@ -169,7 +178,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
     }
     let bytes = Arc::new(AtomicU64::new(0));
-    let writer = store::Writer::create(&args.output, &format!("a recording of {name}"))?;
+    let mut writer = store::Writer::create(&args.output, &format!("a recording of {name}"))?;
+    writer.annotate(Annotations { split: args.split, ..Annotations::default() });
     let mut counted = Counted { writer, bytes: bytes.clone() };
     let begun = Instant::now();
     let bar = spinner();

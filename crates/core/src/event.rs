@@ -181,6 +181,18 @@ pub enum Action<'a> {
         /// Program or thread name as the format gives it.
         name: MaybeOwned<'a, str>,
     },
+    /// From this event on, bytes of the file lie at this place on the device. The event is no
+    /// access.
+    Place {
+        /// File placed.
+        file: FileId,
+        /// First byte in the file.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// First byte on the file system's device.
+        at: u64,
+    },
     /// The share of time that the machine waits for memory, from this event on.
     MemoryPressure {
         /// Share of time in which some task was stalled for lack of memory, parts per million
@@ -212,6 +224,7 @@ impl Action<'_> {
             | Action::Link { file, .. }
             | Action::Rename { file, .. }
             | Action::Unbind { file, .. }
+            | Action::Place { file, .. }
             | Action::Gone { file } => Some(*file),
             Action::Create(create) => Some(create.file),
             Action::SyncAll
@@ -250,6 +263,7 @@ impl Action<'_> {
             }
             Action::Unbind { file, name } => Action::Unbind { file, name: name.into_owned() },
             Action::Gone { file } => Action::Gone { file },
+            Action::Place { file, offset, len, at } => Action::Place { file, offset, len, at },
             Action::Process { name } => Action::Process { name: name.into_owned() },
             Action::MemoryPressure { stalled_ppm } => Action::MemoryPressure { stalled_ppm },
             Action::Foreground { app } => Action::Foreground { app: app.into_owned() },
@@ -468,6 +482,9 @@ pub struct Knows {
     pub pressure: bool,
     /// [`Action::Foreground`] is recorded.
     pub foreground: bool,
+    /// [`Action::Place`] is recorded: when the file system places data, and at the end for each
+    /// file.
+    pub places: bool,
 }
 
 impl Knows {
@@ -483,6 +500,7 @@ impl Knows {
         names: false,
         pressure: false,
         foreground: false,
+        places: false,
     };
 }
 
@@ -497,4 +515,7 @@ pub struct About {
     pub knows: Knows,
     /// Wall-clock time of the trace's time 0, in microseconds since 1970 (UTC), if known.
     pub epoch_us: Option<u64>,
+    /// CLOCK_BOOTTIME at the trace's time 0, in microseconds, if known. With it, other logs of the
+    /// same machine can be put on the trace's times.
+    pub boot_us: Option<u64>,
 }

@@ -62,6 +62,7 @@ impl Recipe {
     pub fn about(&self) -> About {
         About {
             epoch_us: None,
+            boot_us: None,
             side: Side::Before,
             space: if self.objects { Space::Objects } else { Space::Blocks },
             knows: Knows {

@@ -81,9 +81,18 @@ pub struct Options {
 /// Any error of a recording.
 pub type RecordingError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Starts a recording of the mount on this directory, whose time 0 is this wall-clock time (µs
-/// since 1970).
-pub type StartRecording = Box<dyn FnOnce(&Path, u64) -> Result<Box<dyn Recording>, RecordingError>>;
+/// Time 0 of a recording by two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Began {
+    /// Wall-clock time, microseconds since 1970 (UTC).
+    pub epoch_us: u64,
+    /// CLOCK_BOOTTIME, microseconds.
+    pub boot_us: u64,
+}
+
+/// Starts a recording of the mount on this directory, which began then.
+pub type StartRecording =
+    Box<dyn FnOnce(&Path, Began) -> Result<Box<dyn Recording>, RecordingError>>;
 
 /// A recording of all events of a mount.
 pub trait Recording {
@@ -275,8 +284,9 @@ fn start(
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
     let fs = Arc::new(Fs::new(backing, store, config).at(&place.backing)?);
+    let began = Began { epoch_us: fs.epoch_us(), boot_us: fs.boot_us() };
     let started = record
-        .map(|start| start(&place.mountpoint, fs.epoch_us()).map_err(Error::Recording))
+        .map(|start| start(&place.mountpoint, began).map_err(Error::Recording))
         .transpose()
         .and_then(|recording| {
             if let Some(recording) = &recording {

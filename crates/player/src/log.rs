@@ -37,6 +37,7 @@ fn meaning(action: &Action) -> Meaning {
         | Action::Bind { .. }
         | Action::Size { .. }
         | Action::Process { .. }
+        | Action::Place { .. }
         | Action::MemoryPressure { .. }
         | Action::Foreground { .. } => Nothing,
         Action::Direct { .. } => Impossible("an access past a page cache"),
@@ -342,7 +343,7 @@ mod tests {
     fn about(side: Side) -> About {
         let knows =
             Knows { times: true, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
-        About { epoch_us: None, side, space: Space::Blocks, knows }
+        About { epoch_us: None, boot_us: None, side, space: Space::Blocks, knows }
     }
 
     fn surveyed(events: &[Event<'static>]) -> Survey {

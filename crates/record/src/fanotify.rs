@@ -3,7 +3,11 @@
 
 #![allow(unsafe_code, reason = "rustix has neither fanotify nor file handles")]
 
-use crate::{Error, system::Mounted};
+use crate::{
+    Error,
+    fiemap::{self, Extent},
+    system::Mounted,
+};
 use flashsift_core::names::escape;
 use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};
 use rustix::{
@@ -74,8 +78,12 @@ impl Watched {
         Error::At { path: self.mounted.path.display().to_string(), what: error }
     }
 
-    /// Opens the file with this handle, if it still exists.
+    /// Opens the file with this handle, if it still exists, without a right to read it.
     fn open(&self, handle: &FileHandle) -> Option<OwnedFd> {
+        self.open_as(handle, libc::O_PATH)
+    }
+
+    fn open_as(&self, handle: &FileHandle, flags: i32) -> Option<OwnedFd> {
         let root = self.root().ok()?;
         let mut handle = *handle;
         // SAFETY: `handle` is a complete `struct file_handle` with as many bytes as its length
@@ -84,7 +92,7 @@ impl Watched {
             libc::open_by_handle_at(
                 root.as_raw_fd(),
                 (&raw mut handle).cast(),
-                libc::O_PATH | libc::O_CLOEXEC,
+                flags | libc::O_CLOEXEC,
             )
         };
         // SAFETY: the kernel has just returned this descriptor.
@@ -327,12 +335,22 @@ impl Names {
 
     /// Returns the present status of a file.
     pub(crate) fn stat(&self, handle: Handle) -> Option<rustix::fs::Stat> {
+        rustix::fs::fstat(self.open(handle, libc::O_PATH)?).ok()
+    }
+
+    /// Returns the places of a regular file's data; `None` if the file is gone, or the file system
+    /// does not tell them.
+    pub(crate) fn extents(&self, handle: Handle) -> Option<Vec<Extent>> {
+        let fd = self.open(handle, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW)?;
+        fiemap::extents(fd.as_fd()).ok()
+    }
+
+    fn open(&self, handle: Handle, flags: i32) -> Option<OwnedFd> {
         let watched = self.watched.iter().find(|w| w.mounted.dev == handle.inode.dev)?;
         let mut raw = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
         raw.data[..4].copy_from_slice(&u32::try_from(handle.inode.ino).ok()?.to_ne_bytes());
         raw.data[4..8].copy_from_slice(&handle.generation.to_ne_bytes());
-        let fd = watched.open(&raw)?;
-        rustix::fs::fstat(&fd).ok()
+        watched.open_as(&raw, flags)
     }
 }
 

@@ -6,6 +6,7 @@
 //! recording ends. The next recorder removes the instance of one that was killed.
 
 mod fanotify;
+mod fiemap;
 pub mod format;
 mod perf;
 mod recorder;

@@ -4,6 +4,7 @@
 use crate::{
     Error,
     fanotify::Names,
+    fiemap::Extent,
     perf::Ring,
     system::{self, Clock, Mounted, Pressure, dev_of},
     tracefs::{self, Instance, Tracefs},
@@ -11,7 +12,9 @@ use crate::{
 use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
-    tracepoint::{self, Dev, Handle, Host, Need, Point, TracepointMachine, TracepointSpec},
+    tracepoint::{
+        self, Dev, Handle, Host, Need, Point, Survivor, TracepointMachine, TracepointSpec,
+    },
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -85,6 +88,8 @@ const READER_NICE: i32 = -15;
 const LOST: Skip = Skip::Damage("record of the kernel lost (its buffer was full: --buffer)");
 const MAPS_LOST: Skip =
     Skip::Note("map of a process lost: stores through it are known to the folio only");
+const PLACES_UNKNOWN: Skip =
+    Skip::Note("file whose places at the end are unknown: the file system does not tell them");
 const NAMES_LOST: Skip = Skip::Damage("names lost (fanotify's queue was full)");
 
 struct System<'a>(&'a Names);
@@ -159,6 +164,9 @@ pub fn record(
     if lost.maps > 0 {
         summary.skipped.add_many(MAPS_LOST, 0, lost.maps);
     }
+    if recorder.unplaced > 0 {
+        summary.skipped.add_many(PLACES_UNKNOWN, 0, recorder.unplaced);
+    }
     if lost.names {
         summary.skipped.add(NAMES_LOST, 0);
     }
@@ -222,6 +230,8 @@ struct Recorder {
     about: bool,
     /// Records that have been read and wait for older ones.
     points: Vec<Point>,
+    /// Files whose places at the end are unknown.
+    unplaced: u64,
 }
 
 impl Recorder {
@@ -240,6 +250,7 @@ impl Recorder {
             (_, _, [mount]) => Some(mount.dev),
             _ => None,
         };
+        let mut placed = Vec::new();
         let f2fs = mounts.iter().any(|mount| mount.kind == "f2fs");
         let ext4 = mounts.iter().any(|mount| mount.kind == "ext4");
         for spec in tracefs::specs(|need| !matches!(need, Need::Addresses | Need::Calls)) {
@@ -247,9 +258,14 @@ impl Recorder {
             let twice =
                 f2fs && !ext4 && spec.system == "filemap" && spec.name == "mm_filemap_get_pages";
             if !twice {
-                accesses.enable(spec, only.and_then(|dev| on_device(spec, dev)).as_deref())?;
+                let filter = only.and_then(|dev| on_device(spec, dev));
+                let enabled = accesses.enable(spec, filter.as_deref())?;
+                if enabled && spec.need == Need::Places {
+                    placed.push(spec.system);
+                }
             }
         }
+        let places = mounts.iter().all(|mount| placed.contains(&&*mount.kind));
         let opens = options.exact && faults.enable_calls()? > 0;
         for spec in tracefs::specs(|need| need == Need::Addresses) {
             faults.enable(spec, None)?;
@@ -280,6 +296,7 @@ impl Recorder {
             creations: true,
             names: true,
             pressure: pressure.is_some(),
+            places,
             ..Knows::NOTHING
         };
         Ok(Self {
@@ -294,6 +311,7 @@ impl Recorder {
             knows,
             about: false,
             points: Vec::new(),
+            unplaced: 0,
         })
     }
 
@@ -382,8 +400,8 @@ impl Recorder {
             emitted += self.look(if over { u64::MAX } else { LAG_NS }, events)?;
             if over {
                 self.machine.finish();
-                emitted += self.hand_on(events)?;
-                let _ = emitted;
+                self.hand_on(events)?;
+                self.place_all(events)?;
                 self.describe_trace(events)?;
                 return Ok(status);
             }
@@ -441,12 +459,33 @@ impl Recorder {
         Ok(emitted)
     }
 
+    /// Hands on where the data of all files lies now.
+    fn place_all(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
+        self.machine.passed(self.clock.now_ns());
+        for Survivor { file, handle } in self.machine.survivors() {
+            match self.names.extents(handle) {
+                Some(extents) => {
+                    for Extent { offset, len, at } in extents {
+                        self.machine.place(file, offset, len, at);
+                    }
+                }
+                None => self.unplaced += 1,
+            }
+            self.hand_on(events)?;
+        }
+        Ok(())
+    }
+
     fn describe_trace(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
         if std::mem::replace(&mut self.about, true) {
             return Ok(());
         }
-        let epoch_us = self.machine.start_ns().map(|at_ns| self.clock.epoch_us(at_ns));
-        let about = About { epoch_us, side: Side::Before, space: Space::Files, knows: self.knows };
+        let start_ns = self.machine.start_ns();
+        let epoch_us = start_ns.map(|at_ns| self.clock.epoch_us(at_ns));
+        // The other clock stops in suspend, so no difference leads from one to the other.
+        let boot_us = start_ns.filter(|_| self.clock == Clock::Boot).map(|at_ns| at_ns / 1000);
+        let about =
+            About { epoch_us, boot_us, side: Side::Before, space: Space::Files, knows: self.knows };
         Ok(events.about(about)?)
     }
 

@@ -46,6 +46,14 @@ fn a_recording_has_owners_modes_sizes_links_directories_and_opens() {
     let us =
         |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64;
     assert!((us(before)..us(after)).contains(&about.epoch_us.unwrap()));
+    assert!(knows.places);
+    // Both clocks show the same moment.
+    let boot_us = about.boot_us.expect("this kernel stamps records with CLOCK_BOOTTIME");
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now_us = now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1000;
+    let since_us = us(SystemTime::now()) - about.epoch_us.unwrap();
+    // A second of slack: an NTP daemon may slew the clock.
+    assert!((now_us - boot_us).abs_diff(since_us) < 1_000_000, "{now_us} {boot_us} {since_us}");
 
     let events = &whole.events;
     let prefix = format!("{}/", folder.display());

@@ -93,6 +93,7 @@ impl Sink for Anonymize<'_> {
                 | Action::Open { .. }
                 | Action::Close { .. }
                 | Action::Gone { .. }
+                | Action::Place { .. }
                 | Action::MemoryPressure { .. } => {}
             }
             self.events.push(event);

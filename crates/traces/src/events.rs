@@ -1,6 +1,6 @@
 //! The output of a reader: events in batches, and counts of everything that was left out.
 
-use crate::Error;
+use crate::{Error, annotations::Annotations};
 use flashsift_core::event::{About, Action, Event, Space};
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -148,6 +148,8 @@ pub struct Origin {
     pub trace: String,
     /// The lines or records that its reader left out.
     pub skipped: Skipped,
+    /// The notes that commands added.
+    pub annotations: Annotations,
 }
 
 /// The totals of a reader.
@@ -317,6 +319,7 @@ fn possible(action: &Action, len_max: u64) -> Result<(), Skip> {
             (offset, len)
         }
         Action::Punch { offset, len, .. } => (offset, len),
+        Action::Place { offset, len, at, .. } => (offset.max(at), len),
         // The length may be `u64::MAX`: to the end of the file.
         Action::Sync { offset, .. } => (offset, 0),
         Action::Truncate { size, .. } | Action::Size { size, .. } => (size, 0),

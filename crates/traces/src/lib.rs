@@ -5,6 +5,7 @@
 //! [`flashsift_core::event::Event`]s.
 #![forbid(unsafe_code)]
 
+pub mod annotations;
 pub mod anonymize;
 pub mod error;
 pub mod events;
@@ -12,8 +13,10 @@ pub mod fio_log;
 pub mod format;
 pub mod input;
 pub mod open;
+pub mod pauses;
 pub mod process;
 pub mod replace;
+pub mod served;
 pub mod store;
 pub mod tracepoint;
 

@@ -16,14 +16,17 @@
 //! | `open` | INT32 | the `OpenId`; 0 unknown |
 //! | `uid`, `gid` | INT32, null | `create`: the owner, where it is known |
 //! | `mode` | INT32, null | `create`: the permission bits, where they are known |
+//! | `place` | INT64, null | `place`: first byte on the device |
 //!
-//! Schemas 1 and 2 have no columns after `name2`, and a number in `action`: an index into the
-//! metadata's `actions`. They lack the facts of those columns, and the kinds from `create` on.
+//! Schema 3 has neither `place` nor events of that kind. Schemas 1 and 2 have no columns after
+//! `name2`, and a number in `action`: an index into the metadata's `actions`. They lack the facts
+//! of those columns, and the kinds from `create` on.
 //!
 //! Unsigned numbers are stored with their bits unchanged. The key-value metadata holds one JSON
 //! object under `flashsift`: the schema version, the description of the trace and the facts that it
-//! contains, the wall-clock time of its time 0, and its origin: the name of the imported trace and
-//! the lines that its reader skipped, which would be lost otherwise.
+//! contains, the wall-clock time and CLOCK_BOOTTIME of its time 0, its origin (the name of the
+//! imported trace and the lines that its reader skipped, which would be lost otherwise), and what
+//! commands noted about it ([`Annotations`]).
 //!
 //! Rows are grouped so that writing and reading a trace of any length need a few tens of megabytes.
 
@@ -31,6 +34,7 @@ mod actions;
 
 use crate::{
     Error,
+    annotations::Annotations,
     events::{Events, Origin, Reason, Sink, Skipped},
     replace::Replace,
 };
@@ -64,10 +68,20 @@ use std::{
 };
 
 /// The version that this module writes, and the newest that it reads.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 const KEY: &str = "flashsift";
 const MESSAGE: &str = "message event {
+    required int64 at_us; required binary action (UTF8); required int64 file (UINT_64);
+        required int64 offset;
+    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
+        required boolean flag;
+    optional binary name (UTF8); optional binary name2 (UTF8);
+    required int32 open (UINT_32); optional int32 uid (UINT_32); optional int32 gid (UINT_32);
+    optional int32 mode (UINT_32); optional int64 place (UINT_64);
+}";
+/// Schema 3.
+const MESSAGE_3: &str = "message event {
     required int64 at_us; required binary action (UTF8); required int64 file (UINT_64);
         required int64 offset;
     required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
@@ -132,6 +146,7 @@ kinds! {
     RenameDirectory "rename-directory",
     MemoryPressure "memory-pressure",
     Foreground "foreground",
+    Place "place",
 }
 
 /// Number of kinds in schema 2.
@@ -159,8 +174,15 @@ struct Meta {
     pressure: bool,
     #[serde(default)]
     foreground: bool,
+    // Absent before schema 4.
+    #[serde(default)]
+    places: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     epoch_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot_us: Option<u64>,
+    #[serde(flatten)]
+    annotations: Annotations,
     /// Names of the numbers in the `action` column, before schema 3.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     actions: Vec<String>,
@@ -186,7 +208,7 @@ struct MetaVersion {
 }
 
 impl Meta {
-    fn new(about: About, trace: &str, skipped: &Skipped) -> Self {
+    fn new(about: About, trace: &str, annotations: Annotations, skipped: &Skipped) -> Self {
         let Knows {
             times,
             syncs,
@@ -198,6 +220,7 @@ impl Meta {
             names,
             pressure,
             foreground,
+            places,
         } = about.knows;
         let skip = |(reason, r): (&str, Reason)| {
             let Reason { count, first, damage, note } = r;
@@ -224,7 +247,10 @@ impl Meta {
             names,
             pressure,
             foreground,
+            places,
             epoch_us: about.epoch_us,
+            boot_us: about.boot_us,
+            annotations,
             actions: Vec::new(),
             trace: trace.to_owned(),
             skipped: skipped.iter().map(skip).collect(),
@@ -251,7 +277,7 @@ impl Meta {
 
     fn about(&self) -> Result<About, String> {
         let &Self { times, syncs, writes, removals, opens, creations, .. } = self;
-        let &Self { sizes, names, pressure, foreground, .. } = self;
+        let &Self { sizes, names, pressure, foreground, places, .. } = self;
         let side = match &*self.side {
             "before" => Side::Before,
             "after" => Side::After,
@@ -265,6 +291,7 @@ impl Meta {
         };
         Ok(About {
             epoch_us: self.epoch_us,
+            boot_us: self.boot_us,
             side,
             space,
             knows: Knows {
@@ -278,6 +305,7 @@ impl Meta {
                 names,
                 pressure,
                 foreground,
+                places,
             },
         })
     }
@@ -287,7 +315,7 @@ impl Meta {
         for MetaSkip { reason, count, first, damage, note } in self.skipped {
             skipped.restore(reason, Reason { count, first, damage, note });
         }
-        Origin { trace: self.trace, skipped }
+        Origin { trace: self.trace, skipped, annotations: self.annotations }
     }
 }
 
@@ -309,6 +337,11 @@ impl Writer {
         let file =
             Replace::new(path).map_err(|e| Error::At { path: name.clone(), what: e.into() })?;
         Ok(Self { encoder: Encoder::new(file, trace)?, path: name })
+    }
+
+    /// Sets what is noted about the trace.
+    pub fn annotate(&mut self, annotations: Annotations) {
+        self.encoder.annotate(annotations);
     }
 
     /// Returns the size of the file so far, if each row not yet written takes `row_bytes`.
@@ -347,6 +380,7 @@ pub struct Encoder<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     trace: String,
     about: Option<About>,
+    annotations: Annotations,
     rows: Rows,
 }
 
@@ -360,7 +394,18 @@ impl<W: Write + Send> Encoder<W> {
         let schema = parse_message_type(MESSAGE).expect("the schema is a constant");
         let writer = SerializedFileWriter::new(stream, Arc::new(schema), Arc::new(properties()))
             .map_err(written)?;
-        Ok(Self { writer, trace: trace.to_owned(), about: None, rows: Rows::default() })
+        Ok(Self {
+            writer,
+            trace: trace.to_owned(),
+            about: None,
+            annotations: Annotations::default(),
+            rows: Rows::default(),
+        })
+    }
+
+    /// Sets what is noted about the trace.
+    pub fn annotate(&mut self, annotations: Annotations) {
+        self.annotations = annotations;
     }
 
     /// Writes the remaining rows and returns the stream.
@@ -373,8 +418,8 @@ impl<W: Write + Send> Encoder<W> {
             return Err(Error::Sink("nothing is known about the trace to be stored".into()));
         };
         self.rows.flush(&mut self.writer)?;
-        let meta =
-            serde_json::to_string(&Meta::new(about, &self.trace, skipped)).expect("plain data");
+        let meta = Meta::new(about, &self.trace, self.annotations, skipped);
+        let meta = serde_json::to_string(&meta).expect("plain data");
         self.writer.append_key_value_metadata(KeyValue::new(KEY.to_owned(), meta));
         self.writer.into_inner().map_err(written)
     }
@@ -431,6 +476,7 @@ struct Rows {
     open: Vec<i32>,
     /// User, group, mode.
     owner: [Sparse<i32>; 3],
+    place: Sparse<i64>,
 }
 
 /// A column with nulls.
@@ -463,6 +509,7 @@ struct Row<'a> {
     open: u32,
     owner: Option<FileOwner>,
     mode: Option<u32>,
+    place: Option<u64>,
 }
 
 impl<'a> Row<'a> {
@@ -477,6 +524,7 @@ impl<'a> Row<'a> {
             open: 0,
             owner: None,
             mode: None,
+            place: None,
         }
     }
 
@@ -553,6 +601,9 @@ impl<'a> Row<'a> {
             Action::Foreground { ref app } => {
                 Self { names: [Some(app), None], ..of(Kind::Foreground) }
             }
+            Action::Place { file, offset, len, at } => {
+                Self { file: file.0, offset, len, place: Some(at), ..of(Kind::Place) }
+            }
         }
     }
 
@@ -598,6 +649,10 @@ impl<'a> Row<'a> {
                 Action::MemoryPressure { stalled_ppm }
             }
             Kind::Foreground => Action::Foreground { app: name(0)? },
+            Kind::Place => {
+                let at = self.place.ok_or("a place is missing")?;
+                Action::Place { file, offset, len, at }
+            }
         })
     }
 }
@@ -622,6 +677,7 @@ impl Rows {
         for (column, value) in self.owner.iter_mut().zip(owner) {
             column.push(value.map(u32::cast_signed));
         }
+        self.place.push(row.place.map(u64::cast_signed));
     }
 
     fn full(&self) -> bool {
@@ -664,6 +720,8 @@ impl Rows {
             for Sparse { levels, values } in &rows.owner {
                 column::<Int32Type, _>(&mut group, values, Some(levels))?;
             }
+            let Sparse { levels, values } = &rows.place;
+            column::<Int64Type, _>(&mut group, values, Some(levels))?;
             group.close()?;
             Ok(())
         };
@@ -719,8 +777,12 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
         ));
     };
     let meta = Meta::parse(meta).map_err(malformed)?;
-    let numbered = meta.schema < 3;
-    let ours = if numbered { MESSAGE_2 } else { MESSAGE };
+    let schema = meta.schema;
+    let ours = match schema {
+        ..3 => MESSAGE_2,
+        3 => MESSAGE_3,
+        _ => MESSAGE,
+    };
     let ours = parse_message_type(ours).expect("the schema is a constant");
     if metadata.schema().get_fields() != ours.get_fields() {
         return Err(malformed("its columns are not ours"));
@@ -730,18 +792,18 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
     let mut row = 0;
     for group in 0..reader.num_row_groups() {
         let group = guarded(|| reader.get_row_group(group))?;
-        read_group(&*group, numbered, &mut row, events)?;
+        read_group(&*group, schema, &mut row, events)?;
     }
     Ok(())
 }
 
-/// `numbered`: the `action` column has numbers, as in schemas 1 and 2.
 fn read_group(
     group: &dyn RowGroupReader,
-    numbered: bool,
+    schema: u32,
     row: &mut u64,
     events: &mut Events<'_>,
 ) -> Result<(), Error> {
+    let numbered = schema < 3;
     let mut left = match usize::try_from(group.metadata().num_rows()) {
         Ok(rows) if rows <= GROUP_ROWS_MAX => rows,
         _ => {
@@ -769,6 +831,10 @@ fn read_group(
         true => [const { Nullable::<Int32Type>::NOTHING }; 3],
         false => [Nullable::new(group, 11)?, Nullable::new(group, 12)?, Nullable::new(group, 13)?],
     };
+    let mut place = match schema {
+        ..4 => Nullable::<Int64Type>::NOTHING,
+        _ => Nullable::new(group, 14)?,
+    };
     let mut kinds = kinds.into_iter();
     while left > 0 {
         let rows = left.min(READ_ROWS);
@@ -786,6 +852,7 @@ fn read_group(
         for column in [&mut uid, &mut gid, &mut mode] {
             column.next(rows)?;
         }
+        place.next(rows)?;
         for (n, kind) in kinds.by_ref().take(rows).enumerate() {
             *row += 1;
             events.at(*row);
@@ -804,6 +871,7 @@ fn read_group(
                     _ => None,
                 },
                 mode: mode.value(n)?.map(|mode| mode.cast_unsigned()),
+                place: place.value(n)?.map(|place| place.cast_unsigned()),
             };
             let action =
                 stored.action().map_err(|what| malformed(format_args!("row {row}: {what}")))?;
@@ -927,6 +995,7 @@ pub(crate) fn sample() -> Vec<u8> {
         names: true,
         pressure: true,
         foreground: true,
+        places: true,
     };
     let (file, older) = (FileId(0), FileId(1));
     let open = NonZeroU32::new(1).map(OpenId);
@@ -953,6 +1022,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Bind { file: older, name: "/data/old".into() },
         Action::Size { file: older, size: 4097 },
         Action::Read { open: None, file: older, offset: 0, len: 4097 },
+        Action::Place { file: older, offset: 0, len: 8192, at: 1 << 20 },
         Action::Unbind { file, name: "/data/b".into() },
         Action::Unbind { file, name: "/data/e/c".into() },
         Action::Gone { file },
@@ -960,9 +1030,9 @@ pub(crate) fn sample() -> Vec<u8> {
     let event =
         |(n, action): (u64, Action<'static>)| Event { at_us: 1000 * n, pid: 7, tid: 8, action };
     let events: Vec<_> = (0..).zip(actions).map(event).collect();
-    let epoch_us = Some(1_795_000_000_000_000);
+    let (epoch_us, boot_us) = (Some(1_795_000_000_000_000), Some(3_600_000_000));
     encoder
-        .about(About { epoch_us, side: Side::Before, space: Space::Files, knows })
+        .about(About { epoch_us, boot_us, side: Side::Before, space: Space::Files, knows })
         .expect("memory takes anything");
     encoder.events(&events).expect("memory takes anything");
     encoder.finish(&Skipped::default()).expect("memory takes anything")

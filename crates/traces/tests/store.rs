@@ -6,6 +6,7 @@ use flashsift_core::event::{
 };
 use flashsift_traces::{
     Error,
+    annotations::{Annotations, Restored, Served, Split},
     events::{Kept, Sink, Skip, Skipped},
     open::{self, Limits},
     store::{Encoder, Writer},
@@ -16,8 +17,20 @@ use std::{collections::HashSet, fs, num::NonZeroU32};
 fn about() -> impl Strategy<Value = About> {
     let side = prop_oneof![Just(Side::Before), Just(Side::After)];
     let space = prop_oneof![Just(Space::Files), Just(Space::Blocks), Just(Space::Objects)];
-    let knows = any::<[bool; 10]>().prop_map(
-        |[times, syncs, writes, removals, opens, creations, sizes, names, pressure, foreground]| {
+    let knows = any::<[bool; 11]>().prop_map(
+        |[
+            times,
+            syncs,
+            writes,
+            removals,
+            opens,
+            creations,
+            sizes,
+            names,
+            pressure,
+            foreground,
+            places,
+        ]| {
             Knows {
                 times,
                 syncs,
@@ -29,11 +42,13 @@ fn about() -> impl Strategy<Value = About> {
                 names,
                 pressure,
                 foreground,
+                places,
             }
         },
     );
-    let about = |(side, space, knows, epoch_us)| About { side, space, knows, epoch_us };
-    (side, space, knows, any::<Option<u64>>()).prop_map(about)
+    let about =
+        |(side, space, knows, epoch_us, boot_us)| About { side, space, knows, epoch_us, boot_us };
+    (side, space, knows, any::<Option<u64>>(), any::<Option<u64>>()).prop_map(about)
 }
 
 fn name() -> impl Strategy<Value = MaybeOwned<'static, str>> {
@@ -92,6 +107,9 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         1 => name().prop_map(|name| Action::Process { name }),
         1 => any::<u32>().prop_map(|stalled_ppm| Action::MemoryPressure { stalled_ppm }),
         1 => name().prop_map(|app| Action::Foreground { app }),
+        2 => (file(), range(), range()).prop_map(|(file, (offset, len), (at, most))| {
+            Action::Place { file, offset, len: len.min(most), at }
+        }),
     ]
 }
 
@@ -107,8 +125,13 @@ fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
     })
 }
 
-const ABOUT: About =
-    About { epoch_us: None, side: Side::Before, space: Space::Objects, knows: Knows::NOTHING };
+const ABOUT: About = About {
+    epoch_us: None,
+    boot_us: None,
+    side: Side::Before,
+    space: Space::Objects,
+    knows: Knows::NOTHING,
+};
 
 fn stored(events: &[Event<'static>], skipped: &Skipped) -> Vec<u8> {
     stored_as(ABOUT, events, skipped)
@@ -209,12 +232,12 @@ fn a_file_appears_when_it_is_finished() {
 #[test]
 fn a_newer_schema_is_refused_by_name() {
     let bytes = stored(&many(3), &Skipped::default());
-    let text = br#"{"schema":3,"#;
+    let text = br#"{"schema":4,"#;
     let at = bytes.windows(text.len()).position(|w| w == text).expect("metadata is plain text");
     let mut newer = bytes.clone();
-    newer[at + 10] = b'4';
+    newer[at + 10] = b'5';
     let error = loaded(&newer).unwrap_err().to_string();
-    assert!(error.contains("newer flashsift (schema 4, this one reads 3): update"), "{error}");
+    assert!(error.contains("newer flashsift (schema 5, this one reads 4): update"), "{error}");
 
     let mut foreign = bytes;
     foreign[at - 12..at].iter_mut().for_each(|byte| *byte = byte.to_ascii_uppercase());
@@ -249,7 +272,8 @@ fn older_schemas_open_without_the_facts_of_newer_ones() {
         (0..).zip(actions).map(event).filter(kept).collect::<Vec<_>>()
     };
     let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-    let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
+    let about =
+        About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
     for (bytes, direct) in [
         (&include_bytes!("store/schema1.parquet")[..], false),
         (include_bytes!("store/schema2.parquet"), true),
@@ -265,14 +289,44 @@ fn older_schemas_open_without_the_facts_of_newer_ones() {
     }
 }
 
+/// The sample of schema 3, written by the version that had it. It lacks places and CLOCK_BOOTTIME.
+#[test]
+fn schema_3_opens_without_places() {
+    let (found, outcome) = loaded(include_bytes!("store/schema3.parquet")).unwrap();
+    let sample = (flashsift_traces::format::named("parquet").unwrap().sample)();
+    let (mut events, now) = loaded(&sample).unwrap();
+    events.retain(|event| !matches!(event.action, Action::Place { .. }));
+    // The sample has one event a millisecond.
+    (0..).zip(&mut events).for_each(|(n, event)| event.at_us = 1000 * n);
+    assert_eq!(found, events);
+    let knows = Knows { places: false, ..now.about.knows };
+    assert_eq!(outcome.about, About { boot_us: None, knows, ..now.about });
+    assert_eq!(outcome.origin.unwrap().annotations, Annotations::default());
+}
+
+#[test]
+fn annotations_are_read_back() {
+    let annotations = Annotations {
+        split: Some(Split::Test),
+        restored: Some(Restored { pauses: 1, restored_us: 2, outside: 3 }),
+        served: Some(Served { requests: 5, bytes: 6, ..Served::default() }),
+    };
+    let mut encoder = Encoder::new(Vec::new(), "x").unwrap();
+    encoder.about(ABOUT).unwrap();
+    encoder.events(&many(3)).unwrap();
+    encoder.annotate(annotations.clone());
+    let (_, outcome) = loaded(&encoder.finish(&Skipped::default()).unwrap()).unwrap();
+    assert_eq!(outcome.origin.unwrap().annotations, annotations);
+}
+
 #[test]
 fn the_sample_holds_each_kind_of_event() {
     let (events, outcome) =
         loaded(&(flashsift_traces::format::named("parquet").unwrap().sample)()).unwrap();
     let kinds: HashSet<_> =
         events.iter().map(|event| std::mem::discriminant(&event.action)).collect();
-    assert_eq!(kinds.len(), 20);
-    assert!(outcome.about.epoch_us.is_some());
+    assert_eq!(kinds.len(), 21);
+    assert!(outcome.about.epoch_us.is_some() && outcome.about.boot_us.is_some());
 }
 
 /// Empty columns take no space: a trace with only the facts of schema 2 is no larger than it was.

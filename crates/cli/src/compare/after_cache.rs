@@ -1,14 +1,15 @@
 //! `--after-cache DIR`: the requests that each cell sends to storage, one trace a cell.
 
+use crate::load::Loaded;
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     back::{Io, IoOp},
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::PAGE_BYTES,
-    trace::Trace,
 };
 use flashsift_traces::{
+    annotations::{Annotations, Split},
     events::{Sink, Skipped},
     fio_log::FioLog,
     replace::Replace,
@@ -35,6 +36,8 @@ pub(super) struct Writers<'a> {
     dir: &'a Path,
     format: Format,
     stem: String,
+    /// The part of the traces that the trace belongs to, and so do its after-cache traces.
+    split: Option<Split>,
     about: About,
 }
 
@@ -44,9 +47,9 @@ impl<'a> Writers<'a> {
         dir: &'a Path,
         format: Format,
         trace_name: &str,
-        trace: &Trace,
+        loaded: &Loaded,
     ) -> anyhow::Result<Self> {
-        let times = trace.about().knows.times;
+        let times = loaded.trace.about().knows.times;
         if matches!(format, Format::FioIolog3) && !times {
             anyhow::bail!(
                 "a fio iolog v3 has times and this trace has none: give --rate N, requests a second"
@@ -60,7 +63,14 @@ impl<'a> Writers<'a> {
             dir,
             format,
             stem: stem.to_owned(),
-            about: About { epoch_us: None, side: Side::After, space: Space::Blocks, knows },
+            split: loaded.outcome.origin.as_ref().and_then(|origin| origin.annotations.split),
+            about: About {
+                epoch_us: None,
+                boot_us: None,
+                side: Side::After,
+                space: Space::Blocks,
+                knows,
+            },
         })
     }
 
@@ -93,6 +103,7 @@ impl<'a> Writers<'a> {
         let log = match self.format {
             Format::Parquet => {
                 let mut writer = store::Writer::create(&path, &self.stem)?;
+                writer.annotate(Annotations { split: self.split, ..Annotations::default() });
                 writer.about(self.about)?;
                 Log::Parquet { writer: Box::new(writer), batch: Vec::with_capacity(BATCH) }
             }

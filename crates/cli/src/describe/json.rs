@@ -5,18 +5,25 @@ use flashsift_core::{
     describe::{Audience, Description, Found, Part, Section, Table, Value},
     event::{Side, Space},
 };
+use flashsift_traces::annotations::Annotations;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 /// The line of one trace.
 pub(super) struct DescriptionRecord<'a> {
     trace: &'a str,
     format: &'a str,
+    annotations: &'a Annotations,
     description: &'a Description,
 }
 
 impl<'a> DescriptionRecord<'a> {
-    pub(super) fn new(trace: &'a str, format: &'a str, description: &'a Description) -> Self {
-        Self { trace, format, description }
+    pub(super) fn new(
+        trace: &'a str,
+        format: &'a str,
+        annotations: &'a Annotations,
+        description: &'a Description,
+    ) -> Self {
+        Self { trace, format, annotations, description }
     }
 }
 
@@ -42,6 +49,16 @@ impl Serialize for DescriptionRecord<'_> {
             map.serialize_entry("duration_us", &self.description.duration_us)?;
         }
         map.serialize_entry("requests", &self.description.requests)?;
+        let Annotations { split, restored, served } = self.annotations;
+        if let Some(split) = split {
+            map.serialize_entry("split", split)?;
+        }
+        if let Some(restored) = restored {
+            map.serialize_entry("restored", restored)?;
+        }
+        if let Some(served) = served {
+            map.serialize_entry("served", served)?;
+        }
         for Section { spec, found } in &self.description.sections {
             if let Ok(found) = found {
                 map.serialize_entry(spec.name, &Object(found))?;

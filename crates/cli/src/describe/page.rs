@@ -7,8 +7,14 @@ use flashsift_core::describe::{self, Audience, Description, Part, Value};
 use flashsift_report::{Block, Cell, Page, Section, Table};
 use flashsift_traces::open::Outcome;
 
-/// Builds the page of a description.
-pub(super) fn build(args: &Args, name: &str, outcome: &Outcome, description: &Description) -> Page {
+/// Builds the page of a description. `notes`: sentences about the trace that precede all others.
+pub(super) fn build(
+    args: &Args,
+    name: &str,
+    outcome: &Outcome,
+    notes: Vec<String>,
+    description: &Description,
+) -> Page {
     let mut sections: Vec<Section> = description.sections.iter().filter_map(section).collect();
     let missing = description.sections.iter().filter_map(|section| {
         Some((
@@ -27,7 +33,7 @@ pub(super) fn build(args: &Args, name: &str, outcome: &Outcome, description: &De
     Page {
         title: format!("{name}: description of the trace"),
         subtitle: text::about(description),
-        lead: text::sentences(description).collect(),
+        lead: notes.into_iter().chain(text::sentences(description)).collect(),
         sections,
         reproduce: card::reproduce(&args.input, outcome),
     }

@@ -12,10 +12,18 @@ const WIDTH: usize = 80;
 /// Names are not cut below this width.
 const NAME_MIN: usize = 24;
 
-/// Returns the whole text. `color`: titles in bold.
-pub(super) fn render(name: &str, format: &str, description: &Description, color: bool) -> String {
+/// Returns the whole text. `notes`: sentences about the trace that follow the first one. `color`:
+/// titles in bold.
+pub(super) fn render(
+    name: &str,
+    format: &str,
+    notes: &[String],
+    description: &Description,
+    color: bool,
+) -> String {
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
-    let mut out = format!("{} ({format})\n\n{}", bold(name), paragraph(&opening(description)));
+    let mut out =
+        format!("{} ({format})\n\n{}", bold(name), paragraph(&opening(notes, description)));
     for Section { spec, found } in &description.sections {
         let Ok(found) = found else { continue };
         let shown = found.parts.iter().filter_map(part).collect::<String>();
@@ -27,8 +35,9 @@ pub(super) fn render(name: &str, format: &str, description: &Description, color:
 }
 
 /// Returns the sentences at the top.
-fn opening(description: &Description) -> String {
-    let all = std::iter::once(about(description)).chain(sentences(description));
+fn opening(notes: &[String], description: &Description) -> String {
+    let notes = notes.iter().cloned();
+    let all = std::iter::once(about(description)).chain(notes).chain(sentences(description));
     all.collect::<Vec<_>>().join(" ")
 }
 
@@ -48,6 +57,7 @@ pub(super) fn sentences(description: &Description) -> impl Iterator<Item = Strin
 pub(super) fn words(sentence: &[Piece]) -> String {
     let words = sentence.iter().map(|piece| match piece {
         Piece::Words(words) => (*words).to_owned(),
+        Piece::Text(text) => (**text).to_owned(),
         Piece::Value(value) => unbroken(&show(value)),
     });
     words.collect::<Vec<_>>().join(" ")

@@ -5,7 +5,10 @@ use anyhow::Context;
 use flashsift_core::event::{
     About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space,
 };
-use flashsift_mount::{daemon, daemon::RecordingError};
+use flashsift_mount::{
+    daemon,
+    daemon::{Began, RecordingError},
+};
 use flashsift_traces::{
     events::{Events, Summary},
     store,
@@ -25,6 +28,7 @@ const WAITING_MAX: usize = 1 << 16;
 /// Description of a recording's trace, except for its start time.
 const ABOUT: About = About {
     epoch_us: None,
+    boot_us: None,
     side: Side::Before,
     space: Space::Files,
     knows: Knows {
@@ -53,7 +57,7 @@ pub(super) struct Recording {
 impl Recording {
     /// Starts a recording in a temporary file, which is later renamed to `path`. `path` must lie
     /// outside the mount.
-    pub(super) fn begin(path: &Path, mountpoint: &Path, epoch_us: u64) -> anyhow::Result<Self> {
+    pub(super) fn begin(path: &Path, mountpoint: &Path, began: Began) -> anyhow::Result<Self> {
         let path = std::path::absolute(path)?;
         let at = || path.display().to_string();
         let folder = path.parent().context("a file name is needed").with_context(at)?;
@@ -65,7 +69,7 @@ impl Recording {
         let (events, arriving) = mpsc::sync_channel(WAITING_MAX);
         let thread = std::thread::Builder::new()
             .name("record".into())
-            .spawn(move || write(writer, epoch_us, &arriving))?;
+            .spawn(move || write(writer, began, &arriving))?;
         let mountpoint = mountpoint.to_string_lossy().into();
         Ok(Self { path, mountpoint, events, thread })
     }
@@ -125,11 +129,12 @@ fn name_absolutely(action: &mut Action<'_>, mountpoint: &str) {
 
 fn write(
     mut writer: store::Writer,
-    epoch_us: u64,
+    began: Began,
     arriving: &Receiver<Option<Event<'static>>>,
 ) -> anyhow::Result<(Summary, u64)> {
     let mut into = Events::new(&mut writer);
-    let mut written = into.about(About { epoch_us: Some(epoch_us), ..ABOUT });
+    let (epoch_us, boot_us) = (Some(began.epoch_us), Some(began.boot_us));
+    let mut written = into.about(About { epoch_us, boot_us, ..ABOUT });
     while let Ok(Some(event)) = arriving.recv() {
         if written.is_ok() {
             written = into.push(event);
@@ -153,8 +158,7 @@ mod tests {
     fn more_events_than_the_channel_holds_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let recording =
-            Recording::begin(&path, Path::new("/nowhere"), 1_700_000_000_000_000).unwrap();
+        let recording = Recording::begin(&path, Path::new("/nowhere"), BEGAN).unwrap();
         let mut observe = daemon::Recording::sink(&recording);
         let many = 3 * WAITING_MAX as u64;
         for n in 0..many {
@@ -190,12 +194,15 @@ mod tests {
         assert_eq!(action, Action::Unbind { file, name: "/mnt/a".into() });
     }
 
+    const BEGAN: Began = Began { epoch_us: 1_700_000_000_000_000, boot_us: 7 };
+
     #[derive(Default)]
     struct Seen(Vec<(u64, u64)>);
 
     impl flashsift_traces::events::Sink for Seen {
         fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
-            assert_eq!(about, About { epoch_us: Some(1_700_000_000_000_000), ..ABOUT });
+            let (epoch_us, boot_us) = (Some(BEGAN.epoch_us), Some(BEGAN.boot_us));
+            assert_eq!(about, About { epoch_us, boot_us, ..ABOUT });
             Ok(())
         }
         fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {
@@ -211,7 +218,7 @@ mod tests {
     fn a_recording_does_not_record_itself() {
         let folder = tempfile::tempdir().unwrap();
         let mountpoint = folder.path().canonicalize().unwrap();
-        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint, 0)
+        let says = Recording::begin(&mountpoint.join("t.parquet"), &mountpoint, BEGAN)
             .err()
             .unwrap()
             .to_string();

@@ -1,6 +1,11 @@
 //! Outputs: the table, JSON, after-cache traces, imports, synthetic traces.
 
-use super::{cells, number, repository, run};
+use super::{cells, flashsift, number, repository, run};
+use flashsift_core::event::{About, Action, Event, FileId, Knows, Side, Space};
+use flashsift_traces::{
+    events::{Sink, Skipped},
+    store::Writer,
+};
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, process::Stdio};
 use tempfile::tempdir;
@@ -260,4 +265,87 @@ fn a_policy_that_exceeds_the_memory_limit_is_left_out() {
     let named = super::flashsift().args(args).args(["--policy", "belady"]).output().unwrap();
     assert_eq!(named.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&named.stderr).contains("--trace-memory"));
+}
+
+/// Pauses, requests and the part of the traces: noted by `import`, kept by copies, shown by
+/// `describe`, refused where they make no sense.
+#[test]
+fn notes_are_kept_and_shown() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for (name, boot_us) in [("raw", Some(1_000_000)), ("clockless", None)] {
+        let knows = Knows { times: true, writes: true, ..Knows::NOTHING };
+        let about =
+            About { epoch_us: None, boot_us, side: Side::Before, space: Space::Files, knows };
+        let read = |at_us| {
+            let action = Action::Read { open: None, file: FileId(0), offset: 0, len: 1 };
+            Event { at_us, pid: 0, tid: 0, action }
+        };
+        let mut writer = Writer::create(path(name).as_ref(), "x").unwrap();
+        writer.about(about).unwrap();
+        writer.events(&[0, 10, 20, 30].map(read)).unwrap();
+        writer.finish(&Skipped::default()).unwrap();
+    }
+    fs::write(path("pauses"), "at_us,cut_us\n5,1\n1000015,500\n1000030,7\n1000031,1\n").unwrap();
+    let request = |at_us: u64, bytes: u64| {
+        format!(
+            r#"{{"boottime_us":{at_us},"method":"GET","url":"/a","status":200,"bytes":{bytes}}}"#
+        )
+    };
+    let log = [request(1_000_000, 1000), request(1_000_030, 200), request(1_000_031, 1)];
+    fs::write(path("requests"), log.join("\n")).unwrap();
+    let import = |from: &str, to: &str, options: &[&str]| {
+        let (from, to) = (path(from), path(to));
+        let args = [&["import", &from, "-o", &to], options].concat();
+        flashsift().args(args).output().unwrap()
+    };
+    let (pauses, requests) = (path("pauses"), path("requests"));
+    let both = ["--pauses", &pauses, "--requests", &requests, "--split", "test"];
+    assert!(import("raw", "day", &both).status.success());
+    assert!(import("day", "copy", &[]).status.success());
+    for stored in ["day", "copy"] {
+        let shown = cells(&["describe", &path(stored)]).remove(0);
+        assert_eq!(number(&shown, "duration_us"), 30 + 507, "{stored}");
+        assert_eq!(shown["split"], "test");
+        assert_eq!(
+            shown["restored"],
+            serde_json::json!({ "pauses": 2, "restored_us": 507, "outside": 2 })
+        );
+        assert_eq!(
+            shown["served"],
+            serde_json::json!({
+                "requests": 2, "bytes": 1200, "again_requests": 1, "again_bytes": 200, "outside": 1
+            })
+        );
+        let text = String::from_utf8(run(&["describe", &path(stored)]).stdout).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "It is held apart for tests.",
+            "2 pauses that the recording cut short are put back (2 more ended outside the trace).",
+            "The web server answered 2 requests with 1.2 KiB; 1 of them sent a URL in full again, \
+             200 B.",
+        ] {
+            assert!(text.contains(words), "{words:?} is not in {text}");
+        }
+    }
+    // An after-cache trace of it is held apart, too.
+    let after = path("after");
+    run(&["compare", &path("day"), "--policy", "lru", "--frames", "1", "--after-cache", &after]);
+    let after = format!("{after}/day.lru.1.parquet");
+    assert_eq!(cells(&["describe", &after]).remove(0)["split"], "test");
+
+    for (from, options, words) in [
+        ("clockless", &both[..2], "does not hold CLOCK_BOOTTIME"),
+        ("clockless", &both[2..4], "does not hold CLOCK_BOOTTIME"),
+        ("day", &both[..2], "has restored pauses"),
+        ("day", &both[2..4], "has restored pauses"),
+        ("raw", &["--pauses", &requests], "line 1: the header is not"),
+        ("raw", &["--requests", &pauses], "line 1: expected value"),
+        ("raw", &["--split", "exam"], "not one of train, tune and test"),
+    ] {
+        let output = import(from, "refused", options);
+        let says = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && says.contains(words), "{options:?}: {says}");
+        assert!(!dir.path().join("refused").exists(), "{options:?}");
+    }
 }

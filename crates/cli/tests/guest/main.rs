@@ -129,6 +129,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             | Action::Open { .. }
             | Action::Close { .. }
             | Action::Process { .. }
+            | Action::Place { .. }
             | Action::MemoryPressure { .. } => continue,
             other => panic!("a recording has no {other:?}"),
         });

@@ -158,6 +158,8 @@ pub enum Part {
 pub enum Piece {
     /// Literal text.
     Words(&'static str),
+    /// Text that is put together.
+    Text(Box<str>),
     /// A value in the text.
     Value(Value),
 }
@@ -168,6 +170,12 @@ pub type Sentence = Vec<Piece>;
 impl From<&'static str> for Piece {
     fn from(words: &'static str) -> Self {
         Self::Words(words)
+    }
+}
+
+impl From<String> for Piece {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
     }
 }
 

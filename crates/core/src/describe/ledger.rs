@@ -53,6 +53,9 @@ impl Ledger {
         touched: &mut Vec<u32>,
     ) -> Result<Option<u32>, TraceError> {
         touched.clear();
+        if matches!(event.action, Action::Place { .. }) {
+            return Ok(None);
+        }
         self.end_us = self.end_us.max(event.at_us);
         let access = match event.action {
             Action::Read { file, offset, len, .. } => Some((file, offset, len, false)),

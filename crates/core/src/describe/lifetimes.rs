@@ -56,7 +56,7 @@ impl Sum {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+pub(super) enum Class {
     BurnAfterReading,
     Transient,
     LongLiving,
@@ -64,7 +64,7 @@ enum Class {
     Unused,
 }
 
-fn class(file: &File, end_us: u64) -> Class {
+pub(super) fn class(file: &File, end_us: u64) -> Class {
     let (Some((first_us, last_us)), Some(created_us)) = (file.active_us, file.created_us) else {
         return Class::Unused;
     };
@@ -130,7 +130,7 @@ impl Characterisation for Lifetimes {
 }
 
 /// Files created in the trace.
-fn made(ledger: &Ledger) -> impl Iterator<Item = &File> {
+pub(super) fn made(ledger: &Ledger) -> impl Iterator<Item = &File> {
     ledger.files.all().iter().filter(|file| file.created_us.is_some())
 }
 

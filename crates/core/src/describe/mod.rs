@@ -31,6 +31,7 @@ mod lifetimes;
 mod mix;
 mod over_time;
 mod page_set;
+mod phones;
 mod popularity;
 mod ranking;
 mod reaccess;
@@ -66,6 +67,7 @@ pub const ALL: &[CharacterisationSpec] = &[
     popularity::SPEC,
     skew::SPEC,
     reaccess::SPEC,
+    phones::SPEC,
 ];
 
 /// Time after which the kernel writes dirty pages back (`vm.dirty_expire_centisecs`). A page

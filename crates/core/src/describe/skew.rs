@@ -34,14 +34,14 @@ const POINTS: [u64; 33] = [
 ];
 
 /// Number of pages for each number of accesses, in descending order.
-struct Popularity {
+pub(super) struct Popularity {
     steps: Vec<(u64, u64)>,
     pages: u64,
     accesses: u64,
 }
 
 impl Popularity {
-    fn of(counts: impl Iterator<Item = u64>) -> Self {
+    pub(super) fn of(counts: impl Iterator<Item = u64>) -> Self {
         let mut steps = BTreeMap::new();
         let (mut pages, mut accesses) = (0, 0);
         for count in counts.filter(|count| *count > 0) {
@@ -63,7 +63,7 @@ impl Popularity {
         sum
     }
 
-    fn share_on(&self, percent: u64) -> Value {
+    pub(super) fn share_on(&self, percent: u64) -> Value {
         Value::share(self.on_top((self.pages * percent).div_ceil(100)), self.accesses)
     }
 

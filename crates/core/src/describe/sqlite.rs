@@ -32,7 +32,7 @@ const KINDS: [(Sqlite, &str, &str); 5] = [
 ];
 
 /// Meaning of each name of the trace.
-fn kinds(names: &Names) -> Vec<Option<Sqlite>> {
+pub(super) fn kinds(names: &Names) -> Vec<Option<Sqlite>> {
     let mut kinds: Vec<_> = names.all().map(names::sqlite).collect();
     for name in names.all() {
         if let Some((database, _)) = names::companion(name)

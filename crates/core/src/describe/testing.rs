@@ -6,7 +6,7 @@ use crate::event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Rena
 /// A trace of files with all information.
 pub(super) fn about() -> About {
     let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-    About { epoch_us: None, side: Side::Before, space: Space::Files, knows }
+    About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows }
 }
 
 pub(super) fn at(second: u64, action: Action<'static>) -> Event<'static> {

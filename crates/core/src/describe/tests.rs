@@ -13,7 +13,7 @@ fn abouts() -> Vec<About> {
         for bits in 0..16 {
             let [times, syncs, writes, removals] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
             let knows = Knows { times, syncs, writes, removals, ..Knows::NOTHING };
-            all.push(About { epoch_us: None, side: Side::Before, space, knows });
+            all.push(About { epoch_us: None, boot_us: None, side: Side::Before, space, knows });
         }
     }
     all
@@ -29,7 +29,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
-    (0..21u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
+    (0..22u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
         0 | 1 => read(file, offset, len),
         2 | 3 => write(file, offset, len),
         4 => write_sync(file, offset, len),
@@ -50,6 +50,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         17 => Action::Size { file: FileId(file), size: offset },
         18 => Action::MemoryPressure { stalled_ppm: len as u32 },
         19 => Action::Foreground { app: MaybeOwned::owned_str(name) },
+        20 => Action::Place { file: FileId(file), offset, len, at: len },
         _ => process(name),
     })
 }
@@ -267,5 +268,37 @@ proptest! {
             Event { at_us, pid: file as u32, tid: 0, action }
         }).collect();
         described(abouts()[which], &events).sections.iter().for_each(check_shape);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// A place is no access, and does not make the trace longer.
+    #[test]
+    fn places_change_nothing(mut events in events()) {
+        events.retain(|event| !matches!(event.action, Action::Place { .. }));
+        let end_us = events.last().map_or(0, |event| event.at_us);
+        let mut with: Vec<_> = events
+            .iter()
+            .flat_map(|event| {
+                let file = event.action.file().unwrap_or(FileId(9));
+                let place = Action::Place { file, offset: 0, len: 1 << 20, at: 0 };
+                [event.clone(), Event { action: place, ..event.clone() }]
+            })
+            .collect();
+        with.push(Event {
+            at_us: end_us.saturating_add(1 << 40),
+            pid: 0,
+            tid: 0,
+            action: Action::Place { file: FileId(8), offset: 0, len: 1, at: 0 },
+        });
+        let about = testing::about();
+        let (with, without) = (described(about, &with), described(about, &events));
+        prop_assert_eq!(with.duration_us, without.duration_us);
+        prop_assert_eq!(with.requests, without.requests);
+        for (with, without) in with.sections.iter().zip(&without.sections) {
+            prop_assert_eq!(&with.found, &without.found, "{}", with.spec.name);
+        }
     }
 }

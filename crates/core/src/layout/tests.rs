@@ -11,7 +11,7 @@ use std::collections::BTreeMap as Model;
 fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
     let knows = Knows { times: false, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
     let mut builder = TraceBuilder::new(
-        About { epoch_us: None, side: Side::Before, space, knows },
+        About { epoch_us: None, boot_us: None, side: Side::Before, space, knows },
         Unit::Page,
         u64::MAX,
     );

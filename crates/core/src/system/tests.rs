@@ -21,7 +21,8 @@ mod write_buffer;
 /// A trace of files with all step tables; event `n` happens after `n` seconds in process `n`.
 fn trace(actions: &[Action]) -> Trace {
     let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-    let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
+    let about =
+        About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
     let tables = Tables { bytes: true, owners: true, untouched_within_pages: 0 };
     let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {

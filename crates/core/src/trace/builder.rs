@@ -206,6 +206,9 @@ impl TraceBuilder {
             | Action::Process { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}
+            // The kernel's own work, perhaps long after the last access: results are the same
+            // without it.
+            Action::Place { .. } => return Ok(()),
         }
         self.totals.duration_us = self.totals.duration_us.max(event.at_us);
         Ok(())

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 fn about(times: bool) -> About {
     let knows = Knows { times, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-    About { epoch_us: None, side: Side::Before, space: Space::Files, knows }
+    About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows }
 }
 
 fn build(actions: &[Action]) -> Trace {
@@ -366,4 +366,38 @@ proptest! {
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());
     }
+}
+
+proptest! {
+    /// A place is no access, and does not make the trace longer.
+    #[test]
+    fn places_change_nothing(actions in prop::collection::vec((action(), 0..3u8), 1..60)) {
+        let without: Vec<_> = actions.iter().map(|(action, _)| action.clone()).collect();
+        let event = |at_us, action| Event { at_us, pid: 0, tid: 0, action };
+        let place =
+            |n: usize| Action::Place { file: FileId(n as u64 % 5), offset: 0, len: 1 << 20, at: 0 };
+        let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
+        for (n, (action, places)) in actions.iter().enumerate() {
+            builder.extend(&[event(n as u64, action.clone())]).unwrap();
+            for _ in 0..*places {
+                builder.extend(&[event(n as u64, place(n))]).unwrap();
+            }
+        }
+        builder.extend(&[event(1 << 40, place(0))]).unwrap();
+        let (with, without) = (builder.finish(), build_all(&without));
+        let (Ok(with), Ok(without)) = (with, without) else { return Ok(()) };
+        prop_assert_eq!(with.totals(), without.totals());
+        prop_assert_eq!(with.runs(), without.runs());
+        prop_assert_eq!(with.created(), without.created());
+        prop_assert!(with.steps() == without.steps());
+    }
+}
+
+/// As [`build`], with the builder's error.
+fn build_all(actions: &[Action<'static>]) -> Result<Trace, TraceError> {
+    let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
+    for (n, action) in actions.iter().enumerate() {
+        builder.extend(&[Event { at_us: n as u64, pid: 0, tid: 0, action: action.clone() }])?;
+    }
+    builder.finish()
 }

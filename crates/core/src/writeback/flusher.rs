@@ -456,7 +456,7 @@ mod tests {
             (expire_us, tick_us) in (0..40 * SECOND, SECOND..7 * SECOND),
         ) {
             let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-            let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
+            let about = About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
             let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
             for (at_us, action) in &events {
                 let event = Event { at_us: *at_us, pid: 0, tid: 0, action: action.clone() };

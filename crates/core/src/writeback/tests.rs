@@ -22,7 +22,7 @@ const KNOWS: Knows =
 
 fn trace_of(space: Space, knows: Knows, events: &[(u64, Action<'static>)]) -> Trace {
     let mut builder = TraceBuilder::new(
-        About { epoch_us: None, side: Side::Before, space, knows },
+        About { epoch_us: None, boot_us: None, side: Side::Before, space, knows },
         Unit::Page,
         u64::MAX,
     );

@@ -205,6 +205,11 @@ impl Fs {
         self.events.epoch_us
     }
 
+    /// CLOCK_BOOTTIME at the stream's time 0, µs.
+    pub fn boot_us(&self) -> u64 {
+        self.events.began_us
+    }
+
     /// Delivers the events that are still queued.
     pub fn deliver_events(&self) {
         self.events.deliver();

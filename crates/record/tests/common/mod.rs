@@ -206,6 +206,7 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
             | Action::Process { .. }
             | Action::Size { .. }
             | Action::RenameDirectory { .. }
+            | Action::Place { .. }
             | Action::MemoryPressure { .. } => continue,
             other => panic!("a recording has no {other:?}"),
         };

@@ -221,7 +221,13 @@ impl Reader {
             self.after = Some(after);
             // Sizes are those from before each operation, unless the lines are from after it.
             let knows = Knows { times: true, writes: true, sizes: !after, ..Knows::NOTHING };
-            events.about(About { epoch_us, side: Side::Before, space: Space::Files, knows })?;
+            events.about(About {
+                epoch_us,
+                boot_us: None,
+                side: Side::Before,
+                space: Space::Files,
+                knows,
+            })?;
         }
         let now = events.line();
         for (n, (number, text)) in self.held.take().into_iter().enumerate() {

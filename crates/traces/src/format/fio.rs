@@ -234,7 +234,7 @@ impl Reader {
         let times = self.version == Version::Three || self.waits;
         self.times = Some(times);
         let knows = Knows { times, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
-        events.about(About { epoch_us: None, side, space, knows })?;
+        events.about(About { epoch_us: None, boot_us: None, side, space, knows })?;
         for (number, event) in self.held.drain(..) {
             events.at(number);
             events.push(event)?;

@@ -89,6 +89,7 @@ fn detect(head: &[u8]) -> Confidence {
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
         epoch_us: None,
+        boot_us: None,
         side: Side::Before,
         space: Space::Objects,
         knows: Knows {

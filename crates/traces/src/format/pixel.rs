@@ -78,6 +78,7 @@ fn detect(head: &[u8]) -> Confidence {
 fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     events.about(About {
         epoch_us: None,
+        boot_us: None,
         side: Side::After,
         space: Space::Blocks,
         knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },

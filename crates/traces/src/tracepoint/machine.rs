@@ -4,8 +4,11 @@ mod accesses;
 mod files;
 mod mappings;
 mod names;
+mod places;
 #[cfg(test)]
 mod tests;
+
+pub use places::Survivor;
 
 use super::{
     Dev, EnteredCall, Handle, Inode, Name, Point, What,
@@ -214,6 +217,8 @@ impl TracepointMachine {
                 }
             }
             What::Leave { result } => self.leave(tid, result),
+            // Often in the middle of a write, which goes on.
+            What::Placed { inode, block, blocks, at } => self.placed_at(inode, block, blocks, at),
             ref other => {
                 self.flush(tid);
                 self.other(tid, other, host);

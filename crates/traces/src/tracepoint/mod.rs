@@ -18,6 +18,8 @@
 //!   fault-around stay invisible.
 //! - **Files**: a file begins with `allocate_inode` and ends with `evict_inode` at a link count of
 //!   0 (`inodes`).
+//! - **Places**: ext4 tells which blocks it allocates to a file's data, F2FS where it writes each
+//!   page (`places`). At the end of a recording, the recorder adds the extents of each file.
 //! - **System calls**, where they are recorded too, give the exact bytes of a read (`calls`).
 
 mod calls;
@@ -31,7 +33,7 @@ mod spec;
 mod tasks;
 
 pub use calls::{EnteredCall, Pointer};
-pub use machine::{Host, NoHost, TracepointMachine};
+pub use machine::{Host, NoHost, Survivor, TracepointMachine};
 pub use maps::Mapping;
 pub use names::{Handle, Name, NameKind};
 pub use point::{Dev, Inode, Point, What};

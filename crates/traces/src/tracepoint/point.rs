@@ -283,6 +283,18 @@ pub enum What {
         /// Parts per million.
         stalled_ppm: u32,
     },
+    /// The file system chose a place for blocks of a file. All numbers are in units of the file
+    /// system's block size.
+    Placed {
+        /// File.
+        inode: Inode,
+        /// First block in the file.
+        block: u64,
+        /// Number of blocks.
+        blocks: u64,
+        /// First block on the device.
+        at: u64,
+    },
     /// The process created a mapping.
     Map {
         /// Process.

@@ -16,6 +16,9 @@ impl What {
             Self::Pages { first, last, .. } | Self::FaultAround { first, last, .. } => {
                 first <= last && last < PAGES
             }
+            Self::Placed { block, blocks, at, .. } => {
+                [block, at].iter().all(|first| first.saturating_add(blocks) < PAGES)
+            }
             Self::Fault { page, .. } | Self::Dirtied { page, .. } => page < PAGES,
             Self::WriteBegin { offset, len, .. }
             | Self::DirectStep { offset, len, .. }

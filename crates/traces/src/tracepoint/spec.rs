@@ -31,6 +31,8 @@ pub enum Need {
     Syncs,
     /// Creation, deletion, truncation, and holes.
     Life,
+    /// Places of data on the device.
+    Places,
     /// Processes and threads.
     Tasks,
     /// System calls, for `--exact`.
@@ -166,6 +168,23 @@ pub const ALL: &[TracepointSpec] = &[
     ext4("ext4_punch_hole", Need::Life, &["dev", "ino", "offset", "len"], |v| {
         Some(What::Punch { inode: inode(v), offset: v.number(2), len: v.number(3) })
     }),
+    TracepointSpec {
+        // EXT4_MB_HINT_DATA: data of regular files. Other blocks hold directories and extent trees.
+        filter: Some("flags & 32"),
+        ..ext4(
+            "ext4_allocate_blocks",
+            Need::Places,
+            &["dev", "ino", "logical", "len", "block", "flags"],
+            |v| {
+                let (block, blocks, at) = (v.number(2), v.number(3), v.number(4));
+                let data = v.number(5) & 32 != 0;
+                data.then(|| What::Placed { inode: inode(v), block, blocks, at })
+            },
+        )
+    },
+    f2fs("f2fs_submit_page_write", Need::Places, F2FS_WRITE, f2fs_placed),
+    // Name of the tracepoint since folios.
+    f2fs("f2fs_submit_folio_write", Need::Places, F2FS_WRITE, f2fs_placed),
     f2fs("f2fs_dataread_start", Need::Writes, &["pathbuf", "ino", "i_size", "offset"], |v| {
         call_begin(v, false)
     }),
@@ -267,6 +286,14 @@ const fn f2fs(
     read: fn(&dyn Values) -> Option<What>,
 ) -> TracepointSpec {
     spec("f2fs", name, need, fields, read)
+}
+
+const F2FS_WRITE: &[&str] = &["dev", "ino", "index", "new_blkaddr", "type"];
+
+/// Type 0 is data. The others are F2FS's own: nodes and metadata.
+fn f2fs_placed(v: &dyn Values) -> Option<What> {
+    let (block, at) = (v.number(2), v.number(3));
+    (v.number(4) == 0).then(|| What::Placed { inode: inode(v), block, blocks: 1, at })
 }
 
 /// Most tracepoints begin with the device and the inode's number.

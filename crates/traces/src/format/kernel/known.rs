@@ -158,8 +158,9 @@ impl Known {
 pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let replaced = |name: &str| OTHERS.iter().any(|known| known.name == name);
     // System calls are not used: their numbers depend on the architecture, which no trace records.
-    let ours =
-        tracepoint::ALL.iter().filter(|spec| spec.need != Need::Calls && !replaced(spec.name));
+    // Nor are places: they count blocks of the file system, whose size no trace records either.
+    let left_out = |need| matches!(need, Need::Calls | Need::Places);
+    let ours = tracepoint::ALL.iter().filter(|spec| !left_out(spec.need) && !replaced(spec.name));
     let known = |spec: &'static tracepoint::TracepointSpec| Known {
         system: spec.system,
         name: spec.name,

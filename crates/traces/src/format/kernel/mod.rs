@@ -236,7 +236,13 @@ impl<'e, 's> Feed<'e, 's> {
             _ => (Side::After, false, false),
         };
         let knows = Knows { times: self.times, syncs, writes: true, removals, ..Knows::NOTHING };
-        self.events.about(About { epoch_us: None, side, space: plan.space, knows })?;
+        self.events.about(About {
+            epoch_us: None,
+            boot_us: None,
+            side,
+            space: plan.space,
+            knows,
+        })?;
         let mut teller = Teller::new(plan);
         // A process has the name of its main thread.
         for item in &self.held {

@@ -225,7 +225,13 @@ impl Reader<'_, '_> {
             Some(Time::Seconds { us }) if us >= ABSOLUTE_US => Some(us),
             _ => None,
         };
-        self.events.about(About { epoch_us, side: Side::Before, space: Space::Files, knows })
+        self.events.about(About {
+            epoch_us,
+            boot_us: None,
+            side: Side::Before,
+            space: Space::Files,
+            knows,
+        })
     }
 
     fn line(&mut self, bytes: &[u8], line: u64) -> Result<(), Error> {

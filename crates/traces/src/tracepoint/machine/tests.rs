@@ -144,6 +144,9 @@ fn emitted(machine: &mut TracepointMachine) -> Vec<String> {
             Action::RenameDirectory { names } => format!("rename {} {}", names.from, names.to),
             Action::Unbind { file, name } => format!("unbind {} {name}", file.0),
             Action::Gone { file } => format!("gone {}", file.0),
+            Action::Place { file, offset, len, at } => {
+                format!("place {} {offset} {len} {at}", file.0)
+            }
             Action::Open { file, open: of, created } => {
                 format!("open {} {} {created}", file.0, open(of))
             }
@@ -361,4 +364,52 @@ fn a_descriptor_that_reaches_another_file_is_another_open() {
     let wanted =
         ["open 0 1 false", "read 0 1 0 100", "close 0 1", "open 1 2 false", "read 1 2 0 100"];
     assert_eq!(emitted, wanted);
+}
+
+/// A place concerns the trace if its file does, whichever thread writes the file back; a write in
+/// whose middle it is chosen stays one write.
+#[test]
+fn places_join_and_belong_to_files_of_the_trace() {
+    let mut machine = TracepointMachine::new(false);
+    machine.only_devs([(inode(0).dev, 1024)]);
+    machine.only_tasks([7]);
+    let (file, other) = (inode(100), inode(101));
+    let placed = |inode, block, blocks, at| What::Placed { inode, block, blocks, at };
+    let by_kernel = |machine: &mut TracepointMachine, at_ns, what| {
+        machine.point(&Point { at_ns, tid: 2, what }, &mut NoHost);
+    };
+    feed(&mut machine, 0, What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) });
+    by_kernel(
+        &mut machine,
+        500,
+        What::Allocated { inode: other, dir: Some(DIR), mode: Some(0o100_600) },
+    );
+    feed(&mut machine, 1000, What::WriteBegin { inode: file, offset: 0, len: 8000 });
+    feed(&mut machine, 2000, placed(file, 0, 4, 500));
+    feed(&mut machine, 3000, What::WriteEnd { inode: file, offset: 0, copied: 4096 });
+    feed(&mut machine, 4000, What::WriteBegin { inode: file, offset: 4096, len: 3904 });
+    feed(&mut machine, 5000, What::WriteEnd { inode: file, offset: 4096, copied: 3904 });
+    by_kernel(&mut machine, 6000, placed(file, 4, 2, 600));
+    by_kernel(&mut machine, 7000, placed(other, 0, 1, 700));
+    by_kernel(&mut machine, 8000, placed(file, 6, 2, 602));
+    let mut wanted = vec![
+        "create 0 \"\"".to_owned(),
+        "place 0 0 4096 512000".to_owned(),
+        "write 0 0 0 8000".to_owned(),
+        "place 0 4096 4096 614400".to_owned(),
+    ];
+    assert_eq!(emitted(&mut machine), wanted);
+    assert!(machine.survivors().is_empty(), "no name has given a handle");
+    let notes: Vec<_> = machine.skipped().iter().map(|(reason, of)| (reason, of.count)).collect();
+    assert_eq!(notes, [("file whose places at the end are unknown: it has no handle", 1)]);
+
+    // Its end frees its places, and the next file with its number is another one.
+    machine.name(name(9000, 100, 1, "/tmp/a", NameKind::Created));
+    assert_eq!(machine.survivors().len(), 1);
+    feed(&mut machine, 9500, What::Evicted { inode: file, links: 0 });
+    by_kernel(&mut machine, 9600, placed(file, 0, 1, 900));
+    assert_eq!(machine.survivors(), []);
+    wanted = emitted(&mut machine);
+    wanted.retain(|line| line.starts_with("place"));
+    assert!(wanted.is_empty(), "{wanted:?}");
 }
