@@ -7,23 +7,20 @@ they had not. The web is generated and served from 127.0.0.1; nothing outside
 is asked.
 """
 
+from . import days
 from . import run as runs
 from .browser import Chromium
 from .firefox import Firefox
-from .large_web import HOUR_S, LINKS, START, LargeWeb, Zipf
+from .large_web import LINKS, START, LargeWeb, Zipf
 from .server import Server
 
 BROWSERS = {"chromium": Chromium, "firefox": Firefox}
-RETURNS_H = (0, 1, 24, 72)
 # Dwell time on a page: Weibull with a shape below 1, as in Liu, White and Dumais, "Understanding
 # Web Browsing Behaviors through Weibull Analysis of Dwell Time" (SIGIR 2010). The scale is one
 # person's. Half of all pages are left within some 10 s, as in Weinreich et al., "Not Quite the
 # Average" (ACM TWEB 2008).
 DWELL_SHAPE = 0.6
 DWELL_SCALES_S = (6, 12)
-# The person is called away, for many minutes.
-AWAY_SHARE = 0.04
-AWAY_S = 12 * 60
 # Nearly half of all visits go to pages seen before (Weinreich et al.: 46 %): again, back, and some
 # of the start pages.
 STEPS = {"link": 34, "again": 24, "start_page": 20, "back": 10, "new_tab": 6, "switch_tab": 4, "close_tab": 2}
@@ -38,8 +35,7 @@ def main():
 
 def _add_arguments(parser):
     parser.add_argument("--browser", choices=BROWSERS, default="chromium", help="default chromium")
-    parser.add_argument("--returns", type=float, nargs="+", metavar="HOURS", default=RETURNS_H,
-                        help="the gap before each session, after the last one (default: 0 1 24 72)")
+    days.add_arguments(parser)
 
 
 def play(run):
@@ -50,12 +46,9 @@ def play(run):
     with Server(run, web.answer) as server:
         web.set_port(server.port)
         person = _Person(run, web, server.port)
-        for number, hours in enumerate(run.options.returns, 1):
-            run.think(hours * HOUR_S)
-            run.did("session", f"after {hours:g} h")
-            end_s = run.planned_s + run.options.minutes * 60 / len(run.options.returns)
+        for number, over in enumerate(days.sessions(run), 1):
             with browser(run, "profile") as program:
-                person.browse(program, lambda end_s=end_s: run.planned_s >= end_s)
+                person.browse(program, over)
             run.facts[f"cache_bytes_after_session_{number}"] = browser.cache_bytes(run.directory / "profile")
     run.facts["command"] = browser.COMMAND
 
@@ -77,10 +70,7 @@ class _Person:
         self._do("start_page")
         while not over():
             self._look(self._rng.weibullvariate(self._dwell_s, DWELL_SHAPE))
-            away, seconds = self._rng.random() < AWAY_SHARE, self._rng.lognormvariate(0, 0.7) * AWAY_S
-            if away:
-                self._look(seconds)
-                self._run.did("away", f"{seconds:.0f} s")
+            days.maybe_away(self._run, self._rng, self._look)
             self._do(self._rng.choices(list(STEPS), STEPS.values())[0])
 
     def _look(self, seconds):

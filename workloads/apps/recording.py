@@ -31,11 +31,19 @@ HERE = Path(__file__).resolve().parent.parent
 FILE_SYSTEM_BYTES = 8 << 30
 # Browsers make their caches larger where much is free.
 LARGE_FILE_SYSTEM_BYTES = 48 << 30
-# Longer than the programs' own timers: Chromium writes its history after 10 s, cookies after 30 s.
-KEEP_PAUSE_S = 40
+# Longer than the timers of browsers: Chromium writes its history after 10 s, cookies after 30 s.
+BROWSER_KEEP_PAUSE_S = 40
+# Of programs without timers of their own.
+KEEP_PAUSE_S = 2
+SQL_KEEP_PAUSE_S = 0.05
 # Of --short.
 SHORT_KEEP_PAUSE_S = 0.05
+# Time limit for a recorder to end after a signal.
+END_TIMEOUT_S = 60
+IN_NAMESPACE = "FLASHSIFT_RECORD_ALL"
 SQL_VARIABLE = "FLASHSIFT_SQL"
+# Mount points with short names for traces: the first that hides nothing that is needed.
+PLACES = ("/mnt", "/media", "/srv")
 
 
 @dataclass(frozen=True)
@@ -52,12 +60,22 @@ class Plan:
     file_system_bytes: int = FILE_SYSTEM_BYTES
     # NAME.loading.sql.xz and NAME.statements.sql.xz of --sql.
     sql: str | None = None
-    # Of --short, in seconds.
+    # Of --short.
     short_s: float = 10
+    short_options: tuple = ()
 
 
-def _days(workload, minutes, seed, split, *options, short_s=20):
-    return Plan(workload, minutes, seed, options, split, KEEP_PAUSE_S, LARGE_FILE_SYSTEM_BYTES, short_s=short_s)
+def _browser(seed, split, browser="chromium"):
+    return Plan("browser-days", 150, seed, ("--browser", browser), split, BROWSER_KEEP_PAUSE_S,
+                LARGE_FILE_SYSTEM_BYTES, short_s=20)
+
+
+def _pc(workload, minutes, seed, split, **others):
+    return Plan(workload, minutes, seed, split=split, keep_pause_s=KEEP_PAUSE_S, **others)
+
+
+def _sql(app, journal, split):
+    return Plan("messenger", 60, 7, ("--journal", journal), split, SQL_KEEP_PAUSE_S, sql=app)
 
 
 PLANS = {
@@ -67,18 +85,21 @@ PLANS = {
     "game": Plan("game", 12),
     "messenger": Plan("messenger", 12),
     "video": Plan("video", 12),
-    "browser-days-1": _days("browser-days", 150, 101, "train"),
-    "browser-days-2": _days("browser-days", 150, 102, "tune"),
-    "browser-days-3": _days("browser-days", 150, 103, "test"),
-    "firefox-days-1": _days("browser-days", 150, 111, "test", "--browser", "firefox"),
-    **{f"{app}-{journal.lower()}": Plan("messenger", 5, split=split, sql=app, options=("--journal", journal))
+    "browser-days-1": _browser(101, "train"),
+    "browser-days-2": _browser(102, "tune"),
+    "browser-days-3": _browser(103, "test"),
+    "firefox-days-1": _browser(111, "test", "firefox"),
+    "desktop-1": _pc("desktop", 90, 121, "train", short_options=("--mails", 100)),
+    "desktop-2": _pc("desktop", 90, 122, "tune", short_options=("--mails", 100)),
+    "desktop-3": _pc("desktop", 90, 123, "test", short_options=("--mails", 100)),
+    "photos-1": _pc("photos", 60, 131, "train"),
+    "photos-2": _pc("photos", 60, 132, "test"),
+    "offline-1": _pc("offline", 60, 141, "train", short_options=("--episodes", 4)),
+    "launch-1": _pc("launch", 60, 151, "train"),
+    "launch-2": _pc("launch", 60, 152, "test"),
+    **{f"{app}-{journal.lower()}": _sql(app, journal, split)
        for app, split in (("facebook", "train"), ("calendar", "test")) for journal in ("DELETE", "WAL", "TRUNCATE")},
 }
-# Time limit for a recorder to end after a signal.
-END_TIMEOUT_S = 60
-IN_NAMESPACE = "FLASHSIFT_RECORD_ALL"
-# Mount points with short names for traces: the first that hides nothing that is needed.
-PLACES = ("/mnt", "/media", "/srv")
 
 
 def main():
@@ -283,7 +304,7 @@ class _Recording:
         self._command = [
             flashsift, "record", "-o", self._raw, "--path", self._mount, *(["--exact"] if options.exact else []), "--",
             HERE / plan.workload, "--dir", self._mount, "--seed", seed, "--minutes", f"{self._minutes:g}",
-            *plan.options, "--requests", self._requests,
+            *plan.options, *(plan.short_options if options.short else ()), "--requests", self._requests,
             *(["--load", self._inputs[0], "--sql", self._inputs[1]] if plan.sql else []),
             *(["--keep-pause", keep_pause_s, "--pauses", self._pauses] if keep_pause_s else []),
         ]

@@ -37,6 +37,7 @@ PACKAGES = {
     "feh": ("feh", "--version"),
     "ffmpeg": ("ffmpeg", "-version"),
     "firefox-esr": ("firefox-esr", "--version"),
+    "gdk-pixbuf-thumbnailer": ("libgdk-pixbuf2.0-bin", None),
     "git": ("git", "--version"),
     "ldd": ("libc-bin", "--version"),
     "notmuch": ("notmuch", "--version"),
@@ -44,7 +45,7 @@ PACKAGES = {
     "python3": ("python3", "--version"),
     "sqlite3": ("sqlite3", "--version"),
     "unzip": ("unzip", "-v"),
-    "Xvfb": ("xvfb", "-help"),
+    "Xvfb": ("xvfb", None),
 }
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -327,8 +328,13 @@ def _make_empty(directory):
 
 
 def _version(program):
-    """The version as printed by the program, up to the number."""
-    command = [program, PACKAGES[program][1]]
+    """The version as printed by the program, up to the number; else its package's."""
+    package, option = PACKAGES[program]
+    if option is None:
+        command = ["dpkg-query", "--show", "--showformat", f"{program} ${{Version}}", package]
+        asked = subprocess.run(command, capture_output=True, text=True) if shutil.which(command[0]) else None
+        return asked.stdout if asked and asked.returncode == 0 else f"{program} unknown"
+    command = [program, option]
     line = subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0].strip()
     found = re.match(r".*?\d+\.\d\S*", line)
     version = found[0] if found else line or "unknown"
