@@ -352,7 +352,8 @@ class _Person:
 
     def _apt(self, *arguments):
         # dpkg in a folder of its own gives warnings, not errors.
-        self._call("apt-get", "--yes", "--quiet", *arguments, env={"APT_CONFIG": str(self._apt_conf)}, stdout=subprocess.DEVNULL)
+        self._call("apt-get", "--yes", "--quiet", *arguments,
+                   env={"APT_CONFIG": str(self._apt_conf)}, stdout=subprocess.DEVNULL)
 
     def _install(self, count):
         chosen, self._to_install = self._to_install[:count], self._to_install[count:]
@@ -419,7 +420,7 @@ class _Person:
     # Sessions
 
     def begin(self, first):
-        """What is done when the PC is switched on."""
+        """Do the work of every morning: fetch mail, commits and packages."""
         self._notmuch("new", "--quiet")
         self._run.did("new_mail", f"{len(self._ids)} in all")
         if first:

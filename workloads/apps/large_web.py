@@ -238,7 +238,8 @@ class LargeWeb:
             # Images further down are fetched when the reader reaches them.
             lazy = " loading=lazy" if number > 5 else ""
             words = text[number * length:(number + 1) * length]
-            parts.append(f'<p class=f{number % len(fonts)}>{words}</p><img src="{url}"{lazy} width=600 height=400 alt="">')
+            parts.append(f"<p class=f{number % len(fonts)}>{words}</p>")
+            parts.append(f'<img src="{url}"{lazy} width=600 height=400 alt="">')
         return "\n".join(parts).replace("@PORT@", str(self._port)).encode()
 
 

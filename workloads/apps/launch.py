@@ -21,8 +21,8 @@ from .run import WorkloadError
 PROGRAMS = ("chromium", "ffmpeg", "git", "ldd", "sqlite3")
 CHROMIUM = Path("/usr/lib/chromium/chromium")
 PAUSE_S = 60
-MODULES = ("asyncio", "concurrent.futures", "csv", "ctypes", "decimal", "difflib", "email.mime.multipart", "html.parser",
-           "http.server", "json", "logging.config", "multiprocessing.pool", "pydoc", "sqlite3", "ssl", "statistics",
+MODULES = ("asyncio", "concurrent.futures", "csv", "ctypes", "decimal", "difflib", "email.mime.multipart",
+           "html.parser", "http.server", "json", "logging.config", "multiprocessing.pool", "pydoc", "sqlite3", "ssl", "statistics",
            "tarfile", "unittest.mock", "urllib.request", "xml.dom.minidom", "xml.etree.ElementTree", "zipfile")
 # name -> weight
 STARTS = {"chromium": 4, "ffmpeg": 3, "git": 3, "sqlite3": 2, "python3": 4}
@@ -77,8 +77,9 @@ class _Programs:
         """The interpreter and its standard library, without tests."""
         self._python = self._run.directory / "python"
         library = Path(sysconfig.get_path("stdlib"))
-        shutil.copytree(library, self._python / "lib" / library.name, ignore_dangling_symlinks=True, ignore=shutil.ignore_patterns(
-            "test", "tests", "site-packages", "dist-packages", "__pycache__", "idlelib", "config-*"))
+        unwanted = shutil.ignore_patterns(
+            "test", "tests", "site-packages", "dist-packages", "__pycache__", "idlelib", "config-*")
+        shutil.copytree(library, self._python / "lib" / library.name, ignore_dangling_symlinks=True, ignore=unwanted)
         (self._python / "bin").mkdir()
         shutil.copy(Path(sys.executable).resolve(), self._python / "bin/python3")
         self._link(self._python / "bin/python3")

@@ -187,7 +187,8 @@ def _write_readme(folder):
     cards = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     rows = [
         f"| `{card['trace']}` | {', '.join(card['workload']['programs'])} | {card['workload']['wall_s'] / 60:.0f} min "
-        f"| {_span(card)} | {_requests(card)} | {card['bytes']} | {card['mode']} | {card.get('split') or ''} | {card['lost']} |"
+        f"| {_span(card)} | {_requests(card)} | {card['bytes']} | {card['mode']} "
+        f"| {card.get('split', '')} | {card['lost']} |"
         for card in cards
     ]
     details = []
@@ -208,7 +209,7 @@ def _write_readme(folder):
 
 
 def _further(workload):
-    """What only some workloads have."""
+    """Facts that only some workloads have."""
     if pauses := workload.get("pauses"):
         yield (f"{pauses['shortened']} of {pauses['all']} pauses were shortened while recording, by "
                f"{pauses['cut_s'] / 3600:.1f} h in all, and are restored in the trace")

@@ -282,7 +282,7 @@ class _Calendar:
 
 
 class RequestLog:
-    """What programs asked of servers, a JSON object a line.
+    """All requests of programs to servers, a JSON object a line.
 
     `boottime_us` is CLOCK_BOOTTIME at the end of the answer, `bytes` those of its body,
     `conditional` whether the program had a copy and asked if it is still good.
