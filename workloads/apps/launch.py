@@ -22,8 +22,9 @@ PROGRAMS = ("chromium", "ffmpeg", "git", "ldd", "sqlite3")
 CHROMIUM = Path("/usr/lib/chromium/chromium")
 PAUSE_S = 60
 MODULES = ("asyncio", "concurrent.futures", "csv", "ctypes", "decimal", "difflib", "email.mime.multipart",
-           "html.parser", "http.server", "json", "logging.config", "multiprocessing.pool", "pydoc", "sqlite3", "ssl", "statistics",
-           "tarfile", "unittest.mock", "urllib.request", "xml.dom.minidom", "xml.etree.ElementTree", "zipfile")
+           "html.parser", "http.server", "json", "logging.config", "multiprocessing.pool", "pydoc", "sqlite3",
+           "ssl", "statistics", "tarfile", "unittest.mock", "urllib.request", "xml.dom.minidom",
+           "xml.etree.ElementTree", "zipfile")
 # name -> weight
 STARTS = {"chromium": 4, "ffmpeg": 3, "git": 3, "sqlite3": 2, "python3": 4}
 

@@ -15,18 +15,22 @@ from . import run as runs
 from .run import WorkloadError
 
 PROGRAMS = ("feh", "ffmpeg", "Xvfb")
-ALBUMS = 8
 ALBUM_PHOTOS = (25, 60)
 NEW_PHOTOS = (15, 40)
-# Different photos; copies of them are in the albums under names of their own.
-NEGATIVES = 40
 LOOK_S = 12
 IDLE_S = 0.4
 STEPS = {"album": 60, "slides": 25, "one_photo": 15}
 
 
 def main():
-    runs.main("photos", __doc__, PROGRAMS, play, minutes=60, add_arguments=days.add_arguments)
+    runs.main("photos", __doc__, PROGRAMS, play, minutes=60, add_arguments=_add_arguments)
+
+
+def _add_arguments(parser):
+    parser.add_argument("--albums", type=int, default=8, metavar="N", help="there from the start (default 8)")
+    parser.add_argument("--negatives", type=int, default=40, metavar="N",
+                        help="different photos; the albums hold copies of them (default 40)")
+    days.add_arguments(parser)
 
 
 def play(run):
@@ -41,13 +45,14 @@ def play(run):
 
 def _develop(run):
     """Photos of 1 to 3 MB, in scratch."""
+    count = run.options.negatives
     folder = run.scratch / "negatives"
     folder.mkdir()
     # The noise differs from seed to seed, and makes the size of a photo.
     run.call(
         "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi",
-        "-i", f"mandelbrot=size=1920x1280:rate=1:start_scale=2:end_scale=0.01:end_pts={NEGATIVES}",
-        "-vf", f"noise=alls=28:allf=t:all_seed={run.options.seed}", "-frames:v", NEGATIVES, "-q:v", 4,
+        "-i", "testsrc2=size=1920x1280:rate=1",
+        "-vf", f"noise=alls=28:allf=t:all_seed={run.options.seed}", "-frames:v", count, "-q:v", 4,
         folder / "%02d.jpg")
     return sorted(folder.iterdir())
 
@@ -75,7 +80,7 @@ class _Viewer:
         self._rng = run.random("viewer")
         self._folder = run.directory / "Pictures"
         self._albums = []
-        for _ in range(ALBUMS):
+        for _ in range(run.options.albums):
             self._copy(self._rng.randint(*ALBUM_PHOTOS))
 
     def copy_photos(self):

@@ -2,7 +2,7 @@
 
 Leaves for each NAME.parquet and its card NAME.json in the folder of --out,
 and there a README.md with what all cards say. Pauses that were shortened are
-restored in the trace. Their list is NAME.pauses.csv, and what servers were
+restored in the trace. Their list is NAME.pauses.csv.xz, and what servers were
 asked is NAME.requests.jsonl.xz. Needs root. Nothing else stays: the file
 systems live in files without a name, mounted below /mnt where no other
 process sees them.
@@ -65,13 +65,18 @@ class Plan:
     short_options: tuple = ()
 
 
+# Of --short: all with one return, after a day.
+SHORT_RETURNS = ("--returns", "0", "24")
+
+
 def _browser(seed, split, browser="chromium"):
     return Plan("browser-days", 150, seed, ("--browser", browser), split, BROWSER_KEEP_PAUSE_S,
-                LARGE_FILE_SYSTEM_BYTES, short_s=20)
+                LARGE_FILE_SYSTEM_BYTES, short_s=60, short_options=SHORT_RETURNS)
 
 
-def _pc(workload, minutes, seed, split, **others):
-    return Plan(workload, minutes, seed, split=split, keep_pause_s=KEEP_PAUSE_S, **others)
+def _pc(workload, minutes, seed, split, *short_options):
+    return Plan(workload, minutes, seed, (), split, KEEP_PAUSE_S, LARGE_FILE_SYSTEM_BYTES, short_s=60,
+                short_options=(*SHORT_RETURNS, *short_options))
 
 
 def _sql(app, journal, split):
@@ -89,12 +94,12 @@ PLANS = {
     "browser-days-2": _browser(102, "tune"),
     "browser-days-3": _browser(103, "test"),
     "firefox-days-1": _browser(111, "test", "firefox"),
-    "desktop-1": _pc("desktop", 90, 121, "train", short_options=("--mails", 100)),
-    "desktop-2": _pc("desktop", 90, 122, "tune", short_options=("--mails", 100)),
-    "desktop-3": _pc("desktop", 90, 123, "test", short_options=("--mails", 100)),
-    "photos-1": _pc("photos", 60, 131, "train"),
-    "photos-2": _pc("photos", 60, 132, "test"),
-    "offline-1": _pc("offline", 60, 141, "train", short_options=("--episodes", 4)),
+    "desktop-1": _pc("desktop", 90, 121, "train", "--mails", "100"),
+    "desktop-2": _pc("desktop", 90, 122, "tune", "--mails", "100"),
+    "desktop-3": _pc("desktop", 90, 123, "test", "--mails", "100"),
+    "photos-1": _pc("photos", 60, 131, "train", "--albums", "1", "--negatives", "3"),
+    "photos-2": _pc("photos", 60, 132, "test", "--albums", "1", "--negatives", "3"),
+    "offline-1": _pc("offline", 60, 141, "train", "--episodes", "2"),
     "launch-1": _pc("launch", 60, 151, "train"),
     "launch-2": _pc("launch", 60, 152, "test"),
     **{f"{app}-{journal.lower()}": _sql(app, journal, split)
@@ -123,8 +128,8 @@ def main():
 def _options():
     parser = argparse.ArgumentParser(
         prog="record-all", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PLANS, metavar="NAME", default=list(PLANS),
-                        help=f"of {' '.join(PLANS)} (default: all)")
+    parser.add_argument("--only", nargs="+", choices=PLANS, metavar="NAME",
+                        help=f"of {' '.join(PLANS)} (default: all; with --short one of each kind)")
     parser.add_argument("--minutes-scale", type=float, default=1, metavar="X",
                         help="times the usual minutes: " + ", ".join(f"{n} {p.minutes}" for n, p in PLANS.items()))
     parser.add_argument("--short", action="store_true",
@@ -135,7 +140,7 @@ def _options():
                              f"facebook and calendar, which are left out without it (default: ${SQL_VARIABLE})")
     parser.add_argument("--raw", type=Path, metavar="DIR",
                         help="keep there the traces before pauses were restored")
-    parser.add_argument("--out", type=Path, default=Path("testdata"), metavar="DIR", help="default testdata")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default testdata, without --short")
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"), metavar="DIR",
                         help="where the file systems' files lie, some GB, sparse (default /var/tmp)")
     parser.add_argument("--flashsift", default=None, metavar="PROGRAM",
@@ -143,7 +148,15 @@ def _options():
     parser.add_argument("--exact", action="store_true", help="record bytes, not pages")
     parser.add_argument("--parallel", type=int, default=6, metavar="N", help="workloads at once (default 6)")
     options = parser.parse_args()
+    if options.out is None:
+        if options.short:
+            parser.error("--short needs --out: it must not replace recordings")
+        options.out = Path("testdata")
     options.sql = options.sql and Path(options.sql)
+    if options.only is None:
+        # One of each kind: those whose commands differ by more than the seed.
+        kinds = {(plan.workload, plan.options): name for name, plan in reversed(PLANS.items())}
+        options.only = [name for name in PLANS if not options.short or name in kinds.values()]
     return options
 
 
@@ -273,7 +286,7 @@ same trace: threads and timers differ from run to run.
 
 *Recorded* is the time that the recording took, *span* the time from the first
 to the last event. It is longer where long pauses were shortened while
-recording and restored in the trace (`NAME.pauses.csv`). *Split* says what a
+recording and restored in the trace (`NAME.pauses.csv.xz`). *Split* says what a
 trace is for: policies and parameters are chosen on *train* and *tune*, results
 are reported on *test*. `NAME.requests.jsonl.xz` lists what the programs asked
 of the workload's servers.
@@ -348,21 +361,17 @@ class _Recording:
 
     def _restore(self, log):
         """Make the trace from what was recorded: with its pauses, and with the servers' sums."""
-        given = []
+        given = ["--split", self._plan.split] if self._plan.split else []
         if self._pauses.exists():
             given += ["--pauses", self._pauses]
-            shutil.copy(self._pauses, self.trace.with_suffix(".pauses.csv"))
+            _pack(self._pauses, self.trace.with_suffix(".pauses.csv.xz"))
         if self._requests.exists() and self._requests.stat().st_size:
             given += ["--requests", self._requests]
-            with lzma.open(self.trace.with_suffix(".requests.jsonl.xz"), "wb") as packed:
-                packed.write(self._requests.read_bytes())
+            _pack(self._requests, self.trace.with_suffix(".requests.jsonl.xz"))
         if self._keep_raw:
             for path in (self._raw, self._requests, self._pauses):
                 if path.exists():
                     shutil.copy(path, self._keep_raw)
-        if given and "--pauses" not in _run(self._flashsift, "import", "--help"):
-            log.append("the pauses that were cut are not restored: this flashsift has no import --pauses")
-            given = []
         if given:
             done = _run(self._flashsift, "import", self._raw, "-o", self.trace, *given)
             log += done.splitlines()
@@ -416,6 +425,11 @@ class _Recording:
         names = {self._flashsift: "flashsift", HERE / self._plan.workload: f"workloads/{self._plan.workload}",
                  **{path: path.name for path in paths}}
         return " ".join(str(names.get(part, part)) for part in self._command)
+
+
+def _pack(source, target):
+    with lzma.open(target, "wb") as packed:
+        packed.write(source.read_bytes())
 
 
 def _short(described):
