@@ -83,7 +83,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr busybox:busybox-static)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium firefox-esr:firefox-esr notmuch:notmuch git:git pip3:python3-pip feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr busybox:busybox-static)
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels of Debian into target/guest"; \

@@ -90,7 +90,7 @@ def play(run):
     ]
     run.random("turns").shuffle(sessions)
     run.facts["web"] = f"{len(web)} files, {web.total_bytes() / 1e6:.0f} MB"
-    with Server(web.answer) as server:
+    with Server(run, web.answer) as server:
         web.set_port(server.port)
         run.visits, done = 0, 0.0
         for person, share in sessions:
@@ -98,7 +98,7 @@ def play(run):
             run.did("session", person.habits.name)
             with Chromium(run, person.habits.name) as chromium:
                 person.browse(chromium, server.port, _end(run, share, done))
-    run.facts["command"] = " ".join(["chromium", *FLAGS])
+    run.facts["command"] = Chromium.COMMAND
 
 
 def _end(run, share, done):
@@ -112,11 +112,14 @@ def _end(run, share, done):
 class Chromium:
     """The program on one profile; a context manager that closes it in order."""
 
+    PROGRAM = "chromium"
+    COMMAND = " ".join(["chromium", *FLAGS])
+
     def __init__(self, run, profile):
         self._run = run
         self._log = run.scratch / "chromium.log"
         self._home = run.directory / profile
-        cache = run.options.cache
+        cache = getattr(run.options, "cache", None)
         self._flags = [f"--disk-cache-dir={cache.resolve() / profile}"] if cache else []
 
     def __enter__(self):
@@ -147,6 +150,20 @@ class Chromium:
         os.close(self._write)
         os.close(self._read)
 
+    @staticmethod
+    def cache_bytes(home):
+        return sum(path.stat().st_size for path in home.glob("profile/Default/Cache/**/*_?"))
+
+    def first_tab(self):
+        target = next(t for t in self.devtools.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        return _Tab(self.devtools, target["targetId"])
+
+    def new_tab(self):
+        return _Tab(self.devtools, self.devtools.call("Target.createTarget", {"url": "about:blank"})["targetId"])
+
+    def pause(self, seconds):
+        self.devtools.pause(seconds)
+
 
 def _pipe():
     """Ends of a pipe with high numbers, out of the way of 3 and 4."""
@@ -167,9 +184,8 @@ class Person:
         self._favourites = {host: self._rng.sample(pages, len(pages)) for host, pages in web.pages.items()}
 
     def browse(self, chromium, port, over):
-        self._devtools, self._port = chromium.devtools, port
-        target = next(t for t in self._devtools.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        self._tabs = [_Tab(self._devtools, target["targetId"])]
+        self._chromium, self._port = chromium, port
+        self._tabs = [chromium.first_tab()]
         self._tab = self._tabs[0]
         self._do("start_page")
         while not over():
@@ -180,7 +196,7 @@ class Person:
         """Read, scroll to the end, read on; the browser's messages are taken meanwhile."""
         for part in (0.5, 0.5):
             with self._run.taking(seconds * part):
-                self._devtools.pause(seconds * part / self._run.options.speed)
+                self._chromium.pause(self._run.kept(seconds * part))
             self._tab.run("scrollTo({top: document.documentElement.scrollHeight})")
 
     def _do(self, step):
@@ -205,8 +221,7 @@ class Person:
         elif step == "new_tab":
             # As with a middle click on a link.
             there = self._web.links[self._tab.visited[-1]][link]
-            created = self._devtools.call("Target.createTarget", {"url": "about:blank"})
-            self._tab = _Tab(self._devtools, created["targetId"])
+            self._tab = self._chromium.new_tab()
             self._tabs.append(self._tab)
             self._tab.open(there, self._port)
         elif step == "back":

@@ -1,14 +1,17 @@
 """Record the workloads with flashsift, each on a fresh ext4 on a loop device.
 
 Leaves for each NAME.parquet and its card NAME.json in the folder of --out,
-and there a README.md with what all cards say. Needs root. Nothing else
-stays: the file systems live in files without a name, mounted below /mnt where
-no other process sees them.
+and there a README.md with what all cards say. Pauses that were shortened are
+restored in the trace. Their list is NAME.pauses.csv.xz, and what servers were
+asked is NAME.requests.jsonl.xz. Needs root. Nothing else stays: the file
+systems live in files without a name, mounted below /mnt where no other
+process sees them.
 """
 
 import argparse
 import contextlib
 import json
+import lzma
 import os
 import platform
 import re
@@ -19,18 +22,89 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from .run import WorkloadError
 
 HERE = Path(__file__).resolve().parent.parent
-MINUTES = {"browser": 30, "map": 30, "feed": 20, "game": 12, "messenger": 12, "video": 12}
 FILE_SYSTEM_BYTES = 8 << 30
+# Browsers make their caches larger where much is free.
+LARGE_FILE_SYSTEM_BYTES = 48 << 30
+# Longer than the timers of browsers: Chromium writes its history after 10 s, cookies after 30 s.
+BROWSER_KEEP_PAUSE_S = 40
+# Of programs without timers of their own.
+KEEP_PAUSE_S = 2
+SQL_KEEP_PAUSE_S = 0.05
+# Of --short.
+SHORT_KEEP_PAUSE_S = 0.05
 # Time limit for a recorder to end after a signal.
 END_TIMEOUT_S = 60
 IN_NAMESPACE = "FLASHSIFT_RECORD_ALL"
+SQL_VARIABLE = "FLASHSIFT_SQL"
 # Mount points with short names for traces: the first that hides nothing that is needed.
 PLACES = ("/mnt", "/media", "/srv")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one recording is made."""
+
+    workload: str
+    minutes: float
+    seed: int = 7
+    options: tuple = ()
+    # train, tune or test: what the recording may be used for.
+    split: str | None = None
+    keep_pause_s: float | None = None
+    file_system_bytes: int = FILE_SYSTEM_BYTES
+    # NAME.loading.sql.xz and NAME.statements.sql.xz of --sql.
+    sql: str | None = None
+    # Of --short.
+    short_s: float = 10
+    short_options: tuple = ()
+
+
+# Of --short: all with one return, after a day.
+SHORT_RETURNS = ("--returns", "0", "24")
+
+
+def _browser(seed, split, browser="chromium"):
+    return Plan("browser-days", 150, seed, ("--browser", browser), split, BROWSER_KEEP_PAUSE_S,
+                LARGE_FILE_SYSTEM_BYTES, short_s=60, short_options=SHORT_RETURNS)
+
+
+def _pc(workload, minutes, seed, split, *short_options):
+    return Plan(workload, minutes, seed, (), split, KEEP_PAUSE_S, LARGE_FILE_SYSTEM_BYTES, short_s=60,
+                short_options=(*SHORT_RETURNS, *short_options))
+
+
+def _sql(app, journal, split):
+    return Plan("messenger", 60, 7, ("--journal", journal), split, SQL_KEEP_PAUSE_S, sql=app)
+
+
+PLANS = {
+    "browser": Plan("browser", 30, short_s=20),
+    "map": Plan("map", 30),
+    "feed": Plan("feed", 20),
+    "game": Plan("game", 12),
+    "messenger": Plan("messenger", 12),
+    "video": Plan("video", 12),
+    "browser-days-1": _browser(101, "train"),
+    "browser-days-2": _browser(102, "tune"),
+    "browser-days-3": _browser(103, "test"),
+    "firefox-days-1": _browser(111, "test", "firefox"),
+    "desktop-1": _pc("desktop", 90, 121, "train", "--mails", "100"),
+    "desktop-2": _pc("desktop", 90, 122, "tune", "--mails", "100"),
+    "desktop-3": _pc("desktop", 90, 123, "test", "--mails", "100"),
+    "photos-1": _pc("photos", 60, 131, "train", "--albums", "1", "--negatives", "3"),
+    "photos-2": _pc("photos", 60, 132, "test", "--albums", "1", "--negatives", "3"),
+    "offline-1": _pc("offline", 60, 141, "train", "--episodes", "2"),
+    "launch-1": _pc("launch", 60, 151, "train"),
+    "launch-2": _pc("launch", 60, 152, "test"),
+    **{f"{app}-{journal.lower()}": _sql(app, journal, split)
+       for app, split in (("facebook", "train"), ("calendar", "test")) for journal in ("DELETE", "WAL", "TRUNCATE")},
+}
 
 
 def main():
@@ -54,25 +128,47 @@ def main():
 def _options():
     parser = argparse.ArgumentParser(
         prog="record-all", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=MINUTES, metavar="NAME", default=list(MINUTES),
-                        help=f"of {' '.join(MINUTES)} (default: all)")
+    parser.add_argument("--only", nargs="+", choices=PLANS, metavar="NAME",
+                        help=f"of {' '.join(PLANS)} (default: all; with --short one of each kind)")
     parser.add_argument("--minutes-scale", type=float, default=1, metavar="X",
-                        help="times the usual minutes: " + ", ".join(f"{n} {m}" for n, m in MINUTES.items()))
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=Path("testdata"), metavar="DIR", help="default testdata")
+                        help="times the usual minutes: " + ", ".join(f"{n} {p.minutes}" for n, p in PLANS.items()))
+    parser.add_argument("--short", action="store_true",
+                        help="some seconds of each, pauses shortened to nearly nothing, to see that all works")
+    parser.add_argument("--seed", type=int, help="instead of each recording's own")
+    parser.add_argument("--sql", type=Path, metavar="DIR", default=os.environ.get(SQL_VARIABLE),
+                        help="folder of NAME.loading.sql.xz and NAME.statements.sql.xz for the databases of "
+                             f"facebook and calendar, which are left out without it (default: ${SQL_VARIABLE})")
+    parser.add_argument("--raw", type=Path, metavar="DIR",
+                        help="keep there the traces before pauses were restored")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default testdata, without --short")
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"), metavar="DIR",
                         help="where the file systems' files lie, some GB, sparse (default /var/tmp)")
     parser.add_argument("--flashsift", default=None, metavar="PROGRAM",
                         help="default: target/release/flashsift, else the one in PATH")
     parser.add_argument("--exact", action="store_true", help="record bytes, not pages")
     parser.add_argument("--parallel", type=int, default=6, metavar="N", help="workloads at once (default 6)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.out is None:
+        if options.short:
+            parser.error("--short needs --out: it must not replace recordings")
+        options.out = Path("testdata")
+    options.sql = options.sql and Path(options.sql)
+    if options.only is None:
+        # One of each kind: those whose commands differ by more than the seed.
+        kinds = {(plan.workload, plan.options): name for name, plan in reversed(PLANS.items())}
+        options.only = [name for name in PLANS if not options.short or name in kinds.values()]
+    return options
 
 
 def _record(options):
     flashsift = _flashsift(options.flashsift)
-    options.out.mkdir(parents=True, exist_ok=True)
-    place = _cover(options.out, options.scratch, HERE, flashsift)
+    for folder in filter(None, (options.out, options.raw)):
+        folder.mkdir(parents=True, exist_ok=True)
+    without = [name for name in options.only if PLANS[name].sql and not options.sql]
+    if without:
+        _say(f"left out, as they need --sql: {', '.join(without)}")
+    options.only = [name for name in options.only if name not in without]
+    place = _cover(*filter(None, (options.out, options.raw, options.sql)), options.scratch, HERE, flashsift)
     waiting, running, failed = list(options.only), [], []
     signals = _signals()
     with tempfile.TemporaryDirectory(prefix="record-all-", dir=options.scratch) as scratch:
@@ -104,23 +200,43 @@ def _write_readme(folder):
     cards = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     rows = [
         f"| `{card['trace']}` | {', '.join(card['workload']['programs'])} | {card['workload']['wall_s'] / 60:.0f} min "
-        f"| {_requests(card)} | {card['bytes']} | {card['mode']} | {card['lost']} |"
+        f"| {_span(card)} | {_requests(card)} | {card['bytes']} | {card['mode']} "
+        f"| {card.get('split', '')} | {card['lost']} |"
         for card in cards
     ]
     details = []
     for card in cards:
         workload = card["workload"]
         details += [
-            f"\n## {workload['workload']}\n",
+            f"\n## {card['trace'].removesuffix('.parquet')}\n",
             f"* `{card['command']}`",
             f"* {card['recorded']}, {card['flashsift']}, {card['kernel']}",
             f"* {card['file_system']}",
             "* " + ", ".join(workload["programs"].values()),
             "* " + ", ".join(f"{n} × {name}" for name, n in workload["actions"].items()),
+            *(f"* {text}" for text in _further(workload)),
         ]
     temporary = folder / "README.md.tmp"
     temporary.write_text(HEAD + "\n".join(rows + details) + "\n")
     temporary.replace(folder / "README.md")
+
+
+def _further(workload):
+    """Facts that only some workloads have."""
+    if pauses := workload.get("pauses"):
+        yield (f"{pauses['shortened']} of {pauses['all']} pauses were shortened while recording, by "
+               f"{pauses['cut_s'] / 3600:.1f} h in all, and are restored in the trace")
+    if asked := workload.get("requests"):
+        yield (f"servers: {asked['requests']} requests for {asked['urls']} URLs, {asked['bytes'] / 1e6:.0f} MB; "
+               f"{asked['not_modified']} answers said that the copy is still good; "
+               f"{asked['again']} URLs were served again in full, {asked['bytes_again'] / 1e6:.0f} MB")
+    if web := workload.get("web"):
+        yield f"web: {web}"
+
+
+def _span(card):
+    """From the first to the last event of the trace."""
+    return f"{card['describe']['duration_us'] / 3.6e9:.1f} h" if card["describe"] else "?"
 
 
 def _requests(card):
@@ -168,31 +284,50 @@ the data of figures.
 The seed gives the same actions with the same pauses between them, not the
 same trace: threads and timers differ from run to run.
 
-| trace | programs | wall time | requests | bytes | mode | lost |
-|---|---|---|---|---|---|---|
+*Recorded* is the time that the recording took, *span* the time from the first
+to the last event. It is longer where long pauses were shortened while
+recording and restored in the trace (`NAME.pauses.csv.xz`). *Split* says what a
+trace is for: policies and parameters are chosen on *train* and *tune*, results
+are reported on *test*. `NAME.requests.jsonl.xz` lists what the programs asked
+of the workload's servers.
+
+| trace | programs | recorded | span | requests | bytes | mode | split | lost |
+|---|---|---|---|---|---|---|---|---|
 """
 
 
 class _Recording:
     def __init__(self, name, options, flashsift, place, scratch):
         self.name = name
+        self._plan = plan = PLANS[name]
         self._flashsift = flashsift
-        self._minutes = MINUTES[name] * options.minutes_scale
+        self._minutes = plan.short_s / 60 if options.short else plan.minutes * options.minutes_scale
         self._mount = place / name
         self._image = scratch / f"{name}.img"
         self._log = scratch / f"{name}.log"
         self._summary = scratch / f"{name}.json"
+        self._pauses = scratch / f"{name}.pauses.csv"
+        self._requests = scratch / f"{name}.requests.jsonl"
+        self._raw = scratch / f"{name}.raw.parquet"
+        self._keep_raw = options.raw and options.raw.resolve()
         self.trace = options.out.resolve() / f"{name}.parquet"
+        keep_pause_s = plan.keep_pause_s and (SHORT_KEEP_PAUSE_S if options.short else plan.keep_pause_s)
+        seed = plan.seed if options.seed is None else options.seed
+        self._inputs = [options.sql.resolve() / f"{plan.sql}.{part}.sql.xz" for part in ("loading", "statements")
+                        ] if plan.sql else []
         self._command = [
-            flashsift, "record", "-o", self.trace, "--path", self._mount, *(["--exact"] if options.exact else []), "--",
-            HERE / name, "--dir", self._mount, "--seed", options.seed, "--minutes", f"{self._minutes:g}",
+            flashsift, "record", "-o", self._raw, "--path", self._mount, *(["--exact"] if options.exact else []), "--",
+            HERE / plan.workload, "--dir", self._mount, "--seed", seed, "--minutes", f"{self._minutes:g}",
+            *plan.options, *(plan.short_options if options.short else ()), "--requests", self._requests,
+            *(["--load", self._inputs[0], "--sql", self._inputs[1]] if plan.sql else []),
+            *(["--keep-pause", keep_pause_s, "--pauses", self._pauses] if keep_pause_s else []),
         ]
 
     def start(self):
         """Make the file system and begin; `ended` becomes readable at the end."""
         self._mount.mkdir()
         with open(self._image, "wb") as image:
-            image.truncate(FILE_SYSTEM_BYTES)
+            image.truncate(self._plan.file_system_bytes)
         _run("mkfs.ext4", "-q", "-F", self._image)
         _run("mount", "-o", "loop", self._image, self._mount)
         # Lives on while mounted, and is gone with the mount.
@@ -215,12 +350,33 @@ class _Recording:
         lines = [line for line in self._summary.read_text().splitlines() if line.startswith('{"workload"')]
         if len(lines) != 1:
             raise WorkloadError(f"{self.name}: the workload printed no summary:\n{log.strip()}")
-        card = self._card(json.loads(lines[0]), log.splitlines())
+        log = log.splitlines()
+        self._restore(log)
+        card = self._card(json.loads(lines[0]), log)
         path = self.trace.with_suffix(".json")
         temporary = path.with_suffix(".json.tmp")
         temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n")
         temporary.replace(path)
         _say(f"{self.name}: {card['bytes']} bytes; lost: {card['lost']}")
+
+    def _restore(self, log):
+        """Make the trace from what was recorded: with its pauses, and with the servers' sums."""
+        given = ["--split", self._plan.split] if self._plan.split else []
+        if self._pauses.exists():
+            given += ["--pauses", self._pauses]
+            _pack(self._pauses, self.trace.with_suffix(".pauses.csv.xz"))
+        if self._requests.exists() and self._requests.stat().st_size:
+            given += ["--requests", self._requests]
+            _pack(self._requests, self.trace.with_suffix(".requests.jsonl.xz"))
+        if self._keep_raw:
+            for path in (self._raw, self._requests, self._pauses):
+                if path.exists():
+                    shutil.copy(path, self._keep_raw)
+        if given:
+            done = _run(self._flashsift, "import", self._raw, "-o", self.trace, *given)
+            log += done.splitlines()
+        else:
+            shutil.move(self._raw, self.trace)
 
     def stop(self):
         """Ask the recorder and the workload to end, then make them."""
@@ -243,10 +399,12 @@ class _Recording:
 
     def _card(self, workload, log):
         # Paths of the recording machine stay private.
-        log = [line.replace(f"{self.trace.parent}/", "") for line in log]
+        for folder in (self.trace.parent, self._raw.parent):
+            log = [line.replace(f"{folder}/", "") for line in log]
         described = subprocess.run([self._flashsift, "describe", "--json", self.trace], capture_output=True, text=True)
         return {
             "trace": self.trace.name,
+            **({"split": self._plan.split} if self._plan.split else {}),
             "bytes": self.trace.stat().st_size,
             "recorded": self._began,
             "kernel": f"Linux {platform.release().partition('-')[0]} {platform.machine()}, {os.cpu_count()} CPUs",
@@ -263,8 +421,15 @@ class _Recording:
 
     def _shown(self):
         """The command as a user would type it."""
-        names = {self._flashsift: "flashsift", self.trace: self.trace.name, HERE / self.name: f"workloads/{self.name}"}
+        paths = (self._raw, self._pauses, self._requests, *self._inputs)
+        names = {self._flashsift: "flashsift", HERE / self._plan.workload: f"workloads/{self._plan.workload}",
+                 **{path: path.name for path in paths}}
         return " ".join(str(names.get(part, part)) for part in self._command)
+
+
+def _pack(source, target):
+    with lzma.open(target, "wb") as packed:
+        packed.write(source.read_bytes())
 
 
 def _short(described):

@@ -1,5 +1,6 @@
 """A server of downloads, from memory on 127.0.0.1, and curl that downloads them."""
 
+import email.utils
 import http.server
 import threading
 
@@ -7,15 +8,17 @@ import threading
 class Server(http.server.ThreadingHTTPServer):
     """Answers GET with `answer(host, path, headers)` -> (status, headers, body).
 
-    A context manager; `origin` is its address.
+    A context manager; `origin` is its address. Requests are noted in the run's log, and
+    dated by its calendar.
     """
 
     daemon_threads = True
     # A browser opens many connections at once.
     request_queue_size = 64
 
-    def __init__(self, answer):
+    def __init__(self, run, answer):
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.run = run
         self.answer = answer
         self.port = self.server_address[1]
         self.origin = f"http://127.0.0.1:{self.port}"
@@ -47,8 +50,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if status != 304:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        sent = 0
         if status != 304:
             self.wfile.write(body)
+            sent = len(body)
+        self.wfile.flush()
+        conditional = "If-None-Match" in self.headers or "If-Modified-Since" in self.headers
+        url = f"http://{self.headers.get('Host', '')}{self.path}"
+        self.server.run.requests.note("GET", url, status, sent, conditional)
+
+    def date_time_string(self, timestamp=None):
+        return email.utils.formatdate(self.server.run.now() if timestamp is None else timestamp, usegmt=True)
 
     def log_message(self, *_):
         pass
@@ -61,7 +73,7 @@ class Downloads:
 
     def __init__(self, run, body):
         self._run = run
-        self._server = Server(lambda host, path, headers: (200, {}, body(path)))
+        self._server = Server(run, lambda host, path, headers: (200, {}, body(path)))
 
     def __enter__(self):
         self._server.__enter__()

@@ -35,7 +35,7 @@ def main():
 
 
 def play(run):
-    source = _encode(run)
+    source = encode(run, QUALITIES_KBIT_S)
     with Downloads(run, lambda path: source[path]) as downloads:
         viewer = _Viewer(run, downloads)
         rng = run.random("viewer")
@@ -47,13 +47,13 @@ def play(run):
         viewer.close()
 
 
-def _encode(run):
+def encode(run, qualities):
     """The segments of each quality, by path on the server."""
     folder = run.scratch / "source"
     folder.mkdir()
     duration = LOOP_SEGMENTS * SEGMENT_S
     source = {}
-    for quality in QUALITIES_KBIT_S:
+    for quality in qualities:
         run.call(
             "ffmpeg", "-nostdin", "-v", "error",
             "-f", "lavfi", "-i", f"testsrc2=size=640x360:rate=25:duration={duration}",
