@@ -506,6 +506,7 @@ df --output=fstype "$3" | tail -n 1 > "$out"
             self.command("record-all", "--short", "--only", *names, "--out", out, "--sql", sql,
                          "--flashsift", flashsift, "--scratch", self.directory), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+        out /= "days"
         cards = {name: json.loads((out / f"{name}.json").read_text()) for name in names}
         for name in names[:2]:
             card = cards[name]
