@@ -1,7 +1,7 @@
 """Record the workloads with flashsift, each on a fresh ext4 on a loop device.
 
-Leaves for each NAME.parquet and its card NAME.json in the folder of --out,
-and there a README.md with what all cards say. Pauses that were shortened are
+Leaves for each NAME.parquet and its card NAME.json in the folder of --out or
+its folder days, and there a README.md with what all cards say. Pauses that were shortened are
 restored in the trace. Their list is NAME.pauses.csv.xz, and what servers were
 asked is NAME.requests.jsonl.xz. Needs root. Nothing else stays: the file
 systems live in files without a name, mounted below /mnt where no other
@@ -140,7 +140,8 @@ def _options():
                              f"facebook and calendar, which are left out without it (default: ${SQL_VARIABLE})")
     parser.add_argument("--raw", type=Path, metavar="DIR",
                         help="keep there the traces before pauses were restored")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default testdata, without --short")
+    parser.add_argument("--out", type=Path, metavar="DIR",
+                        help="default testdata, without --short; recordings with a split go to DIR/days")
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"), metavar="DIR",
                         help="where the file systems' files lie, some GB, sparse (default /var/tmp)")
     parser.add_argument("--flashsift", default=None, metavar="PROGRAM",
@@ -162,7 +163,8 @@ def _options():
 
 def _record(options):
     flashsift = _flashsift(options.flashsift)
-    for folder in filter(None, (options.out, options.raw)):
+    folders = {_folder(options.out, PLANS[name]) for name in options.only}
+    for folder in filter(None, (options.out, options.raw, *folders)):
         folder.mkdir(parents=True, exist_ok=True)
     without = [name for name in options.only if PLANS[name].sql and not options.sql]
     if without:
@@ -190,9 +192,15 @@ def _record(options):
         finally:
             for recording in running:
                 recording.stop()
-    _write_readme(options.out)
+    for folder in folders:
+        _write_readme(folder)
     if failed:
         raise WorkloadError(f"not recorded: {', '.join(failed)}")
+
+
+def _folder(out, plan):
+    """Recordings with a split are apart from the oldest ones, which tests expect as they are."""
+    return out / "days" if plan.split else out
 
 
 def _write_readme(folder):
@@ -310,7 +318,7 @@ class _Recording:
         self._requests = scratch / f"{name}.requests.jsonl"
         self._raw = scratch / f"{name}.raw.parquet"
         self._keep_raw = options.raw and options.raw.resolve()
-        self.trace = options.out.resolve() / f"{name}.parquet"
+        self.trace = _folder(options.out, plan).resolve() / f"{name}.parquet"
         keep_pause_s = plan.keep_pause_s and (SHORT_KEEP_PAUSE_S if options.short else plan.keep_pause_s)
         seed = plan.seed if options.seed is None else options.seed
         self._inputs = [options.sql.resolve() / f"{plan.sql}.{part}.sql.xz" for part in ("loading", "statements")

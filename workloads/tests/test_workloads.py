@@ -352,7 +352,7 @@ class Servers(unittest.TestCase):
         self.assertGreater(len(web), 10 * 1088)
         self.assertGreater(web.total_bytes(), 490e6)
         kinds = [file.cache.partition("=")[0] or "heuristic" for file in web._files.values()]
-        # The shares of all responses in the Web Almanac 2020, "Caching"; most files are images here.
+        # The shares of responses in the Web Almanac 2020, "Caching"; most files here are images.
         self.assertAlmostEqual(kinds.count("no-store") / len(kinds), 0.092, delta=0.02)
         self.assertAlmostEqual(kinds.count("heuristic") / len(kinds), 0.282, delta=0.02)
         self.assertEqual(web._files, self.web()._files)
@@ -506,6 +506,7 @@ df --output=fstype "$3" | tail -n 1 > "$out"
             self.command("record-all", "--short", "--only", *names, "--out", out, "--sql", sql,
                          "--flashsift", flashsift, "--scratch", self.directory), capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+        out /= "days"
         cards = {name: json.loads((out / f"{name}.json").read_text()) for name in names}
         for name in names[:2]:
             card = cards[name]
