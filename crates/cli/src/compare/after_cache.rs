@@ -238,7 +238,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let knows =
             Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-        let about = About { epoch_us: None, side: Side::After, space: Space::Blocks, knows };
+        let about =
+            About { epoch_us: None, boot_us: None, side: Side::After, space: Space::Blocks, knows };
         let io = |at_us, op, lba, pages| Io {
             at_us,
             op,
@@ -258,7 +259,7 @@ mod tests {
         ];
         let read_back = |format| {
             let stem = "trace".to_owned();
-            let writers = Writers { dir: dir.path(), format, stem, about };
+            let writers = Writers { dir: dir.path(), format, stem, about, split: None };
             let mut writer = writers.open("lru", 4).unwrap();
             writer.take(&requests);
             writer.finish().unwrap();

@@ -235,7 +235,8 @@ fn modelled(groups: u64, steps: &[Step]) -> BTreeMap<usize, Vec<Extent>> {
 /// A trace that touches the pages of a history, and each file's first rank in it.
 fn trace_of(steps: &[Step]) -> (Trace, Vec<u32>) {
     let knows = Knows { writes: true, removals: true, ..Knows::NOTHING };
-    let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
+    let about =
+        About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
     let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
     let mut sizes = Vec::new();
     for step in steps {

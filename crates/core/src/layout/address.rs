@@ -145,7 +145,8 @@ mod tests {
             trace::{TraceBuilder, Unit},
         };
         let knows = Knows { writes: true, ..Knows::NOTHING };
-        let about = About { epoch_us: None, side: Side::Before, space: Space::Files, knows };
+        let about =
+            About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
         let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
         let bind =
             |file, name: &'static str| Action::Bind { file: FileId(file), name: name.into() };
