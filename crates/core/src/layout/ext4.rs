@@ -43,6 +43,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     what: "ext4-like: extents in place, freed by unlink, allocated at write-back unless alloc=early",
     params: PARAMS,
     suits: |space| space == Space::Files,
+    in_rank_order: false,
     build: |trace, params| Box::new(Ext4::new(trace, params)),
 };
 

@@ -25,6 +25,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     what: "F2FS-like: appended at write-back, holes reused when nearly full",
     params: PARAMS,
     suits: |_| true,
+    in_rank_order: false,
     build: |trace, params| Box::new(F2fs::new(trace, params)),
 };
 

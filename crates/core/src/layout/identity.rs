@@ -16,6 +16,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     what: "the page's own number: for block traces",
     params: &[],
     suits: |space| space != Space::Files,
+    in_rank_order: true,
     build: |trace, _| Box::new(Identity::new(trace)),
 };
 

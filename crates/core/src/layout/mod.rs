@@ -68,6 +68,8 @@ pub struct LayoutSpec {
     pub params: &'static [Param],
     /// Whether the layout makes sense for traces of this kind.
     pub suits: fn(Space) -> bool,
+    /// Whether pages never move and lie in order of rank.
+    pub in_rank_order: bool,
     /// Builds the layout for a trace.
     pub build: fn(&Trace, &Params) -> Box<dyn Layout>,
 }

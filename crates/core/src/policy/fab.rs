@@ -137,7 +137,7 @@ impl Build for Fab {
         Self {
             file_block,
             block_pages,
-            by_file: is_by_file(setup),
+            by_file: is_by_file(setup.params),
             slots: HashMap::default(),
             block: vec![0; frames as usize],
             unused_slots: (0..frames).rev().collect(),
@@ -383,7 +383,7 @@ mod model {
                 runs: setup.runs.to_vec(),
                 block_pages: u64::from(super::block_pages(setup)),
                 counts_dirty: super::counts_dirty(setup),
-                by_file: super::is_by_file(setup),
+                by_file: super::is_by_file(setup.params),
                 address: BTreeMap::new(),
                 blocks: Vec::new(),
             }

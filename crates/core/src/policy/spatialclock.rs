@@ -4,9 +4,10 @@
 //! Kim, Ryu & Ramachandran, "What is a good buffer cache replacement scheme for mobile flash
 //! storage?", SIGMETRICS '12, §4 and Figure 2. Frames are ordered by the logical sector of their
 //! page (§4.1), which the layout gives. The paper keeps them in an AVL tree; here they are in a
-//! [`PlaceOrder`]. As in Figure 2, the pointer is a *node*: the successor of the last victim at the
-//! time of its eviction. A page that comes in between the two is reached a lap later. After the
-//! last node the pointer is null, and the next sweep begins at the node that is then the first.
+//! [`PlaceOrder`], or in a bitmap over ranks where these are in the same order. As in Figure 2, the
+//! pointer is a *node*: the successor of the last victim at the time of its eviction. A page that
+//! comes in between the two is reached a lap later. After the last node the pointer is null, and
+//! the next sweep begins at the node that is then the first.
 //!
 //! The paper's file system allocates a page when it enters the cache (`--layout ext4:alloc=early`).
 //! If the layout allocates late, a page can enter without an address. It is then ordered behind the
@@ -21,13 +22,16 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup, clock};
 use crate::{
     cache::{Frames, Victims},
-    layout::{Address, Lba},
+    layout::Address,
     page::{Access, Frame, Page},
-    params::{Param, ParamKind},
+    params::{Param, ParamKind, Params},
     structure::PlaceOrder,
     system,
 };
+use by_rank::ByRank;
 use prefetch_index::prefetch_index;
+
+mod by_rank;
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "spatialclock",
@@ -37,17 +41,29 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "sequential writes, with about the hits of clock",
     time: "a hit sets a bit; a miss O(log addresses) to base 64, and O(log frames) for a page without an \
         address; the hand takes one lap at most, amortised O(1)",
-    memory: "5 to 280 bytes a frame, the fewer the closer addresses lie; 60 for a page without an address",
+    memory: "5 to 280 bytes a frame, the fewer the closer addresses lie; 60 for a page without an address; \
+        for a trace with addresses, or order=file, 2 bits a page of the trace",
     when: "on SD cards and simple eMMC, where non-sequential writes are slow, under a file system \
         that updates in place",
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
-    run: system::run::<SpatialClock>,
+    run: |cell, trace, future, sink| {
+        let by_rank = is_by_file(&cell.policy.params) || cell.layout.spec.in_rank_order;
+        let run = if by_rank { system::run::<ByRank> } else { system::run::<ByPlace> };
+        run(cell, trace, future, sink)
+    },
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::SpatialClock::new(clock::insert_ref(setup), is_by_file(setup))),
+    naive: |setup| {
+        Box::new(model::SpatialClock::new(clock::insert_ref(setup), is_by_file(setup.params)))
+    },
     #[cfg(any(test, feature = "naive"))]
-    cache: super::naive::real::<SpatialClock>,
+    cache: |setup, placing| {
+        let by_file = is_by_file(setup.params);
+        let real =
+            if by_file { super::naive::real::<ByRank> } else { super::naive::real::<ByPlace> };
+        real(setup, placing)
+    },
 };
 
 const PARAMS: &[Param] = &[clock::INSERT_REF, ORDER];
@@ -60,40 +76,38 @@ pub(super) const ORDER: Param = Param {
 };
 
 /// Whether pages are ordered by file and page.
-pub(super) fn is_by_file(setup: &Setup<'_>) -> bool {
-    setup.params.word(&[ORDER], "order") == "file"
+pub(super) fn is_by_file(params: &Params) -> bool {
+    params.word(&[ORDER], "order") == "file"
 }
 
-struct SpatialClock {
+/// SpatialClock over pages in order of address.
+struct ByPlace {
     order: PlaceOrder,
     /// One bit per frame.
     referenced: Vec<u64>,
     /// Next frame to examine, always in the order; `None` starts at the first.
     hand: Option<Frame>,
     insert_ref: bool,
-    by_file: bool,
 }
 
-impl Build for SpatialClock {
+impl Build for ByPlace {
     fn build(setup: &Setup<'_>) -> Self {
         Self {
             order: PlaceOrder::default(),
             referenced: vec![0; setup.slots().div_ceil(64) as usize],
             hand: None,
             insert_ref: clock::insert_ref(setup),
-            by_file: is_by_file(setup),
         }
     }
 }
 
 /// Returns the position in the order of the page in a frame.
 #[inline(always)]
-fn position(frame: Frame, frames: &Frames, by_file: bool) -> (Address, Page) {
-    let page = frames.page(frame);
-    (if by_file { Address::at(Lba::from(page.0)) } else { frames.address(frame) }, page)
+fn position(frame: Frame, frames: &Frames) -> (Address, Page) {
+    (frames.address(frame), frames.page(frame))
 }
 
-impl SpatialClock {
+impl ByPlace {
     fn take_out(&mut self, frame: Frame, (address, page): (Address, Page)) {
         if self.hand == Some(frame) {
             self.hand = self.order.after(address, page);
@@ -102,7 +116,7 @@ impl SpatialClock {
     }
 }
 
-impl Policy for SpatialClock {
+impl Policy for ByPlace {
     const OFFLINE: bool = false;
     const WANTS_ADDRESSES: bool = true;
 
@@ -120,12 +134,9 @@ impl Policy for SpatialClock {
     #[inline]
     fn moved(&mut self, frame: Frame, from: Option<Address>, frames: &Frames) {
         if let Some(from) = from {
-            if self.by_file {
-                return;
-            }
             self.take_out(frame, (from, frames.page(frame)));
         }
-        let (address, page) = position(frame, frames, self.by_file);
+        let (address, page) = position(frame, frames);
         self.order.insert(address, page, frame);
     }
 
@@ -138,8 +149,7 @@ impl Policy for SpatialClock {
             *word &= !bit;
             !is_referenced
         };
-        let by_file = self.by_file;
-        let position = |frame| position(frame, frames, by_file);
+        let position = |frame| position(frame, frames);
         let ahead = match self.hand {
             Some(hand) => {
                 let (address, page) = position(hand);
@@ -157,7 +167,7 @@ impl Policy for SpatialClock {
     }
 
     fn remove(&mut self, frame: Frame, frames: &Frames) {
-        self.take_out(frame, position(frame, frames, self.by_file));
+        self.take_out(frame, position(frame, frames));
     }
 
     #[inline(always)]
@@ -170,7 +180,7 @@ impl Policy for SpatialClock {
         let mut last = None;
         let mut hand_is_in_use = self.hand.is_none();
         self.order.find(Address::at(0), Page(0), |frame| {
-            let position = position(frame, frames, self.by_file);
+            let position = position(frame, frames);
             assert!(last < Some(position), "frames are in order of their pages' positions");
             assert_eq!(frames.frame(position.1), Some(frame), "each frame is in use");
             last = Some(position);
@@ -257,8 +267,15 @@ mod model {
 mod tests {
     use super::*;
     use crate::{
-        params::Params,
-        policy::naive::{Act, Placing, real},
+        layout,
+        policy::{
+            self,
+            naive::{self, Act, Placing, real},
+        },
+        synth::{Pattern, Recipe},
+        system::{Cell, Outcome},
+        trace::{Trace, TraceBuilder, Unit},
+        writeback::Modes,
     };
 
     /// Figure 3 of the paper: sectors 40 and 72 are referenced, the pointer is at 40, and the
@@ -266,7 +283,12 @@ mod tests {
     #[test]
     fn evicts_as_in_figure_3() {
         let setup = Setup { frames: 5, pages: 200, runs: &[], params: &Params::default() };
-        let mut cache = real::<SpatialClock>(&setup, Placing::Fixed);
+        let cache = real::<ByPlace>(&setup, Placing::Fixed);
+        assert_evicts_as_in_figure_3(cache);
+        assert_evicts_as_in_figure_3(real::<ByRank>(&setup, Placing::Fixed));
+    }
+
+    fn assert_evicts_as_in_figure_3(mut cache: Box<dyn naive::Stepped>) {
         // To move the pointer to 40, fill the cache; 20, in front of it, is the first victim.
         for page in [20, 40, 72, 80, 95, 120] {
             cache.step(Act::Write(page), 0);
@@ -281,5 +303,49 @@ mod tests {
         let victims: Vec<Page> =
             (140..145).flat_map(|page| cache.step(Act::Read(page), 0).written).collect();
         assert_eq!(victims, [95, 120, 130].map(Page));
+    }
+
+    fn run<P: Build>(trace: &Trace, text: &str, layout: &str, frames: u32) -> Outcome {
+        let cell = Cell {
+            policy: &policy::Selection::parse(text).unwrap(),
+            frames,
+            layout: &layout::Selection::parse(layout).unwrap(),
+            writeback: Modes::default(),
+            drain: true,
+            write_miss_reads: false,
+            request_pages_max: 8,
+            discards: true,
+        };
+        system::run::<P>(&cell, trace, None, None)
+    }
+
+    /// Where places are in order of rank, the bitmap counts what the tree counts. Where they are
+    /// not, the two differ.
+    #[test]
+    fn order_by_rank_is_order_by_place_in_a_trace_with_addresses() {
+        let mut differ = 0;
+        for seed in 0..20 {
+            let recipe = Recipe {
+                requests: 2000,
+                pages: 300,
+                pattern: Pattern::Zipf { alpha: 0.8 },
+                rate: 1000.0,
+                write_share: 0.5,
+                objects: false,
+                seed,
+            };
+            let mut builder = TraceBuilder::new(recipe.about(), Unit::Page, u64::MAX);
+            let events: Vec<_> = recipe.events().unwrap().collect();
+            builder.extend(&events).unwrap();
+            let trace = builder.finish().unwrap();
+            for text in ["spatialclock", "spatialclock:insert_ref=1"] {
+                let by_place = run::<ByPlace>(&trace, text, "identity", 40);
+                assert_eq!(run::<ByRank>(&trace, text, "identity", 40), by_place, "seed {seed}");
+                assert_eq!(run::<ByRank>(&trace, text, "f2fs", 40).hits(), by_place.hits());
+                let moving = run::<ByPlace>(&trace, text, "f2fs", 40);
+                differ += u32::from(moving.hits() != by_place.hits());
+            }
+        }
+        assert!(differ > 20, "{differ} of 40 histories differ where pages move");
     }
 }

@@ -116,6 +116,7 @@ static EARLY: LayoutSpec = LayoutSpec {
     what: "at the first write into the cache",
     params: &[],
     suits: |_| true,
+    in_rank_order: false,
     build: |_, _| Box::new(Early::default()),
 };
 
