@@ -415,8 +415,8 @@ fn places_join_and_belong_to_files_of_the_trace() {
     assert!(wanted.is_empty(), "{wanted:?}");
 }
 
-/// What the kernel reports about files that are made and deleted, with the same inode numbers again
-/// and again: a simple model of `tests/reuse.c` of the recorder.
+/// The reports of a kernel in which files are made and deleted, with the same inode numbers again
+/// and again: a simple model of the recorder's `tests/reuse.c`.
 #[derive(Default)]
 struct Kernel {
     at_ns: u64,
