@@ -44,17 +44,17 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     title: "Beside measurements on phones",
     paper: "",
     paper_saw: "",
-    opens: false,
+    opens: true,
     needs: &[Need::Files, Need::Writes],
     build: |_| Box::new(Phones::default()),
 };
 
-const CACHESIFTER_WRITES: &str = "CacheSifter, Fig. 1";
-const CACHESIFTER_DAY: &str = "CacheSifter, §2.1";
-const CACHESIFTER_PERIODS: &str = "CacheSifter, §5.1";
-const HYBRID_FLUSH_MIX: &str = "hybrid flush, Table 1";
-const HYBRID_FLUSH_SKEW: &str = "hybrid flush, Fig. 4";
-const FSLRU: &str = "FSLRU, Table I";
+const CACHESIFTER_WRITES: &str = "CacheSifter Fig. 1";
+const CACHESIFTER_DAY: &str = "CacheSifter §2.1";
+const CACHESIFTER_PERIODS: &str = "CacheSifter §5.1";
+const HYBRID_FLUSH_MIX: &str = "hybrid flush Table 1";
+const HYBRID_FLUSH_SKEW: &str = "hybrid flush Fig. 4";
+const FSLRU: &str = "FSLRU Table I";
 
 const GB: f64 = 1e9;
 const MB: f64 = 1e6;
@@ -233,7 +233,7 @@ impl Phones {
             },
             Compared {
                 id: "top_fifth",
-                label: "accesses to top 20 % of pages",
+                label: "accesses to the top 20 %",
                 unit: Unit::Share,
                 here: top_fifth.number(),
                 published: (0.4, 0.8),
@@ -257,7 +257,7 @@ impl Phones {
             },
             Compared {
                 id: "cache_written_a_day",
-                label: "to cache files a day",
+                label: "cache files a day",
                 unit: Unit::Bytes,
                 here: a_day(to_cache).filter(|_| named),
                 published: (0.5 * GB, 19.2 * GB),
@@ -265,7 +265,7 @@ impl Phones {
             },
             Compared {
                 id: "footprint",
-                label: "different pages used",
+                label: "pages used",
                 unit: Unit::Bytes,
                 here: (!pages.is_empty()).then(|| pages.len() as f64 * PAGE_BYTES as f64),
                 published: (5.7 * MB, 6.6 * MB),
