@@ -267,7 +267,7 @@ impl Phones {
                 id: "footprint",
                 label: "pages used",
                 unit: Unit::Bytes,
-                here: (!pages.is_empty()).then(|| pages.len() as f64 * PAGE_BYTES as f64),
+                here: (!pages.is_empty()).then_some(pages.len() as f64 * PAGE_BYTES as f64),
                 published: (5.7 * MB, 6.6 * MB),
                 source: FSLRU,
             },
