@@ -23,9 +23,12 @@ const MASKS: [u64; 2] = [
     libc::FAN_CREATE | libc::FAN_RENAME | libc::FAN_OPEN | libc::FAN_ONDIR,
     libc::FAN_DELETE | libc::FAN_ONDIR,
 ];
-/// Capacity of a queue, in the kernel's memory. If names arrive faster than they are read for long,
-/// some are lost.
-const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// Capacity of a queue in events, which take 64 MiB of the kernel's memory or more. If names arrive
+/// faster than they are read for long, some are lost.
+const WAITING_MAX: u64 = 1 << 19;
+/// `struct fanotify_event_metadata`, the head of an event. FIONREAD counts these bytes alone, not
+/// the handles and names that follow.
+const HEAD_BYTES: u64 = 24;
 const INFO_FID: u8 = 1;
 const INFO_DFID_NAME: u8 = 2;
 const INFO_OLD_DFID_NAME: u8 = 10;
@@ -143,7 +146,7 @@ pub(crate) struct Names {
     watched: Vec<Watched>,
     /// Paths of directories, by handle.
     directories: HashMap<Handle, Box<str>>,
-    waiting_bytes_max: u64,
+    waiting_max: u64,
     overflowed: bool,
 }
 
@@ -168,13 +171,7 @@ impl Names {
         }
         let queues = [queue(MASKS[0], &watched)?, queue(MASKS[1], &watched)?];
         let directories = HashMap::new();
-        Ok(Self {
-            queues,
-            watched,
-            directories,
-            waiting_bytes_max: WAITING_BYTES_MAX,
-            overflowed: false,
-        })
+        Ok(Self { queues, watched, directories, waiting_max: WAITING_MAX, overflowed: false })
     }
 
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -204,13 +201,7 @@ impl Names {
         // All names read so far are older than this.
         let at_ns = now_ns();
         for events in [creations, deletions] {
-            let mut rest = &*events;
-            while let Some(len) = u32_at(rest, 0).map(|len| len as usize)
-                && (24..=rest.len()).contains(&len)
-            {
-                self.event(&rest[..len], at_ns, &mut take);
-                rest = &rest[len..];
-            }
+            each(&events).for_each(|event| self.event(event, at_ns, &mut take));
         }
         Ok(())
     }
@@ -221,21 +212,23 @@ impl Names {
         const READ_BYTES: usize = 64 << 10;
         let at =
             |error: rustix::io::Errno| Error::At { path: "fanotify".into(), what: error.into() };
-        let waiting_bytes = rustix::io::ioctl_fionread(&self.queues[n]).map_err(at)?;
+        let waiting = rustix::io::ioctl_fionread(&self.queues[n]).map_err(at)? / HEAD_BYTES;
         let mut events = Vec::new();
-        if waiting_bytes > self.waiting_bytes_max {
+        if waiting > self.waiting_max {
             self.overflowed = true;
             self.queues[n] = queue(MASKS[n], &self.watched)?;
             return Ok(events);
         }
-        while (events.len() as u64) < waiting_bytes {
+        let mut taken = 0;
+        while taken < waiting {
             let end = events.len();
             events.resize(end + READ_BYTES, 0);
             let read = rustix::io::read(&self.queues[n], &mut events[end..]);
             events.truncate(end + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) | Err(rustix::io::Errno::AGAIN) => break,
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => taken += each(&events[end..]).count() as u64,
+                Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(at(error)),
             }
         }
@@ -373,6 +366,19 @@ pub(crate) fn handle_of(path: &Path, dev: Dev) -> Option<Handle> {
     if done < 0 { None } else { handle.of(dev) }
 }
 
+/// Splits what was read from a queue into events.
+fn each(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let len = u32_at(rest, 0)? as usize;
+        if len < HEAD_BYTES as usize {
+            return None;
+        }
+        let (event, after) = rest.split_at_checked(len)?;
+        rest = after;
+        Some(event)
+    })
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -419,18 +425,37 @@ mod tests {
             return;
         };
         let make = |name: &str| fs::create_dir(folder.path().join(name)).unwrap();
-        names.waiting_bytes_max = u64::MAX;
+        names.waiting_max = u64::MAX;
         make("one");
         assert_eq!(
             (&reported(&mut names, folder.path())[..], names.overflowed()),
             (&["one".to_owned()][..], false)
         );
-        names.waiting_bytes_max = 0;
+        names.waiting_max = 0;
         make("two");
         assert_eq!((&reported(&mut names, folder.path())[..], names.overflowed()), (&[][..], true));
-        names.waiting_bytes_max = u64::MAX;
+        names.waiting_max = u64::MAX;
         make("three");
         assert_eq!(reported(&mut names, folder.path()), ["three"]);
+    }
+
+    /// The queue was once read by the size that FIONREAD gives, which is too small: of many names,
+    /// some stayed in the queue of creations, while their deletions were read.
+    #[test]
+    fn all_waiting_names_are_read_at_once() {
+        let Some((folder, mut names)) = watched("all_waiting_names_are_read_at_once") else {
+            return;
+        };
+        let files: Vec<_> =
+            (0..5000).map(|n| format!("a file with a name of its own {n}")).collect();
+        for file in &files {
+            fs::write(folder.path().join(file), "").unwrap();
+        }
+        let mut created = reported(&mut names, folder.path());
+        // Each is reported as created and as opened.
+        created.dedup();
+        assert_eq!(created.len(), files.len());
+        assert_eq!(created, files);
     }
 
     #[test]

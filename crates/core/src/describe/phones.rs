@@ -44,17 +44,17 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     title: "Beside measurements on phones",
     paper: "",
     paper_saw: "",
-    opens: false,
+    opens: true,
     needs: &[Need::Files, Need::Writes],
     build: |_| Box::new(Phones::default()),
 };
 
-const CACHESIFTER_WRITES: &str = "CacheSifter, Fig. 1";
-const CACHESIFTER_DAY: &str = "CacheSifter, §2.1";
-const CACHESIFTER_PERIODS: &str = "CacheSifter, §5.1";
-const HYBRID_FLUSH_MIX: &str = "hybrid flush, Table 1";
-const HYBRID_FLUSH_SKEW: &str = "hybrid flush, Fig. 4";
-const FSLRU: &str = "FSLRU, Table I";
+const CACHESIFTER_WRITES: &str = "CacheSifter Fig. 1";
+const CACHESIFTER_DAY: &str = "CacheSifter §2.1";
+const CACHESIFTER_PERIODS: &str = "CacheSifter §5.1";
+const HYBRID_FLUSH_MIX: &str = "hybrid flush Table 1";
+const HYBRID_FLUSH_SKEW: &str = "hybrid flush Fig. 4";
+const FSLRU: &str = "FSLRU Table I";
 
 const GB: f64 = 1e9;
 const MB: f64 = 1e6;
@@ -146,7 +146,7 @@ impl Characterisation for Phones {
             let columns = [
                 ("figure", ""),
                 (here, "here"),
-                (low, "phones, from"),
+                (low, "from"),
                 (high, "to"),
                 ("verdict", ""),
                 ("source", "source"),
@@ -209,7 +209,7 @@ impl Phones {
         vec![
             Compared {
                 id: "cache_written",
-                label: "cache files of the bytes written",
+                label: "bytes written to cache files",
                 unit: Unit::Share,
                 here: ratio(to_cache, written).filter(|_| named),
                 published: (0.64, 0.64),
@@ -217,7 +217,7 @@ impl Phones {
             },
             Compared {
                 id: "short_lived_cache_files",
-                label: "cache files used for less than 30 s",
+                label: "cache files used under 30 s",
                 unit: Unit::Share,
                 here: ratio(short, classed),
                 published: (0.93, 0.93),
@@ -225,7 +225,7 @@ impl Phones {
             },
             Compared {
                 id: "writes",
-                label: "writes of the requests",
+                label: "writes among requests",
                 unit: Unit::Share,
                 here: ratio(self.writes, self.reads + self.writes),
                 published: (0.527, 0.947),
@@ -233,7 +233,7 @@ impl Phones {
             },
             Compared {
                 id: "top_fifth",
-                label: "top 20 % of the pages, of accesses",
+                label: "accesses to the top 20 %",
                 unit: Unit::Share,
                 here: top_fifth.number(),
                 published: (0.4, 0.8),
@@ -241,7 +241,7 @@ impl Phones {
             },
             Compared {
                 id: "writes_a_sync",
-                label: "writes for each sync",
+                label: "writes a sync",
                 unit: Unit::Number,
                 here: ratio(self.writes, self.syncs).filter(|_| knows.syncs),
                 published: (15_412.0 / 14_399.0, 6657.0 / 312.0),
@@ -249,7 +249,7 @@ impl Phones {
             },
             Compared {
                 id: "written_a_day",
-                label: "written in a day",
+                label: "written a day",
                 unit: Unit::Bytes,
                 here: a_day(written),
                 published: (10.0 * GB, 30.0 * GB),
@@ -257,7 +257,7 @@ impl Phones {
             },
             Compared {
                 id: "cache_written_a_day",
-                label: "to cache files in a day",
+                label: "cache files a day",
                 unit: Unit::Bytes,
                 here: a_day(to_cache).filter(|_| named),
                 published: (0.5 * GB, 19.2 * GB),
@@ -265,9 +265,9 @@ impl Phones {
             },
             Compared {
                 id: "footprint",
-                label: "different pages used",
+                label: "pages used",
                 unit: Unit::Bytes,
-                here: (!pages.is_empty()).then(|| pages.len() as f64 * PAGE_BYTES as f64),
+                here: (!pages.is_empty()).then_some(pages.len() as f64 * PAGE_BYTES as f64),
                 published: (5.7 * MB, 6.6 * MB),
                 source: FSLRU,
             },
@@ -371,7 +371,7 @@ mod tests {
             [4096, 1024, 2048, 512, 512].map(bytes)
         );
         let sentence = format!("{:?}", found.sentence.unwrap());
-        assert!(sentence.contains("Text(\"cache files used for less than 30 s; "), "{sentence}");
+        assert!(sentence.contains("Text(\"cache files used under 30 s; "), "{sentence}");
         assert_eq!(describe_as(about(), "phones", &events[10..11]), Err("no file names"));
     }
 }

@@ -86,6 +86,8 @@ pub struct TracepointMachine {
     introduced: HashSet<u32>,
     start_ns: Option<u64>,
     now_ns: u64,
+    /// Next time at which names and ended files that waited too long are given up.
+    gives_up_ns: u64,
     points: u64,
     skipped: Skipped,
     out: Vec<Event<'static>>,
@@ -116,6 +118,7 @@ impl TracepointMachine {
             introduced: HashSet::new(),
             start_ns: None,
             now_ns: 0,
+            gives_up_ns: 0,
             points: 0,
             skipped: Skipped::default(),
             out: Vec::new(),
@@ -188,7 +191,8 @@ impl TracepointMachine {
         self.start_ns.get_or_insert(point.at_ns);
         self.points += 1;
         self.names_until(point.at_ns);
-        if self.points.is_multiple_of(1 << 16) {
+        if point.at_ns >= self.gives_up_ns {
+            self.gives_up_ns = point.at_ns.saturating_add(NAME_WAIT_NS);
             self.give_up_waiting(point.at_ns.saturating_sub(NAME_WAIT_NS));
         }
         let tid = point.tid;

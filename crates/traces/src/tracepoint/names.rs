@@ -8,7 +8,7 @@
 //! its directory, or by the name `#number` that the kernel gives it.
 
 use super::Inode;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// One file identity: the generation distinguishes files that had the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,11 +186,17 @@ impl Binding {
         self.gone.push_back((at_ns, handle));
     }
 
-    /// Forgets handles that ended before this time: no further reports about them can arrive.
-    pub(super) fn forget_gone(&mut self, before_ns: u64) {
-        while let Some((_, handle)) = self.gone.pop_front_if(|(at_ns, _)| *at_ns < before_ns) {
-            self.bound.remove(&handle);
-        }
+    /// Forgets handles that ended before this time, as no further report about them can arrive,
+    /// except those that a report in `pending` is about.
+    pub(super) fn forget_gone(&mut self, before_ns: u64, pending: &HashSet<Handle>) {
+        let Self { gone, bound, .. } = self;
+        gone.retain(|(at_ns, handle)| {
+            let kept = *at_ns >= before_ns || pending.contains(handle);
+            if !kept {
+                bound.remove(handle);
+            }
+            kept
+        });
     }
 
     /// Stops waiting for a handle of this file.

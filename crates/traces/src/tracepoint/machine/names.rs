@@ -86,7 +86,11 @@ impl TracepointMachine {
     }
 
     pub(super) fn give_up_waiting(&mut self, before_ns: u64) {
-        self.binding.forget_gone(before_ns);
+        // A recorder that was kept from looking gets the reports of a long time at once, all with
+        // the time of the look. They are applied when the points have reached that time, which may
+        // be long after the end of their files.
+        let pending = self.later.iter().chain(&self.deleted).map(|name| name.handle).collect();
+        self.binding.forget_gone(before_ns, &pending);
         while let Some((gone_ns, file)) =
             self.nameless.pop_front_if(|(gone_ns, _)| *gone_ns < before_ns)
         {

@@ -6,6 +6,7 @@ use super::{
     Host, NoHost, TracepointMachine,
 };
 use flashsift_core::event::{Action, Event, FileOwner};
+use std::collections::BTreeMap;
 
 const DIR: u64 = 2;
 
@@ -412,4 +413,155 @@ fn places_join_and_belong_to_files_of_the_trace() {
     wanted = emitted(&mut machine);
     wanted.retain(|line| line.starts_with("place"));
     assert!(wanted.is_empty(), "{wanted:?}");
+}
+
+/// The reports of a kernel in which files are made and deleted, with the same inode numbers again
+/// and again: a simple model of the recorder's `tests/reuse.c`.
+#[derive(Default)]
+struct Kernel {
+    at_ns: u64,
+    points: Vec<Point>,
+    /// Reports about names with the times at which they enter fanotify's queue.
+    names: Vec<(u64, Name)>,
+    free: std::collections::BTreeSet<u64>,
+    generation: u32,
+}
+
+impl Kernel {
+    fn point(&mut self, what: What) {
+        self.points.push(Point { at_ns: self.at_ns, tid: 7, what });
+    }
+
+    fn name(&mut self, (ino, generation): (u64, u32), dir: u64, path: &str, kind: NameKind) {
+        let name = Name { dir, ..name(self.at_ns, ino, generation, path, kind) };
+        self.names.push((self.at_ns, name));
+    }
+
+    fn allocate(&mut self, dir: u64) -> (u64, u32) {
+        let ino = self.free.pop_first().expect("there are more numbers than files");
+        self.generation += 1;
+        self.point(What::Allocated { inode: inode(ino), dir: Some(dir), mode: Some(0o100_600) });
+        (ino, self.generation)
+    }
+
+    fn write(&mut self, (ino, _): (u64, u32), bytes: u64) {
+        self.point(What::WriteBegin { inode: inode(ino), offset: 0, len: bytes });
+        self.point(What::WriteEnd { inode: inode(ino), offset: 0, copied: bytes });
+    }
+
+    fn end(&mut self, (ino, _): (u64, u32)) {
+        self.point(What::Evicted { inode: inode(ino), links: 0 });
+        self.free.insert(ino);
+    }
+}
+
+/// A random history, and the size of each file with a name, by that name.
+fn history(dice: &mut impl FnMut(u64) -> u64) -> (Kernel, BTreeMap<String, u64>) {
+    let mut kernel = Kernel { free: (100..120).collect(), ..Kernel::default() };
+    let mut sizes = BTreeMap::new();
+    let mut kept: BTreeMap<String, (u64, u32)> = BTreeMap::new();
+    for n in 1..=400 {
+        let (dir, bytes) = (DIR + dice(3), n);
+        kernel.at_ns += [1000, 1_000_000, 40_000_000][dice(3) as usize];
+        if dice(5) == 0 {
+            // Without a name (`O_TMPFILE`).
+            let file = kernel.allocate(dir);
+            kernel.name(file, dir, &format!("/{dir}/#{}", file.0), NameKind::Opened);
+            kernel.write(file, 1 << 20);
+            kernel.end(file);
+        }
+        let file = kernel.allocate(dir);
+        // The thread may be preempted between the two reports.
+        kernel.at_ns += [0, 1_000_000, 100_000_000][dice(3) as usize];
+        let path = format!("/{dir}/{n}");
+        kernel.name(file, dir, &path, NameKind::Created);
+        kernel.name(file, dir, &path, NameKind::Opened);
+        sizes.insert(path.clone(), bytes);
+        let unlink = |kernel: &mut Kernel| {
+            kernel.point(What::Unlink { inode: inode(file.0), dir: Some(dir) });
+            kernel.at_ns += 1000;
+            kernel.name(file, dir, &path, NameKind::Deleted);
+        };
+        match dice(3) {
+            0 => {
+                unlink(&mut kernel);
+                kernel.write(file, bytes);
+                kernel.end(file);
+            }
+            1 => {
+                kernel.write(file, bytes);
+                let to = format!("/{dir}/kept{}", dice(3));
+                let moved = NameKind::Moved { from_dir: dir, from: path.into() };
+                kernel.name(file, dir, &to, moved);
+                if let Some(replaced) = kept.insert(to, file) {
+                    kernel.end(replaced);
+                }
+            }
+            _ => {
+                kernel.write(file, bytes);
+                unlink(&mut kernel);
+                kernel.end(file);
+            }
+        }
+    }
+    (kernel, sizes)
+}
+
+/// Names find their files however late the recorder looks: it once forgot a deleted file while a
+/// report about it was still waiting for its time, and gave that report to the next file with the
+/// same inode number.
+#[test]
+fn names_find_their_files_however_late_they_are_read() {
+    for seed in 0..200u64 {
+        let mut random = seed;
+        let mut dice = |sides: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % sides
+        };
+        let (kernel, sizes) = history(&mut dice);
+        let mut machine = TracepointMachine::new(false);
+        let (mut points, mut names) = (&kernel.points[..], &kernel.names[..]);
+        let mut look_ns = 0;
+        let mut events = Vec::new();
+        while !points.is_empty() || !names.is_empty() {
+            look_ns += [10_000_000, 50_000_000, 3_000_000_000][dice(3) as usize];
+            // As the recorder does: creations first, all with the time of the look.
+            let (read, rest) =
+                names.split_at(names.partition_point(|(at_ns, _)| *at_ns <= look_ns));
+            names = rest;
+            let deleted = |name: &&(u64, Name)| name.1.kind == NameKind::Deleted;
+            let (went, came): (Vec<_>, Vec<_>) = read.iter().partition(deleted);
+            for (_, name) in came.into_iter().chain(went) {
+                machine.name(Name { at_ns: look_ns, ..name.clone() });
+            }
+            let until_ns = look_ns.saturating_sub(30_000_000);
+            let (ripe, rest) = points.split_at(points.partition_point(|p| p.at_ns <= until_ns));
+            points = rest;
+            ripe.iter().for_each(|point| machine.point(point, &mut NoHost));
+            machine.passed(until_ns);
+            events.extend(machine.drain());
+        }
+        machine.finish();
+        events.extend(machine.drain());
+        let (mut names, mut written) = (BTreeMap::new(), BTreeMap::<_, u64>::new());
+        for event in events {
+            match event.action {
+                Action::Create(create) if !create.name.is_empty() => {
+                    names.insert(create.name.to_string(), create.file);
+                }
+                Action::Bind { file, name } if !names.values().any(|of| *of == file) => {
+                    names.insert(name.to_string(), file);
+                }
+                Action::Write { file, len, .. } => *written.entry(file).or_default() += len,
+                _ => {}
+            }
+        }
+        let found: BTreeMap<_, _> = names
+            .iter()
+            .map(|(name, file)| (name.clone(), written.get(file).copied().unwrap_or(0)))
+            .collect();
+        assert_eq!(found, sizes, "seed {seed}");
+    }
 }
