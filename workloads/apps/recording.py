@@ -93,6 +93,9 @@ PLANS = {
     "browser-days-1": _browser(101, "train"),
     "browser-days-2": _browser(102, "tune"),
     "browser-days-3": _browser(103, "test"),
+    # Many pages, so that the cache becomes large.
+    "browser-days-4": Plan("browser-days", 240, 104, ("--dwell", "2.5"), "tune", 10, LARGE_FILE_SYSTEM_BYTES,
+                           short_s=60, short_options=SHORT_RETURNS),
     "firefox-days-1": _browser(111, "test", "firefox"),
     "desktop-1": _pc("desktop", 90, 121, "train", "--mails", "100"),
     "desktop-2": _pc("desktop", 90, 122, "tune", "--mails", "100"),
