@@ -35,6 +35,8 @@ def main():
 
 def _add_arguments(parser):
     parser.add_argument("--browser", choices=BROWSERS, default="chromium", help="default chromium")
+    parser.add_argument("--dwell", type=runs.positive, metavar="S",
+                        help="scale of the times on a page (default: drawn from 6 to 12 s)")
     days.add_arguments(parser)
 
 
@@ -57,7 +59,8 @@ class _Person:
     def __init__(self, run, web, port):
         self._run, self._web, self._port = run, web, port
         self._rng = run.random("person")
-        self._dwell_s = self._rng.uniform(*DWELL_SCALES_S)
+        drawn_s = self._rng.uniform(*DWELL_SCALES_S)
+        self._dwell_s = run.options.dwell or drawn_s
         # Everyone likes other sites, and other pages of a site.
         self._hosts = Zipf(self._rng, self._rng.sample(web.hosts, len(web.hosts)))
         self._seen = []  # (host, path), each once, the last visited at the end

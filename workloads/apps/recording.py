@@ -33,6 +33,7 @@ FILE_SYSTEM_BYTES = 8 << 30
 LARGE_FILE_SYSTEM_BYTES = 48 << 30
 # Longer than the timers of browsers: Chromium writes its history after 10 s, cookies after 30 s.
 BROWSER_KEEP_PAUSE_S = 40
+SKIMMER_KEEP_PAUSE_S = 10
 # Of programs without timers of their own.
 KEEP_PAUSE_S = 2
 SQL_KEEP_PAUSE_S = 0.05
@@ -74,6 +75,12 @@ def _browser(seed, split, browser="chromium"):
                 LARGE_FILE_SYSTEM_BYTES, short_s=60, short_options=SHORT_RETURNS)
 
 
+def _skimmer(seed, split):
+    """A person with many pages, so that the cache becomes large."""
+    return Plan("browser-days", 180, seed, ("--browser", "chromium", "--dwell", "2.5"), split, SKIMMER_KEEP_PAUSE_S,
+                LARGE_FILE_SYSTEM_BYTES, short_s=60, short_options=SHORT_RETURNS)
+
+
 def _pc(workload, minutes, seed, split, *short_options):
     return Plan(workload, minutes, seed, (), split, KEEP_PAUSE_S, LARGE_FILE_SYSTEM_BYTES, short_s=60,
                 short_options=(*SHORT_RETURNS, *short_options))
@@ -92,7 +99,8 @@ PLANS = {
     "video": Plan("video", 12),
     "browser-days-1": _browser(101, "train"),
     "browser-days-2": _browser(102, "tune"),
-    "browser-days-3": _browser(103, "test"),
+    "browser-days-3": _skimmer(103, "test"),
+    "browser-days-4": _skimmer(104, "tune"),
     "firefox-days-1": _browser(111, "test", "firefox"),
     "desktop-1": _pc("desktop", 90, 121, "train", "--mails", "100"),
     "desktop-2": _pc("desktop", 90, 122, "tune", "--mails", "100"),
