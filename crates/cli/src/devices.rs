@@ -16,7 +16,7 @@ use std::{
 
 pub(crate) fn help() -> String {
     let each = ALL.iter().map(|spec| format!("\n  {:<16} {}", spec.name, (spec.profile)().what));
-    let params = ALL[0].params.iter().map(|param| format!("\n  {param}"));
+    let params = parameters().into_iter().map(|param| format!("\n  {param}"));
     format!(
         "Modelled devices that perform the requests to storage: time and wear for each policy. \
          Names, or all, or FILE.toml; parameters as name:key=value. `flashsift devices` shows \
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         out += "\nParameters:\n";
         for param in parameters() {
-            out += &text::labelled("", 2, &param.to_string(), columns);
+            out += &text::labelled("", 2, &param, columns);
         }
         out += "\nflashsift devices NAME: every constant with its source.\n\nStorage of this machine:\n";
         out += &this_machine(&wear::storage(&args.sys)?, columns);
@@ -176,8 +176,15 @@ struct StorageRecord {
     storage: Storage,
 }
 
-fn parameters() -> &'static [Param] {
-    ALL[0].params
+/// The parameters of all devices with their values, each once.
+fn parameters() -> Vec<String> {
+    let mut each = Vec::new();
+    for param in ALL.iter().flat_map(|spec| spec.params).map(Param::to_string) {
+        if !each.contains(&param) {
+            each.push(param);
+        }
+    }
+    each
 }
 
 #[derive(Serialize)]

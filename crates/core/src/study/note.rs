@@ -2,7 +2,7 @@
 
 use super::error::FutureProblem;
 use crate::{
-    device::Fill,
+    device::{Fill, wear::COLLECTED_MIN},
     policy,
     writeback::{Caveat, Modes},
 };
@@ -50,6 +50,8 @@ pub enum Note {
         /// The state.
         fill: Fill,
     },
+    /// Some runs were too short to show a write amplification.
+    AmplificationNotShown,
 }
 
 /// The reason for which a policy is left out of `all`.
@@ -125,10 +127,17 @@ impl fmt::Display for Note {
                 let fill = match fill {
                     Fill::Empty => "empty",
                     Fill::InOrder => "full, written in order",
-                    Fill::Random => "full, written over at random",
+                    Fill::Random => {
+                        "full and aged, in the steady state after random writes everywhere"
+                    }
                 };
                 write!(f, "Before the first request, {}: {fill}.", devices.join(", "))
             }
+            Self::AmplificationNotShown => write!(
+                f,
+                "No write amplification (–) where garbage collection freed fewer than \
+                 {COLLECTED_MIN} blocks: the run wrote too little to show it, or a lifetime."
+            ),
         }
     }
 }

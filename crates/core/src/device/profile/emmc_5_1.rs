@@ -5,10 +5,10 @@
 //! to eMMC 4.5. MB are read as 10⁶ bytes. Random figures are for deep queues, so reads keep all
 //! dies busy: a read takes a die `dies / 11 000` seconds.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{AGED, Model, PAGE_MAPPED_PARAMS, Profile, ProfileSpec, StorageKind, sources};
 use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "emmc-5.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "emmc-5.1", params: PAGE_MAPPED_PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 2;
@@ -31,7 +31,7 @@ fn profile() -> Profile {
             slc_bytes: 0,
             erase_us: 3500.0,
             idle_us: 0.0,
-            fill: Fill::InOrder,
+            fill: Fill::Random,
         }),
         sources: sources([
             ("cycles", "assumed"),
@@ -49,7 +49,7 @@ fn profile() -> Profile {
             ("slc_bytes", "assumed: no SLC cache"),
             ("erase_us", "assumed"),
             ("idle_us", "assumed: no SLC cache"),
-            ("fill", "assumed"),
+            ("fill", AGED),
         ]),
     }
 }

@@ -227,18 +227,30 @@ impl Profile {
     }
 }
 
-/// Parameters of all devices that hold data.
-const PARAMS: &[Param] = &[
+const GIB: Param = Param {
+    name: "gib",
+    what: "modelled part of the device, in GiB; 0: all of it",
+    kind: ParamKind::Number { default: 0.0, min: 0.0, max: 4096.0 },
+};
+
+/// Parameters of devices with open units.
+const OPEN_UNIT_PARAMS: &[Param] = &[
     Param {
         name: "fill",
-        what: "content before the first request",
+        what: "content before the first request (open units; in-order and random are the same)",
         kind: ParamKind::Word(&["in-order", "empty", "random"]),
     },
+    GIB,
+];
+
+/// Parameters of page-mapped devices.
+const PAGE_MAPPED_PARAMS: &[Param] = &[
     Param {
-        name: "gib",
-        what: "modelled part of the device, in GiB; 0: all of it",
-        kind: ParamKind::Number { default: 0.0, min: 0.0, max: 4096.0 },
+        name: "fill",
+        what: "content before the first request (page-mapped); random: an aged device",
+        kind: ParamKind::Word(&["random", "in-order", "empty"]),
     },
+    GIB,
 ];
 
 /// A profile of the list with its parameters.
@@ -278,12 +290,12 @@ impl ProfileSelection {
     pub fn profile(&self) -> Profile {
         let mut profile = (self.spec.profile)();
         if !self.spec.params.is_empty() {
-            let fill = match self.params.word(PARAMS, "fill") {
+            let fill = match self.params.word(self.spec.params, "fill") {
                 "empty" => Fill::Empty,
                 "random" => Fill::Random,
                 _ => Fill::InOrder,
             };
-            let gib = self.params.number(PARAMS, "gib");
+            let gib = self.params.number(self.spec.params, "gib");
             profile
                 .model
                 .change(Some(fill), (gib > 0.0).then_some((gib * f64::from(1 << 30)) as u64));
@@ -291,6 +303,9 @@ impl ProfileSelection {
         profile
     }
 }
+
+/// Source of the fill of page-mapped profiles.
+const AGED: &str = "assumed: aged to the steady state of greedy collection, Desnoyers, SYSTOR '12";
 
 /// Builds the map of sources from pairs.
 fn sources<const N: usize>(each: [(&str, &str); N]) -> BTreeMap<String, String> {

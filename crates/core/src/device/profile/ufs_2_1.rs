@@ -5,10 +5,10 @@
 //! dies (eight) is from the one on this device, 2017-12-05. `emmc-5.1` explains how the constants
 //! follow.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{AGED, Model, PAGE_MAPPED_PARAMS, Profile, ProfileSpec, StorageKind, sources};
 use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-2.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-2.1", params: PAGE_MAPPED_PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
@@ -31,7 +31,7 @@ fn profile() -> Profile {
             slc_bytes: 0,
             erase_us: 3500.0,
             idle_us: 0.0,
-            fill: Fill::InOrder,
+            fill: Fill::Random,
         }),
         sources: sources([
             ("cycles", "assumed"),
@@ -49,7 +49,7 @@ fn profile() -> Profile {
             ("slc_bytes", "assumed: no SLC cache"),
             ("erase_us", "assumed"),
             ("idle_us", "assumed: no SLC cache"),
-            ("fill", "assumed"),
+            ("fill", AGED),
         ]),
     }
 }

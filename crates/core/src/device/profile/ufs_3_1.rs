@@ -6,10 +6,10 @@
 //! reads, a standard without WriteBooster), which has eight dies (Samsung, 2019-02-27). `emmc-5.1`
 //! explains how the constants follow.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{AGED, Model, PAGE_MAPPED_PARAMS, Profile, ProfileSpec, StorageKind, sources};
 use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-3.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-3.1", params: PAGE_MAPPED_PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
@@ -32,7 +32,7 @@ fn profile() -> Profile {
             slc_bytes: 4 << 30,
             erase_us: 3500.0,
             idle_us: 100_000.0,
-            fill: Fill::InOrder,
+            fill: Fill::Random,
         }),
         sources: sources([
             ("cycles", "assumed"),
@@ -50,7 +50,7 @@ fn profile() -> Profile {
             ("slc_bytes", "assumed"),
             ("erase_us", "assumed"),
             ("idle_us", "assumed"),
-            ("fill", "assumed"),
+            ("fill", AGED),
         ]),
     }
 }

@@ -5,10 +5,10 @@
 //! was measured on such a device in a review of FreeBSD's driver (D51893, 2025: 556 MiB/s with
 //! WriteBooster off). `emmc-5.1` explains how the constants follow.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{AGED, Model, PAGE_MAPPED_PARAMS, Profile, ProfileSpec, StorageKind, sources};
 use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-4.0", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-4.0", params: PAGE_MAPPED_PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
@@ -31,7 +31,7 @@ fn profile() -> Profile {
             slc_bytes: 4 << 30,
             erase_us: 3500.0,
             idle_us: 100_000.0,
-            fill: Fill::InOrder,
+            fill: Fill::Random,
         }),
         sources: sources([
             ("cycles", "assumed"),
@@ -49,7 +49,7 @@ fn profile() -> Profile {
             ("slc_bytes", "assumed"),
             ("erase_us", "assumed"),
             ("idle_us", "assumed"),
-            ("fill", "assumed"),
+            ("fill", AGED),
         ]),
     }
 }
