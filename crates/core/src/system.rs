@@ -1,7 +1,7 @@
 //! A system is a cache and its back; a cell is one system at one size over one trace.
 
 use crate::{
-    back::{Back, DeviceCounts, Io, Sink, Source, Storage, Why, Written},
+    back::{Back, DeviceCounts, Io, Nowhere, Sink, Source, Storage, Why, Written},
     cache::{Cache, Details, PageCache},
     layout::{self, Address},
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
@@ -143,33 +143,27 @@ pub(crate) fn run<P: Build>(
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
     let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
     let layout = wanted.then(build);
-    let mut nowhere = |_: Io| ();
-    let sink: Option<&mut dyn FnMut(Io)> = match sink {
-        // Some layouts have to follow each page that becomes dirty, and so do clusters. Only the
-        // loop with a sink reports these pages.
-        None if layout.as_ref().is_some_and(|layout| layout.wants_dirtied()) => Some(&mut nowhere),
-        None if wanted && cell.writeback.cluster_pages.is_some() => Some(&mut nowhere),
-        Some(sink) => Some(sink),
-        None => None,
-    };
+    let follows = layout.as_ref().is_some_and(|layout| layout.wants_dirtied());
     let machine = || Machine::new(cell.writeback, trace, cell.frames);
-    match sink {
-        // A sink costs more than an idle write-back machine, so no loop is compiled with a sink but
-        // without the machine.
-        Some(sink) => {
+    // A loop is compiled for each policy and each case. Two cases share a loop where another cost
+    // hides that of the unused part: a sink hides an idle write-back machine, and the machine hides
+    // the question whether the layout follows dirty pages.
+    match (sink, cell.writeback.on_eviction_only()) {
+        (Some(sink), _) => {
             let back = storage::<P, _>(cell, trace, Storage::new(layout, sink));
             system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
         }
-        None => {
+        (None, false) => {
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
+            system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
+        }
+        (None, true) if follows => {
+            let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
+            system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
+        }
+        (None, true) => {
             let back = storage::<P, _>(cell, trace, Storage::new(layout, ()));
-            match cell.writeback.on_eviction_only() {
-                true => {
-                    system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
-                }
-                false => {
-                    system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
-                }
-            }
+            system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 mod storage;
 
-pub use storage::{DeviceCounts, Io, IoOp, Sink, Storage};
+pub use storage::{DeviceCounts, Io, IoOp, Nowhere, Sink, Storage};
 
 /// The reason for a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

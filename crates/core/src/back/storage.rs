@@ -51,19 +51,34 @@ pub enum IoOp {
 pub trait Sink {
     /// Whether the sink takes reads, too. If not, the addresses of reads are not looked up.
     const WANTS_READS: bool;
+    /// Whether the storage follows which cached pages are dirty, for a layout or clusters that need
+    /// it.
+    const FOLLOWS_DIRTY: bool;
     /// Takes one request.
     fn io(&mut self, io: Io);
 }
 
-/// Discards all requests.
+/// Takes no request. For layouts that need not know which pages are dirty.
 impl Sink for () {
     const WANTS_READS: bool = false;
+    const FOLLOWS_DIRTY: bool = false;
+    #[inline(always)]
+    fn io(&mut self, _: Io) {}
+}
+
+/// Takes no request. For every layout, with or without clusters.
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    const WANTS_READS: bool = false;
+    const FOLLOWS_DIRTY: bool = true;
     #[inline(always)]
     fn io(&mut self, _: Io) {}
 }
 
 impl Sink for &mut dyn FnMut(Io) {
     const WANTS_READS: bool = true;
+    const FOLLOWS_DIRTY: bool = true;
     fn io(&mut self, io: Io) {
         self(io);
     }
@@ -94,6 +109,8 @@ pub struct DeviceCounts {
 /// A back that consists of storage only.
 pub struct Storage<S> {
     layout: Option<Box<dyn Layout>>,
+    /// Whether the layout follows dirty pages.
+    layout_follows: bool,
     /// The address at which a write would be sequential.
     next_lba: Option<Lba>,
     /// The present time, which requests carry.
@@ -188,8 +205,11 @@ impl<S: Sink> Storage<S> {
     /// address is looked up.
     pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
         let counts = DeviceCounts::default();
+        let layout_follows = layout.as_ref().is_some_and(|layout| layout.wants_dirtied());
+        assert!(S::FOLLOWS_DIRTY || !layout_follows, "the sink suits the layout");
         Self {
             layout,
+            layout_follows,
             next_lba: None,
             at_us: 0,
             request_pages_max: 1,
@@ -333,8 +353,7 @@ impl Addresses {
 
 impl<S: Sink> Back for Storage<S> {
     const WANTS_TIME: bool = S::WANTS_READS;
-    // Without a sink, `system::run` uses only layouts that do not want it.
-    const WANTS_DIRTIED: bool = S::WANTS_READS;
+    const WANTS_DIRTIED: bool = S::FOLLOWS_DIRTY;
 
     #[inline(always)]
     fn now(&mut self, at_us: u64) {
@@ -346,7 +365,6 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.reads += 1;
         if S::WANTS_READS {
             let lba = self.layout().read(page);
-            self.note_moved(page);
             let at_us = self.at_us;
             self.join(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
         }
@@ -409,7 +427,7 @@ impl<S: Sink> Back for Storage<S> {
 
     #[inline]
     fn dirtied(&mut self, page: Page) {
-        if self.layout().wants_dirtied() {
+        if self.layout_follows {
             self.layout().dirtied(page);
             self.note_moved(page);
         }
@@ -455,7 +473,7 @@ mod tests {
         fn write(&mut self, page: Page) -> Lba {
             self.0[page.0 as usize]
         }
-        fn read(&mut self, page: Page) -> Lba {
+        fn read(&self, page: Page) -> Lba {
             self.0[page.0 as usize]
         }
         fn place(&self, page: Page) -> Option<Lba> {

@@ -208,27 +208,35 @@ impl Ext4 {
         if let Some(places) = self.take_preallocated(piece) {
             return places;
         }
-        let of_file = self.files.pages(piece.file);
-        let neighbour = |rank: Option<u32>| {
-            let rank = rank.filter(|rank| of_file.contains(rank))?;
-            Some((self.number(Page(rank)), self.place[rank as usize]))
-        };
-        let left = neighbour(self.placed.previous(piece.rank));
-        let right = neighbour(self.placed.next(piece.rank));
-        let goal = match (left, right) {
-            (Some((page, lba)), _) => lba + (piece.first - page),
-            (None, Some((page, lba))) => lba.saturating_sub(page - piece.first),
-            (None, None) => (GOAL_GROUP as u64 * GROUP_PAGES).min(self.free.end() - 1),
-        };
+        let neighbours = self.neighbours(piece.rank, self.files.pages(piece.file));
+        let goal = self.goal(piece.first, neighbours);
         let group = self.free.group_of(goal.min(self.free.end() - 1));
         let size = self.size[file].max(piece.first + piece.pages);
         if size <= SMALL_PAGES {
             return self.take_locality(piece.pages, goal, group);
         }
-        if left.is_none() && right.is_none() && !self.early {
+        if neighbours == [None; 2] && !self.early {
             return self.free.take(Wanted { pages: piece.pages, goal: None, group });
         }
-        self.take_stream(piece, size, [left, right])
+        self.take_stream(piece, size, neighbours)
+    }
+
+    /// The nearest pages of the file before and behind a rank that have a place, each with its
+    /// number in the file.
+    fn neighbours(&self, rank: u32, of_file: Range<u32>) -> [Option<(u64, Lba)>; 2] {
+        [self.placed.previous(rank), self.placed.next(rank)].map(|rank| {
+            let rank = rank.filter(|rank| of_file.contains(rank))?;
+            Some((self.number(Page(rank)), self.place[rank as usize]))
+        })
+    }
+
+    /// The place at which the search for a place of this page begins.
+    fn goal(&self, number: u64, neighbours: [Option<(u64, Lba)>; 2]) -> Lba {
+        match neighbours {
+            [Some((page, lba)), _] => lba + (number - page),
+            [None, Some((page, lba))] => lba.saturating_sub(page - number),
+            [None, None] => (GOAL_GROUP as u64 * GROUP_PAGES).min(self.free.end() - 1),
+        }
     }
 
     fn take_preallocated(&mut self, piece: Piece) -> Option<Range<Lba>> {
@@ -324,8 +332,11 @@ impl Layout for Ext4 {
         self.place[page.0 as usize]
     }
 
-    fn read(&mut self, page: Page) -> Lba {
-        self.write(page)
+    fn read(&self, page: Page) -> Lba {
+        self.place(page).unwrap_or_else(|| {
+            let of_file = self.files.pages(self.files.of_page(page));
+            self.goal(self.number(page), self.neighbours(page.0, of_file))
+        })
     }
 
     fn place(&self, page: Page) -> Option<Lba> {

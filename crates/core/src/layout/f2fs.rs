@@ -161,13 +161,9 @@ impl Layout for F2fs {
         Lba::from(self.place[page.0 as usize])
     }
 
-    fn read(&mut self, page: Page) -> Lba {
-        self.freed.clear();
-        self.moved = 0..0;
-        if self.place[page.0 as usize] == NOWHERE {
-            self.append(page.0);
-        }
-        Lba::from(self.place[page.0 as usize])
+    fn read(&self, page: Page) -> Lba {
+        let next = if self.head.is_empty() { self.cursor } else { self.head.start };
+        self.place(page).unwrap_or(next.into())
     }
 
     fn place(&self, page: Page) -> Option<Lba> {

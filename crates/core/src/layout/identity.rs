@@ -60,7 +60,7 @@ impl Layout for Identity {
     }
 
     #[inline]
-    fn read(&mut self, page: Page) -> Lba {
+    fn read(&self, page: Page) -> Lba {
         self.address(page)
     }
 

@@ -30,9 +30,9 @@ pub type Lba = u64;
 pub trait Layout {
     /// Returns the place to which the page is written, and assigns it.
     fn write(&mut self, page: Page) -> Lba;
-    /// Returns the place from which the page is read. A page that was never written is read from
-    /// the place to which it would be written.
-    fn read(&mut self, page: Page) -> Lba;
+    /// Returns the place from which the page is read. A page without a place is a hole, or the
+    /// trace lacks its write: it is read from about where it would be placed, and gets no place.
+    fn read(&self, page: Page) -> Lba;
     /// Returns the page's present place; `None` before it has one.
     fn place(&self, page: Page) -> Option<Lba>;
     /// Whether [`Layout::dirtied`] is called: the layout allocates early, or its places depend on
@@ -42,11 +42,11 @@ pub trait Layout {
     }
     /// Reports that a cached page became dirty. Called only for layouts that want it.
     fn dirtied(&mut self, _: Page) {}
-    /// Returns the pages whose place the last call of `write`, `read` or `dirtied` set or changed.
+    /// Returns the pages whose place the last call of `write` or `dirtied` set or changed.
     fn moved(&self) -> std::ops::Range<u32>;
     /// Frees the places of these ranks, which were truncated or deleted.
     fn free(&mut self, pages: std::ops::Range<u32>);
-    /// Returns the places that the last call of `write`, `read`, `dirtied` or `free` freed.
+    /// Returns the places that the last call of `write`, `dirtied` or `free` freed.
     fn freed(&self) -> &[std::ops::Range<Lba>] {
         &[]
     }

@@ -469,8 +469,10 @@ mod tests {
                 policy: &policy::Selection::parse("lru").unwrap(),
                 frames,
                 layout: &layout::Selection::default_for(Space::Files),
-                writeback: Modes { periodic_us: None, expire, syncs: Syncs::TheirFile },
+                writeback: Modes { expire, syncs: Syncs::TheirFile, ..Modes::default() },
                 drain: false,
+                request_pages_max: 1,
+                discards: false,
                 write_miss_reads: false,
             };
             let simulated = cell.run(&trace, None, None);

@@ -408,7 +408,7 @@ fn modelled<'a>(
     let params = Default::default();
     let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params };
     let layout = layout::Selection::default_for(trace.about().space);
-    let mut places = (layout.spec.build)(trace, &layout.params);
+    let places = (layout.spec.build)(trace, &layout.params);
     let mut model = Model {
         modes,
         address: (0..trace.pages()).map(|page| places.read(Page(page))).collect(),
@@ -520,7 +520,7 @@ proptest! {
     fn agrees_with_the_model(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         let trace = trace(&events);
         let layout = layout::Selection::default_for(Space::Blocks);
-        let mut places = (layout.spec.build)(&trace, &layout.params);
+        let places = (layout.spec.build)(&trace, &layout.params);
         for spec in policy::ALL {
             let (outcome, ios) = run(spec.name, frames, modes, &trace);
             let mut model = modelled(spec, frames, modes, &trace);

@@ -115,7 +115,7 @@ fn run(frames: u32, modes: &str, drain: bool, actions: &[Action]) -> (Outcome, D
         let (held, order) = (BTreeMap::new(), Vec::new());
         let (published, syncs) = (Vec::new(), Vec::new());
         let mut cache = Durable { slots: frames as usize, held, order, published, syncs };
-        let back = Storage::new(layout_of(cell, &trace), ());
+        let back = Storage::new(layout_of(cell, &trace), Nowhere);
         let machine = Machine::new(cell.writeback, &trace, frames);
         let outcome = System::new(&mut cache, back, machine).replay(cell, &trace, None);
         (outcome, cache)

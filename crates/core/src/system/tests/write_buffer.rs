@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// A buffer of at most `slots` pages. The page with the lowest count leaves; of equals, the one
 /// flushed longest ago. The cache's two most recently used pages leave only if there are no others.
 struct Buffer {
-    storage: Storage<()>,
+    storage: Storage<Nowhere>,
     slots: usize,
     /// Write count and turn of the last flush of each page held.
     held: BTreeMap<Page, (u32, u64)>,
@@ -88,7 +88,7 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
     with_cell(frames, modes, true, |cell| {
         let trace = trace(actions);
         let mut buffer = Buffer {
-            storage: Storage::new(layout_of(cell, &trace), ()),
+            storage: Storage::new(layout_of(cell, &trace), Nowhere),
             slots,
             held: BTreeMap::new(),
             turn: 0,

@@ -66,12 +66,8 @@ impl Fs {
         table.dir_times.remove(&parent);
         let open = table.node(ino).is_some_and(|node| node.opens > 0);
         self.records_place(&mut table, job, &content, &file, &was, batch)?;
-        place.file = open.then(|| file.clone());
-        place.settled = true;
+        self.moves_to_backing(ino, &mut place, open.then(|| file.clone()));
         drop(place);
-        self.left_ram(ino);
-        // If this fails, the file is unreachable, and deleted with the mount.
-        let _ = self.store.remove(ino);
         self.account_flushed(job, Some(bytes));
         let mut counters = self.counters.lock();
         counters.settled += 1;

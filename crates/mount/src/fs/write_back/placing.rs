@@ -2,7 +2,7 @@
 
 use super::super::Fs;
 use super::super::backing::keep_time;
-use super::super::content::Content;
+use super::super::content::{Content, Place};
 use super::super::failures::{Failed, In, Step};
 use super::super::table::{Checkpoint, InRam, Is, Name, Table};
 use super::super::temps::Temp;
@@ -89,12 +89,17 @@ impl Fs {
             }
             self.records_place(table, copy.job, &copy.content, &copy.file, &was, batch)?;
         }
-        place.file = open.then(|| copy.file.clone());
+        self.moves_to_backing(ino, &mut place, open.then(|| copy.file.clone()));
+        Ok(Outcome::Settled)
+    }
+
+    /// Ends the file's life in RAM. `file`: its content in BACKING, if an application has it open.
+    pub(super) fn moves_to_backing(&self, ino: Ino, place: &mut Place, file: Option<Arc<File>>) {
+        place.file = file;
         place.settled = true;
         self.left_ram(ino);
         // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
-        Ok(Outcome::Settled)
     }
 
     /// Records that a file has its names in BACKING, where it has this state in RAM.
