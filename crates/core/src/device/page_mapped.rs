@@ -21,8 +21,16 @@
 //! long as it needs to program `buffer_pages`. A write completes when the die has accepted its last
 //! page, and a flush when every die has programmed what it accepted. A read senses each NAND page
 //! with requested data, on all dies at once, and then transfers page by page. A program takes the
-//! same time a page for any number of pages. The mapping table is always in memory: devices that
-//! keep a part of it in flash are slower on random reads than this model.
+//! same time a page for any number of pages.
+//!
+//! The mapping table is in flash, and the controller's memory holds `map_cache_bytes` of it, loaded
+//! on demand. A request waits for each mapping page that it needs: a read of `map_read_us` on the
+//! die that holds it. A changed mapping page that leaves the memory is programmed on its die, after
+//! that read. Mapping pages have flash of their own, whose garbage collection is not modelled;
+//! neither are the mapping pages that garbage collection, the emptying of the SLC cache and
+//! discards change.
+//!
+//! With `fill = "random"` the device begins aged: see the file `aged`.
 
 use super::{Device, Fill, Wear, ns, pages};
 use crate::{
@@ -32,10 +40,12 @@ use crate::{
     structure::Lists,
 };
 use aged::Aged;
+use map_cache::{MAPPED_PAGES, MapCache};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 mod aged;
+mod map_cache;
 
 /// Constants of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +79,12 @@ pub struct PageMappedParams {
     pub erase_us: f64,
     /// Idle time of a die before it empties its SLC cache, µs.
     pub idle_us: f64,
+    /// Memory for the mapping table in bytes, 4 for each page; 0: the whole table is in memory.
+    #[serde(default)]
+    pub map_cache_bytes: u64,
+    /// Time to read a page of the mapping table from flash, µs.
+    #[serde(default)]
+    pub map_read_us: f64,
     /// Content before the first request.
     pub fill: Fill,
 }
@@ -86,6 +102,9 @@ pub struct PageMapped {
     /// Time at which the link becomes idle.
     link_ns: u64,
     host_pages: u64,
+    map: Option<MapCache>,
+    map_read_ns: u64,
+    map_writes: u64,
 }
 
 impl PageMapped {
@@ -106,7 +125,32 @@ impl PageMapped {
             transfer_ns: ns(params.transfer_us),
             link_ns: 0,
             host_pages: 0,
+            map: MapCache::new(
+                die_pages * params.dies,
+                params.map_cache_bytes,
+                params.fill != Fill::Empty,
+            ),
+            map_read_ns: ns(params.map_read_us),
+            map_writes: 0,
         }
+    }
+
+    /// Time from which the mapping of a page is in memory, for a request at `at_ns`.
+    fn mapped(&mut self, page: u32, write: bool, at_ns: u64) -> u64 {
+        let Some(map) = &mut self.map else { return at_ns };
+        let mapping_page = page / MAPPED_PAGES;
+        let work = map.access(mapping_page, write);
+        let dies = self.dies.len();
+        let mut ready_ns = at_ns;
+        if work.read {
+            ready_ns = self.dies[mapping_page as usize % dies].work(at_ns, self.map_read_ns);
+        }
+        if let Some(old) = work.write_back {
+            let die = &mut self.dies[old as usize % dies];
+            die.work(ready_ns, die.program_ns);
+            self.map_writes += 1;
+        }
+        ready_ns
     }
 
     /// Die of a page, and the page's number there.
@@ -119,7 +163,10 @@ impl PageMapped {
     fn write(&mut self, first: u32, pages: u32, at_ns: u64) -> u64 {
         let mut link_ns = self.link_ns.max(at_ns) + self.write_ns;
         let mut page = first;
-        for _ in 0..pages {
+        for n in 0..pages {
+            if n == 0 || page.is_multiple_of(MAPPED_PAGES) {
+                link_ns = self.mapped(page, true, link_ns);
+            }
             let (die, own) = self.place(page);
             let die = &mut self.dies[die];
             link_ns = die.take(own, link_ns + self.transfer_ns);
@@ -135,14 +182,18 @@ impl PageMapped {
         let mut page = first;
         // For a run of pages on one die: the NAND page that holds them.
         let mut sensed: Option<(usize, u32)> = None;
-        let mut ready_ns = at_ns;
-        for _ in 0..pages {
+        let (mut mapped_ns, mut ready_ns) = (at_ns, at_ns);
+        for count in 0..pages {
+            if count == 0 || page.is_multiple_of(MAPPED_PAGES) {
+                mapped_ns = self.mapped(page, false, mapped_ns);
+                ready_ns = ready_ns.max(mapped_ns);
+            }
             let (n, own) = self.place(page);
             let die = &mut self.dies[n];
             if let Some(nand_page) = die.nand_page(own, self.nand_pages)
                 && sensed != Some((n, nand_page))
             {
-                ready_ns = die.sense(at_ns);
+                ready_ns = die.sense(mapped_ns);
                 sensed = Some((n, nand_page));
             }
             link_ns = link_ns.max(ready_ns) + self.transfer_ns;
@@ -189,13 +240,18 @@ impl Device for PageMapped {
             collected += die.collected;
         }
         sum.collected = Some(collected);
+        sum.map_writes = self.map_writes;
+        sum.programs += self.map_writes;
+        sum.copies_due += self.map.as_ref().map_or(0, |map| u64::from(map.dirty()));
         sum
     }
 
     fn check(&self) {
         self.dies.iter().for_each(Die::check);
         let wear = self.wear();
-        assert_eq!(wear.host_pages + wear.copies, wear.programs, "nothing else is programmed");
+        let known = wear.host_pages + wear.copies + wear.map_writes;
+        assert_eq!(known, wear.programs, "nothing else is programmed");
+        self.map.iter().for_each(MapCache::check);
     }
 }
 
@@ -426,8 +482,13 @@ impl Die {
 
     /// Senses a NAND page and returns the completion time.
     fn sense(&mut self, at_ns: u64) -> u64 {
+        self.work(at_ns, self.read_ns)
+    }
+
+    /// Is busy for this time from `at_ns` on, or from when it becomes idle. Returns the end.
+    fn work(&mut self, at_ns: u64, work_ns: u64) -> u64 {
         self.meanwhile(at_ns);
-        self.free_ns = self.free_ns.max(at_ns) + self.read_ns;
+        self.free_ns = self.free_ns.max(at_ns) + work_ns;
         self.free_ns
     }
 

@@ -11,10 +11,12 @@ pub struct Wear {
     pub programs: u64,
     /// Of these, pages that the device copied by itself.
     pub copies: u64,
+    /// Of the programs, pages of the mapping table.
+    pub map_writes: u64,
     /// Erases of the unit that the model erases: units or blocks.
     pub erases: u64,
-    /// Copies that are inevitable but not done yet: open units must be closed, and the SLC cache
-    /// must be emptied. Counting them keeps the end of a trace from hiding wear.
+    /// Programs that are inevitable but not done yet: open units must be closed, the SLC cache must
+    /// be emptied, and changed pages of the mapping table must be written back. Counting them keeps the end of a trace from hiding wear.
     pub copies_due: u64,
     /// Blocks that garbage collection freed; `None` for models without it.
     pub collected: Option<u64>,

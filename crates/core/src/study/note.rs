@@ -50,6 +50,11 @@ pub enum Note {
         /// The state.
         fill: Fill,
     },
+    /// The speed of some devices is their vendor's best case.
+    BestCase {
+        /// Their labels.
+        devices: Vec<String>,
+    },
     /// Some runs were too short to show a write amplification.
     AmplificationNotShown,
 }
@@ -133,6 +138,12 @@ impl fmt::Display for Note {
                 };
                 write!(f, "Before the first request, {}: {fill}.", devices.join(", "))
             }
+            Self::BestCase { devices } => write!(
+                f,
+                "Speeds of {} follow from the vendor's best case; flashsift devices NAME names \
+                 these constants.",
+                devices.join(", ")
+            ),
             Self::AmplificationNotShown => write!(
                 f,
                 "No write amplification (–) where garbage collection freed fewer than \

@@ -281,9 +281,8 @@ mod tests {
     #[test]
     fn a_shuffle_has_no_order() {
         let shuffle = Shuffle::new(100_000, 7);
-        let rises = (1..100_000)
-            .filter(|n| shuffle.forth(*n, 3) > shuffle.forth(n - 1, 3))
-            .count() as f64;
+        let rises =
+            (1..100_000).filter(|n| shuffle.forth(*n, 3) > shuffle.forth(n - 1, 3)).count() as f64;
         assert!((rises / 99_999.0 - 0.5).abs() < 0.01, "{rises}");
         let near = (1..100_000)
             .filter(|n| shuffle.forth(*n, 3).abs_diff(shuffle.forth(n - 1, 3)) < 1000)

@@ -10,13 +10,15 @@
 use super::{Model, OPEN_UNIT_PARAMS, Profile, ProfileSpec, StorageKind, sources};
 use crate::device::{Fill, open_unit::OpenUnitParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "emmc1-2012", params: OPEN_UNIT_PARAMS, profile };
+pub(super) const SPEC: ProfileSpec =
+    ProfileSpec { name: "emmc1-2012", params: OPEN_UNIT_PARAMS, profile };
 
 fn profile() -> Profile {
     Profile {
         what: "open units: eMMC of 30 GB by Samsung, in a Nokia N900".to_owned(),
         kind: StorageKind::Emmc,
         cycles: Some(3000.0),
+        best_case: Vec::new(),
         model: Model::OpenUnit(OpenUnitParams {
             capacity_bytes: 30_000_000_000,
             unit_bytes: 1 << 20,

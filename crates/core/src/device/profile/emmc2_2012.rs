@@ -10,13 +10,15 @@
 use super::{Model, OPEN_UNIT_PARAMS, Profile, ProfileSpec, StorageKind, sources};
 use crate::device::{Fill, open_unit::OpenUnitParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "emmc2-2012", params: OPEN_UNIT_PARAMS, profile };
+pub(super) const SPEC: ProfileSpec =
+    ProfileSpec { name: "emmc2-2012", params: OPEN_UNIT_PARAMS, profile };
 
 fn profile() -> Profile {
     Profile {
         what: "open units: eMMC of 15 GB by SanDisk, in a Nexus S".to_owned(),
         kind: StorageKind::Emmc,
         cycles: Some(3000.0),
+        best_case: Vec::new(),
         model: Model::OpenUnit(OpenUnitParams {
             capacity_bytes: 15_000_000_000,
             unit_bytes: 64 << 10,
