@@ -16,7 +16,7 @@ use std::{
 
 pub(crate) fn help() -> String {
     let each = ALL.iter().map(|spec| format!("\n  {:<16} {}", spec.name, (spec.profile)().what));
-    let params = ALL[0].params.iter().map(|param| format!("\n  {param}"));
+    let params = parameters().into_iter().map(|param| format!("\n  {param}"));
     format!(
         "Modelled devices that perform the requests to storage: time and wear for each policy. \
          Names, or all, or FILE.toml; parameters as name:key=value. `flashsift devices` shows \
@@ -106,12 +106,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     } else if all {
         for device in &chosen {
-            out +=
-                &text::labelled(&format!("{}  ", device.label), 18, &device.profile.what, columns);
+            let mut what = device.profile.what.clone();
+            if !device.profile.best_case.is_empty() {
+                write!(what, "; vendor's best case: {}", device.profile.best_case.join(", "))?;
+            }
+            out += &text::labelled(&format!("{}  ", device.label), 18, &what, columns);
         }
         out += "\nParameters:\n";
         for param in parameters() {
-            out += &text::labelled("", 2, &param.to_string(), columns);
+            out += &text::labelled("", 2, &param, columns);
         }
         out += "\nflashsift devices NAME: every constant with its source.\n\nStorage of this machine:\n";
         out += &this_machine(&wear::storage(&args.sys)?, columns);
@@ -176,8 +179,15 @@ struct StorageRecord {
     storage: Storage,
 }
 
-fn parameters() -> &'static [Param] {
-    ALL[0].params
+/// The parameters of all devices with their values, each once.
+fn parameters() -> Vec<String> {
+    let mut each = Vec::new();
+    for param in ALL.iter().flat_map(|spec| spec.params).map(Param::to_string) {
+        if !each.contains(&param) {
+            each.push(param);
+        }
+    }
+    each
 }
 
 #[derive(Serialize)]
@@ -190,11 +200,12 @@ struct Record<'a> {
 
 /// Renders a device's constants, one a line, with their sources.
 fn constants(device: &LabelledProfile, columns: usize) -> anyhow::Result<String> {
-    let profile = serde_json::to_value(&device.profile)?;
+    let profile = &device.profile;
+    let fields = serde_json::to_value(profile)?;
     let mut out = text::labelled(&format!("{}: ", device.label), 0, &device.profile.what, columns);
-    let model = profile["model"].as_object().into_iter().flatten();
+    let model = fields["model"].as_object().into_iter().flatten();
     let constants = model.filter_map(|(_, constants)| constants.as_object()).flatten();
-    let own = ["kind", "cycles"].into_iter().filter_map(|name| Some((name, profile.get(name)?)));
+    let own = ["kind", "cycles"].into_iter().filter_map(|name| Some((name, fields.get(name)?)));
     for (name, value) in own.chain(constants.map(|(name, value)| (&**name, value))) {
         let shown = match value {
             serde_json::Value::Number(number) if name.ends_with("_bytes") => {
@@ -207,13 +218,20 @@ fn constants(device: &LabelledProfile, columns: usize) -> anyhow::Result<String>
             serde_json::Value::String(word) => word.clone(),
             other => other.to_string(),
         };
-        let source = device.profile.sources.get(name).map_or("", |source| source);
+        let source = profile.sources.get(name).map_or("", |source| source);
         let mut line = format!("  {name:<18} {shown:>12}");
         if !source.is_empty() {
             write!(line, "  {source}")?;
         }
         out += &line;
         out.push('\n');
+    }
+    if !profile.best_case.is_empty() {
+        let best = format!(
+            "{}: of a new device, with deep queues and requests of the best size and place",
+            profile.best_case.join(", ")
+        );
+        out += &text::labelled("  Vendor's best case: ", 4, &best, columns);
     }
     Ok(out)
 }

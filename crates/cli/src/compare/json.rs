@@ -1,6 +1,7 @@
 //! `compare --json`: one cell a line, and with `--verdict` one line more.
 
 use flashsift_core::{
+    device::Fill,
     page::PAGE_BYTES,
     study::{
         Best, DeviceResult, DeviceVerdict, Lifetime, Request, ResultRow, Results, SizeVerdict,
@@ -58,7 +59,11 @@ struct DeviceRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stall_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    fill: Option<Fill>,
+    /// Null with a reason if the run does not show it.
     write_amplification: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_amplification_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lifetime_gain: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +147,9 @@ impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
             device: &on.device,
             elapsed_s: on.elapsed_s,
             stall_s: on.stall_s,
-            write_amplification: on.write_amplification,
+            fill: on.fill,
+            write_amplification: on.write_amplification.ok(),
+            write_amplification_reason: on.write_amplification.err().map(|why| why.to_string()),
             lifetime_gain: on.lifetime_gain,
             lifetime: on.lifetime,
         }

@@ -302,7 +302,7 @@ const ON_DEVICES: [OnDevices; 3] = [
         title: "Write amplification",
         axis: "pages programmed for each page written",
         unit: Unit::Number,
-        value: |on| on.write_amplification,
+        value: |on| on.write_amplification.ok(),
         caption: "Lower is better: the pages that the device copies to free blocks wear it as much \
                as the pages that are written to it.",
     },
@@ -313,7 +313,7 @@ const ON_DEVICES: [OnDevices; 3] = [
 fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Figure> {
     let devices = run.results.study().request().devices.iter().enumerate();
     let views = devices.filter_map(|(n, device)| {
-        // A policy that writes nothing has no write amplification.
+        // A policy that writes little has no write amplification.
         let value = |row: &ResultRow| (what.value)(&row.devices[n]);
         let any = run.results.rows().any(|row| value(row).is_some());
         let chart =

@@ -4,6 +4,7 @@
 use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use flashsift_core::{
+    device::wear::NotShown,
     policy::Kind,
     study::{DeviceResult, ResultRow, SizeResults},
 };
@@ -135,8 +136,8 @@ const STALL: Column = Column {
 const AMPLIFICATION: Column = Column {
     title: "write\namplification",
     best: Best::Least,
-    value: |row| row.on.and_then(|on| on.write_amplification).unwrap_or(f64::INFINITY),
-    show: |row| of_device(row, |on| Some(format!("{:.2}", on.write_amplification?))),
+    value: |row| row.on.and_then(|on| on.write_amplification.ok()).unwrap_or(f64::INFINITY),
+    show: |row| of_device(row, |on| Some(format!("{:.2}", on.write_amplification.ok()?))),
 };
 const LIFETIME: Column = Column {
     title: "lifetime\ngain %",
@@ -156,7 +157,8 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
     if on().next().is_some() {
         let mut columns = vec![&ELAPSED];
         columns.extend(on().any(|on| on.stall_s.is_some()).then_some(&STALL));
-        columns.extend(on().any(|on| on.write_amplification.is_some()).then_some(&AMPLIFICATION));
+        let written = |on: &DeviceResult| on.write_amplification != Err(NotShown::NothingWritten);
+        columns.extend(on().any(written).then_some(&AMPLIFICATION));
         columns.extend(on().any(|on| on.lifetime_gain.is_some()).then_some(&LIFETIME));
         return columns;
     }

@@ -78,6 +78,32 @@ fn the_facebook_trace_fills_every_column() {
     every_column(&trace, &["--policy", "lru,clock,fab,mglru", "--memory", "1M,4M"]);
 }
 
+/// A run that writes too little for garbage collection has no write amplification and no lifetime,
+/// and says why; every device states its content before the run.
+#[test]
+fn a_short_run_shows_no_write_amplification() {
+    let dir = tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    fs::write(&trace, (0..100).map(|n| format!("w {}\n", n * 8)).collect::<String>()).unwrap();
+    let args = ["compare", trace.to_str().unwrap(), "--policy", "lru", "--frames", "1", "--rate"];
+    let args =
+        [&args[..], &["10", "--device", "ufs-3.1,emmc-5.1:fill=empty,microsd-2012"]].concat();
+    let on = cells(&args);
+    for (cell, fill) in on.iter().zip(["random", "empty", "in-order"]) {
+        assert_eq!(cell["fill"], fill, "{cell}");
+    }
+    for cell in &on[..2] {
+        assert!(cell["write_amplification"].is_null() && cell.get("lifetime").is_none(), "{cell}");
+        let reason = cell["write_amplification_reason"].as_str().unwrap();
+        assert!(reason.contains("freed 0 of at least 10 blocks"), "{reason}");
+    }
+    assert!(float(&on[2], "write_amplification") >= 1.0);
+    assert!(on[2].get("write_amplification_reason").is_none());
+    let shown = text(&args);
+    assert!(shown.contains('–') && shown.contains("fewer than 10 blocks"), "{shown}");
+    assert!(shown.contains("aged"), "{shown}");
+}
+
 /// Lifetime is equation 3 applied to the neighbouring values.
 #[test]
 fn a_lifetime_stands_beside_its_assumptions() {
@@ -218,9 +244,20 @@ fn every_constant_has_its_source() {
     for record in cells(&["devices"]).iter().filter(|record| record.get("device").is_some()) {
         let name = record["device"].as_str().unwrap();
         let (_, constants) = record["model"].as_object().unwrap().iter().next().unwrap();
-        let constants = constants.as_object().unwrap().keys().map(String::as_str);
+        let constants = constants.as_object().unwrap();
+        let listed = text(&["devices"]);
+        let best: Vec<&str> = record["best_case"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        assert_eq!(best.is_empty(), !["emmc-5.1", "ufs"].iter().any(|by| name.starts_with(by)));
+        assert!(best.iter().all(|constant| constants.contains_key(*constant)), "{name}: {best:?}");
+        // Lines are cut to the width of the terminal.
+        assert!(best.is_empty() || listed.contains("vendor's best case"));
         let own = record.get("cycles").map(|_| "cycles");
-        let mut named: Vec<&str> = constants.chain(own).collect();
+        let mut named: Vec<&str> = constants.keys().map(String::as_str).chain(own).collect();
         named.sort_unstable();
         let sources = record["sources"].as_object().unwrap();
         assert_eq!(named, sources.keys().map(String::as_str).collect::<Vec<_>>(), "{name}");

@@ -74,6 +74,6 @@ mod tests {
         assert_eq!(device.serve(&write(0, 2), 1_000), 1_601_000);
         assert_eq!(device.serve(&read(9, 1), 2_000), 1_701_000);
         assert_eq!(device.serve(&read(9, 1), 5_000_000), 5_100_000);
-        assert_eq!(device.wear().write_amplification(), Some(1.0));
+        assert_eq!(device.wear().write_amplification(), Ok(1.0));
     }
 }

@@ -49,7 +49,8 @@ pub enum Fill {
     Empty,
     /// Data everywhere, written once from the first page to the last.
     InOrder,
-    /// Data everywhere, overwritten at random until only the over-provisioned space is free.
+    /// Data everywhere, overwritten at random until the device is in the steady state: garbage
+    /// collection runs from the first writes on.
     Random,
 }
 
@@ -99,9 +100,6 @@ impl AnyDevice {
 /// A device before its first request, as the start of any number of runs.
 pub struct Prepared {
     profile: Profile,
-    /// The prepared device where preparation is slow. Elsewhere a new device is cheaper than a
-    /// copy, because unused memory is not touched.
-    machine: Option<AnyDevice>,
 }
 
 impl Prepared {
@@ -111,17 +109,14 @@ impl Prepared {
     ///
     /// A constant of the profile is out of its bounds.
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
-        let machine = AnyDevice::new(profile)?;
-        let keep = profile.model.fill() == Some(Fill::Random);
-        Ok(Self { profile: profile.clone(), machine: keep.then_some(machine) })
+        profile.check()?;
+        Ok(Self { profile: profile.clone() })
     }
 
-    /// Returns a device of its own for one run.
+    /// Returns a device of its own for one run. That is cheaper than to copy one, because tables
+    /// that are not used yet are not touched.
     pub fn machine(&self) -> AnyDevice {
-        match &self.machine {
-            Some(machine) => machine.clone(),
-            None => AnyDevice::new(&self.profile).expect("the profile was checked"),
-        }
+        AnyDevice::new(&self.profile).expect("the profile was checked")
     }
 }
 

@@ -21,8 +21,16 @@
 //! long as it needs to program `buffer_pages`. A write completes when the die has accepted its last
 //! page, and a flush when every die has programmed what it accepted. A read senses each NAND page
 //! with requested data, on all dies at once, and then transfers page by page. A program takes the
-//! same time a page for any number of pages. The mapping table is always in memory: devices that
-//! keep a part of it in flash are slower on random reads than this model.
+//! same time a page for any number of pages.
+//!
+//! The mapping table is in flash, and the controller's memory holds `map_cache_bytes` of it, loaded
+//! on demand. A request waits for each mapping page that it needs: a read of `map_read_us` on the
+//! die that holds it. A changed mapping page that leaves the memory is programmed on its die, after
+//! that read. Mapping pages have flash of their own, whose garbage collection is not modelled;
+//! neither are the mapping pages that garbage collection, the emptying of the SLC cache and
+//! discards change.
+//!
+//! With `fill = "random"` the device begins aged: see the file `aged`.
 
 use super::{Device, Fill, Wear, ns, pages};
 use crate::{
@@ -31,10 +39,13 @@ use crate::{
     page::{Id, PAGE_BYTES},
     structure::Lists,
 };
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
+use aged::Aged;
+use map_cache::{MAPPED_PAGES, MapCache};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+
+mod aged;
+mod map_cache;
 
 /// Constants of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,14 +79,16 @@ pub struct PageMappedParams {
     pub erase_us: f64,
     /// Idle time of a die before it empties its SLC cache, µs.
     pub idle_us: f64,
+    /// Memory for the mapping table in bytes, 4 for each page; 0: the whole table is in memory.
+    #[serde(default)]
+    pub map_cache_bytes: u64,
+    /// Time to read a page of the mapping table from flash, µs.
+    #[serde(default)]
+    pub map_read_us: f64,
     /// Content before the first request.
     pub fill: Fill,
 }
 
-/// Largest device filled at random: larger ones take minutes and gigabytes of memory.
-const RANDOM_BYTES_MAX: u64 = 64 << 30;
-/// Number of times that a device filled at random is overwritten.
-const OVERWRITES: u64 = 3;
 const SEED: u64 = 0x0f1a_5451_f7f1_1ed0;
 
 /// A page-mapped device.
@@ -89,6 +102,9 @@ pub struct PageMapped {
     /// Time at which the link becomes idle.
     link_ns: u64,
     host_pages: u64,
+    map: Option<MapCache>,
+    map_read_ns: u64,
+    map_writes: u64,
 }
 
 impl PageMapped {
@@ -97,14 +113,9 @@ impl PageMapped {
         let stripe = params.dies * params.nand_pages;
         // Only whole stripes are used.
         let die_pages = pages(params.capacity_bytes) / stripe * params.nand_pages;
-        let mut random = Pcg64::seed_from_u64(SEED);
-        let die = |_| {
-            let mut die = Die::new(params, die_pages);
-            if params.fill == Fill::Random {
-                die.write_over(&mut random);
-            }
-            die
-        };
+        // The dies collect garbage one after the other, not all at once.
+        let phase = |die: u32| (f64::from(die) + 0.5) / f64::from(params.dies);
+        let die = |n| Die::new(params, die_pages, phase(n), SEED.wrapping_add(n.into()));
         let dies: Vec<Die> = (0..params.dies).map(die).collect();
         Self {
             nand_pages: params.nand_pages,
@@ -114,7 +125,32 @@ impl PageMapped {
             transfer_ns: ns(params.transfer_us),
             link_ns: 0,
             host_pages: 0,
+            map: MapCache::new(
+                die_pages * params.dies,
+                params.map_cache_bytes,
+                params.fill != Fill::Empty,
+            ),
+            map_read_ns: ns(params.map_read_us),
+            map_writes: 0,
         }
+    }
+
+    /// Time from which the mapping of a page is in memory, for a request at `at_ns`.
+    fn mapped(&mut self, page: u32, write: bool, at_ns: u64) -> u64 {
+        let Some(map) = &mut self.map else { return at_ns };
+        let mapping_page = page / MAPPED_PAGES;
+        let work = map.access(mapping_page, write);
+        let dies = self.dies.len();
+        let mut ready_ns = at_ns;
+        if work.read {
+            ready_ns = self.dies[mapping_page as usize % dies].work(at_ns, self.map_read_ns);
+        }
+        if let Some(old) = work.write_back {
+            let die = &mut self.dies[old as usize % dies];
+            die.work(ready_ns, die.program_ns);
+            self.map_writes += 1;
+        }
+        ready_ns
     }
 
     /// Die of a page, and the page's number there.
@@ -127,7 +163,10 @@ impl PageMapped {
     fn write(&mut self, first: u32, pages: u32, at_ns: u64) -> u64 {
         let mut link_ns = self.link_ns.max(at_ns) + self.write_ns;
         let mut page = first;
-        for _ in 0..pages {
+        for n in 0..pages {
+            if n == 0 || page.is_multiple_of(MAPPED_PAGES) {
+                link_ns = self.mapped(page, true, link_ns);
+            }
             let (die, own) = self.place(page);
             let die = &mut self.dies[die];
             link_ns = die.take(own, link_ns + self.transfer_ns);
@@ -143,14 +182,18 @@ impl PageMapped {
         let mut page = first;
         // For a run of pages on one die: the NAND page that holds them.
         let mut sensed: Option<(usize, u32)> = None;
-        let mut ready_ns = at_ns;
-        for _ in 0..pages {
+        let (mut mapped_ns, mut ready_ns) = (at_ns, at_ns);
+        for count in 0..pages {
+            if count == 0 || page.is_multiple_of(MAPPED_PAGES) {
+                mapped_ns = self.mapped(page, false, mapped_ns);
+                ready_ns = ready_ns.max(mapped_ns);
+            }
             let (n, own) = self.place(page);
             let die = &mut self.dies[n];
             if let Some(nand_page) = die.nand_page(own, self.nand_pages)
                 && sensed != Some((n, nand_page))
             {
-                ready_ns = die.sense(at_ns);
+                ready_ns = die.sense(mapped_ns);
                 sensed = Some((n, nand_page));
             }
             link_ns = link_ns.max(ready_ns) + self.transfer_ns;
@@ -188,19 +231,27 @@ impl Device for PageMapped {
 
     fn wear(&self) -> Wear {
         let mut sum = Wear { host_pages: self.host_pages, ..Wear::default() };
+        let mut collected = 0;
         for die in &self.dies {
             sum.programs += die.wear.programs;
             sum.copies += die.wear.copies;
             sum.erases += die.wear.erases;
             sum.copies_due += u64::from(die.slc.wanted);
+            collected += die.collected;
         }
+        sum.collected = Some(collected);
+        sum.map_writes = self.map_writes;
+        sum.programs += self.map_writes;
+        sum.copies_due += self.map.as_ref().map_or(0, |map| u64::from(map.dirty()));
         sum
     }
 
     fn check(&self) {
         self.dies.iter().for_each(Die::check);
         let wear = self.wear();
-        assert_eq!(wear.host_pages + wear.copies, wear.programs, "nothing else is programmed");
+        let known = wear.host_pages + wear.copies + wear.map_writes;
+        assert_eq!(known, wear.programs, "nothing else is programmed");
+        self.map.iter().for_each(MapCache::check);
     }
 }
 
@@ -224,17 +275,19 @@ const NONE: u32 = u32::MAX;
 /// SLC cache.
 #[derive(Clone)]
 struct Die {
-    /// By page: its place; by place: its page. Both are stored as the difference (`^`) from their
-    /// state at the beginning (page n at place n, or none), so that a full device of many gigabytes
-    /// needs no memory before it is used.
+    /// By page: its place; by place: its page. Both hold 0 where nothing changed since the
+    /// beginning ([`Beginning`]), and otherwise the number + 1 or [`NONE`]. So a full device of many
+    /// gigabytes needs no memory before it is used.
     place_of: Vec<u32>,
     page_at: Vec<u32>,
-    filled: bool,
+    beginning: Beginning,
     block_pages: u32,
     blocks: u32,
     /// By place in a block: the page written there is no longer valid. Clear in places that are not
-    /// written.
+    /// written, and in those that were stale at the beginning.
     stale: Vec<u64>,
+    /// By block: it was erased since the beginning.
+    erased: Vec<bool>,
     /// Words of `stale` for a block.
     words: usize,
     /// By block: number of valid pages.
@@ -258,6 +311,19 @@ struct Die {
     buffer_pages: u64,
     nand_pages: u32,
     wear: Wear,
+    /// Blocks that garbage collection freed.
+    collected: u64,
+}
+
+/// Places of a die's pages before its first request.
+#[derive(Clone)]
+enum Beginning {
+    /// No page has a place.
+    Empty,
+    /// Page n is at place n.
+    InOrder,
+    /// The steady state of random writes.
+    Aged(Box<Aged>),
 }
 
 /// SLC cache of a die: a ring, written at one end and emptied at the other.
@@ -286,21 +352,30 @@ impl Slc {
 }
 
 impl Die {
-    fn new(params: &PageMappedParams, pages: u32) -> Self {
+    /// `phase`: see [`Aged::new`].
+    fn new(params: &PageMappedParams, pages: u32, phase: f64, seed: u64) -> Self {
         let block_pages = params.block_pages;
         let user_blocks = pages.div_ceil(block_pages);
         let spare = (f64::from(pages) * params.over_provisioning / f64::from(block_pages)) as u32;
         let blocks = user_blocks + spare.max(2);
         let words = block_pages.div_ceil(64) as usize;
         let slc_blocks = super::pages(params.slc_bytes) / params.dies / block_pages;
-        let filled = params.fill != Fill::Empty;
+        let beginning = match params.fill {
+            Fill::Empty => Beginning::Empty,
+            Fill::InOrder => Beginning::InOrder,
+            Fill::Random => {
+                let unit = params.nand_pages;
+                Beginning::Aged(Box::new(Aged::new(pages, blocks, block_pages, unit, phase, seed)))
+            }
+        };
         let mut die = Self {
             place_of: vec![0; pages as usize],
             page_at: vec![0; (blocks + slc_blocks) as usize * block_pages as usize],
-            filled,
+            beginning,
             block_pages,
             blocks,
             stale: vec![0; blocks as usize * words],
+            erased: vec![false; blocks as usize],
             words,
             wanted: vec![0; blocks as usize],
             full: Lists::with_lists(blocks, block_pages + 1),
@@ -325,43 +400,73 @@ impl Die {
             buffer_pages: u64::from(params.buffer_pages),
             nand_pages: params.nand_pages,
             wear: Wear::default(),
+            collected: 0,
         };
-        let full = if filled { user_blocks } else { 0 };
+        let full = match &die.beginning {
+            Beginning::Empty => 0,
+            Beginning::InOrder => user_blocks,
+            Beginning::Aged(aged) => aged.full(),
+        };
         for block in 0..full {
-            let held = (pages - block * block_pages).min(block_pages);
-            for slot in held..block_pages {
-                die.stale[block as usize * words + slot as usize / 64] |= 1 << (slot % 64);
+            let held = match &die.beginning {
+                Beginning::Aged(aged) => aged.valid(block),
+                _ => (pages - block * block_pages).min(block_pages),
+            };
+            if matches!(die.beginning, Beginning::InOrder) {
+                for slot in held..block_pages {
+                    die.stale[block as usize * words + slot as usize / 64] |= 1 << (slot % 64);
+                }
             }
             die.wanted[block as usize] = held;
             die.close(Block(block));
         }
         die.free.extend((full..blocks).map(Block));
         die.active = die.free.pop_front().expect("there is more flash than capacity");
+        if let Beginning::Aged(aged) = &die.beginning {
+            die.next = aged.valid(die.active.0);
+            die.wanted[die.active.0 as usize] = die.next;
+        }
         die
     }
 
-    fn write_over(&mut self, random: &mut Pcg64) {
-        let pages = self.place_of.len() as u32;
-        for _ in 0..OVERWRITES * u64::from(pages) {
-            let page = random.random_range(0..pages);
-            self.forget(page);
-            self.append(page);
-        }
-        self.wear = Wear::default();
-    }
-
     fn place_of(&self, page: u32) -> u32 {
-        self.place_of[page as usize] ^ if self.filled { page } else { NONE }
+        match (self.place_of[page as usize], &self.beginning) {
+            (NONE, _) | (0, Beginning::Empty) => NONE,
+            (0, Beginning::InOrder) => page,
+            (0, Beginning::Aged(aged)) => aged.place_of(page),
+            (place, _) => place - 1,
+        }
     }
 
+    /// Page at a place that has been written.
     fn page_at(&self, place: u32) -> u32 {
-        self.page_at[place as usize] ^ if self.filled { place } else { NONE }
+        match (self.page_at[place as usize], &self.beginning) {
+            (0, Beginning::Empty) => NONE,
+            (0, Beginning::InOrder) => place,
+            (0, Beginning::Aged(aged)) => aged.page_at(place),
+            (page, _) => page - 1,
+        }
     }
 
     fn put(&mut self, page: u32, place: u32) {
-        let (of, at) = if self.filled { (page, place) } else { (NONE, NONE) };
-        self.place_of[page as usize] = place ^ of;
-        self.page_at[place as usize] = page ^ at;
+        self.place_of[page as usize] = place + 1;
+        self.page_at[place as usize] = page + 1;
+    }
+
+    /// Stale places in a word of a block's bitmap.
+    fn stale_word(&self, block: u32, word: usize) -> u64 {
+        let mut stale = self.stale[block as usize * self.words + word];
+        if let Beginning::Aged(aged) = &self.beginning
+            && block < aged.full()
+            && !self.erased[block as usize]
+            && aged.valid(block) < self.block_pages
+        {
+            let first = word as u32 * 64;
+            for slot in first..(first + 64).min(self.block_pages) {
+                stale |= u64::from(aged.is_stale(block, slot)) << (slot % 64);
+            }
+        }
+        stale
     }
 
     /// Number of places in blocks; those of the SLC cache follow.
@@ -377,8 +482,13 @@ impl Die {
 
     /// Senses a NAND page and returns the completion time.
     fn sense(&mut self, at_ns: u64) -> u64 {
+        self.work(at_ns, self.read_ns)
+    }
+
+    /// Is busy for this time from `at_ns` on, or from when it becomes idle. Returns the end.
+    fn work(&mut self, at_ns: u64, work_ns: u64) -> u64 {
         self.meanwhile(at_ns);
-        self.free_ns = self.free_ns.max(at_ns) + self.read_ns;
+        self.free_ns = self.free_ns.max(at_ns) + work_ns;
         self.free_ns
     }
 
@@ -499,8 +609,8 @@ impl Die {
         for word in 0..self.words {
             let last = self.block_pages as usize - word * 64;
             let mask = if last >= 64 { !0 } else { (1u64 << last) - 1 };
-            let mut live =
-                !std::mem::take(&mut self.stale[victim.0 as usize * self.words + word]) & mask;
+            let mut live = !self.stale_word(victim.0, word) & mask;
+            self.stale[victim.0 as usize * self.words + word] = 0;
             while live != 0 {
                 let slot = word as u32 * 64 + live.trailing_zeros();
                 self.program(self.page_at(victim.0 * self.block_pages + slot));
@@ -508,6 +618,8 @@ impl Die {
             }
         }
         self.wanted[victim.0 as usize] = 0;
+        self.erased[victim.0 as usize] = true;
+        self.collected += 1;
         self.free.push_back(victim);
         self.wear.copies += u64::from(wanted);
         self.wear.erases += 1;
@@ -520,7 +632,7 @@ impl Die {
         if place == NONE {
             return;
         }
-        self.place_of[page as usize] = NONE ^ if self.filled { page } else { NONE };
+        self.place_of[page as usize] = NONE;
         if let Some(slot) = place.checked_sub(self.places()) {
             self.slc.stale[slot as usize / 64] |= 1 << (slot % 64);
             self.slc.wanted -= 1;
@@ -537,9 +649,29 @@ impl Die {
         }
     }
 
+    /// Number of valid pages of a block that have not moved since the die was aged.
+    fn unchanged(&self, block: u32) -> u32 {
+        let Beginning::Aged(aged) = &self.beginning else { return 0 };
+        if self.erased[block as usize] || block > aged.full() {
+            return 0;
+        }
+        // In the active block, the valid places are the first ones.
+        let valid = aged.valid(block);
+        let until = if block < aged.full() { self.block_pages } else { valid };
+        let stale = &self.stale[block as usize * self.words..][..self.words];
+        let gone = (0..until).filter(|slot| stale[*slot as usize / 64] >> (slot % 64) & 1 == 1);
+        valid - gone.count() as u32
+    }
+
     fn check(&self) {
-        let (mut wanted, mut cached) = (vec![0; self.blocks as usize], 0);
+        let mut wanted: Vec<u32> = (0..self.blocks).map(|block| self.unchanged(block)).collect();
+        let mut cached = 0;
         for page in 0..self.place_of.len() as u32 {
+            let aged = matches!(self.beginning, Beginning::Aged(_));
+            if aged && self.place_of[page as usize] == 0 {
+                // [`Die::unchanged`] counts it.
+                continue;
+            }
             let place = self.place_of(page);
             if place == NONE {
                 continue;
@@ -595,11 +727,6 @@ pub(super) fn wrong_sizes(params: &PageMappedParams) -> Option<&'static str> {
         || (params.slc_bytes > 0 && die_blocks(params.slc_bytes) < 2)
     {
         Some("slc_bytes has to be 0, or two blocks a die at least and no more than capacity_bytes")
-    } else if params.fill == Fill::Random && params.capacity_bytes > RANDOM_BYTES_MAX {
-        Some(
-            "fill: at random, a device is written over several times first; model at most 64 GiB \
-             of it (gib=16)",
-        )
     } else {
         None
     }

@@ -11,19 +11,53 @@ pub struct Wear {
     pub programs: u64,
     /// Of these, pages that the device copied by itself.
     pub copies: u64,
+    /// Of the programs, pages of the mapping table.
+    pub map_writes: u64,
     /// Erases of the unit that the model erases: units or blocks.
     pub erases: u64,
-    /// Copies that are inevitable but not done yet: open units must be closed, and the SLC cache
-    /// must be emptied. Counting them keeps the end of a trace from hiding wear.
+    /// Programs that are inevitable but not done yet: open units must be closed, the SLC cache must
+    /// be emptied, and changed pages of the mapping table must be written back. Counting them keeps the end of a trace from hiding wear.
     pub copies_due: u64,
+    /// Blocks that garbage collection freed; `None` for models without it.
+    pub collected: Option<u64>,
+}
+
+/// Least number of collected blocks that shows a write amplification. Collections come one at a
+/// time, so ten of them give their number within a tenth.
+pub const COLLECTED_MIN: u64 = 10;
+
+/// The reason for which a run shows no write amplification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotShown {
+    /// The host wrote no page.
+    #[error("nothing was written")]
+    NothingWritten,
+    /// Garbage collection freed fewer than [`COLLECTED_MIN`] blocks.
+    #[error(
+        "garbage collection freed {collected} of at least {COLLECTED_MIN} blocks: too little was \
+         written"
+    )]
+    TooFewCollected {
+        /// Number of blocks that it freed.
+        collected: u64,
+    },
 }
 
 impl Wear {
     /// Returns the pages programmed for each page that the host wrote, including the copies that
-    /// are due; `None` if the host wrote none.
-    pub fn write_amplification(&self) -> Option<f64> {
-        (self.host_pages > 0)
-            .then(|| (self.programs + self.copies_due) as f64 / self.host_pages as f64)
+    /// are due.
+    ///
+    /// # Errors
+    ///
+    /// The run was too short to show it.
+    pub fn write_amplification(&self) -> Result<f64, NotShown> {
+        match self.collected {
+            _ if self.host_pages == 0 => Err(NotShown::NothingWritten),
+            Some(collected) if collected < COLLECTED_MIN => {
+                Err(NotShown::TooFewCollected { collected })
+            }
+            _ => Ok((self.programs + self.copies_due) as f64 / self.host_pages as f64),
+        }
     }
 }
 
@@ -91,8 +125,23 @@ mod tests {
 
     #[test]
     fn due_copies_count_as_done() {
-        let wear = Wear { host_pages: 10, programs: 12, copies: 2, erases: 1, copies_due: 8 };
-        assert_eq!(wear.write_amplification(), Some(2.0));
-        assert_eq!(Wear::default().write_amplification(), None);
+        let wear =
+            Wear { host_pages: 10, programs: 12, copies: 2, copies_due: 8, ..Wear::default() };
+        assert_eq!(wear.write_amplification(), Ok(2.0));
+    }
+
+    #[test]
+    fn a_run_without_garbage_collection_shows_no_write_amplification() {
+        let wear = |collected| Wear {
+            host_pages: 10,
+            programs: 10,
+            collected: Some(collected),
+            ..Wear::default()
+        };
+        assert_eq!(Wear::default().write_amplification(), Err(NotShown::NothingWritten));
+        let few = wear(COLLECTED_MIN - 1).write_amplification().unwrap_err();
+        assert_eq!(few, NotShown::TooFewCollected { collected: COLLECTED_MIN - 1 });
+        assert!(few.to_string().contains("9 of at least 10 blocks"), "{few}");
+        assert_eq!(wear(COLLECTED_MIN).write_amplification(), Ok(1.0));
     }
 }

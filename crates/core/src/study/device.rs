@@ -2,8 +2,9 @@
 
 use crate::{
     device::{
-        Clocks, DeviceTimes, LabelledProfile, Prepared, Profile, ProfileError,
-        profile::StorageKind, wear::Endurance,
+        Clocks, DeviceTimes, Fill, LabelledProfile, Prepared, Profile, ProfileError,
+        profile::StorageKind,
+        wear::{Endurance, NotShown},
     },
     page::PAGE_BYTES,
     system::Outcome,
@@ -52,14 +53,17 @@ impl PreparedDevice {
 pub struct DeviceResult {
     /// [`PreparedDevice::label`].
     pub device: Arc<str>,
+    /// Content of the device before the first request; `None` where it makes no difference.
+    pub fill: Option<Fill>,
     /// Time from the first request to the completion of the last. Each is sent when the one before
     /// it completes.
     pub elapsed_s: f64,
     /// How long applications wait, with requests at their recorded times; `None` without times.
     pub stall_s: Option<f64>,
-    /// Pages programmed for each page written; `None` if nothing is written.
-    pub write_amplification: Option<f64>,
-    /// Pages programmed for the pages written and those still dirty; `None` if there are none.
+    /// Pages programmed for each page written, or the reason why the run does not show them.
+    pub write_amplification: Result<f64, NotShown>,
+    /// Pages programmed for the pages written and those still dirty; `None` without a write
+    /// amplification.
     pub flash_pages: Option<f64>,
     /// Gain in the flash's lifetime over the reference policy at the same size, as a share; `None`
     /// if nothing wears.
@@ -89,10 +93,11 @@ impl DeviceResult {
         let write_amplification = times.wear.write_amplification();
         Self {
             device: device.label.clone(),
+            fill: device.profile().model.fill(),
             elapsed_s: times.elapsed_ns as f64 / 1e9,
             stall_s: times.stall_ns.map(|ns| ns as f64 / 1e9),
             write_amplification,
-            flash_pages: write_amplification.map(|wear| wear * outcome.writes_due() as f64),
+            flash_pages: write_amplification.ok().map(|wear| wear * outcome.writes_due() as f64),
             lifetime_gain: None,
             lifetime: lifetime(device.profile(), trace, outcome, times),
         }
@@ -116,7 +121,7 @@ fn lifetime(
         cycles: profile.cycles?,
         over_provisioning: profile.model.over_provisioning(),
         drive_writes_per_day: written_bytes / days / profile.model.capacity_bytes()? as f64,
-        write_amplification: times.wear.write_amplification()?,
+        write_amplification: times.wear.write_amplification().ok()?,
         compression: 1.0,
     };
     Some(Lifetime { years: endurance.lifetime_years(), endurance })

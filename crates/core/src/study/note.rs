@@ -2,7 +2,7 @@
 
 use super::error::FutureProblem;
 use crate::{
-    device::Fill,
+    device::{Fill, wear::COLLECTED_MIN},
     policy,
     writeback::{Caveat, Modes},
 };
@@ -50,6 +50,13 @@ pub enum Note {
         /// The state.
         fill: Fill,
     },
+    /// The speed of some devices is their vendor's best case.
+    BestCase {
+        /// Their labels.
+        devices: Vec<String>,
+    },
+    /// Some runs were too short to show a write amplification.
+    AmplificationNotShown,
 }
 
 /// The reason for which a policy is left out of `all`.
@@ -125,10 +132,23 @@ impl fmt::Display for Note {
                 let fill = match fill {
                     Fill::Empty => "empty",
                     Fill::InOrder => "full, written in order",
-                    Fill::Random => "full, written over at random",
+                    Fill::Random => {
+                        "full and aged, in the steady state after random writes everywhere"
+                    }
                 };
                 write!(f, "Before the first request, {}: {fill}.", devices.join(", "))
             }
+            Self::BestCase { devices } => write!(
+                f,
+                "Speeds of {} follow from the vendor's best case; flashsift devices NAME names \
+                 these constants.",
+                devices.join(", ")
+            ),
+            Self::AmplificationNotShown => write!(
+                f,
+                "No write amplification (–) where garbage collection freed fewer than \
+                 {COLLECTED_MIN} blocks: the run wrote too little to show it, or a lifetime."
+            ),
         }
     }
 }

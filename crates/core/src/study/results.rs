@@ -7,7 +7,10 @@ use super::{
     run::CellResult,
 };
 use crate::{
-    device::{Fill, wear::lifetime_gain},
+    device::{
+        Fill,
+        wear::{NotShown, lifetime_gain},
+    },
     event::Side,
     policy::Kind,
     system::Outcome,
@@ -133,6 +136,14 @@ impl<'a> Results<'a> {
             notes.push(Note::LifetimeGain { reference: self.reference.clone() });
         }
         notes.extend(self.fills());
+        let best = request.devices.iter().filter(|device| !device.profile().best_case.is_empty());
+        let devices: Vec<String> = best.map(|device| device.label().to_owned()).collect();
+        notes.extend((!devices.is_empty()).then_some(Note::BestCase { devices }));
+        let short = |on: &DeviceResult| {
+            matches!(on.write_amplification, Err(NotShown::TooFewCollected { .. }))
+        };
+        let any = self.rows().any(|row| row.devices.iter().any(short));
+        notes.extend(any.then_some(Note::AmplificationNotShown));
         notes
     }
 

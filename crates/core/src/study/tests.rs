@@ -315,7 +315,7 @@ fn devices_that_hold_the_same_are_noted_together() {
     let fills: Vec<_> = notes.iter().filter(|note| matches!(note, Note::Filled { .. })).collect();
     let together = Note::Filled {
         devices: vec!["emmc-5.1".to_owned(), "ufs-2.1".to_owned()],
-        fill: Fill::InOrder,
+        fill: Fill::Random,
     };
     assert_eq!(fills.len(), 2);
     assert_eq!(*fills[0], together);

@@ -98,7 +98,14 @@ pub fn fit(found: &Found, capacity_bytes: u64, measured: &str) -> Result<Fitted,
     };
     unknown.push("Program/erase cycles: no measurement shows them.".to_owned());
     let what = format!("{what}; {measured}");
-    let profile = Profile { what, kind: StorageKind::Other, cycles: None, model, sources };
+    let profile = Profile {
+        what,
+        kind: StorageKind::Other,
+        cycles: None,
+        best_case: Vec::new(),
+        model,
+        sources,
+    };
     let patterns = replayed(&profile, &found.patterns)?;
     Ok(Fitted { profile, unknown, patterns })
 }

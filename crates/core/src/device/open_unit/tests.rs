@@ -297,12 +297,12 @@ fn one_stream_more_than_open_units_copies_units() {
             let n = (params.unit_bytes / 4096) as f64;
             let (fits, fast_s) = interleaved(&params, open_units.into(), 1);
             assert_eq!((fits.copies, fits.copies_due), (0, 0), "{name}, {open_units} streams");
-            assert_eq!(fits.write_amplification(), Some(1.0));
+            assert_eq!(fits.write_amplification(), Ok(1.0));
             for turn in [1, 4] {
                 let (wear, _) = interleaved(&params, u64::from(open_units) + 1, turn);
                 assert_eq!(
                     wear.write_amplification(),
-                    Some(n / f64::from(turn)),
+                    Ok(n / f64::from(turn)),
                     "{name}, {turn} pages a turn"
                 );
             }

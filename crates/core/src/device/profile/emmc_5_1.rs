@@ -5,10 +5,14 @@
 //! to eMMC 4.5. MB are read as 10⁶ bytes. Random figures are for deep queues, so reads keep all
 //! dies busy: a read takes a die `dies / 11 000` seconds.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{
+    AGED, MAP_CACHE, MAP_CACHE_BYTES, MAP_READ, Model, PAGE_MAPPED_PARAMS, Profile, ProfileSpec,
+    StorageKind, named, sources,
+};
 use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "emmc-5.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec =
+    ProfileSpec { name: "emmc-5.1", params: PAGE_MAPPED_PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 2;
@@ -16,6 +20,7 @@ fn profile() -> Profile {
         what: "page-mapped: eMMC 5.1 of 64 GB, by Samsung's figures".to_owned(),
         kind: StorageKind::Emmc,
         cycles: Some(3000.0),
+        best_case: named(["read_us", "write_us", "transfer_us", "program_us"]),
         model: Model::PageMapped(PageMappedParams {
             capacity_bytes: 64_000_000_000,
             over_provisioning: 0.07,
@@ -31,7 +36,9 @@ fn profile() -> Profile {
             slc_bytes: 0,
             erase_us: 3500.0,
             idle_us: 0.0,
-            fill: Fill::InOrder,
+            map_cache_bytes: MAP_CACHE_BYTES,
+            map_read_us: MAP_READ * (f64::from(dies) / 0.011 + 4096.0 / 250.0),
+            fill: Fill::Random,
         }),
         sources: sources([
             ("cycles", "assumed"),
@@ -49,7 +56,9 @@ fn profile() -> Profile {
             ("slc_bytes", "assumed: no SLC cache"),
             ("erase_us", "assumed"),
             ("idle_us", "assumed: no SLC cache"),
-            ("fill", "assumed"),
+            ("map_cache_bytes", MAP_CACHE),
+            ("map_read_us", "assumed: the share of a read that UFS needs"),
+            ("fill", AGED),
         ]),
     }
 }

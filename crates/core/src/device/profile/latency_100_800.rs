@@ -11,6 +11,7 @@ fn profile() -> Profile {
         what: "constant: 100 µs a page read, 800 µs a page written".to_owned(),
         kind: StorageKind::Other,
         cycles: None,
+        best_case: Vec::new(),
         model: Model::Latency(LatencyParams { read_us: 100.0, write_us: 800.0 }),
         sources: sources([
             ("read_us", "SpatialClock, §5.1.2"),

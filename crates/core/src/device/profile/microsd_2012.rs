@@ -7,16 +7,18 @@
 //! erase are assumed: any number of open units from 1 to 16 matches the table as well. KB in the
 //! table are read as 1 024 bytes.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{Model, OPEN_UNIT_PARAMS, Profile, ProfileSpec, StorageKind, sources};
 use crate::device::{Fill, open_unit::OpenUnitParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "microsd-2012", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec =
+    ProfileSpec { name: "microsd-2012", params: OPEN_UNIT_PARAMS, profile };
 
 fn profile() -> Profile {
     Profile {
         what: "open units: Patriot microSDHC of 16 GB, class 10, in a Nexus One".to_owned(),
         kind: StorageKind::Sd,
         cycles: Some(3000.0),
+        best_case: Vec::new(),
         model: Model::OpenUnit(OpenUnitParams {
             capacity_bytes: 16_000_000_000,
             unit_bytes: 2 << 20,

@@ -5,10 +5,14 @@
 //! dies (eight) is from the one on this device, 2017-12-05. `emmc-5.1` explains how the constants
 //! follow.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{
+    AGED, MAP_CACHE, MAP_CACHE_BYTES, MAP_READ, MAP_READ_UFS, Model, PAGE_MAPPED_PARAMS, Profile,
+    ProfileSpec, StorageKind, named, sources,
+};
 use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-2.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec =
+    ProfileSpec { name: "ufs-2.1", params: PAGE_MAPPED_PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
@@ -16,6 +20,7 @@ fn profile() -> Profile {
         what: "page-mapped: UFS 2.1 of 512 GB, by Samsung's figures".to_owned(),
         kind: StorageKind::Ufs,
         cycles: Some(3000.0),
+        best_case: named(["read_us", "write_us", "transfer_us", "program_us"]),
         model: Model::PageMapped(PageMappedParams {
             capacity_bytes: 512_000_000_000,
             over_provisioning: 0.07,
@@ -31,7 +36,9 @@ fn profile() -> Profile {
             slc_bytes: 0,
             erase_us: 3500.0,
             idle_us: 0.0,
-            fill: Fill::InOrder,
+            map_cache_bytes: MAP_CACHE_BYTES,
+            map_read_us: MAP_READ * (f64::from(dies) / 0.042 + 4096.0 / 860.0),
+            fill: Fill::Random,
         }),
         sources: sources([
             ("cycles", "assumed"),
@@ -49,7 +56,9 @@ fn profile() -> Profile {
             ("slc_bytes", "assumed: no SLC cache"),
             ("erase_us", "assumed"),
             ("idle_us", "assumed: no SLC cache"),
-            ("fill", "assumed"),
+            ("map_cache_bytes", MAP_CACHE),
+            ("map_read_us", MAP_READ_UFS),
+            ("fill", AGED),
         ]),
     }
 }

@@ -6,10 +6,14 @@
 //! reads, a standard without WriteBooster), which has eight dies (Samsung, 2019-02-27). `emmc-5.1`
 //! explains how the constants follow.
 
-use super::{Model, PARAMS, Profile, ProfileSpec, StorageKind, sources};
+use super::{
+    AGED, MAP_CACHE, MAP_CACHE_BYTES, MAP_READ, MAP_READ_UFS, Model, PAGE_MAPPED_PARAMS, Profile,
+    ProfileSpec, StorageKind, named, sources,
+};
 use crate::device::{Fill, page_mapped::PageMappedParams};
 
-pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "ufs-3.1", params: PARAMS, profile };
+pub(super) const SPEC: ProfileSpec =
+    ProfileSpec { name: "ufs-3.1", params: PAGE_MAPPED_PARAMS, profile };
 
 fn profile() -> Profile {
     let dies = 8;
@@ -17,6 +21,7 @@ fn profile() -> Profile {
         what: "page-mapped, SLC cache: UFS 3.1 of 512 GB, by Samsung's figures".to_owned(),
         kind: StorageKind::Ufs,
         cycles: Some(3000.0),
+        best_case: named(["read_us", "write_us", "transfer_us", "slc_program_us"]),
         model: Model::PageMapped(PageMappedParams {
             capacity_bytes: 512_000_000_000,
             over_provisioning: 0.07,
@@ -32,7 +37,9 @@ fn profile() -> Profile {
             slc_bytes: 4 << 30,
             erase_us: 3500.0,
             idle_us: 100_000.0,
-            fill: Fill::InOrder,
+            map_cache_bytes: MAP_CACHE_BYTES,
+            map_read_us: MAP_READ * (f64::from(dies) / 0.1 + 4096.0 / 2100.0),
+            fill: Fill::Random,
         }),
         sources: sources([
             ("cycles", "assumed"),
@@ -50,7 +57,9 @@ fn profile() -> Profile {
             ("slc_bytes", "assumed"),
             ("erase_us", "assumed"),
             ("idle_us", "assumed"),
-            ("fill", "assumed"),
+            ("map_cache_bytes", MAP_CACHE),
+            ("map_read_us", MAP_READ_UFS),
+            ("fill", AGED),
         ]),
     }
 }
