@@ -2,7 +2,7 @@
 //! how the guest sees this machine. Power cuts, sleep and shutdown are tested here too, as no test
 //! may do that to a real machine.
 
-use flashsift_core::event::{Action, FileId};
+use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits, Outcome},
@@ -89,6 +89,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
     let knows = kept.about.unwrap().knows;
     assert!(knows.times && knows.writes && knows.syncs && knows.removals);
 
+    places_agree(&kept.events);
     let short = |name: &str| name.trim_start_matches("/flash/").to_owned();
     let mut first_names: HashMap<FileId, String> = HashMap::new();
     let mut described = Vec::new();
@@ -135,6 +136,24 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
         });
     }
     (described, outcome)
+}
+
+/// Checks that the blocks of each file lie at the end where the file system put them last.
+fn places_agree(events: &[Event<'static>]) {
+    let end_us = events.last().map_or(0, |event| event.at_us);
+    let [mut put, mut at_end] = [(); 2].map(|()| HashMap::<(FileId, u64), u64>::new());
+    for event in events {
+        let Action::Place { file, offset, len, at } = event.action else { continue };
+        let places = if event.at_us == end_us { &mut at_end } else { &mut put };
+        for block in (0..len).step_by(4096) {
+            places.insert((file, offset + block), at + block);
+        }
+    }
+    let both: Vec<_> =
+        at_end.iter().filter_map(|(block, at)| Some((block, at, put.get(block)?))).collect();
+    assert!(both.len() >= 10, "{} of {} blocks: nothing is tested", both.len(), at_end.len());
+    let apart: Vec<_> = both.into_iter().filter(|(_, at, put)| at != put).collect();
+    assert!(apart.is_empty(), "{apart:?}");
 }
 
 /// Operations that `accesses` performs.
