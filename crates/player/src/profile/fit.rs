@@ -85,8 +85,8 @@ impl Fit {
 }
 
 /// Fits a model to the measurement: open units if there is a cliff; page-mapped if the places or
-/// the sizes of requests matter; else a constant latency for each page. `measured` says on which device
-/// and when.
+/// the sizes of requests matter; else a constant latency for each page. `measured` says on which
+/// device and when.
 ///
 /// # Errors
 ///
