@@ -12,16 +12,18 @@ use flashsift_core::{device::Profile, page::PAGE_BYTES};
 use flashsift_player::{
     Error, PIECE_BYTES,
     open_target::{OpenTarget, Requirements},
-    profile::{self, Fitted, Found, RealDevice},
+    profile::{self, Figure, Fitted, Found, NamedFigure, ROUNDS, RealDevice},
     target::Ring,
 };
 use flashsift_traces::replace::Replace;
 use jiff::Zoned;
 use serde::Serialize;
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     io::Write as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 use tracing::info;
 
@@ -29,7 +31,8 @@ use tracing::info;
 ///
 /// Writes to several places in turn, as flashbench does. The latencies show how much of the device
 /// is mapped as one (a unit), how many units are open at once, and the cost of reads, writes,
-/// copies and erases.
+/// copies and erases. On a device without units, requests of several sizes and places show dies
+/// that work at the same time, an SLC cache, and the memory for the mapping table.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo flashsift profile --target /dev/mmcblk1 --yes-destroy-data -o my-card.toml
@@ -51,6 +54,14 @@ pub(crate) struct Args {
     /// Part of the target to use, from its beginning; at least 67 × the size of a unit
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size::parse_bytes)]
     span: u64,
+
+    /// Amount to write in order at last, in search of an SLC cache on a device without units
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size::parse_bytes)]
+    sustained: u64,
+
+    /// Idle time in which the device can empty its SLC cache, twice on a device without units
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = size::parse_time)]
+    rest: Duration,
 
     /// Path of the profile to write
     #[arg(short, long, value_name = "FILE")]
@@ -77,8 +88,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fill(span, &mut target, &signals)?;
     let bar = load::progress("", "{spinner} measuring {msg} {elapsed}");
     let mut stop = || signals.came().is_some();
-    let mut device = RealDevice::new(&mut target, span / PAGE_BYTES, &mut stop);
-    let found = profile::measure(&mut device, &mut |what| bar.set_message(what.to_owned()));
+    let mut device = RealDevice::new(&mut target, span / PAGE_BYTES, args.rest, &mut stop);
+    let mut say = |what: &str| bar.set_message(what.to_owned());
+    let found = profile::measure(&mut device, args.sustained / PAGE_BYTES, &mut say);
     bar.finish_and_clear();
     let found = match found {
         Err(Error::Stopped) => {
@@ -146,13 +158,18 @@ fn words(found: &Found, fitted: &Fitted) -> String {
             line("erasing a unit", us(units.erase_us));
             line("", format!("measured closings lie within {} of these", percent(units.error)));
         }
-        Err(_) => line("units", "unknown, see below".to_owned()),
+        Err(_) => line("model", fitted.profile.what.clone()),
     }
-    line("a write", us(found.write_us));
-    line(
-        "a read",
-        format!("{}, far from its predecessor {}", us(found.read_us), us(found.far_read_us)),
-    );
+    for NamedFigure { name, figure } in &fitted.figures {
+        let (low, high) = (us(figure.low_us), us(figure.high_us));
+        line(name, format!("{}; {low} to {high} in {ROUNDS} rounds", us(figure.us)));
+    }
+    if let Some(found) = &found.page_mapped {
+        let mb_s = PAGE_BYTES as f64 / found.sustained_us;
+        if found.sustained_pages > 0 {
+            line("sustained writes", format!("{mb_s:.1} MB/s"));
+        }
+    }
     let costs: Vec<_> =
         found.streams.costs.iter().map(|(n, cost)| format!("{n}: {}", us(*cost))).collect();
     line("writes in turn", format!("places and latency of a write: {}", costs.join(", ")));
@@ -183,14 +200,31 @@ struct ProfileRecord<'a> {
     unit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     open_units: Option<u32>,
-    write_us: f64,
-    read_us: f64,
-    far_read_us: f64,
+    /// The measured times of the profile, by name.
+    figures: BTreeMap<&'static str, FigureRecord>,
+    /// Speed at the end of the writes in order; absent where units were found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sustained_us_a_page: Option<f64>,
     worst_error: f64,
     unknown: &'a [String],
     /// Number of streams, and latency of a write with so many streams, µs.
     streams: Vec<(u32, f64)>,
     profile: &'a Profile,
+}
+
+/// A time and its spread over the rounds.
+#[derive(Serialize)]
+struct FigureRecord {
+    us: f64,
+    low_us: f64,
+    high_us: f64,
+}
+
+impl FigureRecord {
+    fn named(named: &NamedFigure) -> (&'static str, Self) {
+        let Figure { us, low_us, high_us } = named.figure;
+        (named.name, Self { us, low_us, high_us })
+    }
 }
 
 impl<'a> ProfileRecord<'a> {
@@ -201,9 +235,12 @@ impl<'a> ProfileRecord<'a> {
             target: target.display().to_string(),
             unit_bytes: units.map(|units| units.unit_pages * PAGE_BYTES),
             open_units: units.map(|units| units.open_units),
-            write_us: found.write_us,
-            read_us: found.read_us,
-            far_read_us: found.far_read_us,
+            figures: fitted.figures.iter().map(FigureRecord::named).collect(),
+            sustained_us_a_page: found
+                .page_mapped
+                .as_ref()
+                .filter(|found| found.sustained_pages > 0)
+                .map(|found| found.sustained_us),
             worst_error: fitted.worst_error(),
             unknown: &fitted.unknown,
             streams: found.streams.costs.clone(),

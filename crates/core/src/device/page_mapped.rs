@@ -276,8 +276,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone)]
 struct Die {
     /// By page: its place; by place: its page. Both hold 0 where nothing changed since the
-    /// beginning ([`Beginning`]), and otherwise the number + 1 or [`NONE`]. So a full device of many
-    /// gigabytes needs no memory before it is used.
+    /// beginning ([`Beginning`]), and otherwise the number + 1 or [`NONE`]. So a full device of
+    /// many gigabytes needs no memory before it is used.
     place_of: Vec<u32>,
     page_at: Vec<u32>,
     beginning: Beginning,

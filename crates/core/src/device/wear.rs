@@ -16,7 +16,8 @@ pub struct Wear {
     /// Erases of the unit that the model erases: units or blocks.
     pub erases: u64,
     /// Programs that are inevitable but not done yet: open units must be closed, the SLC cache must
-    /// be emptied, and changed pages of the mapping table must be written back. Counting them keeps the end of a trace from hiding wear.
+    /// be emptied, and changed pages of the mapping table must be written back. Counting them keeps
+    /// the end of a trace from hiding wear.
     pub copies_due: u64,
     /// Blocks that garbage collection freed; `None` for models without it.
     pub collected: Option<u64>,

@@ -9,19 +9,23 @@
 //! 1 others they still fit. Bisection finds where units begin, and so their size U. Closing units
 //! with different numbers of missing pages separates the cost of a copy from that of an erase.
 //!
+//! Newer devices have no units; [`PageMapped`] says what is measured of them.
+//!
 //! The method needs only the time of each request. A [`Device`], real or modelled, provides it.
-//! Values that the times do not show are listed as unknown and not guessed. Each write and read is
-//! of one page.
+//! Each time is measured in several rounds. Values that the times do not show are listed as unknown
+//! and not guessed.
 
 use crate::Error;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 mod fit;
+mod page_mapped;
 mod real;
 mod units;
 
-pub use fit::{Fitted, error, fit};
+pub use fit::{Fitted, NamedFigure, error, fit};
+pub use page_mapped::{Dies, MAP_STRIDE, Map, PageMapped, Slc};
 pub use real::RealDevice;
 pub use units::{Streams, Units};
 
@@ -29,27 +33,80 @@ pub use units::{Streams, Units};
 pub trait Device {
     /// Returns the number of pages that may be used.
     fn pages(&self) -> u64;
-    /// Accesses these pages one after the other. Returns the latency of each, nanoseconds.
+    /// Performs requests of `each` pages that begin at these pages, one after the other. Returns
+    /// the latency of each, nanoseconds.
     ///
     /// # Errors
     ///
     /// A request failed, or the measurement was stopped.
-    fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error>;
+    fn perform(&mut self, write: bool, pages: &[u64], each: u32) -> Result<Vec<u64>, Error>;
+    /// Leaves the device idle, so that it does its work in the background.
+    ///
+    /// # Errors
+    ///
+    /// The measurement was stopped.
+    fn rest(&mut self) -> Result<(), Error>;
+}
+
+/// A time that was measured in several rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// Median of the rounds, µs.
+    pub us: f64,
+    /// The lowest round, µs.
+    pub low_us: f64,
+    /// The highest round, µs.
+    pub high_us: f64,
+}
+
+impl Figure {
+    fn of(rounds: &mut [f64]) -> Self {
+        rounds.sort_unstable_by(f64::total_cmp);
+        let at = |n: usize| rounds.get(n).copied().unwrap_or(f64::NAN);
+        Self {
+            us: at(rounds.len() / 2),
+            low_us: at(0),
+            high_us: at(rounds.len().saturating_sub(1)),
+        }
+    }
+
+    /// The time less another one, 0 at least.
+    fn less(self, other: Self) -> Self {
+        Self {
+            us: (self.us - other.us).max(0.0),
+            low_us: (self.low_us - other.high_us).max(0.0),
+            high_us: (self.high_us - other.low_us).max(0.0),
+        }
+    }
+}
+
+/// Number of times that each time is measured.
+pub const ROUNDS: usize = 5;
+
+fn rounds(mut once: impl FnMut() -> Result<f64, Error>) -> Result<Figure, Error> {
+    let mut times = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        times.push(once()?);
+    }
+    Ok(Figure::of(&mut times))
 }
 
 /// Result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Latency of a write that closes no unit, µs.
-    pub write_us: f64,
-    /// Latency of a read that follows its predecessor, µs.
-    pub read_us: f64,
-    /// Latency of a read far from its predecessor, µs.
-    pub far_read_us: f64,
+    /// A write that closes no unit; without units, a write of a random page.
+    pub write: Figure,
+    /// A read that follows its predecessor; without units, a read of a random page.
+    pub read: Figure,
+    /// A read far from its predecessor; `None` if it does not differ by more than the rounds do,
+    /// and without units.
+    pub far_read: Option<Figure>,
     /// Latency of writes to several places in turn.
     pub streams: Streams,
     /// Size and number of the units, or the reason why they are not known.
     pub units: Result<Units, String>,
+    /// Measured if there are no units.
+    pub page_mapped: Option<PageMapped>,
     /// Patterns that a model has to reproduce.
     pub patterns: Vec<Pattern>,
 }
@@ -91,11 +148,16 @@ const RANDOM: usize = 96;
 const SORTED: usize = 512;
 
 /// Measures a device. All of it may be overwritten, and it must have been filled before.
+/// `sustained_pages`: number of pages to write in order, in search of an SLC cache.
 ///
 /// # Errors
 ///
 /// The device is too small, a request failed, or the measurement was stopped.
-pub fn measure(device: &mut dyn Device, say: Say<'_>) -> Result<Found, Error> {
+pub fn measure(
+    device: &mut dyn Device,
+    sustained_pages: u64,
+    say: Say<'_>,
+) -> Result<Found, Error> {
     if device.pages() < units::PAGES_MIN {
         return Err(Error::Refused(format!(
             "{} MiB are too few for a measurement: {} MiB are required",
@@ -105,18 +167,31 @@ pub fn measure(device: &mut dyn Device, say: Say<'_>) -> Result<Found, Error> {
     }
     say("writes in turn to several places");
     let streams = units::streams(device)?;
-    let write_us = units::in_order(device, &streams)?;
-    let units = units::find(device, &streams, write_us, say)?;
-    say("reads");
-    let (first, near) =
-        units.as_ref().map_or((0, 64), |units| (units.first_page, units.unit_pages.min(64)));
+    let in_order = rounds(|| units::in_order(device, &streams))?;
+    let units = units::find(device, &streams, in_order.us, say)?;
+    let (write, read, far_read, page_mapped) = match &units {
+        Ok(units) => {
+            say("reads");
+            let (read, far) = reads(device, units)?;
+            (in_order, read, (far.low_us > read.high_us).then_some(far), None)
+        }
+        Err(_) => {
+            let found = page_mapped::measure(device, sustained_pages, say)?;
+            (found.write, found.read, None, Some(found))
+        }
+    };
+    let patterns = patterns(device, say)?;
+    Ok(Found { write, read, far_read, streams, units, page_mapped, patterns })
+}
+
+/// Reads within a unit, and reads of two units in turn.
+fn reads(device: &mut dyn Device, units: &Units) -> Result<(Figure, Figure), Error> {
+    let (first, near) = (units.first_page, units.unit_pages.min(64));
     let far_off = device.pages() / 2;
     let far: Vec<u64> = (0..256).map(|n| first + n % 2 * far_off + n / 2 % near).collect();
     let near: Vec<u64> = (0..256).map(|n| first + n % near).collect();
-    let read_us = median_us(&device.perform(false, &near)?[1..]);
-    let far_read_us = median_us(&device.perform(false, &far)?[1..]);
-    let patterns = patterns(device, say)?;
-    Ok(Found { write_us, read_us, far_read_us, streams, units, patterns })
+    let mut median = |pages: &[u64]| Ok(median_us(&device.perform(false, pages, 1)?[1..]));
+    Ok((rounds(|| median(&near))?, rounds(|| median(&far))?))
 }
 
 /// Sorted and random requests over several spans.
@@ -135,7 +210,7 @@ fn patterns(device: &mut dyn Device, say: Say<'_>) -> Result<Vec<Pattern>, Error
             if sorted {
                 pages.sort_unstable();
             }
-            let took_ns = device.perform(write, &pages)?.iter().sum();
+            let took_ns = device.perform(write, &pages, 1)?.iter().sum();
             found.push(Pattern { write, sorted, span_pages, pages, took_ns });
         }
         span_pages /= 16;

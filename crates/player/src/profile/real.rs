@@ -7,22 +7,36 @@ use crate::{
     schedule::Timing,
     target::Target,
 };
-use std::sync::mpsc::sync_channel;
+use std::{
+    sync::mpsc::sync_channel,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// The first pages of a target, accessed one request at a time.
 pub struct RealDevice<'a> {
     target: &'a mut dyn Target,
     pages: u64,
+    /// Idle time of [`Device::rest`].
+    rest: Duration,
     /// Returns whether to stop.
     stop: &'a mut dyn FnMut() -> bool,
 }
 
 impl<'a> RealDevice<'a> {
-    /// Creates a device of `pages` pages; `target` must take requests of one page.
-    pub fn new(target: &'a mut dyn Target, pages: u64, stop: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { target, pages, stop }
+    /// Creates a device of `pages` pages; `target` must take requests of 512 KiB.
+    pub fn new(
+        target: &'a mut dyn Target,
+        pages: u64,
+        rest: Duration,
+        stop: &'a mut dyn FnMut() -> bool,
+    ) -> Self {
+        Self { target, pages, rest, stop }
     }
 }
+
+/// Interval at which an idle measurement looks whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 struct CallTimes<'a> {
     times: Vec<u64>,
@@ -45,16 +59,17 @@ impl Device for RealDevice<'_> {
         self.pages
     }
 
-    fn perform(&mut self, write: bool, pages: &[u64]) -> Result<Vec<u64>, Error> {
+    fn perform(&mut self, write: bool, pages: &[u64], each: u32) -> Result<Vec<u64>, Error> {
         let op = if write { Op::Write } else { Op::Read };
         let requests = pages.iter().enumerate().map(|(n, page)| {
-            assert!(*page < self.pages, "the page lies in the part that may be used");
+            let end = page + u64::from(each);
+            assert!(end <= self.pages, "the pages lie in the part that may be used");
             Request {
                 number: n as u64 + 1,
                 at_us: 0,
                 op,
                 offset: page * PAGE_BYTES,
-                len: PAGE_BYTES,
+                len: u64::from(each) * PAGE_BYTES,
             }
         });
         let (to, from) = sync_channel(1);
@@ -66,5 +81,17 @@ impl Device for RealDevice<'_> {
             Ended::Stopped => Err(Error::Stopped),
             Ended::Failed(error) => Err(error),
         }
+    }
+
+    fn rest(&mut self) -> Result<(), Error> {
+        let begun = Instant::now();
+        while begun.elapsed() < self.rest {
+            if (self.stop)() {
+                return Err(Error::Stopped);
+            }
+            // The device has to be idle, so nothing else is to be waited for.
+            thread::sleep(LOOK.min(self.rest.saturating_sub(begun.elapsed())));
+        }
+        Ok(())
     }
 }

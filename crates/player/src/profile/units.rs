@@ -81,7 +81,7 @@ fn in_turn(device: &mut dyn Device, places: &[u64], moving: bool) -> Result<f64,
     let pages: Vec<u64> = (0..laps)
         .flat_map(|lap| places.iter().map(move |place| place + u64::from(moving) * lap))
         .collect();
-    let mut times = device.perform(true, &pages)?.split_off(places.len());
+    let mut times = device.perform(true, &pages, 1)?.split_off(places.len());
     times.sort_unstable();
     Ok(times[times.len() / 4] as f64 / 1e3)
 }
@@ -89,9 +89,8 @@ fn in_turn(device: &mut dyn Device, places: &[u64], moving: bool) -> Result<f64,
 /// Median latency of writes in order, µs.
 pub(super) fn in_order(device: &mut dyn Device, streams: &Streams) -> Result<f64, Error> {
     let first = place(streams.stride, 0);
-    Ok(median_us(
-        &device.perform(true, &(first..first + streams.stride.min(256)).collect::<Vec<_>>())?,
-    ))
+    let pages: Vec<u64> = (first..first + streams.stride.min(256)).collect();
+    Ok(median_us(&device.perform(true, &pages, 1)?))
 }
 
 /// Tries more and more streams until they cost more, then finds the limit by bisection.
@@ -144,6 +143,15 @@ pub(super) fn find(
         )));
     };
     let threshold_us = streams.threshold_us();
+    if !costs_anywhere(device, stride, threshold_us)? {
+        return Ok(Err(format!(
+            "writes to {} places in turn, {} KiB apart, are slow only at equal distances, as on \
+             one of several dies. There are no units, more are open, or they are larger (then use \
+             a larger --span)",
+            streams.tried(),
+            stride * 4
+        )));
+    }
     let mut same = |one: u64, other: u64| {
         let others = (0..u64::from(open_units) - 1).map(|n| place(stride, n));
         let places: Vec<u64> = [one, other].into_iter().chain(others).collect();
@@ -167,6 +175,18 @@ pub(super) fn find(
     say("cost of closing a unit");
     let first_page = first % unit_pages;
     closings(device, write_us, unit_pages, first_page, open_units).map(Ok)
+}
+
+/// Whether writes to many places in turn cost more than to one if the distances differ, too. Dies
+/// that work at the same time make only places at certain distances slow.
+fn costs_anywhere(device: &mut dyn Device, stride: u64, threshold_us: f64) -> Result<bool, Error> {
+    // Within a short part of a stride, so that few boundaries of units lie between the places.
+    let part = (stride / 4).clamp(1, 128);
+    let places: Vec<u64> = (0..u64::from(STREAMS_MAX))
+        .rev()
+        .map(|n| place(stride, n) + stride / 4 + n * 40 % part)
+        .collect();
+    Ok(in_turn(device, &places, true)? >= threshold_us)
 }
 
 fn too_small(stride: u64) -> String {
@@ -221,8 +241,8 @@ fn closings(
         let visit = |n: u64| (0..written).map(move |page| first_page + n * unit_pages + page);
         let lap: Vec<u64> = (0..=u64::from(open_units)).flat_map(visit).collect();
         // The first lap closes the units that are open from before.
-        device.perform(true, &lap)?;
-        let times = device.perform(true, &lap)?;
+        device.perform(true, &lap, 1)?;
+        let times = device.perform(true, &lap, 1)?;
         let visits = || times.chunks(written as usize);
         // Only the first write to a unit in each lap closes another one.
         let others: Vec<u64> = visits().flat_map(|visit| &visit[1..]).copied().collect();

@@ -3,8 +3,8 @@
 //!
 //! Samsung's announcement of 2022-05-03 gives no random figures. The speed of writes past the cache
 //! was measured on such a device in a review of FreeBSD's driver (D51893, 2025: 556 MiB/s with
-//! WriteBooster off). The same review measured 1568 MiB/s with it on, about half of Samsung's figure,
-//! which is the best case. `emmc-5.1` explains how the constants follow.
+//! WriteBooster off). The same review measured 1 568 MiB/s with it on: about half of Samsung's
+//! figure, which is the best case. `emmc-5.1` explains how the constants follow.
 
 use super::{
     AGED, MAP_CACHE, MAP_CACHE_BYTES, MAP_READ, MAP_READ_UFS, Model, PAGE_MAPPED_PARAMS, Profile,
