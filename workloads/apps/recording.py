@@ -231,6 +231,8 @@ def _write_readme(folder):
             "* " + ", ".join(workload["programs"].values()),
             "* " + ", ".join(f"{n} × {name}" for name, n in workload["actions"].items()),
             *(f"* {text}" for text in _further(workload)),
+            # Added by hand, where a recording has a flaw.
+            *([f"* {card['note']}"] if "note" in card else []),
         ]
     temporary = folder / "README.md.tmp"
     temporary.write_text(HEAD + "\n".join(rows + details) + "\n")
