@@ -157,9 +157,10 @@ class Simulator:
         )
 
     def _live_pages(self, path: Path) -> int:
-        """The most pages that exist at one time, from the requests and discards of a cache of one frame.
+        """The most pages that exist at one time.
 
-        A place that is read first existed before the trace.
+        The requests and discards of a cache of one frame show them. A place that is read first
+        existed before the trace.
         """
         with tempfile.TemporaryDirectory() as out:
             one = ["--policy", "lru", "--frames", "1", "--layout", LAYOUTS["early"], "--merge", "off"]
@@ -181,7 +182,7 @@ class Simulator:
         return most
 
     def throughputs(self, devices: list[str]) -> list[Throughput]:
-        """Table 2: 32,768 requests of 4 KiB to different places in 1 GiB, sorted or in random order."""
+        """Table 2: 32,768 requests of 4 KiB to different places in 1 GiB, sorted or random."""
         source = random.Random(1)
         in_1_gib = list(range(2**30 // PAGE_BYTES))
         pages = sorted(in_1_gib, key=lambda _: source.random())[:32_768]

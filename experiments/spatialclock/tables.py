@@ -18,7 +18,7 @@ class Results:
     beyond: list[str]
     traces: list[Trace]
     cells: dict[tuple[str, str, str, int], Cell]  # by trace, allocation, policy, frames
-    times: dict[tuple[str, str, str, int, str], Time]  # by trace, allocation, policy, frames, device
+    times: dict[tuple[str, str, str, int, str], Time]  # the same, and device
     throughputs: dict[tuple[str, str, str], Throughput]  # by device, operation, order
     played: list[Played]
 
@@ -106,7 +106,8 @@ def table2(results: Results) -> str:
         ours = [results.throughputs[profile, *cell].bytes_per_s / 1024 for cell in cells]
         rows.append([device, *(f"{one:,.1f}" for one in measured)])
         rows.append([f"`{profile}`", *(f"{one:,.1f}" for one in ours)])
-        rows.append(["", *(f"{mine / one - 1:+.1%}".replace("-0.0", "+0.0").replace("-", "−") for mine, one in zip(ours, measured))])
+        changes = (f"{mine / one - 1:+.1%}" for mine, one in zip(ours, measured))
+        rows.append(["", *(change.replace("-0.0", "+0.0").replace("-", "−") for change in changes)])
     return markdown(["KB/s", "reads, sorted", "scattered", "writes, sorted", "scattered"], rows)
 
 
@@ -203,8 +204,21 @@ def scatter(results: Results) -> str:
     return markdown(["", *map(results.name, columns)], rows)
 
 
+def late(results: Results) -> str:
+    """Non-sequential writes if a page gets its place early or late."""
+    rows = []
+    policies = ["lru", "clock", "fab", "spatialclock", *READINGS_OF_SPATIALCLOCK[1:], BY_FILE]
+    for trace in results.traces:
+        frames = ends(results, trace)[3]
+        for allocation in trace.allocations if len(trace.allocations) > 1 else ():
+            cells = (results.cell(trace, policy, frames, allocation) for policy in policies)
+            rows.append([place(results, trace, allocation), *(count(cell.nonsequential) for cell in cells)])
+    head = f"not sequential, cache: {results.published.share_of_w3(64):.0%}"
+    return markdown([head, *map(short, map(results.name, policies))], rows)
+
+
 def readings(results: Results) -> str:
-    """Effects of alternatives on hit ratio, writes, non-sequential writes, and seconds on the microSD card."""
+    """Effects of alternatives on hits, writes, non-sequential writes, and seconds on microSD."""
     rows = []
     for trace in results.traces:
         for frames in ends(results, trace):
@@ -245,7 +259,7 @@ def like_w3(results: Results, trace: Trace, allocation: str, frames: int, device
 
 
 def summary(results: Results) -> str:
-    """SpatialClock's time against LRU's, where the cache is the share of the trace that 64 MB are of W3."""
+    """SpatialClock's time against LRU's, with the share of cache that 64 MB are of W3."""
 
     def less(clock_s: float, lru_s: float) -> str:
         return f"{1 - clock_s / lru_s:+.0%}".replace("-", "−").replace("−0%", "+0%").replace("%", "")
@@ -269,7 +283,7 @@ def summary(results: Results) -> str:
 
 
 def times(results: Results) -> str:
-    """Figures 6 to 8: seconds by device, trace, size, allocation, policy, and Table 1's order on microSD."""
+    """Figures 6 to 8: seconds, and how far their order is that of Table 1 on microSD."""
     text = ""
     table1_s = results.published.elapsed_s()
     columns = [*results.policies, *READINGS_OF_SPATIALCLOCK[1:], BY_FILE, *results.beyond]
@@ -378,7 +392,7 @@ def anomaly(results: Results) -> str:
 TABLES: dict[str, Callable[[Results], str]] = {
     table.__name__: table
     for table in (
-        summary, traces, table2, published, ours, spatialclock, order, scatter, readings, times, reductions, drain,
+        summary, traces, table2, published, ours, spatialclock, order, scatter, late, readings, times, reductions, drain,
         played, anomaly,
     )  # fmt: skip
 }
