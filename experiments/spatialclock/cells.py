@@ -1,15 +1,23 @@
-"""The counts of flashsift: a cell is one trace, policy and cache size."""
+"""The counts of flashsift: a cell is one trace, allocation, policy and cache size."""
 
 import csv
 import io
 import json
+import random
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 PAGE_BYTES = 4096
+
+# The paper's setting: each page is a request, and no discards.
+SETTING = ["--merge", "off", "--discard", "off"]
+# When a page of a file gets its place: on the paper's ext3 as soon as it is dirty (early), on ext4
+# at its write-back (late). The pages of a block trace have their addresses (given).
+LAYOUTS = {"early": "ext4:alloc=early", "late": "ext4", "given": "identity"}
 
 # The line in which flashsift describes a trace.
 SUMMARY = re.compile(
@@ -25,12 +33,19 @@ class Trace:
     format: str
     space: str
     pages: int  # that it touches
+    live_pages: int | None  # the most that exist at one time; unknown without files
     time: str
+
+    @property
+    def allocations(self) -> tuple[str, ...]:
+        """The paper's first."""
+        return ("early", "late") if self.space == "files" else ("given",)
 
 
 @dataclass(frozen=True)
 class Cell:
     trace: str
+    allocation: str
     policy: str
     frames: int
     reads: int
@@ -72,14 +87,39 @@ class Time:
     """The time of a cell on a modelled device, each request sent when its predecessor completes."""
 
     trace: str
+    allocation: str
     policy: str
     frames: int
     device: str
     elapsed_us: int
+    evicting_us: int | None = None  # without the drain, if that was run
 
     @property
     def elapsed_s(self) -> float:
         return self.elapsed_us / 1e6
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """A cell of Table 2 on a modelled device."""
+
+    device: str
+    operation: str
+    order: str
+    bytes_per_s: int
+
+
+@dataclass(frozen=True)
+class Played:
+    """One replay of a cell's requests on a real target, by play.sh."""
+
+    trace: str
+    allocation: str
+    policy: str
+    frames: int
+    round: int
+    requests: int
+    elapsed_us: int
 
 
 class Simulator:
@@ -111,18 +151,95 @@ class Simulator:
         if not json.loads(done.stdout)["write_accesses"]:
             return "no writes in it"
         pages = int(summary["pages"].replace(" ", ""))
-        return Trace(path.name.split(".")[0], own, summary["format"], summary["space"], pages, summary["time"])
+        live_pages = self._live_pages(path) if summary["space"] == "files" else None
+        return Trace(
+            path.name.split(".")[0], own, summary["format"], summary["space"], pages, live_pages, summary["time"]
+        )
+
+    def _live_pages(self, path: Path) -> int:
+        """The most pages that exist at one time.
+
+        The requests and discards of a cache of one frame show them. A place that is read first
+        existed before the trace.
+        """
+        with tempfile.TemporaryDirectory() as out:
+            one = ["--policy", "lru", "--frames", "1", "--layout", LAYOUTS["early"], "--merge", "off"]
+            self._call("compare", path, "--drain", *one, "--after-cache", out, "--after-cache-format", "fio-iolog-3")
+            (log,) = Path(out).iterdir()
+            requests = list(_requests(log))
+        known, live = set(), set()
+        for operation, pages in requests:
+            if operation == "read":
+                live.update(set(pages) - known)
+            known.update(pages)
+        most = len(live)
+        for operation, pages in requests:
+            if operation == "trim":
+                live.difference_update(pages)
+            else:
+                live.update(pages)
+            most = max(most, len(live))
+        return most
+
+    def throughputs(self, devices: list[str]) -> list[Throughput]:
+        """Table 2: 32,768 requests of 4 KiB to different places in 1 GiB, sorted or random."""
+        source = random.Random(1)
+        in_1_gib = list(range(2**30 // PAGE_BYTES))
+        pages = sorted(in_1_gib, key=lambda _: source.random())[:32_768]
+        rows = []
+        with tempfile.TemporaryDirectory() as out:
+            path = Path(out) / "table2.iolog"
+            for operation in ("read", "write"):
+                for order in ("sorted", "random"):
+                    actions = (
+                        f"/dev/card {operation} {page * PAGE_BYTES} {PAGE_BYTES}"
+                        for page in (sorted(pages) if order == "sorted" else pages)
+                    )
+                    lines = ["fio version 2 iolog", "/dev/card add", "/dev/card open", *actions, "/dev/card close"]
+                    path.write_text("\n".join(lines) + "\n")
+                    done = self._call("replay", path, "--null", "--device", ",".join(devices), "--json")
+                    modelled = json.loads(done.stdout)["modelled"]
+                    rows += (Throughput(row["device"], operation, order, round(row["bytes_per_s"])) for row in modelled)
+        return rows
 
     def cells(
-        self, path: Path, trace: Trace, grid: "Grid", devices: list[str]
+        self, path: Path, trace: Trace, allocation: str, grid: "Grid", devices: list[str], with_requests: bool = False
     ) -> tuple[list[Cell], list[Time], dict[str, float]]:
-        """The cells, drained at the end, their times on devices, and CPU seconds by policy."""
+        """The cells, drained at the end, their times on devices, and CPU seconds by policy.
+
+        With `with_requests`, the cells also have the counts that follow from their requests.
+        """
+        with tempfile.TemporaryDirectory() as out:
+            log = ["--after-cache", out, "--after-cache-format", "fio-iolog-3"] if with_requests else []
+            if with_requests and trace.time == "no times":
+                log += ["--rate", "1000"]  # a fio log has times
+            cells, times, cpu_s = self._compare(path, trace, allocation, grid, devices, ["--drain", *log])
+            if with_requests:
+                cells = [_count_requests(cell, Path(out)) for cell in cells]
+        return cells, times, cpu_s
+
+    def with_evicting(self, path: Path, trace: Trace, times: list[Time], device: str) -> list[Time]:
+        """The same times, and on `device` those without the drain."""
+        shown = [time for time in times if time.device == device]
+        grid = Grid([time.policy for time in shown], [time.frames for time in shown])
+        _, evicting, _ = self._compare(path, trace, shown[0].allocation, grid, [device], [])
+        known = {(time.policy, time.frames): time.elapsed_us for time in evicting}
+        return [
+            replace(time, evicting_us=known[time.policy, time.frames]) if time.device == device else time
+            for time in times
+        ]
+
+    def _compare(
+        self, path: Path, trace: Trace, allocation: str, grid: "Grid", devices: list[str], more: list[str]
+    ) -> tuple[list[Cell], list[Time], dict[str, float]]:
         on = ["--device", ",".join(devices)] if devices else []
-        done = self._call("compare", path, "--drain", "--json", *grid.args(), *on)
+        setting = ["--layout", LAYOUTS[allocation], *SETTING]
+        done = self._call("compare", path, "--json", *grid.args(), *setting, *on, *more)
         cells, times, cpu_s = [], [], dict.fromkeys(grid.policies, 0.0)
         for line in done.stdout.splitlines():
-            cell = json.loads(line)
-            place = (trace.name, cell["policy"], cell["frames"])
+            # Without --drain there is no count of drained pages.
+            cell = {"drained": 0} | json.loads(line)
+            place = (trace.name, allocation, cell["policy"], cell["frames"])
             if devices:
                 times.append(Time(*place, cell["device"], round(cell["elapsed_s"] * 1e6)))
             # A cell has a line for each device.
@@ -132,18 +249,9 @@ class Simulator:
                 "policy frames read_accesses write_accesses hits device_reads device_writes drained dropped_dirty "
                 "nonsequential_writes"
             )
-            cells.append(Cell(trace.name, *(cell[name] for name in counts.split())))
+            cells.append(Cell(trace.name, allocation, *(cell[name] for name in counts.split())))
             cpu_s[cell["policy"]] += cell["cpu_ns_per_access"] * cell["accesses"] / 1e9
         return cells, times, cpu_s
-
-    def with_requests(self, path: Path, trace: Trace, cells: list[Cell]) -> list[Cell]:
-        """The same cells, with counts from their requests."""
-        grid = Grid([cell.policy for cell in cells], [cell.frames for cell in cells])
-        rate = ["--rate", "1000"] if trace.time == "no times" else []  # a fio log has times
-        with tempfile.TemporaryDirectory() as out:
-            log = ["--after-cache", out, "--after-cache-format", "fio-iolog-3"]
-            self._call("compare", path, "--drain", *grid.args(), *rate, *log)
-            return [_count_requests(cell, Path(out)) for cell in cells]
 
 
 @dataclass(frozen=True)
@@ -160,19 +268,26 @@ def _count_requests(cell: Cell, folder: Path) -> Cell:
     policy = re.sub("[:,=]", "-", cell.policy)
     (path,) = folder.glob(f"*.{policy}.{cell.frames}.iolog")
     nonsequential, backward, previous = [], 0, None
-    with path.open() as log:
-        for line in log:
-            words = line.split()
-            if len(words) == 5 and words[2] == "write":
-                start = int(words[3])
-                nonsequential.append(previous is None or start != previous + PAGE_BYTES)
-                backward += previous is not None and start < previous
-                previous = start
+    for operation, pages in _requests(path):
+        if operation == "write":
+            nonsequential.append(previous is None or pages.start != previous + 1)
+            backward += previous is not None and pages.start < previous
+            previous = pages.start
     # The two counts of flashsift must agree.
     if (len(nonsequential), sum(nonsequential)) != (cell.device_writes, cell.nonsequential):
         raise RuntimeError(f"{path.name}: the requests differ from the counts: {cell}")
     in_drain = sum(nonsequential[cell.device_writes - cell.drained :])
     return replace(cell, backward=backward, nonsequential_drained=in_drain)
+
+
+def _requests(path: Path) -> Iterator[tuple[str, range]]:
+    """Operations and pages of a fio log, version 3."""
+    with path.open() as log:
+        for line in log:
+            words = line.split()
+            if len(words) == 5:
+                start, length = int(words[3]) // PAGE_BYTES, int(words[4]) // PAGE_BYTES
+                yield words[2], range(start, start + length)
 
 
 def load(kind: type, path: Path) -> list:

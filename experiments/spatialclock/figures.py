@@ -68,7 +68,7 @@ def ours(results: Results, policies: list[str], value: Callable[[Cell], float]) 
     for trace in results.traces:
         curves = {}
         for policy in policies:
-            cells = (results.cells[trace.name, policy, frames] for frames in results.sizes(trace))
+            cells = (results.cell(trace, policy, frames) for frames in results.sizes(trace))
             curves[policy] = [(cell.memory_mib, value(cell)) for cell in cells]
         panels.append(Panel(trace.name, curves, trace.pages / PAGES_PER_MB))
     return panels
@@ -128,7 +128,7 @@ def bars(results: Results) -> str:
 def _bars(results: Results, trace: Trace) -> str:
     at_64_mb, at_share = ends(results, trace)[1::2]
     shares = {
-        policy: [100 * results.cells[trace.name, policy, frames].nonsequential_share for frames in (at_share, at_64_mb)]
+        policy: [100 * results.cell(trace, policy, frames).nonsequential_share for frames in (at_share, at_64_mb)]
         for policy in [*results.policies, "spatialclock:insert_ref=1"]
     }
     left, bottom = LEFT + 34, PANEL_HEIGHT - BOTTOM

@@ -64,6 +64,7 @@ class Published:
             self.table1[table["memory_mb"]] = {
                 policy: Table1Cell(*column, *more) for policy, column in zip(self.names, columns)
             }
+        self.table2: dict[str, list[float]] = data["table2"]
         self.devices: dict[str, dict[str, float]] = data["devices"]
         self.profiles: dict[str, str] = data["profiles"]
         self.reductions: dict[str, dict[str, tuple[float, float]]] = data["reductions"]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cells import Cell, Time, Trace
+from cells import Cell, Played, Throughput, Time, Trace
 from published import PAGES_PER_MB, SIZES_MB, Published
 
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -17,8 +17,18 @@ class Results:
     readings: list[str]  # other readings of some of them
     beyond: list[str]
     traces: list[Trace]
-    cells: dict[tuple[str, str, int], Cell]  # by trace, policy, frames
-    times: dict[tuple[str, str, int, str], Time]  # by trace, policy, frames, device
+    cells: dict[tuple[str, str, str, int], Cell]  # by trace, allocation, policy, frames
+    times: dict[tuple[str, str, str, int, str], Time]  # the same, and device
+    throughputs: dict[tuple[str, str, str], Throughput]  # by device, operation, order
+    played: list[Played]
+
+    def cell(self, trace: Trace, policy: str, frames: int, allocation: str | None = None) -> Cell:
+        """By default as the paper allocates."""
+        return self.cells[trace.name, allocation or trace.allocations[0], policy, frames]
+
+    def time(self, trace: Trace, allocation: str, policy: str, frames: int, device: str) -> Time:
+        """On our model of one of the paper's devices."""
+        return self.times[trace.name, allocation, policy, frames, self.published.profiles[device]]
 
     def name(self, policy: str) -> str:
         base, colon, parameters = policy.partition(":")
@@ -71,17 +81,34 @@ def traces(results: Results) -> str:
         rows.append([
             f"*{load.name}* {load.what}", "", count(load.reads), f"{load.reads / PAGES_PER_MB:,.1f}",
             count(load.writes), f"{load.writes / PAGES_PER_MB:,.1f}", f"{load.cold_miss_ratio:.2f}", f"≈ {mib:,.0f}",
+            "",
         ])  # fmt: skip
     for trace in results.traces:
-        infinite = results.cells[trace.name, "lru", trace.pages]
+        infinite = results.cell(trace, "lru", trace.pages)
+        live = "" if trace.live_pages is None else f"{trace.live_pages / PAGES_PER_MB:,.1f}"
         kind = f"{trace.format}, {trace.space}, {trace.time}"
         rows.append([
             trace.name, kind, count(infinite.reads), f"{infinite.reads / PAGES_PER_MB:,.1f}",
             count(infinite.writes), f"{infinite.writes / PAGES_PER_MB:,.1f}", f"{1 - infinite.hit_ratio:.2f}",
-            f"{trace.pages / PAGES_PER_MB:,.1f}",
+            f"{trace.pages / PAGES_PER_MB:,.1f}", live,
         ])  # fmt: skip
-    head = "trace|kind|page reads|MiB|page writes|MiB|cold-miss ratio|touches, MiB"
+    head = "trace|kind|page reads|MiB|page writes|MiB|cold-miss ratio|touches, MiB|peak live, MiB"
     return markdown(head.split("|"), rows, text=(0, 1))
+
+
+def table2(results: Results) -> str:
+    """Table 2: throughputs of the devices and of their models."""
+    rows = []
+    cells = [(operation, order) for operation in ("read", "write") for order in ("sorted", "random")]
+    for device, measured in results.published.table2.items():
+        profile = results.published.profiles[device]
+        # As in the paper, a KB is 1,024 bytes.
+        ours = [results.throughputs[profile, *cell].bytes_per_s / 1024 for cell in cells]
+        rows.append([device, *(f"{one:,.1f}" for one in measured)])
+        rows.append([f"`{profile}`", *(f"{one:,.1f}" for one in ours)])
+        changes = (f"{mine / one - 1:+.1%}" for mine, one in zip(ours, measured))
+        rows.append(["", *(change.replace("-0.0", "+0.0").replace("-", "−") for change in changes)])
+    return markdown(["KB/s", "reads, sorted", "scattered", "writes, sorted", "scattered"], rows)
 
 
 def published(results: Results) -> str:
@@ -109,7 +136,7 @@ def ours(results: Results) -> str:
         rows = []
         for frames in ends(results, trace):
             def row(title: str, show: Callable[[Cell], str]) -> None:
-                cells = (results.cells[trace.name, policy, frames] for policy in columns)
+                cells = (results.cell(trace, policy, frames) for policy in columns)
                 rows.append([title, *map(show, cells)])
 
             row(f"**{results.size_name(trace, frames)}** hit ratio", lambda cell: f"{cell.hit_ratio:.4f}")
@@ -128,9 +155,9 @@ def spatialclock(results: Results) -> str:
         sizes = results.sizes(trace)
         evicting = [frames for frames in sizes if frames < trace.pages]
         for frames in evicting + [frames for frames in sizes if frames >= trace.pages][:1]:
-            lru = results.cells[trace.name, "lru", frames]
+            lru = results.cell(trace, "lru", frames)
             row = [f"{trace.name}, {results.size_name(trace, frames)}", f"{lru.hit_ratio:.4f}"]
-            clocks = [results.cells[trace.name, policy, frames] for policy in READINGS_OF_SPATIALCLOCK]
+            clocks = [results.cell(trace, policy, frames) for policy in READINGS_OF_SPATIALCLOCK]
             row += [points(clock, lru) for clock in clocks]
             row += [count(lru.device_writes)]
             row += [change(clock.device_writes, lru.device_writes) for clock in clocks]
@@ -142,6 +169,7 @@ def spatialclock(results: Results) -> str:
 
 
 READINGS_OF_SPATIALCLOCK = ["spatialclock", "spatialclock:insert_ref=1"]
+BY_FILE = "spatialclock:order=file"
 
 
 def order(results: Results) -> str:
@@ -154,7 +182,7 @@ def order(results: Results) -> str:
     for trace in results.traces:
         for frames in ends(results, trace)[1::2]:
             values = {
-                policy: float(results.cells[trace.name, policy, frames].nonsequential) for policy in results.policies
+                policy: float(results.cell(trace, policy, frames).nonsequential) for policy in results.policies
             }
             published_s = [elapsed_s[policy] for policy in values]
             rho = rank_correlation(published_s, list(values.values()))
@@ -168,7 +196,7 @@ def scatter(results: Results) -> str:
     columns = results.policies + READINGS_OF_SPATIALCLOCK[1:]
     for trace in results.traces:
         for frames in ends(results, trace)[1::2]:
-            cells = [results.cells[trace.name, policy, frames] for policy in columns]
+            cells = [results.cell(trace, policy, frames) for policy in columns]
             name = f"{trace.name}, {results.size_name(trace, frames)}"
             rows.append([f"**{name}**: not sequential", *(count(cell.nonsequential) for cell in cells)])
             rows.append(["of them in the drain", *(count(cell.nonsequential_drained) for cell in cells)])
@@ -176,49 +204,123 @@ def scatter(results: Results) -> str:
     return markdown(["", *map(results.name, columns)], rows)
 
 
+def late(results: Results) -> str:
+    """Non-sequential writes if a page gets its place early or late."""
+    rows = []
+    policies = ["lru", "clock", "fab", "spatialclock", *READINGS_OF_SPATIALCLOCK[1:], BY_FILE]
+    for trace in results.traces:
+        frames = ends(results, trace)[3]
+        for allocation in trace.allocations if len(trace.allocations) > 1 else ():
+            cells = (results.cell(trace, policy, frames, allocation) for policy in policies)
+            rows.append([place(results, trace, allocation), *(count(cell.nonsequential) for cell in cells)])
+    head = f"not sequential, cache: {results.published.share_of_w3(64):.0%}"
+    return markdown([head, *map(short, map(results.name, policies))], rows)
+
+
 def readings(results: Results) -> str:
-    """Effects of alternatives on hit ratio, writes and non-sequential writes."""
+    """Effects of alternatives on hits, writes, non-sequential writes, and seconds on microSD."""
     rows = []
     for trace in results.traces:
         for frames in ends(results, trace):
             row = [f"{trace.name}, {results.size_name(trace, frames)}"]
             for other in results.readings:
-                usual, read = (results.cells[trace.name, policy, frames] for policy in (other.partition(":")[0], other))
-                writes = change(read.device_writes, usual.device_writes)
-                row.append(f"{points(read, usual)}; {writes}; {change(read.nonsequential, usual.nonsequential)}")
+                usual, read = (results.cell(trace, policy, frames) for policy in (other.partition(":")[0], other))
+                seconds = [
+                    results.time(trace, cell.allocation, cell.policy, frames, "microSD").elapsed_us
+                    for cell in (read, usual)
+                ]
+                changes = [
+                    points(read, usual), change(read.device_writes, usual.device_writes),
+                    change(read.nonsequential, usual.nonsequential), change(*seconds),
+                ]  # fmt: skip
+                row.append("; ".join(changes))
             rows.append(row)
     return markdown(["trace, cache", *(f"`{other}`" for other in results.readings)], rows)
 
 
-def elapsed_s(results: Results, trace: Trace, frames: int, device: str) -> dict[str, float]:
+def elapsed_s(results: Results, trace: Trace, allocation: str, frames: int, device: str) -> dict[str, float]:
     """By policy of the paper."""
-    profile = results.published.profiles[device]
-    return {policy: results.times[trace.name, policy, frames, profile].elapsed_s for policy in results.policies}
+    return {
+        policy: results.time(trace, allocation, policy, frames, device).elapsed_s for policy in results.policies
+    }
+
+
+def place(results: Results, trace: Trace, allocation: str, frames: int | None = None) -> str:
+    """Trace, cache size if given, and allocation if the trace leaves it open."""
+    size = "" if frames is None else f", {results.size_name(trace, frames)}"
+    return f"{trace.name}{size}{'' if allocation == 'given' else f', {allocation}'}"
+
+
+def like_w3(results: Results, trace: Trace, allocation: str, frames: int, device: str = "microSD") -> float:
+    """Rank correlation of the policies' times with those of W3, 64 MB, microSD."""
+    table1_s = results.published.elapsed_s()
+    seconds = elapsed_s(results, trace, allocation, frames, device)
+    return rank_correlation([table1_s[policy] for policy in seconds], list(seconds.values()))
+
+
+def summary(results: Results) -> str:
+    """SpatialClock's time against LRU's, with the share of cache that 64 MB are of W3."""
+
+    def less(clock_s: float, lru_s: float) -> str:
+        return f"{1 - clock_s / lru_s:+.0%}".replace("-", "−").replace("−0%", "+0%").replace("%", "")
+
+    published = results.published.devices
+    rows = [["*W3, 64 MB*", *(less(published[d]["spatialclock"], published[d]["lru"]) for d in published), "", ""]]
+    for trace in results.traces:
+        frames = ends(results, trace)[3]
+        for allocation in trace.allocations:
+            row = [place(results, trace, allocation)]
+            for device in published:
+                seconds = elapsed_s(results, trace, allocation, frames, device)
+                row.append(less(seconds["spatialclock"], seconds["lru"]))
+            by_file, lru = (
+                results.time(trace, allocation, policy, frames, "microSD").elapsed_s for policy in (BY_FILE, "lru")
+            )
+            row += [less(by_file, lru), f"{like_w3(results, trace, allocation, frames):+.2f}".replace("-", "−")]
+            rows.append(row)
+    head = [f"less time than LRU, % (cache: {results.published.share_of_w3(64):.0%})", *published]
+    return markdown([*head, "by file, microSD", "ρ with W3's order"], rows)
 
 
 def times(results: Results) -> str:
-    """Figures 6 to 8: seconds by device, trace, size, policy, and Table 1's order on microSD."""
+    """Figures 6 to 8: seconds, and how far their order is that of Table 1 on microSD."""
     text = ""
     table1_s = results.published.elapsed_s()
-    columns = results.policies + READINGS_OF_SPATIALCLOCK[1:] + results.beyond
-    for device, profile in results.published.profiles.items():
+    columns = [*results.policies, *READINGS_OF_SPATIALCLOCK[1:], BY_FILE, *results.beyond]
+    for device in results.published.profiles:
         rows = []
-        published = results.published.devices[device]
-        if device == "microSD":
-            rows.append(["*W3, 64 MB*", *(f"{table1_s[policy]:.1f}" for policy in results.policies)])
-        else:
-            rows.append(["*W3, 64 MB*", *(f"{published[p]:.1f}" if p in published else "" for p in results.policies)])
-        rows[0] += [""] * (len(columns) - len(results.policies) + 1)
+        published = table1_s if device == "microSD" else results.published.devices[device]
+        rows.append(["*W3, 64 MB*", *(f"{published[p]:.1f}" if p in published else "" for p in columns), ""])
         for trace in results.traces:
             for frames in ends(results, trace):
-                seconds = elapsed_s(results, trace, frames, device)
-                rho = rank_correlation([table1_s[policy] for policy in seconds], list(seconds.values()))
-                all_s = [results.times[trace.name, policy, frames, profile].elapsed_s for policy in columns]
-                name = f"{trace.name}, {results.size_name(trace, frames)}"
-                rows.append([name, *(f"{one:,.1f}" for one in all_s), f"{rho:+.2f}"])
-        head = [f"**{device}**, seconds", *map(results.name, columns), "ρ with W3's order"]
+                for allocation in trace.allocations:
+                    all_s = (results.time(trace, allocation, policy, frames, device).elapsed_s for policy in columns)
+                    rho = f"{like_w3(results, trace, allocation, frames, device):+.2f}".replace("-", "−")
+                    name = place(results, trace, allocation, frames)
+                    rows.append([name, *(f"{one:,.1f}" for one in all_s), rho])
+        head = [f"**{device}**, seconds", *map(short, map(results.name, columns)), "ρ with W3's order"]
         text += f"\n{markdown(head, rows)}"
     return text + "\n"
+
+
+def short(name: str) -> str:
+    return name.replace("SpatialClock:insert_ref=1", "set").replace("SpatialClock:order=file", "by file")
+
+
+def drain(results: Results) -> str:
+    """Seconds on the microSD card before the drain, and of the drain."""
+    rows = []
+    columns = results.policies + READINGS_OF_SPATIALCLOCK[1:]
+    for trace in results.traces:
+        for frames in ends(results, trace)[1::2]:
+            for allocation in trace.allocations:
+                times = [results.time(trace, allocation, policy, frames, "microSD") for policy in columns]
+                both = (
+                    f"{time.evicting_us / 1e6:,.1f} + {(time.elapsed_us - time.evicting_us) / 1e6:,.1f}"
+                    for time in times
+                )
+                rows.append([place(results, trace, allocation, frames), *both])
+    return markdown(["microSD, seconds", *map(short, map(results.name, columns))], rows)
 
 
 def reductions(results: Results) -> str:
@@ -227,20 +329,44 @@ def reductions(results: Results) -> str:
     devices = results.published.profiles
     for load in results.published.workloads:
         ranges = (results.published.reductions[device][load.name] for device in devices)
-        rows.append([f"*{load.name}*", *(f"{least:+.1f} … {most:+.1f}".replace("-", "−") for least, most in ranges)])
-    for reading in READINGS_OF_SPATIALCLOCK:
-        for trace in results.traces:
-            sizes = [frames for frames in results.sizes(trace) if frames < trace.pages]
-            row = [f"{trace.name}{', set' if ':' in reading else ''}"]
-            for device, profile in devices.items():
-                saved = []
-                for frames in sizes:
-                    own = results.times[trace.name, reading, frames, profile].elapsed_s
-                    others = elapsed_s(results, trace, frames, device)
-                    saved += [1 - own / other for policy, other in others.items() if policy != "spatialclock" and other]
-                row.append(f"{min(saved):+.1%} … {max(saved):+.1%}".replace("-", "−").replace("%", "") if saved else "")
+        row = (f"{least:+.1f} … {most:+.1f}".replace("-", "−") for least, most in ranges)
+        rows.append([f"*{load.name}*", *row, *[""] * len(devices)])
+    for trace in results.traces:
+        sizes = [frames for frames in results.sizes(trace) if frames < trace.pages]
+        for allocation in trace.allocations:
+            row = [place(results, trace, allocation)]
+            for reading in READINGS_OF_SPATIALCLOCK:
+                for device in devices:
+                    saved = []
+                    for frames in sizes:
+                        own = results.time(trace, allocation, reading, frames, device).elapsed_s
+                        others = elapsed_s(results, trace, allocation, frames, device)
+                        saved += [
+                            1 - own / other for policy, other in others.items() if policy != "spatialclock" and other
+                        ]
+                    ends = (f"{saving:+.1%}".replace("-", "−").replace("%", "") for saving in (min(saved), max(saved)))
+                    row.append(" … ".join(ends))
             rows.append(row)
-    return markdown(["SpatialClock below the others, %", *devices], rows)
+    return markdown(["SpatialClock below the others, %", *devices, *(f"{device}, set" for device in devices)], rows)
+
+
+def played(results: Results) -> str:
+    """Seconds on a real target by play.sh, beside those of the model of the microSD card."""
+    traces = {trace.name: trace for trace in results.traces}
+    rounds: dict[tuple[str, str, str, int], list[Played]] = {}
+    for row in results.played:
+        rounds.setdefault((row.trace, row.allocation, row.policy, row.frames), []).append(row)
+    rows = []
+    for (name, allocation, policy, frames), plays in rounds.items():
+        trace = traces[name]
+        modelled = results.time(trace, allocation, policy, frames, "microSD")
+        seconds = sorted(play.elapsed_us / 1e6 for play in plays)
+        rows.append([
+            f"{place(results, trace, allocation, frames)}, {results.name(policy)}", count(plays[0].requests),
+            f"{seconds[len(seconds) // 2]:.3f}", f"{seconds[0]:.3f} … {seconds[-1]:.3f}", f"{modelled.elapsed_s:,.1f}",
+        ])  # fmt: skip
+    head = ["cell", "requests", "file, s: median", "least … most", "model of the microSD card, s"]
+    return markdown(head, rows)
 
 
 def anomaly(results: Results) -> str:
@@ -250,21 +376,25 @@ def anomaly(results: Results) -> str:
         return "FOR was left out.\n"
     for trace in results.traces:
         papers, _ = sizes(trace, results.published)
-        row = [trace.name]
-        before = None
-        for frames in papers:
-            cell = results.cells[trace.name, "for", frames]
-            seconds = elapsed_s(results, trace, frames, "microSD")["for"]
-            rises = " ↑" if before is not None and seconds > before else ""
-            row.append(f"{seconds:,.1f}{rises} ({cell.nonsequential_share:.0%})")
-            before = seconds
-        rows.append(row)
+        for allocation in trace.allocations:
+            row = [place(results, trace, allocation)]
+            before = None
+            for frames in papers:
+                cell = results.cell(trace, "for", frames, allocation)
+                seconds = results.time(trace, allocation, "for", frames, "microSD").elapsed_s
+                rises = " ↑" if before is not None and seconds > before else ""
+                row.append(f"{seconds:,.1f}{rises} ({cell.nonsequential_share:.0%})")
+                before = seconds
+            rows.append(row)
     return markdown(["FOR on microSD: s (not sequential)", *(f"{mb} MB" for mb in SIZES_MB)], rows)
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
     table.__name__: table
-    for table in (traces, published, ours, spatialclock, order, scatter, readings, times, reductions, anomaly)
+    for table in (
+        summary, traces, table2, published, ours, spatialclock, order, scatter, late, readings, times, reductions, drain,
+        played, anomaly,
+    )  # fmt: skip
 }
 
 
