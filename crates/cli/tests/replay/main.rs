@@ -401,7 +401,7 @@ fn a_profile_is_what_compare_takes() {
         let mut command = Command::new(FLASHSIFT);
         command
             .args(["profile", "--target", text(&file), "--span", "32MiB", "--sustained", "32MiB"])
-            .args(["--rest", "0s", "-o", text(&card)])
+            .args(["--rest", "1ms", "-o", text(&card)])
             .args(args);
         command.output().unwrap()
     };

@@ -181,9 +181,13 @@ fn is_page_mapped(found: &PageMapped) -> bool {
 
 /// Fits a page-mapped device.
 fn page_mapped(fit: &mut Fit, found: &PageMapped, capacity_bytes: u64) -> (String, Model) {
-    // A link cannot take less than no time.
-    let transfer = found.transfer.less(Figure { us: 0.0, low_us: 0.0, high_us: 0.0 });
-    let transfer_us = fit.time("transfer_us", transfer);
+    let (transfer, transfer_us) = if found.transfer.low_us > 0.0 {
+        (found.transfer, fit.time("transfer_us", found.transfer))
+    } else {
+        let why = "a larger read takes no longer than the rounds differ";
+        let none = Figure { us: 0.0, low_us: 0.0, high_us: 0.0 };
+        (none, fit.assumed("transfer_us", why, 0.0))
+    };
     let read_us = fit.time("read_us", found.read.less(transfer));
     let write_us = fit.time("write_us", found.write.less(transfer));
     let (dies, nand_pages) = match found.dies {
@@ -209,7 +213,9 @@ fn page_mapped(fit: &mut Fit, found: &PageMapped, capacity_bytes: u64) -> (Strin
             fit.assumed("program_us", why, transfer_us)
         }
     };
-    let (slc_program_us, slc_bytes) = match found.slc {
+    // Two NAND pages of each die.
+    let smallest = u64::from(dies) * u64::from(nand_pages) * 2;
+    let (slc_program_us, slc_bytes) = match found.slc.filter(|slc| slc.pages >= smallest) {
         Some(slc) => {
             let program_us = match found.dies {
                 Some(dies) => fit.time("slc_program_us", dies.program),
@@ -218,8 +224,7 @@ fn page_mapped(fit: &mut Fit, found: &PageMapped, capacity_bytes: u64) -> (Strin
                     fit.assumed("slc_program_us", why, transfer_us)
                 }
             };
-            let die_blocks = u64::from(dies) * u64::from(nand_pages) * PAGE_BYTES;
-            (program_us, fit.found("slc_bytes", slc.pages * PAGE_BYTES / die_blocks * die_blocks))
+            (program_us, fit.found("slc_bytes", (slc.pages * PAGE_BYTES).min(capacity_bytes)))
         }
         None => {
             let why = format!(
@@ -249,11 +254,13 @@ fn page_mapped(fit: &mut Fit, found: &PageMapped, capacity_bytes: u64) -> (Strin
             })
         }
     };
-    // Two blocks a die at least have to fit.
-    let die_pages = capacity_bytes / PAGE_BYTES / u64::from(dies) / 2;
-    let block_pages = u32::try_from(die_pages).unwrap_or(u32::MAX).min(1024).max(nand_pages)
-        / nand_pages
-        * nand_pages;
+    // Two blocks a die at least have to fit, also into the SLC cache.
+    let least = if slc_bytes > 0 { slc_bytes.min(capacity_bytes) } else { capacity_bytes };
+    let die_pages = least / PAGE_BYTES / u64::from(dies) / 2;
+    let block_pages =
+        u32::try_from(die_pages).unwrap_or(u32::MAX).clamp(nand_pages, 1024.max(nand_pages))
+            / nand_pages
+            * nand_pages;
     let hidden = "no time shows it";
     let model = Model::PageMapped(page_mapped::PageMappedParams {
         capacity_bytes: fit.source("capacity_bytes", "the target's size", capacity_bytes),
@@ -261,7 +268,7 @@ fn page_mapped(fit: &mut Fit, found: &PageMapped, capacity_bytes: u64) -> (Strin
         dies,
         block_pages: fit.assumed("block_pages", hidden, block_pages),
         nand_pages,
-        buffer_pages: fit.assumed("buffer_pages", "a NAND page", nand_pages),
+        buffer_pages: fit.assumed("buffer_pages", "no time shows it, so a NAND page", nand_pages),
         read_us,
         write_us,
         transfer_us,
@@ -274,7 +281,7 @@ fn page_mapped(fit: &mut Fit, found: &PageMapped, capacity_bytes: u64) -> (Strin
         map_read_us,
         fill: fit.source("fill", FILLED, Fill::InOrder),
     });
-    (format!("page-mapped: {dies} dies, NAND pages of {} KiB", nand_pages * 4), model)
+    (format!("page-mapped: dies: {dies}, NAND pages of {} KiB", nand_pages * 4), model)
 }
 
 /// Performs the same requests on the model.

@@ -180,13 +180,17 @@ pub(super) fn find(
 /// Whether writes to many places in turn cost more than to one if the distances differ, too. Dies
 /// that work at the same time make only places at certain distances slow.
 fn costs_anywhere(device: &mut dyn Device, stride: u64, threshold_us: f64) -> Result<bool, Error> {
-    // Within a short part of a stride, so that few boundaries of units lie between the places.
+    // Within a short part of a stride. If the boundaries of units lie there, two places may share a
+    // unit; then they do not in the other part.
     let part = (stride / 4).clamp(1, 128);
-    let places: Vec<u64> = (0..u64::from(STREAMS_MAX))
-        .rev()
-        .map(|n| place(stride, n) + stride / 4 + n * 40 % part)
-        .collect();
-    Ok(in_turn(device, &places, true)? >= threshold_us)
+    for from in [stride / 4, stride * 3 / 4 - part.min(stride / 4)] {
+        let stream = |n: u64| place(stride, n) + from + n * 40 % part;
+        let places: Vec<u64> = (0..u64::from(STREAMS_MAX)).rev().map(stream).collect();
+        if in_turn(device, &places, true)? >= threshold_us {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn too_small(stride: u64) -> String {
