@@ -184,6 +184,7 @@ fn the_aged_state_is_that_of_real_random_writes() {
 
 /// A device of a terabyte begins aged without memory for its pages.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the test, not the core, asks for its own memory")]
 fn an_aged_terabyte_costs_nothing_before_use() {
     let resident_kib = || {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
