@@ -25,6 +25,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from .device_counts import DeviceCounts
 from .run import WorkloadError
 
 HERE = Path(__file__).resolve().parent.parent
@@ -33,7 +34,7 @@ FILE_SYSTEM_BYTES = 8 << 30
 LARGE_FILE_SYSTEM_BYTES = 48 << 30
 # Longer than the timers of browsers: Chromium writes its history after 10 s, cookies after 30 s.
 BROWSER_KEEP_PAUSE_S = 40
-SKIMMER_KEEP_PAUSE_S = 10
+SKIMMER_KEEP_PAUSE_S = 5
 # Of programs without timers of their own.
 KEEP_PAUSE_S = 2
 SQL_KEEP_PAUSE_S = 0.05
@@ -77,7 +78,7 @@ def _browser(seed, split, browser="chromium"):
 
 def _skimmer(seed, split):
     """A person with many pages, so that the cache becomes large."""
-    return Plan("browser-days", 180, seed, ("--browser", "chromium", "--dwell", "2.5"), split, SKIMMER_KEEP_PAUSE_S,
+    return Plan("browser-days", 240, seed, ("--browser", "chromium", "--dwell", "2.5"), split, SKIMMER_KEEP_PAUSE_S,
                 LARGE_FILE_SYSTEM_BYTES, short_s=60, short_options=SHORT_RETURNS)
 
 
@@ -101,13 +102,16 @@ PLANS = {
     "browser-days-2": _browser(102, "tune"),
     "browser-days-3": _skimmer(103, "test"),
     "browser-days-4": _skimmer(104, "tune"),
+    "browser-days-5": _skimmer(105, "train"),
     "firefox-days-1": _browser(111, "test", "firefox"),
     "desktop-1": _pc("desktop", 90, 121, "train", "--mails", "100"),
     "desktop-2": _pc("desktop", 90, 122, "tune", "--mails", "100"),
     "desktop-3": _pc("desktop", 90, 123, "test", "--mails", "100"),
     "photos-1": _pc("photos", 60, 131, "train", "--albums", "1", "--negatives", "3"),
     "photos-2": _pc("photos", 60, 132, "test", "--albums", "1", "--negatives", "3"),
+    "photos-3": _pc("photos", 60, 133, "tune", "--albums", "1", "--negatives", "3"),
     "offline-1": _pc("offline", 60, 141, "train", "--episodes", "2"),
+    "offline-2": _pc("offline", 60, 142, "test", "--episodes", "2"),
     "launch-1": _pc("launch", 60, 151, "train"),
     "launch-2": _pc("launch", 60, 152, "test"),
     **{f"{app}-{journal.lower()}": _sql(app, journal, split)
@@ -120,7 +124,7 @@ def main():
     try:
         if os.geteuid():
             raise WorkloadError("mounting and tracing need root: run it with sudo")
-        missing = [p for p in ("mkfs.ext4", "mount", "umount", "unshare") if shutil.which(p) is None]
+        missing = [p for p in ("losetup", "mkfs.ext4", "mount", "umount", "unshare") if shutil.which(p) is None]
         if missing:
             packages = "e2fsprogs mount util-linux"
             raise WorkloadError(f"not found in PATH: {', '.join(missing)} (on Debian: apt-get install {packages})")
@@ -231,6 +235,7 @@ def _write_readme(folder):
             "* " + ", ".join(workload["programs"].values()),
             "* " + ", ".join(f"{n} × {name}" for name, n in workload["actions"].items()),
             *(f"* {text}" for text in _further(workload)),
+            *(f"* {text}" for text in _device(card.get("device"))),
             # Added by hand, where a recording has a flaw.
             *([f"* {card['note']}"] if "note" in card else []),
         ]
@@ -250,6 +255,15 @@ def _further(workload):
                f"{asked['again']} URLs were served again in full, {asked['bytes_again'] / 1e6:.0f} MB")
     if web := workload.get("web"):
         yield f"web: {web}"
+
+
+def _device(reached):
+    """A sentence about the requests that the block layer sent to the device."""
+    if reached:
+        data, metadata = (reached[f"{kind}_written_bytes"] / 1e6 for kind in ("data", "metadata"))
+        yield (f"the device got {data:.1f} MB of file data and {metadata:.1f} MB of journal and metadata in "
+               f"{reached['write_requests']} requests, and {reached['flushes']} flushes"
+               + (f"; {reached['lost']} requests were not counted" if reached["lost"] else ""))
 
 
 def _span(card):
@@ -347,9 +361,15 @@ class _Recording:
         with open(self._image, "wb") as image:
             image.truncate(self._plan.file_system_bytes)
         _run("mkfs.ext4", "-q", "-F", self._image)
-        _run("mount", "-o", "loop", self._image, self._mount)
-        # Lives on while mounted, and is gone with the mount.
+        device = _run("losetup", "--find", "--show", self._image).strip()
+        # Image and device live on while mounted, and are gone with the mount.
         self._image.unlink()
+        try:
+            self._device = DeviceCounts(device, self.name)
+            # ext4 would fill its inode tables with zeros in the background, once in its life.
+            _run("mount", "-o", "noinit_itable", device, self._mount)
+        finally:
+            _run("losetup", "--detach", device)
         self._began = time.strftime("%Y-%m-%d", time.gmtime())
         with open(self._log, "wb") as log, open(self._summary, "wb") as summary:
             self._process = subprocess.Popen(
@@ -413,6 +433,10 @@ class _Recording:
         # A lazy unmount ends when the last process releases the mount.
         if subprocess.run(["umount", str(self._mount)], capture_output=True).returncode:
             _run("umount", "--lazy", self._mount)
+            self._device.end()
+            self._reached = None
+        else:
+            self._reached = self._device.end()
         self._mount.rmdir()
 
     def _card(self, workload, log):
@@ -426,13 +450,16 @@ class _Recording:
             "bytes": self.trace.stat().st_size,
             "recorded": self._began,
             "kernel": f"Linux {platform.release().partition('-')[0]} {platform.machine()}, {os.cpu_count()} CPUs",
-            "file_system": f"ext4 on a loop device, by {_run('mkfs.ext4', '-V').splitlines()[0]} without options",
+            "file_system": f"ext4 on a loop device, by {_run('mkfs.ext4', '-V').splitlines()[0]} without options,"
+                           " mounted with noinit_itable",
             "flashsift": _run(self._flashsift, "--version").strip(),
             "command": self._shown(),
             "mode": "exact" if "--exact" in self._command else "pages",
             # The recorder names each loss, and prints nothing without one; then all its messages.
             "lost": "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I)) or "nothing",
             "recorder": log,
+            # From mounting to unmounting; not known where something still used the file system.
+            "device": self._reached,
             "workload": workload,
             "describe": _short(json.loads(described.stdout)) if described.returncode == 0 else None,
         }
