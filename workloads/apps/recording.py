@@ -76,9 +76,9 @@ def _browser(seed, split, browser="chromium"):
                 LARGE_FILE_SYSTEM_BYTES, short_s=60, short_options=SHORT_RETURNS)
 
 
-def _skimmer(seed, split):
+def _skimmer(seed, split, minutes=240):
     """A person with many pages, so that the cache becomes large."""
-    return Plan("browser-days", 240, seed, ("--browser", "chromium", "--dwell", "2.5"), split, SKIMMER_KEEP_PAUSE_S,
+    return Plan("browser-days", minutes, seed, ("--browser", "chromium", "--dwell", "2.5"), split, SKIMMER_KEEP_PAUSE_S,
                 LARGE_FILE_SYSTEM_BYTES, short_s=60, short_options=SHORT_RETURNS)
 
 
@@ -100,7 +100,7 @@ PLANS = {
     "video": Plan("video", 12),
     "browser-days-1": _browser(101, "train"),
     "browser-days-2": _browser(102, "tune"),
-    "browser-days-3": _skimmer(103, "test"),
+    "browser-days-3": _skimmer(103, "test", 330),
     "browser-days-4": _skimmer(104, "tune"),
     "browser-days-5": _skimmer(105, "train"),
     "firefox-days-1": _browser(111, "test", "firefox"),
