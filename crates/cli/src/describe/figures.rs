@@ -11,6 +11,7 @@ type Draw = fn(&Found) -> Vec<Figure>;
 pub(super) const FIGURES: &[(&str, Draw)] = &[
     ("mix", |found| mix(found).into_iter().collect()),
     ("fate", |found| fate(found).into_iter().collect()),
+    ("reached_flash", |found| reached_flash(found).into_iter().collect()),
     ("files_over_time", files_over_time),
     ("sync_distance", |found| sync_distance(found).into_iter().collect()),
     ("sqlite", |found| sqlite(found).into_iter().collect()),
@@ -108,6 +109,45 @@ fn fate(found: &Found) -> Option<Figure> {
     (!ends.is_empty()).then(|| {
         shares("fates", "End of each page write", vec!["page writes"], parts, vec![values])
     })
+}
+
+/// Bytes that reached flash up to each time, one line for each program.
+fn reached_flash(found: &Found) -> Option<Figure> {
+    let width = *column(found.table_named("bins")?, "window_us").first()?;
+    let table = found.table_named("program_windows")?;
+    let (times, sizes) = (column(table, "at_us"), column(table, "reached_bytes"));
+    let names: Vec<&str> = table
+        .values("program")
+        .map(|value| if let Value::Name(name) = value { name } else { "" })
+        .collect();
+    let end = times.last()? + width;
+    let mut lines: Vec<Line> = Vec::new();
+    for ((name, time), bytes) in names.iter().zip(times).zip(sizes) {
+        let at = lines.iter().position(|line| line.name == **name).unwrap_or_else(|| {
+            let number = (0..6).nth(lines.len()).filter(|_| *name != "(others)");
+            let ink = number.map_or(Ink::Other, Ink::Series);
+            lines.push(line(name, ink, vec![(0.0, 0.0)]));
+            lines.len() - 1
+        });
+        let points = &mut lines[at].points;
+        let (last, sum) = *points.last()?;
+        if last < time {
+            points.push((time, sum));
+        }
+        points.push((time + width, sum + bytes));
+    }
+    let total = |line: &Line| line.points.last().map_or(0.0, |point| point.1);
+    for line in &mut lines {
+        line.points.push((end, total(line)));
+        line.points.dedup();
+    }
+    lines.sort_by(|one, other| total(other).total_cmp(&total(one)));
+    let y = Axis::new("reached flash until then", Unit::Bytes);
+    let chart = chart(Axis::new("time", Unit::TimeUs), y, Marks::Lines(lines));
+    Some(
+        Figure::new("reached-flash", "Bytes that reach flash, by program", chart)
+            .caption("File data, as Linux writes it back after 30 s or at an fsync."),
+    )
 }
 
 fn footprint(found: &Found) -> Option<Figure> {

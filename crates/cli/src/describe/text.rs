@@ -104,18 +104,32 @@ fn shown(table: &Table) -> String {
     let mut rows: Vec<Vec<TextCell>> =
         table.rows.iter().map(|row| row.iter().map(TextCell::from).collect()).collect();
     let titles: Vec<&str> = table.columns.iter().map(|column| column.title).collect();
-    // Names get the width that the other columns leave.
+    // Names get the width that the other columns leave; short ones take no more than they need.
     let width = |n: usize| {
         let cells = rows.iter().map(|row| row[n].text.chars().count());
         cells.chain([titles[n].chars().count()]).max().unwrap_or(0) + 2
     };
     let is_name = |n: &usize| table.rows.iter().any(|row| matches!(row[*n], Value::Name(_)));
     let others: usize = (0..titles.len()).filter(|n| !is_name(n)).map(width).sum();
-    let name_width = WIDTH.saturating_sub(others + 4).max(NAME_MIN);
-    for (row, values) in rows.iter_mut().zip(&table.rows) {
-        for (cell, value) in row.iter_mut().zip(values) {
-            if let Value::Name(name) = value {
-                cell.text = shortened(name, name_width);
+    let mut names: Vec<(usize, usize)> = (0..titles.len())
+        .filter(is_name)
+        .map(|n| {
+            let names = table.rows.iter().filter_map(|row| match &row[n] {
+                Value::Name(name) => Some(name.chars().count()),
+                _ => None,
+            });
+            (names.max().unwrap_or(0).max(titles[n].chars().count()), n)
+        })
+        .collect();
+    names.sort_unstable();
+    let mut left = WIDTH.saturating_sub(others + 2 + 2 * names.len());
+    for (at, (wanted, n)) in names.iter().enumerate() {
+        let fair = left / (names.len() - at);
+        let name_width = fair.max(NAME_MIN / (names.len() - at)).min(*wanted).max(1);
+        left = left.saturating_sub(name_width);
+        for (row, values) in rows.iter_mut().zip(&table.rows) {
+            if let Value::Name(name) = &values[*n] {
+                row[*n].text = shortened(name, name_width);
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
                 their lifetime, some deleted without being read again at all.",
     opens: true,
     needs: &[Need::Writes],
-    build: |about| Box::new(Fate::new(about)),
+    build: |setup| Box::new(Fate::new(setup.about)),
 };
 
 /// The current version of a page.

@@ -17,6 +17,7 @@
 use crate::{
     event::{About, Event, Space},
     trace::TraceError,
+    writeback::{self, flusher::FlusherSettings},
 };
 use ledger::{Ledger, Seen};
 
@@ -33,8 +34,10 @@ mod over_time;
 mod page_set;
 mod phones;
 mod popularity;
+mod programs;
 mod ranking;
 mod reaccess;
+mod reached_flash;
 mod request_sizes;
 mod skew;
 mod sqlite;
@@ -52,6 +55,7 @@ pub use found::{Audience, Column, Figure, Found, Part, Piece, Sentence, Table, V
 pub const ALL: &[CharacterisationSpec] = &[
     mix::SPEC,
     fate::SPEC,
+    reached_flash::SPEC,
     top_processes::SPEC,
     top_files::SPEC,
     files_over_time::SPEC,
@@ -94,7 +98,14 @@ pub struct CharacterisationSpec {
     pub opens: bool,
     /// Information that it requires of a trace.
     needs: &'static [Need],
-    build: fn(&About) -> Box<dyn Characterisation>,
+    build: fn(&Setup<'_>) -> Box<dyn Characterisation>,
+}
+
+/// Information that a characterisation is built with.
+struct Setup<'a> {
+    about: &'a About,
+    /// The write-back of the machine.
+    flusher: FlusherSettings,
 }
 
 /// Information that a trace may lack.
@@ -148,11 +159,28 @@ pub struct Describer {
 }
 
 impl Describer {
-    /// Creates a describer that holds at most `limit_bytes` of memory.
+    /// Creates a describer that holds at most `limit_bytes` of memory. The data that reaches flash
+    /// is that of a machine with the kernel's own settings and 2 GiB of memory.
     pub fn new(about: About, limit_bytes: u64) -> Self {
-        let able = ALL.iter().filter(|spec| spec.missing(&about).is_none());
-        let watching = able.map(|spec| (spec.build)(&about)).collect();
+        let expire = writeback::Expire::default();
+        let flusher = FlusherSettings {
+            expire_us: expire.after_us,
+            tick_us: expire.tick_us,
+            background_pages: expire.ram_pages * u64::from(expire.ratio) / 100,
+        };
+        let watching = Self::watching(&about, flusher);
         Self { ledger: Ledger::new(about), watching, touched: Vec::new(), requests: 0, limit_bytes }
+    }
+
+    /// Sets the write-back of the machine. To be called before the first event.
+    pub fn with_flusher(mut self, flusher: FlusherSettings) -> Self {
+        self.watching = Self::watching(&self.ledger.about, flusher);
+        self
+    }
+
+    fn watching(about: &About, flusher: FlusherSettings) -> Vec<Box<dyn Characterisation>> {
+        let able = ALL.iter().filter(|spec| spec.missing(about).is_none());
+        able.map(|spec| (spec.build)(&Setup { about, flusher })).collect()
     }
 
     /// Processes events in order.

@@ -18,7 +18,8 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
 
 struct TopDirectories;
 
-fn directory(name: &str) -> &str {
+/// Returns the directory of a file's name.
+pub(super) fn directory(name: &str) -> &str {
     match name.rsplit_once('/') {
         Some(("", _)) => "/",
         Some((directory, _)) => directory,

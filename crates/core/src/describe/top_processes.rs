@@ -1,14 +1,11 @@
-//! Programs by bytes written, with their reads.
-//!
-//! Processes of one name are one line. Accesses of a process before its first name count for that
-//! name. After it runs another program, they count for that one.
+//! Programs by bytes written, with their reads. Processes of one name are one line.
 
 use super::{
-    Characterisation, CharacterisationSpec, Found, Ledger, Seen, Table, Value, ranking::Ranking,
+    Characterisation, CharacterisationSpec, Found, Ledger, Seen, Table, Value,
+    programs::{Programs, program_name},
+    ranking::Ranking,
 };
 use crate::event::{Action, Event};
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "top_processes",
@@ -20,47 +17,20 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     build: |_| Box::new(TopProcesses::default()),
 };
 
-/// A process while it runs one program.
-struct Program {
-    pid: u32,
-    name: Option<Box<str>>,
-    read_bytes: u64,
-    written_bytes: u64,
-}
-
 #[derive(Default)]
 struct TopProcesses {
-    programs: Vec<Program>,
-    /// Current program of each process.
-    now: HashMap<u32, usize, FixedState>,
-    /// All programs of each process, so that one that changes its name to and fro has only two.
-    named: HashMap<(u32, Box<str>), usize, FixedState>,
-    name_bytes: usize,
+    programs: Programs,
+    /// Bytes read and written by each program.
+    moved: Vec<[u64; 2]>,
 }
 
 impl TopProcesses {
-    fn now(&mut self, pid: u32) -> &mut Program {
-        let n = *self.now.entry(pid).or_insert_with(|| {
-            self.programs.push(Program { pid, name: None, read_bytes: 0, written_bytes: 0 });
-            self.programs.len() - 1
-        });
-        &mut self.programs[n]
-    }
-
-    fn runs(&mut self, pid: u32, name: &str) {
-        if self.now(pid).name.as_deref() == Some(name) {
-            return;
+    fn moved(&mut self, pid: u32) -> &mut [u64; 2] {
+        let program = self.programs.now(pid) as usize;
+        if program >= self.moved.len() {
+            self.moved.resize(program + 1, [0; 2]);
         }
-        if let Some(known) = self.named.get(&(pid, name.into())) {
-            self.now.insert(pid, *known);
-            return;
-        }
-        if self.now(pid).name.is_some() {
-            self.now.remove(&pid);
-        }
-        self.now(pid).name = Some(name.into());
-        self.named.insert((pid, name.into()), self.now[&pid]);
-        self.name_bytes += 2 * name.len();
+        &mut self.moved[program]
     }
 }
 
@@ -75,37 +45,26 @@ impl Characterisation for TopProcesses {
             return;
         }
         match &event.action {
-            Action::Read { len, .. } => add(&mut self.now(event.pid).read_bytes, *len),
-            Action::Write { len, .. } => add(&mut self.now(event.pid).written_bytes, *len),
-            Action::Process { name } => self.runs(event.pid, name),
-            _ => {}
+            Action::Read { len, .. } => add(&mut self.moved(event.pid)[0], *len),
+            Action::Write { len, .. } => add(&mut self.moved(event.pid)[1], *len),
+            _ => self.programs.take(event),
         }
     }
 
     fn held_bytes(&self) -> usize {
-        self.programs.len() * size_of::<Program>()
-            + self.now.allocation_size()
-            + self.named.allocation_size()
-            + self.name_bytes
+        self.programs.held_bytes() + self.moved.len() * size_of::<[u64; 2]>()
     }
 
     fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
-        let each = self.programs.iter().map(|program| {
-            (
-                program.name.as_deref().ok_or(program.pid),
-                [program.written_bytes, program.read_bytes],
-            )
-        });
+        let each = self.programs.all().iter().zip(&self.moved);
+        let each = each.map(|(program, [read, written])| (program.key(), [*written, *read]));
         let programs = Ranking::new(each);
         if programs.is_empty() {
             return Err("no processes");
         }
         let [all_written, all_read] = [0, 1].map(|by| programs.all(by));
         let by = usize::from(all_written == 0);
-        let programs = programs.top(by, top, |name| match name {
-            Ok(name) => name.into(),
-            Err(pid) => format!("(process {pid})").into(),
-        });
+        let programs = programs.top(by, top, program_name);
         let mut columns =
             vec![("name", ["most written by", "most read by"][by]), ("processes", "processes")];
         let writes = ledger.about.knows.writes;

@@ -11,6 +11,11 @@
 //! oldest files are written early, and counted as such ([`WrittenPages::early`]).
 //!
 //! Requests that bypass the page cache (`O_DIRECT`) write their pages at once.
+//!
+//! Each dirty page is charged to its dirtier: the number that the caller gives with the write that
+//! made the page dirty, as the kernel charges it to the task and the control group (`task_io`,
+//! cgroup write-back). Writes to a page that is dirty already change nothing. With
+//! [`Flusher::with_log`] the flusher reports what it writes by dirtier, file and reason.
 
 use crate::{
     event::{Action, Event, FileId, Micros},
@@ -51,6 +56,38 @@ impl Default for FlusherSettings {
     }
 }
 
+/// The reason for which pages reach storage. The variants are explained at [`WrittenPages`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FlushReason {
+    /// [`WrittenPages::expired`].
+    Expired,
+    /// [`WrittenPages::background`].
+    Background,
+    /// [`WrittenPages::synced`].
+    Synced,
+    /// [`WrittenPages::synced_all`].
+    SyncedAll,
+    /// [`WrittenPages::direct`].
+    Direct,
+    /// [`WrittenPages::early`].
+    Early,
+}
+
+/// Pages of one file and dirtier that reached storage together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The time.
+    pub at_us: Micros,
+    /// The file.
+    pub file: FileId,
+    /// The number that the writes had which made the pages dirty.
+    pub dirtier: u32,
+    /// How many pages.
+    pub pages: u64,
+    /// The reason.
+    pub why: FlushReason,
+}
+
 /// Pages written, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenPages {
@@ -74,6 +111,17 @@ impl WrittenPages {
     pub fn all(&self) -> u64 {
         self.expired + self.background + self.synced + self.synced_all + self.direct + self.early
     }
+
+    fn of(&mut self, why: FlushReason) -> &mut u64 {
+        match why {
+            FlushReason::Expired => &mut self.expired,
+            FlushReason::Background => &mut self.background,
+            FlushReason::Synced => &mut self.synced,
+            FlushReason::SyncedAll => &mut self.synced_all,
+            FlushReason::Direct => &mut self.direct,
+            FlushReason::Early => &mut self.early,
+        }
+    }
 }
 
 /// The flusher. Times come with the events; the machine has no clock.
@@ -86,10 +134,11 @@ pub struct Flusher {
     /// The same, the oldest first. An entry that `since_us` does not have is of a file that has
     /// ended.
     order: VecDeque<(Micros, FileId)>,
-    /// The dirty pages of a file and block, none of them empty.
-    dirty: BTreeMap<(FileId, u64), u64>,
+    /// The dirty pages of a file, block and dirtier, none of them empty.
+    dirty: BTreeMap<(FileId, u64, u32), u64>,
     dirty_pages: u64,
     written: WrittenPages,
+    log: Option<Vec<Reached>>,
 }
 
 /// The pages of this range that are in a block of 64.
@@ -111,7 +160,28 @@ impl Flusher {
             dirty: BTreeMap::new(),
             dirty_pages: 0,
             written: WrittenPages::default(),
+            log: None,
         }
+    }
+
+    /// Keeps what is written for [`Flusher::drain_log`].
+    pub fn with_log(mut self) -> Self {
+        self.log = Some(Vec::new());
+        self
+    }
+
+    /// Returns what was written since the last call, in order. Empty without
+    /// [`Flusher::with_log`].
+    pub fn drain_log(&mut self) -> impl Iterator<Item = Reached> + '_ {
+        self.log.iter_mut().flat_map(|log| log.drain(..))
+    }
+
+    /// Returns an estimate of the memory held, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        // Nodes of the tree are at least half full.
+        2 * self.dirty.len() * size_of::<((FileId, u64, u32), u64)>()
+            + self.since_us.allocation_size()
+            + self.order.capacity() * size_of::<(Micros, FileId)>()
     }
 
     /// Returns its settings.
@@ -131,12 +201,17 @@ impl Flusher {
 
     /// Takes the next event.
     pub fn handle(&mut self, event: &Event<'_>) {
+        self.handle_of(event, 0);
+    }
+
+    /// Takes the next event, which makes pages dirty in the name of `dirtier`.
+    pub fn handle_of(&mut self, event: &Event<'_>, dirtier: u32) {
         match event.action {
             Action::Write { file, offset, len, sync, .. } => {
                 let pages = pages_touched(offset, len);
-                self.write(event.at_us, file, pages.clone());
+                self.write(event.at_us, file, pages.clone(), dirtier);
                 if sync {
-                    self.written.synced += self.clean(file, pages);
+                    self.write_pages(file, pages, FlushReason::Synced);
                 }
                 self.relieve();
             }
@@ -144,17 +219,19 @@ impl Flusher {
                 self.advance(event.at_us);
                 let pages = pages_touched(offset, len);
                 // The kernel first writes what the page cache has of the range.
-                self.written.direct += self.clean(file, pages.clone()) + pages.end - pages.start;
+                self.write_pages(file, pages.clone(), FlushReason::Direct);
+                self.reached(file, dirtier, pages.end - pages.start, FlushReason::Direct);
             }
             Action::Sync { file, offset, len } => {
                 self.advance(event.at_us);
-                self.written.synced += self.clean(file, pages_touched(offset, len));
+                self.write_pages(file, pages_touched(offset, len), FlushReason::Synced);
             }
             Action::SyncAll => {
                 self.advance(event.at_us);
-                self.written.synced_all += self.dirty_pages;
+                for ((file, _, dirtier), pages) in std::mem::take(&mut self.dirty) {
+                    self.reached(file, dirtier, pages.count_ones().into(), FlushReason::SyncedAll);
+                }
                 self.dirty_pages = 0;
-                self.dirty.clear();
                 self.since_us.clear();
                 self.order.clear();
             }
@@ -181,7 +258,7 @@ impl Flusher {
 
     /// These pages of a file become dirty.
     pub fn dirtied(&mut self, now_us: Micros, file: FileId, pages: Range<u64>) {
-        self.write(now_us, file, pages);
+        self.write(now_us, file, pages, 0);
         self.relieve();
     }
 
@@ -198,19 +275,22 @@ impl Flusher {
         while let Some((since_us, file)) = self.oldest()
             && self.due_us(since_us).is_some_and(|due_us| due_us <= self.now_us)
         {
-            self.written.expired += self.write_out(file);
+            self.write_out(file, FlushReason::Expired);
         }
     }
 
-    fn write(&mut self, now_us: Micros, file: FileId, pages: Range<u64>) {
+    fn write(&mut self, now_us: Micros, file: FileId, pages: Range<u64>, dirtier: u32) {
         self.advance(now_us);
         if pages.is_empty() {
             return;
         }
         for block in pages.start / BLOCK_PAGES..=(pages.end - 1) / BLOCK_PAGES {
-            let (bits, dirty) = (bits(&pages, block), self.dirty.entry((file, block)).or_default());
-            self.dirty_pages += u64::from((bits & !*dirty).count_ones());
-            *dirty |= bits;
+            let all = self.dirty.range((file, block, 0)..=(file, block, u32::MAX));
+            let fresh = bits(&pages, block) & !all.fold(0, |all, (_, dirty)| all | dirty);
+            if fresh != 0 {
+                self.dirty_pages += u64::from(fresh.count_ones());
+                *self.dirty.entry((file, block, dirtier)).or_default() |= fresh;
+            }
         }
         let now_us = self.now_us;
         let order = &mut self.order;
@@ -226,12 +306,12 @@ impl Flusher {
         while self.dirty_pages > self.settings.background_pages
             && let Some((_, file)) = self.oldest()
         {
-            self.written.background += self.write_out(file);
+            self.write_out(file, FlushReason::Background);
         }
         while (self.dirty.len() > BLOCKS_MAX || self.since_us.len() > FILES_MAX)
             && let Some((_, file)) = self.oldest()
         {
-            self.written.early += self.write_out(file);
+            self.write_out(file, FlushReason::Early);
         }
     }
 
@@ -253,29 +333,58 @@ impl Flusher {
             .checked_next_multiple_of(self.settings.tick_us)
     }
 
-    /// Writes the oldest file, which loses its age. Returns its dirty pages.
-    fn write_out(&mut self, oldest: FileId) -> u64 {
+    /// Writes the oldest file, which loses its age.
+    fn write_out(&mut self, oldest: FileId, why: FlushReason) {
         self.order.pop_front();
         self.since_us.remove(&oldest);
-        self.clean(oldest, 0..u64::MAX)
+        self.write_pages(oldest, 0..u64::MAX, why);
+    }
+
+    /// Writes the dirty pages among these.
+    fn write_pages(&mut self, file: FileId, pages: Range<u64>, why: FlushReason) {
+        // One file is seldom dirty by more than one dirtier, so equal ones follow one another.
+        let mut sums: Vec<(u32, u64)> = Vec::new();
+        self.clean_each(file, pages, |dirtier, pages| match sums.last_mut() {
+            Some((last, sum)) if *last == dirtier => *sum += pages,
+            _ => sums.push((dirtier, pages)),
+        });
+        for (dirtier, pages) in sums {
+            self.reached(file, dirtier, pages, why);
+        }
+    }
+
+    fn reached(&mut self, file: FileId, dirtier: u32, pages: u64, why: FlushReason) {
+        *self.written.of(why) += pages;
+        if let (Some(log), 1..) = (&mut self.log, pages) {
+            log.push(Reached { at_us: self.now_us, file, dirtier, pages, why });
+        }
     }
 
     /// These pages are dirty no more. Returns how many were.
     fn clean(&mut self, file: FileId, pages: Range<u64>) -> u64 {
-        if pages.is_empty() {
-            return 0;
-        }
-        let blocks = (file, pages.start / BLOCK_PAGES)..=(file, (pages.end - 1) / BLOCK_PAGES);
         let mut cleaned = 0;
-        let clean = |key: &(FileId, u64), dirty: &mut u64| {
+        self.clean_each(file, pages, |_, pages| cleaned += pages);
+        cleaned
+    }
+
+    fn clean_each(&mut self, file: FileId, pages: Range<u64>, mut each: impl FnMut(u32, u64)) {
+        if pages.is_empty() {
+            return;
+        }
+        let (first, last) = (pages.start / BLOCK_PAGES, (pages.end - 1) / BLOCK_PAGES);
+        let mut cleaned = 0;
+        let clean = |key: &(FileId, u64, u32), dirty: &mut u64| {
             let bits = bits(&pages, key.1);
-            cleaned += u64::from((*dirty & bits).count_ones());
+            let count = u64::from((*dirty & bits).count_ones());
+            if count > 0 {
+                each(key.2, count);
+            }
+            cleaned += count;
             *dirty &= !bits;
             *dirty == 0
         };
-        self.dirty.extract_if(blocks, clean).for_each(drop);
+        self.dirty.extract_if((file, first, 0)..=(file, last, u32::MAX), clean).for_each(drop);
         self.dirty_pages -= cleaned;
-        cleaned
     }
 
     /// Re-derives every invariant.
@@ -288,9 +397,15 @@ impl Flusher {
         assert_eq!(self.dirty_pages, dirty_pages);
         assert!(self.dirty.values().all(|bits| *bits != 0), "a block has a dirty page");
         assert!(
-            self.dirty.keys().all(|(file, _)| self.since_us.contains_key(file)),
+            self.dirty.keys().all(|(file, ..)| self.since_us.contains_key(file)),
             "a file with a dirty page has an age"
         );
+        let mut pages_of: BTreeMap<(FileId, u64), u64> = BTreeMap::new();
+        for ((file, block, _), pages) in &self.dirty {
+            let known = pages_of.entry((*file, *block)).or_default();
+            assert_eq!(*known & pages, 0, "a page has one dirtier");
+            *known |= pages;
+        }
         assert!(
             self.order.iter().is_sorted_by_key(|(since_us, _)| *since_us),
             "the oldest is first"
@@ -488,6 +603,111 @@ mod tests {
             let WrittenPages { synced, synced_all, .. } = flusher.written();
             prop_assert_eq!(synced + synced_all, simulated.device.sync_writes);
             prop_assert_eq!(flusher.dirty_pages(), simulated.dirty_left);
+        }
+
+        /// A model with a map of pages charges the same pages to the same dirtiers, files and
+        /// reasons.
+        #[test]
+        fn pages_are_charged_to_those_who_made_them_dirty(
+            events in histories(),
+            dirtiers in prop::collection::vec(0..3_u32, 120),
+            background_pages in prop_oneof![Just(u64::MAX), 0..300_u64],
+        ) {
+            let settings = FlusherSettings { background_pages, ..FlusherSettings::default() };
+            let mut flusher = Flusher::new(settings).with_log();
+            let mut model = Model { settings, ..Model::default() };
+            let mut charged = BTreeMap::new();
+            for ((at_us, action), dirtier) in events.into_iter().zip(dirtiers) {
+                let event = Event { at_us, pid: 0, tid: 0, action };
+                flusher.handle_of(&event, dirtier);
+                flusher.advance(at_us);
+                flusher.check();
+                for Reached { file, dirtier, pages, why, .. } in flusher.drain_log() {
+                    *charged.entry((file, dirtier, why)).or_insert(0) += pages;
+                }
+                model.handle(&event, dirtier);
+                prop_assert_eq!(&charged, &model.charged);
+            }
+        }
+    }
+
+    #[derive(Default)]
+    struct Model {
+        settings: FlusherSettings,
+        pages: BTreeMap<(FileId, u64), u32>,
+        /// The oldest first.
+        since_us: Vec<(Micros, FileId)>,
+        charged: BTreeMap<(FileId, u32, FlushReason), u64>,
+    }
+
+    impl Model {
+        fn charge(&mut self, file: FileId, dirtier: u32, why: FlushReason) {
+            *self.charged.entry((file, dirtier, why)).or_default() += 1;
+        }
+
+        fn remove(&mut self, file: FileId, pages: Range<u64>, why: Option<FlushReason>) {
+            let gone: Vec<_> = self
+                .pages
+                .range((file, pages.start)..(file, pages.end))
+                .map(|(k, v)| (*k, *v))
+                .collect();
+            for (key, dirtier) in gone {
+                self.pages.remove(&key);
+                if let Some(why) = why {
+                    self.charge(file, dirtier, why);
+                }
+            }
+        }
+
+        fn write_oldest(&mut self, why: FlushReason) {
+            let (_, file) = self.since_us.remove(0);
+            self.remove(file, 0..u64::MAX, Some(why));
+        }
+
+        fn handle(&mut self, event: &Event<'_>, dirtier: u32) {
+            let FlusherSettings { expire_us, tick_us, background_pages } = self.settings;
+            let due = |since_us: Micros| (since_us + expire_us).next_multiple_of(tick_us);
+            while self.since_us.first().is_some_and(|(since, _)| due(*since) <= event.at_us) {
+                self.write_oldest(FlushReason::Expired);
+            }
+            match event.action {
+                Action::Write { file, offset, len, sync, .. } => {
+                    let pages = pages_touched(offset, len);
+                    for page in pages.clone() {
+                        self.pages.entry((file, page)).or_insert(dirtier);
+                    }
+                    let aged = self.since_us.iter().any(|(_, known)| *known == file);
+                    if !aged && !pages.is_empty() {
+                        self.since_us.push((event.at_us, file));
+                    }
+                    if sync {
+                        self.remove(file, pages, Some(FlushReason::Synced));
+                    }
+                    while self.pages.len() as u64 > background_pages {
+                        self.write_oldest(FlushReason::Background);
+                    }
+                }
+                Action::Sync { file, offset, len } => {
+                    self.remove(file, pages_touched(offset, len), Some(FlushReason::Synced));
+                }
+                Action::SyncAll => {
+                    for ((file, _), dirtier) in std::mem::take(&mut self.pages) {
+                        self.charge(file, dirtier, FlushReason::SyncedAll);
+                    }
+                    self.since_us.clear();
+                }
+                Action::Truncate { file, size } => {
+                    self.remove(file, pages_inside(size, u64::MAX), None);
+                }
+                Action::Punch { file, offset, len } => {
+                    self.remove(file, pages_inside(offset, len), None);
+                }
+                Action::Gone { file } => {
+                    self.remove(file, 0..u64::MAX, None);
+                    self.since_us.retain(|(_, known)| *known != file);
+                }
+                _ => {}
+            }
         }
     }
 }
