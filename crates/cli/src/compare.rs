@@ -15,7 +15,7 @@ use flashsift_core::{
     page::PAGE_BYTES,
     params, policy,
     study::{Note, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
-    trace::Unit,
+    trace::{Tables, Unit},
     writeback::{self, Modes},
 };
 use places::Places;
@@ -183,7 +183,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // once.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
-    let loaded = load::load(&args.input, args.object_cache, args.trace_memory)?;
+    let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
+    let tables = Tables { places, ..Tables::default() };
+    let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);
     request.observer_bytes = match wants_places {

@@ -143,11 +143,12 @@ pub(crate) fn run<P: Build>(
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
     let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
     let layout = wanted.then(build);
-    let follows = layout.as_ref().is_some_and(|layout| layout.wants_dirtied());
+    let follows =
+        layout.as_ref().is_some_and(|layout| layout.wants_dirtied() || layout.wants_time());
     let machine = || Machine::new(cell.writeback, trace);
     // A loop is compiled for each policy and each case. Two cases share a loop where another cost
     // hides that of the unused part: a sink hides an idle write-back machine, and the machine hides
-    // the question whether the layout follows dirty pages.
+    // the question whether the layout follows dirty pages or the time.
     match (sink, cell.writeback.on_eviction_only()) {
         (Some(sink), _) => {
             let back = storage::<P, _>(cell, trace, Storage::new(layout, sink));

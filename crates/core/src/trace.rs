@@ -13,10 +13,12 @@ use std::sync::Arc;
 
 mod builder;
 mod files;
+mod places;
 mod tables;
 
 pub use builder::TraceBuilder;
 pub(crate) use files::{File, Files};
+pub use places::RecordedPlaces;
 use tables::StepTables;
 pub use tables::{Bytes, Owner, Tables};
 
@@ -191,6 +193,8 @@ pub struct Trace {
     /// In (file, page) order, with ranks from `pages` on.
     untouched: Vec<Run>,
     untouched_pages: u32,
+    /// Shared with the layouts of all cells.
+    places: Option<Arc<RecordedPlaces>>,
 }
 
 impl Trace {
@@ -273,6 +277,16 @@ impl Trace {
         self.untouched_pages
     }
 
+    /// Returns the recorded places of the pages ([`Tables::places`]).
+    pub fn places(&self) -> Option<&RecordedPlaces> {
+        self.places.as_deref()
+    }
+
+    /// Returns the same places, to share.
+    pub(crate) fn shared_places(&self) -> Option<Arc<RecordedPlaces>> {
+        self.places.clone()
+    }
+
     /// Returns the rank of page `number` of a file, if the trace has it, touched or untouched.
     pub fn page_of(&self, file: FileId, number: u64) -> Option<Page> {
         let in_runs = |runs: &[Run]| {
@@ -300,6 +314,7 @@ impl Trace {
             + (self.runs.capacity() + self.untouched.capacity()) * size_of::<Run>()
             + self.directories.capacity() * size_of::<(FileId, u32)>()
             + self.step_tables.held_bytes()
+            + self.places.as_ref().map_or(0, |places| places.held_bytes())
     }
 
     /// Returns the number of steps that make data durable: syncs, and writes that wait for storage.

@@ -1,11 +1,19 @@
-//! Places on the device: what ext4 allocates during a recording is what it tells at the end.
+//! Places on the device: what ext4 allocates during a recording is what it tells at the end, and
+//! the layout `recorded` puts pages there.
 
 mod common;
 
 use common::{Ext4, built, has, recorded, run};
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_core::{
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    layout::{Layout, Selection},
+    page::Page,
+    trace::{StepKind, Tables, Trace, TraceBuilder, Unit},
+};
+use flashsift_traces::{events::Kept, open};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::Path,
     process::Command,
 };
 
@@ -128,4 +136,124 @@ fn allocations_agree_with_the_end_for_files_that_were_not_cut() {
     println!("{} files alike, {} apart, {} cut", alike.len(), apart.len(), cut.len());
     assert!(alike.len() > 100, "{} files: nothing is tested", alike.len());
     assert!(apart.is_empty(), "{apart:?}");
+}
+
+fn trace_of(about: About, events: &[Event<'static>]) -> Trace {
+    let tables = Tables { places: true, ..Tables::default() };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+    builder.extend(events).unwrap();
+    builder.finish().unwrap()
+}
+
+/// The layout `recorded` at the end of a trace. Pages are written back at once, or as late as
+/// possible.
+fn laid_out(trace: &Trace, at_once: bool) -> Box<dyn Layout> {
+    let chosen = Selection::parse("recorded").unwrap();
+    let mut layout = (chosen.spec.build)(trace, &chosen.params);
+    let mut dirty = BTreeSet::new();
+    let steps = trace.steps();
+    for (n, step) in steps.iter().enumerate() {
+        layout.now(trace.at_us(n));
+        match step.kind() {
+            StepKind::Write | StepKind::WriteSync => dirty.extend(step.range()),
+            StepKind::Drop => {
+                step.range().for_each(|page| drop(dirty.remove(&page)));
+                layout.free(step.range());
+            }
+            StepKind::Read | StepKind::Sync | StepKind::SyncAll => {}
+        }
+        if at_once {
+            dirty.iter().for_each(|page| drop(layout.write(Page(*page))));
+            dirty.clear();
+        }
+        if n % (steps.len() / 20 + 1) == 0 {
+            layout.check();
+        }
+    }
+    layout.now(u64::MAX);
+    dirty.iter().for_each(|page| drop(layout.write(Page(*page))));
+    layout.check();
+    layout
+}
+
+/// Files are written in stages, so that ext4 gives the blocks of deleted files to others. Under the
+/// layout `recorded`, pages that are written back at the end lie where FIEMAP tells, whether or not
+/// they were written back before.
+#[test]
+fn the_layout_puts_pages_where_fiemap_says() {
+    let Some(ext4) = Ext4::new("the_layout_puts_pages_where_fiemap_says") else { return };
+    let folder = ext4.folder("here");
+    std::fs::write(folder.join("old"), vec![1; 300_000]).unwrap();
+    std::fs::write(folder.join("cut"), vec![1; 300_000]).unwrap();
+    run(&mut Command::new("sync"));
+    let script = "set -e; cd \"$0\"
+        for stage in 1 2 3 4; do
+            head -c 3000000 /dev/zero >large$stage
+            for n in 1 2 3 4 5 6 7 8; do head -c ${n}0000 /dev/zero >small$stage-$n; done
+            head -c 20000 /dev/zero >>log
+            sync -f .
+            head -c 100000 /dev/zero >>large$stage
+            printf x | dd of=old bs=1 seek=${stage}5000 conv=notrunc status=none
+            head -c 50000 /dev/zero >cut
+            head -c 10000 /dev/zero >temporary; rm temporary
+            rm small$stage-2 small$stage-5
+            if [ $stage = 3 ]; then rm large1 large2; fi
+        done
+        sync -f .; cat old >/dev/null";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(&folder);
+    let (events, recorded) = recorded(command, &folder, false);
+    assert!(recorded.status.unwrap().success());
+    let knows = Knows { times: true, writes: true, removals: true, places: true, ..Knows::NOTHING };
+    let about =
+        About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
+    let trace = trace_of(about, &events);
+    let [_, at_end] = places(&events);
+    for at_once in [true, false] {
+        let mut layout = laid_out(&trace, at_once);
+        let (mut alike, mut apart) = (0, Vec::new());
+        for (file, blocks) in &at_end {
+            for (block, place) in blocks {
+                let Some(page) = trace.page_of(*file, *block) else { continue };
+                match layout.place(page) {
+                    Some(found) if found == *place => alike += 1,
+                    other => apart.push((page, *place, other)),
+                }
+            }
+        }
+        println!("at once: {at_once}; {alike} pages where FIEMAP says, {} elsewhere", apart.len());
+        assert!(alike > 1000, "{alike} pages: nothing is tested");
+        // A page that was written back before its place was free goes there at its next write-back.
+        assert!(at_once || apart.is_empty(), "{apart:?}");
+        assert!(apart.len() * 10 < alike, "{apart:?}");
+        for (page, place, _) in apart {
+            assert_eq!(layout.write(page), place);
+        }
+        layout.check();
+    }
+}
+
+/// No two pages share a place on stored recordings of days, however pages are written back.
+#[test]
+fn stored_recordings_have_places() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/days");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "parquet"));
+    paths.sort_unstable();
+    let mut with_places = 0;
+    for path in paths {
+        let mut kept = Kept::default();
+        open::read(&path, None, &mut kept, &open::Limits::default()).unwrap();
+        let about = kept.about.unwrap();
+        if !about.knows.places {
+            continue;
+        }
+        with_places += 1;
+        let trace = trace_of(about, &kept.events);
+        let places = trace.places().unwrap();
+        println!("{path:?}: {} of {} pages have no place", places.pages_without(), trace.pages());
+        assert_eq!(places.unaligned(), 0);
+        [true, false].map(|at_once| laid_out(&trace, at_once));
+    }
+    assert!(with_places >= 10, "{with_places} recordings have places");
 }

@@ -1,6 +1,6 @@
 //! Bad input of any kind gives a helpful error and exit status 1 or 2, never a panic or silence.
 
-use super::flashsift;
+use super::{flashsift, repository};
 use std::{fs, io::Write, path::Path, process::Stdio};
 use tempfile::tempdir;
 
@@ -172,6 +172,8 @@ fn impossible_sizes_and_choices_are_refused() {
         says(&[&["compare", &path], args].concat(), 2, words);
     }
     says(&["compare", &path, "--object-cache", "--frames", "1"], 1, &["--object-cache"]);
+    let recorded = ["compare", &repository("testdata/game.parquet"), "--layout", "recorded"];
+    says(&recorded, 2, &["--layout recorded: this trace holds no places", "flashsift record"]);
     says(&["compare"], 2, &["TRACE"]);
     says(&["synth", "zipf", "--pages", "0", "-o", "/dev/null"], 2, &["at least 1"]);
     says(&["synth", "zipf", "--writes", "2", "-o", "x.parquet"], 2, &["between 0 and 1"]);

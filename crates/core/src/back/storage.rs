@@ -51,14 +51,14 @@ pub enum IoOp {
 pub trait Sink {
     /// Whether the sink takes reads, too. If not, the addresses of reads are not looked up.
     const WANTS_READS: bool;
-    /// Whether the storage follows which cached pages are dirty, for a layout or clusters that need
-    /// it.
+    /// Whether the storage follows the time and which cached pages are dirty, for a layout or
+    /// clusters that need it.
     const FOLLOWS_DIRTY: bool;
     /// Takes one request.
     fn io(&mut self, io: Io);
 }
 
-/// Takes no request. For layouts that need not know which pages are dirty.
+/// Takes no request. For layouts that need to know neither the time nor which pages are dirty.
 impl Sink for () {
     const WANTS_READS: bool = false;
     const FOLLOWS_DIRTY: bool = false;
@@ -111,6 +111,8 @@ pub struct Storage<S> {
     layout: Option<Box<dyn Layout>>,
     /// Whether the layout follows dirty pages.
     layout_follows: bool,
+    /// Whether the layout wants the time.
+    layout_is_timed: bool,
     /// The address at which a write would be sequential.
     next_lba: Option<Lba>,
     /// The present time, which requests carry.
@@ -206,10 +208,13 @@ impl<S: Sink> Storage<S> {
     pub fn new(layout: Option<Box<dyn Layout>>, sink: S) -> Self {
         let counts = DeviceCounts::default();
         let layout_follows = layout.as_ref().is_some_and(|layout| layout.wants_dirtied());
-        assert!(S::FOLLOWS_DIRTY || !layout_follows, "the sink suits the layout");
+        let layout_is_timed = layout.as_ref().is_some_and(|layout| layout.wants_time());
+        let follows = layout_follows || layout_is_timed;
+        assert!(S::FOLLOWS_DIRTY || !follows, "the sink suits the layout");
         Self {
             layout,
             layout_follows,
+            layout_is_timed,
             next_lba: None,
             at_us: 0,
             request_pages_max: 1,
@@ -352,12 +357,15 @@ impl Addresses {
 }
 
 impl<S: Sink> Back for Storage<S> {
-    const WANTS_TIME: bool = S::WANTS_READS;
+    const WANTS_TIME: bool = S::FOLLOWS_DIRTY;
     const WANTS_DIRTIED: bool = S::FOLLOWS_DIRTY;
 
     #[inline(always)]
     fn now(&mut self, at_us: u64) {
         self.at_us = at_us;
+        if self.layout_is_timed {
+            self.layout().now(at_us);
+        }
     }
 
     #[inline]

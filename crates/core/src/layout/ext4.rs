@@ -44,6 +44,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     params: PARAMS,
     suits: |space| space == Space::Files,
     in_rank_order: false,
+    from_recording: false,
     build: |trace, params| Box::new(Ext4::new(trace, params)),
 };
 

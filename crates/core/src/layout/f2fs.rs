@@ -26,6 +26,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     params: PARAMS,
     suits: |_| true,
     in_rank_order: false,
+    from_recording: false,
     build: |trace, params| Box::new(F2fs::new(trace, params)),
 };
 

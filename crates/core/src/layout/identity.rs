@@ -17,6 +17,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     params: &[],
     suits: |space| space != Space::Files,
     in_rank_order: true,
+    from_recording: false,
     build: |trace, _| Box::new(Identity::new(trace)),
 };
 

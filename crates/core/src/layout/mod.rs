@@ -19,6 +19,7 @@ mod address;
 mod ext4;
 mod f2fs;
 mod identity;
+mod recorded;
 
 pub use address::Address;
 pub(crate) use address::Goals;
@@ -42,6 +43,13 @@ pub trait Layout {
     }
     /// Reports that a cached page became dirty. Called only for layouts that want it.
     fn dirtied(&mut self, _: Page) {}
+    /// Whether [`Layout::now`] is called: places depend on the time.
+    fn wants_time(&self) -> bool {
+        false
+    }
+    /// Sets the present time, in microseconds from the trace's beginning. Called only for layouts
+    /// that want it.
+    fn now(&mut self, _at_us: u64) {}
     /// Returns the pages whose place the last call of `write` or `dirtied` set or changed.
     fn moved(&self) -> std::ops::Range<u32>;
     /// Frees the places of these ranks, which were truncated or deleted.
@@ -70,12 +78,15 @@ pub struct LayoutSpec {
     pub suits: fn(Space) -> bool,
     /// Whether pages never move and lie in order of rank.
     pub in_rank_order: bool,
+    /// Whether the layout takes places from the trace, which has the table
+    /// [`Tables::places`](crate::trace::Tables::places).
+    pub from_recording: bool,
     /// Builds the layout for a trace.
     pub build: fn(&Trace, &Params) -> Box<dyn Layout>,
 }
 
 /// Every layout.
-pub const ALL: &[LayoutSpec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC];
+pub const ALL: &[LayoutSpec] = &[identity::SPEC, ext4::SPEC, f2fs::SPEC, recorded::SPEC];
 
 /// A layout selected from the list, with its parameters.
 pub type Selection = params::Selection<LayoutSpec>;

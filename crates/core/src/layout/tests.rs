@@ -3,18 +3,20 @@
 use super::*;
 use crate::{
     event::{About, Action, Event, FileId, Knows, Side},
-    trace::{TraceBuilder, Unit},
+    trace::{Tables, TraceBuilder, Unit},
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap as Model;
 
+/// A trace that reads ranges of files. Recorded places overlap.
 fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
     let knows = Knows { times: false, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
     let mut builder = TraceBuilder::new(
         About { epoch_us: None, boot_us: None, side: Side::Before, space, knows },
         Unit::Page,
         u64::MAX,
-    );
+    )
+    .with_tables(Tables { places: true, ..Tables::default() });
     for (n, (created, ranges)) in files.iter().enumerate() {
         let file = FileId(n as u64);
         let mut actions = vec![Action::Open { open: None, file, created: *created }];
@@ -23,6 +25,10 @@ fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
             file,
             offset: page * 4096,
             len: pages * 4096,
+        }));
+        actions.extend(ranges.iter().map(|(page, pages)| {
+            let at = (page + 7 * n as u64) % 500 * 4096;
+            Action::Place { file, offset: page * 4096, len: pages * 4096, at }
         }));
         for action in actions {
             builder.extend(&[Event { at_us: 0, pid: 0, tid: 0, action }]).unwrap();

@@ -24,6 +24,14 @@ pub enum StudyError {
         /// The layouts that it takes, joined by "or".
         takes: String,
     },
+    /// The layout takes places from the trace, and the trace has none that it can take.
+    #[error("--layout {layout}: {lack}")]
+    Places {
+        /// The layout asked for.
+        layout: &'static str,
+        /// The lack.
+        lack: PlacesLack,
+    },
     /// The trace lacks facts that the write-back modes need.
     #[error("--writeback {modes}: {unsuited}")]
     WriteBack {
@@ -55,6 +63,28 @@ pub enum StudyError {
         /// Memory left of the limit beside the trace.
         free_bytes: u64,
     },
+}
+
+/// The reason for which a layout cannot take places from a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacesLack {
+    /// The recording tells no place of any page of the trace.
+    #[error(
+        "this trace holds no places on the device; flashsift record notes them on ext4 and F2FS"
+    )]
+    None,
+    /// The times of places are not known.
+    #[error("this trace has no times, so it is not known when a place was valid")]
+    NoTimes,
+    /// The file system places blocks that are smaller than a page.
+    #[error(
+        "this trace was recorded on a file system with blocks smaller than 4 KiB, of which several \
+         lie in one page"
+    )]
+    SmallBlocks,
+    /// The trace was built without its table of places ([`crate::trace::Tables::places`]).
+    #[error("the trace was read without its places")]
+    NotRead,
 }
 
 /// The reason for which the future of a trace, which offline policies need, cannot be held.

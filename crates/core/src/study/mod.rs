@@ -57,7 +57,7 @@ mod verdict;
 mod tests;
 
 pub use device::{DeviceResult, Lifetime, PreparedDevice};
-pub use error::{FutureProblem, StudyError};
+pub use error::{FutureProblem, PlacesLack, StudyError};
 pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};
 pub use request::{Policies, Request};

@@ -20,6 +20,13 @@ pub enum Note {
         /// The reason.
         reason: OmissionReason,
     },
+    /// The recording tells no place of some pages.
+    PagesWithoutPlaces {
+        /// Their number.
+        without: u32,
+        /// Pages of the trace.
+        pages: u32,
+    },
     /// The unit of reads and writes.
     Units,
     /// The cost model, and the meaning of sequential.
@@ -92,6 +99,11 @@ impl fmt::Display for Note {
                 let policies = policies.join(", ");
                 write!(f, "left out of all: {policies} ({reason}); ask for it by name")
             }
+            Self::PagesWithoutPlaces { without, pages } => write!(
+                f,
+                "the recording tells no place of {without} of {pages} pages; they lie beside their \
+                 file's other pages or behind all"
+            ),
             Self::Units => f.write_str("Reads and writes in pages."),
             Self::Costs => f.write_str(
                 "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right \

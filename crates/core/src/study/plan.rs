@@ -2,7 +2,7 @@
 //! run at once.
 
 use super::{
-    error::{FutureProblem, StudyError},
+    error::{FutureProblem, PlacesLack, StudyError},
     note::{Note, OmissionReason},
     request::Request,
     sizes,
@@ -11,7 +11,7 @@ use crate::{
     device::Clocks,
     event::Space,
     layout, policy, system,
-    trace::{Future, Trace, Unit},
+    trace::{Future, RecordedPlaces, Trace, Unit},
     writeback,
 };
 use std::ops::Range;
@@ -59,10 +59,14 @@ impl<'a> Study<'a> {
     ///
     /// # Errors
     /// The request makes no sense for this trace: [`StudyError::NoPolicies`],
-    /// [`StudyError::Frames`], [`StudyError::Layout`], [`StudyError::WriteBack`] or
-    /// [`StudyError::ObjectsOnDevices`].
+    /// [`StudyError::Frames`], [`StudyError::Layout`], [`StudyError::Places`],
+    /// [`StudyError::WriteBack`] or [`StudyError::ObjectsOnDevices`].
     pub fn new(trace: &'a Trace, request: Request) -> Result<Self, StudyError> {
         let layout = suitable_layout(request.layout.clone(), trace.about().space)?;
+        if layout.spec.from_recording {
+            let name = layout.spec.name;
+            suitable_places(trace).map_err(|lack| StudyError::Places { layout: name, lack })?;
+        }
         request.writeback.suit(trace).map_err(|unsuited| {
             let modes = request.writeback.to_string();
             StudyError::WriteBack { modes, unsuited }
@@ -95,7 +99,11 @@ impl<'a> Study<'a> {
     /// Returns the notes on the request that are known before it is planned.
     pub fn notes(&self) -> Vec<Note> {
         let caveats = self.request.writeback.caveats(self.trace).into_iter().map(Note::WriteBack);
-        caveats.chain(self.request.policies.left_out_as_slow()).collect()
+        let places = self.trace.places().filter(|_| self.layout.spec.from_recording);
+        let without = places.map_or(0, RecordedPlaces::pages_without);
+        let pages = self.trace.pages();
+        let without = (without > 0).then_some(Note::PagesWithoutPlaces { without, pages });
+        caveats.chain(self.request.policies.left_out_as_slow()).chain(without).collect()
     }
 
     /// Lists the cells in the order of sizes and policies, and decides how many may run at once.
@@ -173,6 +181,24 @@ fn suitable_layout(
     let suitable = layout::ALL.iter().filter(|spec| (spec.suits)(space));
     let takes = suitable.map(|spec| spec.name).collect::<Vec<_>>().join(" or ");
     Err(StudyError::Layout { layout: layout.spec.name, space, takes })
+}
+
+/// Checks that a layout can take the places of this trace.
+fn suitable_places(trace: &Trace) -> Result<(), PlacesLack> {
+    if !trace.about().knows.places {
+        return Err(PlacesLack::None);
+    }
+    if !trace.about().knows.times {
+        return Err(PlacesLack::NoTimes);
+    }
+    let places = trace.places().ok_or(PlacesLack::NotRead)?;
+    if places.unaligned() > 0 {
+        return Err(PlacesLack::SmallBlocks);
+    }
+    if trace.pages() > 0 && places.pages_without() == trace.pages() {
+        return Err(PlacesLack::None);
+    }
+    Ok(())
 }
 
 /// Returns the memory that the future of a trace takes: a number for each access.

@@ -9,7 +9,7 @@ use crate::{
     page::PAGE_BYTES,
     synth::{Pattern, Recipe},
     system::FRAMES_MAX,
-    trace::{Trace, TraceBuilder, Unit},
+    trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
 
@@ -280,6 +280,44 @@ fn offline_policies_are_left_out_of_all_where_they_do_not_fit() {
     let note = Note::left_out(OmissionReason::Slow, |spec| spec.slow);
     assert_eq!(slow(&["all"]), [note]);
     assert_eq!((slow(&["all", "for"]), slow(&["lru"])), (vec![], vec![]));
+}
+
+/// The layout `recorded` takes a trace whose recording tells places, when, and in whole pages.
+/// Pages without a place are counted.
+#[test]
+fn recorded_places_are_required() {
+    use crate::event::{About, Action, Event, FileId, Knows, Side, Space};
+    let build = |times, places, at, table| {
+        let knows = Knows { times, writes: true, places, ..Knows::NOTHING };
+        let about =
+            About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
+        let file = FileId(0);
+        let write = Action::Write { open: None, file, offset: 0, len: 12_288, sync: false };
+        let place = Action::Place { file, offset: 0, len: 8192, at };
+        let events = [write, place].map(|action| Event { at_us: 0, pid: 0, tid: 0, action });
+        let tables = Tables { places: table, ..Tables::default() };
+        let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+        builder.extend(&events[..1 + usize::from(at != u64::MAX)]).unwrap();
+        builder.finish().unwrap()
+    };
+    let recorded = || {
+        let layout = Some(layout::Selection::parse("recorded").unwrap());
+        Request { layout, ..request(&["lru"], &[8]) }
+    };
+    let (at, never) = (1 << 20, u64::MAX);
+    for (times, places, at, table, wanted) in [
+        (true, false, at, true, PlacesLack::None),
+        (true, true, never, true, PlacesLack::None),
+        (false, true, at, true, PlacesLack::NoTimes),
+        (true, true, 1024, true, PlacesLack::SmallBlocks),
+        (true, true, at, false, PlacesLack::NotRead),
+    ] {
+        let lack = error(&build(times, places, at, table), recorded());
+        assert_eq!(lack, StudyError::Places { layout: "recorded", lack: wanted });
+    }
+    let trace = build(true, true, at, true);
+    let notes = Study::new(&trace, recorded()).ok().unwrap().notes();
+    assert_eq!(notes, [Note::PagesWithoutPlaces { without: 1, pages: 3 }]);
 }
 
 #[test]

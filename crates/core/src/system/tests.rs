@@ -23,7 +23,7 @@ fn trace(actions: &[Action]) -> Trace {
     let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
     let about =
         About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
-    let tables = Tables { bytes: true, owners: true, untouched_within_pages: 0 };
+    let tables = Tables { bytes: true, owners: true, places: true, ..Tables::default() };
     let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {
         let at_us = n as u64 * 1_000_000;

@@ -2,7 +2,7 @@
 
 use super::{
     BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables,
-    Times, Totals, Trace, TraceError, Unit, tables::untouched,
+    Times, Totals, Trace, TraceError, Unit, places::PlacesBuilder, tables::untouched,
 };
 use crate::{
     event::{About, Action, Event, FileId},
@@ -57,6 +57,7 @@ pub struct TraceBuilder {
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
     directories: Directories,
+    places: PlacesBuilder,
 }
 
 /// The directory in which each file got its first name: file systems place it there.
@@ -114,6 +115,7 @@ impl TraceBuilder {
             process: 0,
             sizes: HashMap::default(),
             directories: Directories::default(),
+            places: PlacesBuilder::default(),
         }
     }
 
@@ -138,7 +140,8 @@ impl TraceBuilder {
             + self.ranges.capacity() * size_of::<(FileId, u64, u64)>()
             + self.step_tables.held_bytes()
             + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
-            + self.directories.held_bytes();
+            + self.directories.held_bytes()
+            + self.places.held_bytes();
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
@@ -208,7 +211,12 @@ impl TraceBuilder {
             | Action::Foreground { .. } => {}
             // The kernel's own work, perhaps long after the last access: results are the same
             // without it.
-            Action::Place { .. } => return Ok(()),
+            Action::Place { file, offset, len, at } => {
+                if self.tables.places {
+                    self.places.placed(event.at_us, file, offset, len, at);
+                }
+                return Ok(());
+            }
         }
         self.totals.duration_us = self.totals.duration_us.max(event.at_us);
         Ok(())
@@ -312,6 +320,9 @@ impl TraceBuilder {
         self.step_tables.push(self.tables, Bytes::PAGE, self.process, file);
         self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
         self.ranges.push((file, from, to));
+        if self.tables.places && kind == StepKind::Drop {
+            self.places.removed(at_us, file, from, to);
+        }
     }
 
     #[inline(always)]
@@ -394,6 +405,15 @@ impl TraceBuilder {
                 untouched(&runs, pages, within, |file| sizes.get(&file).copied().unwrap_or(0))?
             }
         };
+        let (duration_us, limit_bytes) = (totals.duration_us, self.limit_bytes);
+        let places = match tables.places {
+            false => None,
+            true => {
+                let places = self.places.finish(&runs, pages, duration_us, limit_bytes);
+                let requests = totals.requests;
+                Some(Arc::new(places.ok_or(TraceError::TooMuchMemory { limit_bytes, requests })?))
+            }
+        };
         Ok(Trace {
             about,
             steps,
@@ -407,6 +427,7 @@ impl TraceBuilder {
             step_tables,
             untouched,
             untouched_pages,
+            places,
         })
     }
 }
@@ -473,7 +494,7 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
 
 /// Returns the ranks of the touched pages among a file's pages `from..to`. They are one interval,
 /// because ranks follow (file, page) order.
-fn ranks_of(
+pub(super) fn ranks_of(
     runs: &[Run],
     pages: u32,
     (FileId(file), from, to): (FileId, u64, u64),

@@ -21,6 +21,9 @@ pub struct Tables {
     /// Untouched pages inside their file's size, at most this many pages before or after a touched
     /// page of the file; 0: no table. 24 bytes a gap.
     pub untouched_within_pages: u32,
+    /// The places that the recording tells: 16 bytes for each time that a page is placed or
+    /// removed, and 4 bytes a page.
+    pub places: bool,
 }
 
 /// A range of bytes in one page.

@@ -29,7 +29,7 @@ fn build(actions: &[Action]) -> Trace {
 
 /// Builds a trace with all side tables; event `n` belongs to process `n`.
 fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
-    let tables = Tables { bytes: true, owners: true, untouched_within_pages };
+    let tables = Tables { bytes: true, owners: true, untouched_within_pages, places: true };
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {
         let event = Event { at_us: n as u64, pid: n as u32, tid: 0, action: action.clone() };
@@ -234,7 +234,8 @@ fn objects_and_syncs_of_everything_have_owners() {
     assert_eq!(trace.owner(1), Owner { process: 6, file: None });
     let read = [Action::Read { open: None, file: FileId(0), offset: 0, len: 5 * PAGE_BYTES }];
     let (plain, with) = (build(&read), build_with_tables(&read, 1));
-    assert_eq!(with.held_bytes() - plain.held_bytes(), 4 + 12);
+    // A step's bytes and owner; a number for each page and for their end.
+    assert_eq!(with.held_bytes() - plain.held_bytes(), 4 + 12 + 6 * 4);
 }
 
 /// Times are returned exactly, even beyond 32 bits.
@@ -376,7 +377,9 @@ proptest! {
         let event = |at_us, action| Event { at_us, pid: 0, tid: 0, action };
         let place =
             |n: usize| Action::Place { file: FileId(n as u64 % 5), offset: 0, len: 1 << 20, at: 0 };
-        let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX);
+        let tables = Tables { places: true, ..Tables::default() };
+        let mut builder =
+            TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
         for (n, (action, places)) in actions.iter().enumerate() {
             builder.extend(&[event(n as u64, action.clone())]).unwrap();
             for _ in 0..*places {

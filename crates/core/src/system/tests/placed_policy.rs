@@ -117,6 +117,7 @@ static EARLY: LayoutSpec = LayoutSpec {
     params: &[],
     suits: |_| true,
     in_rank_order: false,
+    from_recording: false,
     build: |_, _| Box::new(Early::default()),
 };
 
