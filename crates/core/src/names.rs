@@ -11,6 +11,44 @@ pub fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, last)| last)
 }
 
+/// How soon F2FS expects the data of a file to change, by the file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Heat {
+    /// Soon.
+    Hot,
+    /// Hardly ever.
+    Cold,
+}
+
+/// The extensions that mkfs.f2fs 1.15 writes into a volume (`extension_list` in its `/sys/fs/f2fs`
+/// directory).
+const F2FS_COLD: [&str; 36] = [
+    "mp", "wm", "og", "jp", "avi", "m4v", "m4p", "mkv", "mov", "webm", "wav", "m4a", "3gp", "opus",
+    "flac", "gif", "png", "svg", "webp", "jar", "deb", "iso", "gz", "xz", "zst", "pdf", "pyc",
+    "ttc", "ttf", "exe", "apk", "cnt", "exo", "odex", "vdex", "so",
+];
+const F2FS_HOT: [&str; 4] = ["db", "vmdk", "vdi", "qcow2"];
+
+/// Returns the heat that F2FS gives a file that is created with this path. An extension counts
+/// wherever it follows a dot, without regard to case, and as the beginning of a longer one:
+/// `x.mp4.part` and `x.sock` are cold, `x.db-wal` is hot (`is_extension_exist` in the kernel's
+/// `fs/f2fs/namei.c`).
+pub fn f2fs_heat(path: &str) -> Option<Heat> {
+    let name = file_name(path).as_bytes();
+    let follows_a_dot = |extension: &&str| {
+        let parts = (1..name.len()).filter(|at| name[*at] == b'.').map(|at| &name[at + 1..]);
+        let mut heads = parts.filter_map(|part| part.get(..extension.len()));
+        heads.any(|head| head.eq_ignore_ascii_case(extension.as_bytes()))
+    };
+    if F2FS_COLD.iter().any(|extension| follows_a_dot(&extension)) {
+        Some(Heat::Cold)
+    } else if F2FS_HOT.iter().any(|extension| follows_a_dot(&extension)) {
+        Some(Heat::Hot)
+    } else {
+        None
+    }
+}
+
 /// The role of a file among those that SQLite keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sqlite {
@@ -175,6 +213,26 @@ fn escaped_byte(text: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the kernel's `is_extension_exist` finds them.
+    #[test]
+    fn f2fs_knows_heat_by_extension() {
+        for (path, heat) in [
+            ("/DCIM/1.JPG", Some(Heat::Cold)),
+            ("/a/video.mp4.part", Some(Heat::Cold)),
+            ("/a/x.sock", Some(Heat::Cold)),
+            ("/a/x.db", Some(Heat::Hot)),
+            ("x.db-journal", Some(Heat::Hot)),
+            ("/a/x.db.gz", Some(Heat::Cold)),
+            ("/a/.mp3", None),
+            ("/a.mp3/x", None),
+            ("/a/mp3", None),
+            ("/a/x.m", None),
+            ("/a/x.sqlite", None),
+        ] {
+            assert_eq!(f2fs_heat(path), heat, "{path}");
+        }
+    }
     use proptest::prelude::*;
 
     #[test]

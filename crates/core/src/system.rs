@@ -390,7 +390,8 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         if C::DURABLE {
             let of_file = pages.clone().filter(|_| cell.writeback.syncs != Syncs::Everything);
             let reached = of_file.unwrap_or(0..trace.pages());
-            self.cache.sync(reached.clone(), Why::Sync, &mut self.back);
+            let why = if pages.is_some() { Why::Sync } else { Why::SyncAll };
+            self.cache.sync(reached.clone(), why, &mut self.back);
             self.back.submit();
             if let Some(machine) = self.back.writeback.machine() {
                 machine.cleaned(reached);

@@ -7,6 +7,7 @@
 
 use crate::{
     event::{About, FileId},
+    names::Heat,
     page::{NEVER, Page},
 };
 use std::sync::Arc;
@@ -187,6 +188,8 @@ pub struct Trace {
     created: Vec<FileId>,
     /// By file: the number of the directory of its first name.
     directories: Vec<(FileId, u32)>,
+    /// The heat of each file that has one on F2FS, by file.
+    heats: Vec<(FileId, Heat)>,
     totals: Totals,
     tables: Tables,
     step_tables: StepTables,
@@ -239,6 +242,12 @@ impl Trace {
     pub(crate) fn directory(&self, file: FileId) -> Option<u32> {
         let at = self.directories.binary_search_by_key(&file, |(file, _)| *file).ok()?;
         Some(self.directories[at].1)
+    }
+
+    /// Returns the heat that F2FS gives a file by its first name, if it has one and the trace says.
+    pub(crate) fn f2fs_heat(&self, file: FileId) -> Option<Heat> {
+        let at = self.heats.binary_search_by_key(&file, |(file, _)| *file).ok()?;
+        Some(self.heats[at].1)
     }
 
     /// Returns the totals.
@@ -313,6 +322,7 @@ impl Trace {
             + self.times.low.capacity() * size_of::<u32>()
             + (self.runs.capacity() + self.untouched.capacity()) * size_of::<Run>()
             + self.directories.capacity() * size_of::<(FileId, u32)>()
+            + self.heats.capacity() * size_of::<(FileId, Heat)>()
             + self.step_tables.held_bytes()
             + self.places.as_ref().map_or(0, |places| places.held_bytes())
     }

@@ -2,6 +2,10 @@
 //! how the guest sees this machine. Power cuts, sleep and shutdown are tested here too, as no test
 //! may do that to a real machine.
 
+#[path = "../emulated/mod.rs"]
+mod emulated;
+
+use emulated::{DEBIAN, here};
 use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
     events::Kept,
@@ -11,74 +15,21 @@ use std::{
     collections::{BTreeMap, HashMap},
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
-/// Debian's kernel, and one on which `flashsift mount` runs: where in target/guest they are.
-const DEBIAN: &str = "";
+/// The kernel on which `flashsift mount` runs: where in target/guest it is.
 const MOUNT: &str = "mount";
 
-/// Directory of the guest: the programs are installed, and `make test` has unpacked the kernel.
-/// `None`, with a message that names the test, if one of them is missing.
+/// As `emulated::guest`.
 fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
-    let found = |program: &&str| {
-        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-        path.split(':').any(|directory| Path::new(directory).join(program).exists())
-    };
-    let missing = ["qemu-system-x86_64", "mkfs.f2fs"].into_iter().find(|program| !found(program));
-    let home = std::env::var_os("FLASHSIFT_GUEST")
-        .map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"),
-            PathBuf::from,
-        )
-        .join(kernel);
-    match missing {
-        Some(program) => println!("SKIPPED guest::{test}: {program} is not installed"),
-        None if !home.join("initrd").exists() => {
-            println!("SKIPPED guest::{test}: no Debian kernel was unpacked to {}", home.display());
-        }
-        None => return Some(home),
-    }
-    None
+    emulated::guest(&format!("guest::{test}"), kernel)
 }
 
-/// A file of this directory, as the guest has it, too.
-fn here(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest").join(name)
-}
-
-/// Runs the bash scripts in a guest whose card has that file system, each after a power cut; the
-/// directory is its /out. False if no guest stayed awake: the emulation of qemu 7.2 sometimes loses
-/// a wake-up, and the guest sleeps for good.
+/// As `emulated::run`.
 fn run(guest: &Path, file_system: &str, out: &Path, scripts: &[&str]) -> bool {
-    let tries = (0..2).map(|_| {
-        let _ = fs::remove_file(out.join("card"));
-        scripts.iter().all(|script| run_one(guest, file_system, out, script))
-    });
-    let ran = tries.into_iter().any(|awake| awake);
-    assert!(ran || !out.join("begun").exists(), "twice its command did not end");
-    ran
-}
-
-/// False if the guest had to be ended.
-fn run_one(guest: &Path, file_system: &str, out: &Path, script: &str) -> bool {
-    fs::write(out.join("command"), script).unwrap();
-    const TIMED_OUT: i32 = 124;
-    let mut boot = Command::new(here("boot"));
-    let console = boot.arg(guest).arg(file_system).arg(out).stdin(Stdio::null()).output().unwrap();
-    let printed = format!(
-        "the guest says:\n{}{}",
-        String::from_utf8_lossy(&console.stdout),
-        String::from_utf8_lossy(&console.stderr)
-    );
-    if console.status.code() == Some(TIMED_OUT) {
-        eprintln!("ended after its time: {printed}");
-        return false;
-    }
-    let status = fs::read_to_string(out.join("status")).unwrap_or_else(|_| "none".to_owned());
-    assert_eq!(status.trim(), "0", "{printed}");
-    true
+    emulated::run(guest, file_system, &[], out, scripts)
 }
 
 /// Events of a trace that stand for requests, in order; a file is named by its first known name,

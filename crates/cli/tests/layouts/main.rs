@@ -1,11 +1,15 @@
-//! The ext4 layout beside a real ext4: the same files are written, appended to, synced and deleted
-//! on a loop device, and the extents of both are compared.
+//! The layouts beside the real file systems: the same files are written, appended to, synced and
+//! deleted on a loop device, and the extents of both are compared. For F2FS this happens in an
+//! emulated guest, because few machines have it.
 
+#[path = "../emulated/mod.rs"]
+mod emulated;
 #[path = "../places/mod.rs"]
 mod places;
 
 use flashsift_core::{
-    event::{About, Action, Event, FileId, Knows, Side, Space},
+    back::Why,
+    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side, Space},
     layout::Selection,
     page::{PAGE_BYTES, Page},
     trace::{Trace, TraceBuilder, Unit},
@@ -22,12 +26,25 @@ use std::{
 /// One step of a history. Files are numbered in the order of their creation.
 #[derive(Clone, Copy)]
 enum Step {
-    Create { directory: u32 },
-    Write { file: usize, page: u64, pages: u64 },
-    Close { file: usize },
-    Fsync { file: usize },
+    Create {
+        directory: u32,
+    },
+    /// Over pages that it has, or at its end.
+    Write {
+        file: usize,
+        page: u64,
+        pages: u64,
+    },
+    Close {
+        file: usize,
+    },
+    Fsync {
+        file: usize,
+    },
     SyncAll,
-    Delete { file: usize },
+    Delete {
+        file: usize,
+    },
 }
 
 /// A linear congruential generator (Knuth's MMIX), so that a seed names a history for ever.
@@ -46,9 +63,23 @@ struct History {
     /// Sizes in pages; deleted files have none.
     sizes: Vec<Option<u64>>,
     used: u64,
+    /// Whether it writes over pages, too.
+    overwrites: bool,
 }
 
 impl History {
+    /// Fills a device of so many pages a little, or ages it and then fills it by another share.
+    fn new(seed: u64, device_pages: u64, aged: Option<u64>, overwrites: bool) -> (Self, usize) {
+        let mut dice = Dice(seed);
+        let mut history = Self { overwrites, ..Self::default() };
+        if aged.is_some() {
+            history.age(&mut dice, device_pages);
+        }
+        let first = history.sizes.len();
+        history.go_on(&mut dice, device_pages / aged.unwrap_or(4));
+        (history, first)
+    }
+
     fn create(&mut self, directory: u32) -> usize {
         self.steps.push(Step::Create { directory });
         self.sizes.push(Some(0));
@@ -99,12 +130,29 @@ impl History {
         self.steps.push(Step::SyncAll);
     }
 
+    /// Writes over some pages of a file, which it syncs, as a database does.
+    fn update(&mut self, dice: &mut Dice, file: usize) {
+        let pages = self.sizes[file].expect("it exists");
+        for _ in 0..5 {
+            for _ in 0..=[0, 1, 2, 5, 12, 30][dice.below(6) as usize] {
+                self.steps.push(Step::Write { file, page: dice.below(pages), pages: 1 });
+            }
+            self.steps.push([Step::Fsync { file }, Step::SyncAll][dice.below(8) as usize / 7]);
+        }
+    }
+
     /// Writes new files, appends to logs that are synced, and loads two files at once.
     fn go_on(&mut self, dice: &mut Dice, pages: u64) {
         let first = self.sizes.len();
         let logs: Vec<_> = (0..4).map(|_| self.create(8)).collect();
+        let database = self.create(8);
+        self.append(database, 64);
+        self.steps.push(Step::Fsync { file: database });
         let mut written = 0;
         while written < pages {
+            if self.overwrites {
+                self.update(dice, database);
+            }
             let before = self.used;
             match dice.below(10) {
                 0..5 => (0..=dice.below(12)).for_each(|_| self.whole_file(dice)),
@@ -124,7 +172,7 @@ impl History {
                     self.steps.extend(files.map(|file| Step::Close { file }));
                 }
                 _ => {
-                    let closed = first + logs.len();
+                    let closed = first + logs.len() + 1;
                     (0..=dice.below(8)).for_each(|_| self.delete_one(dice, closed));
                 }
             }
@@ -137,14 +185,23 @@ impl History {
 /// An extent: first page, first place, pages.
 type Extent = (u64, u64, u64);
 
-/// Performs a history in a directory of ext4, and reads each file's extents with `filefrag`.
+/// The name of a file. Its extension makes some files hot and some cold on F2FS.
+fn name(file: usize, directory: u32) -> String {
+    let extension = match file % 10 {
+        3 => ".jpg",
+        7 => ".db",
+        _ => "",
+    };
+    format!("top/{directory}/{file}{extension}")
+}
+
+/// Performs a history in a directory, and reads each file's extents with `filefrag`.
 fn really(root: &Path, steps: &[Step]) -> BTreeMap<usize, Vec<Extent>> {
     let mut open: Vec<Option<File>> = Vec::new();
     let mut directories = Vec::new();
     let directory = File::open(root).unwrap();
     let content = vec![1; 4096 * PAGE_BYTES as usize];
-    let path =
-        |file: usize, directory: u32| root.join(format!("top/{directory}")).join(file.to_string());
+    let path = |file: usize, directory: u32| root.join(name(file, directory));
     for step in steps {
         match *step {
             Step::Create { directory } => {
@@ -167,38 +224,44 @@ fn really(root: &Path, steps: &[Step]) -> BTreeMap<usize, Vec<Extent>> {
         }
     }
     let live = directories.iter().enumerate().filter_map(|(file, dir)| Some((file, (*dir)?)));
-    let extents = live.map(|(file, directory)| {
-        let shown = output(Command::new("filefrag").arg("-v").arg(path(file, directory))).unwrap();
-        let shown = String::from_utf8(shown).unwrap();
-        // `   0:        0..       3:      34816..     34819:      4:             last,eof`
-        let extent = |line: &str| {
-            let mut fields = line.split(':').map(|field| field.split("..").next().unwrap().trim());
-            let [number, page, place, pages] = [(); 4].map(|()| fields.next());
-            number?.parse::<u32>().ok()?;
-            Some((page?.parse().ok()?, place?.parse().ok()?, pages?.parse().ok()?))
-        };
-        (file, shown.lines().filter_map(extent).collect())
-    });
+    let live: Vec<_> = live.collect();
+    let mut filefrag = Command::new("filefrag");
+    filefrag.arg("-v").args(live.iter().map(|(file, directory)| path(*file, *directory)));
+    let shown = String::from_utf8(output(&mut filefrag).unwrap()).unwrap();
+    let mut files = shown.split("File size of ").skip(1);
+    let extents = live.iter().map(|(file, _)| (*file, extents_of(files.next().unwrap())));
     extents.collect()
 }
 
+/// Reads `   0:        0..       3:      34816..     34819:      4:             last,eof`.
+fn extents_of(shown: &str) -> Vec<Extent> {
+    let extent = |line: &str| {
+        let mut fields = line.split(':').map(|field| field.split("..").next().unwrap().trim());
+        let [number, page, place, pages] = [(); 4].map(|()| fields.next());
+        number?.parse::<u32>().ok()?;
+        Some((page?.parse().ok()?, place?.parse().ok()?, pages?.parse().ok()?))
+    };
+    shown.lines().filter_map(extent).collect()
+}
+
 /// Performs the same history on the layout. It gets no word of what comes later.
-fn modelled(groups: u64, steps: &[Step]) -> BTreeMap<usize, Vec<Extent>> {
+fn modelled(layout: &str, steps: &[Step]) -> BTreeMap<usize, Vec<Extent>> {
     let (trace, ranks) = trace_of(steps);
-    let chosen = Selection::parse(&format!("ext4:groups={groups}")).unwrap();
+    let chosen = Selection::parse(layout).unwrap();
     let mut layout = (chosen.spec.build)(&trace, &chosen.params);
     let mut dirty: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
     let mut order: Vec<usize> = Vec::new();
     let mut sizes: Vec<Option<u64>> = Vec::new();
     let rank = |file: usize, page: u64| Page(ranks[file] + page as u32);
     for step in steps {
+        let why = if matches!(step, Step::SyncAll) { Why::SyncAll } else { Why::Sync };
         let flushed = match *step {
             Step::Create { .. } => {
                 sizes.push(Some(0));
                 Vec::new()
             }
             Step::Write { file, page, pages } => {
-                sizes[file] = Some(page + pages);
+                sizes[file] = sizes[file].max(Some(page + pages));
                 (page..page + pages).for_each(|page| layout.dirtied(rank(file, page)));
                 dirty.entry(file).or_default().extend(page..page + pages);
                 if !order.contains(&file) {
@@ -219,7 +282,7 @@ fn modelled(groups: u64, steps: &[Step]) -> BTreeMap<usize, Vec<Extent>> {
         for file in flushed {
             order.retain(|other| *other != file);
             for page in dirty.remove(&file).unwrap_or_default() {
-                layout.write(rank(file, page));
+                layout.write_for(rank(file, page), why);
             }
         }
     }
@@ -241,13 +304,15 @@ fn trace_of(steps: &[Step]) -> (Trace, Vec<u32>) {
     let mut sizes = Vec::new();
     for step in steps {
         let action = match *step {
-            Step::Create { .. } => {
+            Step::Create { directory } => {
+                let file = FileId(sizes.len() as u64);
+                let name = format!("/{}", name(sizes.len(), directory)).into();
                 sizes.push(0);
-                let file = FileId(sizes.len() as u64 - 1);
-                Action::Open { open: None, file, created: true }
+                let create = Create { file, name, owner: None, mode: None, sync: false };
+                Action::Create(MaybeOwned::owned(create))
             }
             Step::Write { file, page, pages } => {
-                sizes[file] = page + pages;
+                sizes[file] = sizes[file].max(page + pages);
                 let (offset, len) = (page * PAGE_BYTES, pages * PAGE_BYTES);
                 Action::Write { open: None, file: FileId(file as u64), offset, len, sync: false }
             }
@@ -295,14 +360,8 @@ fn ext4_places_files_as_the_real_one() {
     let mut cpu = rustix::thread::CpuSet::new();
     cpu.set(0);
     rustix::thread::sched_setaffinity(None, &cpu).unwrap();
-    for is_aged in [false, true] {
-        let mut dice = Dice(seed);
-        let mut history = History::default();
-        if is_aged {
-            history.age(&mut dice, GROUPS * GROUP_PAGES);
-        }
-        let first = history.sizes.len();
-        history.go_on(&mut dice, GROUPS * GROUP_PAGES / if is_aged { 20 } else { 4 });
+    for aged in [None, Some(20)] {
+        let (history, first) = History::new(seed, GROUPS * GROUP_PAGES, aged, false);
         let Some(places) = Places::new(test) else { return };
         places.create_directories();
         let (image, root) = (places.path("image"), places.backing());
@@ -314,10 +373,101 @@ fn ext4_places_files_as_the_real_one() {
             return skip(test, &why).unwrap_or_default();
         }
         let real = figures(&really(&root, &history.steps), first);
-        let model = figures(&modelled(GROUPS, &history.steps), first);
-        println!("seed {seed}, aged: {is_aged}; real {real:?}, layout {model:?}");
-        for (real, model) in real.iter().zip(model) {
-            assert!((model / real - 1.0).abs() <= 0.15, "aged: {is_aged}; {model}, not {real}");
+        let layout = format!("ext4:groups={GROUPS}");
+        let model = figures(&modelled(&layout, &history.steps), first);
+        compare(&format!("seed {seed}, aged: {}", aged.is_some()), real, model);
+    }
+}
+
+/// Checks that the figures of the layout are within 15 % of the real ones.
+fn compare(what: &str, real: [f64; 2], model: [f64; 2]) {
+    println!("{what}; real {real:?}, layout {model:?}");
+    for (real, model) in real.iter().zip(model) {
+        assert!((model / real - 1.0).abs() <= 0.15, "{what}; {model}, not {real}");
+    }
+}
+
+/// A history on an F2FS volume.
+struct OnF2fs {
+    what: &'static str,
+    /// Size of the volume, and of its main area as mkfs.f2fs makes it.
+    size: &'static str,
+    segments: u64,
+    /// The pages that the history takes as the size of the device.
+    pages: u64,
+    aged: Option<u64>,
+}
+
+/// The volume of 512 MB gives its users 198 of 248 segments. The one of 32 GB is larger than those
+/// on which F2FS overwrites every page.
+const ON_F2FS: [OnF2fs; 3] = [
+    OnF2fs { what: "small, fresh", size: "512M", segments: 248, pages: 198 * 512, aged: None },
+    OnF2fs { what: "small, aged", size: "512M", segments: 248, pages: 198 * 512, aged: Some(8) },
+    OnF2fs { what: "large, fresh", size: "32G", segments: 16_275, pages: 100 * 512, aged: None },
+];
+/// Environment variable of a test that runs in a guest: number in [`ON_F2FS`], seed, directory.
+const IN_GUEST: &str = "FLASHSIFT_HISTORY";
+
+fn on_f2fs(about: &OnF2fs, seed: u64) -> (History, usize) {
+    History::new(seed, about.pages, about.aged, true)
+}
+
+/// Performs a history in the guest, and prints the extents.
+#[test]
+#[ignore = "f2fs_places_files_as_the_real_one runs it in a guest"]
+fn performs_a_history() {
+    let Ok(about) = std::env::var(IN_GUEST) else { return };
+    let [number, seed, root] = about.split(' ').collect::<Vec<_>>()[..] else { panic!("{about}") };
+    let (history, _) = on_f2fs(&ON_F2FS[number.parse::<usize>().unwrap()], seed.parse().unwrap());
+    for (file, extents) in really(Path::new(root), &history.steps) {
+        for (page, place, pages) in extents {
+            println!("extent {file} {page} {place} {pages}");
         }
+    }
+}
+
+/// As for ext4, on a small and on a large volume of F2FS in an emulated guest. The guest's volumes
+/// are in its memory, since its card is slow. Cleaning in the background is off: it depends on idle
+/// time.
+#[test]
+fn f2fs_places_files_as_the_real_one() {
+    let test = "layouts::f2fs_places_files_as_the_real_one";
+    let Some(guest) = emulated::guest(test, emulated::DEBIAN) else { return };
+    let seed = std::env::var("FLASHSIFT_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let out = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let mut script = "set -eu
+        mkdir /memory /volume
+        mount -t tmpfs -o size=90% memory /memory\n"
+        .to_owned();
+    for (number, OnF2fs { size, .. }) in ON_F2FS.iter().enumerate() {
+        script += &format!(
+            "truncate -s {size} /memory/image
+            mkfs.f2fs -q /memory/image
+            mount -t f2fs -o loop,background_gc=off,nodiscard /memory/image /volume
+            {IN_GUEST}='{number} {seed} /volume' {} --ignored --exact --nocapture \
+              performs_a_history > /out/{number}
+            umount /volume
+            rm /memory/image\n",
+            program.display()
+        );
+    }
+    let options = [("FLASHSIFT_GUEST_MEMORY", "2G"), ("FLASHSIFT_GUEST_SECONDS", "600")];
+    if !emulated::run(&guest, "f2fs", &options, out.path(), &[&script]) {
+        return skip(test, "the emulated guest fell asleep twice").unwrap_or_default();
+    }
+    for (number, about) in ON_F2FS.iter().enumerate() {
+        let printed = fs::read_to_string(out.path().join(number.to_string())).unwrap();
+        let mut real: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
+        for line in printed.lines().filter_map(|line| line.split_once("extent ")) {
+            let fields: Vec<u64> = line.1.split(' ').map(|field| field.parse().unwrap()).collect();
+            let [file, page, place, pages] = fields[..] else { panic!("{line:?}") };
+            real.entry(file as usize).or_default().push((page, place, pages));
+        }
+        let (history, first) = on_f2fs(about, seed);
+        let layout = format!("f2fs:segments={}", about.segments);
+        let model = modelled(&layout, &history.steps);
+        let what = format!("{}, seed {seed}", about.what);
+        compare(&what, figures(&real, first), figures(&model, first));
     }
 }

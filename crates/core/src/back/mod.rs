@@ -22,10 +22,20 @@ pub enum Why {
     Expire,
     /// More pages were dirty than the mode allows, and this file was dirty for the longest time.
     Background,
-    /// An application synced the page and waits.
+    /// An application synced the file and waits.
     Sync,
+    /// An application synced all files and waits.
+    SyncAll,
     /// It was dirty at the end of the trace.
     Drain,
+}
+
+impl Why {
+    /// Whether an application waits for the write-back of what it synced.
+    #[inline(always)]
+    pub fn is_sync(self) -> bool {
+        matches!(self, Self::Sync | Self::SyncAll)
+    }
 }
 
 /// The medium that a page was read from.

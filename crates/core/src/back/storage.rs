@@ -383,15 +383,15 @@ impl<S: Sink> Back for Storage<S> {
         if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
             clusters.cleaned(page, layout.place(page));
         }
-        let lba = self.layout().write(page);
+        let lba = self.layout().write_for(page, why);
         self.note_moved(page);
         self.discard_freed();
         self.counts.writes += 1;
         self.counts.drained += u64::from(why == Why::Drain);
-        self.counts.sync_writes += u64::from(why == Why::Sync);
+        self.counts.sync_writes += u64::from(why.is_sync());
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
-        let (sync, awaited) = (why == Why::Sync, why == Why::Evict);
+        let (sync, awaited) = (why.is_sync(), why == Why::Evict);
         if !S::WANTS_READS {
             return self.count(lba, sync, awaited);
         }

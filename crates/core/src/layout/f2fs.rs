@@ -1,28 +1,49 @@
-//! F2FS-like: every write-back appends to a log, which reuses holes when the device is nearly full.
+//! F2FS-like: logs for hot, warm and cold data, as the kernel's `fs/f2fs` places pages (Linux 6.1).
 //!
-//! The main area consists of segments of 512 pages (2 MiB). A page written back is appended behind
-//! the last one, and its old place becomes a hole. A segment whose pages are all holes is free
-//! again. While more than 5 % of the segments are free, a full log continues in the next free
-//! segment. Below that, it reuses the next hole instead ("slack space recycling", F2FS's threaded
-//! logging, which makes writes non-sequential but copies nothing). Lee et al., "F2FS", FAST '15,
-//! §2.4.
+//! The main area consists of segments of 512 pages (2 MiB). A page written back is appended to one
+//! of three logs, and its old place becomes a hole. [`main_area`] says how a log continues when its
+//! segment is full, and when holes are used again. Lee et al., "F2FS", FAST '15, §2.2 and §2.4.
 //!
-//! The model has one log. It leaves out the separation of hot, warm and cold data, foreground
-//! cleaning and node blocks. The pages that exist before the trace lie in rank order from the first
-//! segment on.
+//! - The log of a page (`__get_segment_type_6`): cold if the file's first name has an extension of
+//!   media or archives, hot if it has one of databases or disk images. mkfs.f2fs writes these lists
+//!   ([`names::f2fs_heat`]). Otherwise it is hot if the file has at most 16 dirty pages when its
+//!   write-back begins (`min_hot_blocks`), and warm if it has more.
+//! - A page that has a place keeps it (`f2fs_should_update_inplace`) in three cases: its file is
+//!   cold by name; the volume has at most 8,192 segments, 16 GiB (`SMALL_VOLUME_SEGMENTS`); or an
+//!   fsync writes it and the file had at most 8 dirty pages (`min_fsync_blocks`). fdatasync keeps
+//!   any number of pages in place (`sync=fdatasync`: traces do not tell the two apart).
+//! - A write-back of a file is the pages of it that are written one after another, for the same
+//!   reason and without a page of it becoming dirty in between.
+//! - A sync of all files ends with a checkpoint. F2FS also makes one every 60 s and for some
+//!   fsyncs; these are left out.
+//!
+//! `segments` gives the size of the main area, of a volume that holds the files of the trace only;
+//! its logs begin where mkfs.f2fs lets them begin. Without it the volume is a large one, full of
+//! other files except for the pages of the trace and the share `spare`; nothing is reserved, and
+//! holes are used again when 5 % of these segments are free.
+//!
+//! Files that exist before the trace are written in order of first appearance, to the log of their
+//! name, or the warm one. Left out are nodes and directories (the first three segments of the main
+//! area remain for the logs of nodes), cleaning, write hints, compression, atomic writes, pinned
+//! files, and data inside the inode (files of up to 3.4 KiB).
 
 use super::{Layout, LayoutSpec, Lba, add_freed};
 use crate::{
+    back::Why,
+    names::Heat,
     page::Page,
     params::{Param, ParamKind, Params},
     structure::BitTree,
-    trace::Trace,
+    trace::{File, Files, Trace},
 };
+use main_area::{Log, MainArea, Volume};
 use std::ops::Range;
+
+mod main_area;
 
 pub(super) const SPEC: LayoutSpec = LayoutSpec {
     name: "f2fs",
-    what: "F2FS-like: appended at write-back, holes reused when nearly full",
+    what: "F2FS-like: three logs by heat; in place where F2FS overwrites; holes when nearly full",
     params: PARAMS,
     suits: |_| true,
     in_rank_order: false,
@@ -30,147 +51,196 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     build: |trace, params| Box::new(F2fs::new(trace, params)),
 };
 
-const PARAMS: &[Param] = &[Param {
-    name: "spare",
-    what: "free space on the device, as a share of the pages that the trace touches",
-    kind: ParamKind::Number { default: 0.25, min: 0.0, max: 1000.0 },
-}];
+const PARAMS: &[Param] = &[
+    Param {
+        name: "spare",
+        what: "without segments: free space, as a share of the pages that the trace touches",
+        kind: ParamKind::Number { default: 0.25, min: 0.0, max: 1000.0 },
+    },
+    Param {
+        name: "segments",
+        what: "size of the main area in segments of 2 MiB; 0: a part of a large volume",
+        kind: ParamKind::Number { default: 0.0, min: 0.0, max: 1_000_000.0 },
+    },
+    Param {
+        name: "sync",
+        what: "the call that syncs of a file stand for: fdatasync always overwrites in place",
+        kind: ParamKind::Word(&["fsync", "fdatasync"]),
+    },
+];
 
-const SEGMENT_PAGES: u32 = 512;
-/// Reciprocal of the share of free segments below which holes are reused.
-const RESERVE: u32 = 20;
+/// The most segments of a volume on which every page is updated in place.
+const SMALL_VOLUME_SEGMENTS: u32 = 16 * 512;
+/// The most dirty pages of a file that fsync updates in place.
+const FSYNC_PAGES: u32 = 8;
+/// The most dirty pages of a file that go to the hot log.
+const HOT_PAGES: u32 = 16;
 const NOWHERE: u32 = u32::MAX;
 
 struct F2fs {
-    /// LBA of each page, or [`NOWHERE`].
+    files: Files,
+    /// By file: its heat by name.
+    heat: Vec<Option<Heat>>,
+    /// Slot of each page, or [`NOWHERE`].
     place: Vec<u32>,
-    /// Free slots, including those of the open segment from `head` on.
-    free: BitTree,
-    /// Pages in use in each segment.
-    used_pages: Vec<u32>,
-    free_segments: BitTree,
-    free_segment_count: u32,
-    /// The slots of the open segment that are not yet written.
-    head: Range<u32>,
-    /// Slot at which the search for a hole continues.
-    cursor: u32,
+    dirty: BitTree,
+    /// By file.
+    dirty_pages: Vec<u32>,
+    area: MainArea,
+    /// Whether each page that has a place keeps it.
+    always_in_place: bool,
+    fdatasync: bool,
+    /// The write-back that goes on if the next page suits it.
+    current: Option<WriteBack>,
+    /// Whether a sync of all files goes on.
+    syncing_all: bool,
     /// See [`Layout::freed`].
     freed: Vec<Range<Lba>>,
     /// See [`Layout::moved`].
     moved: Range<u32>,
 }
 
+/// A write-back of a file.
+#[derive(Clone, Copy)]
+struct WriteBack {
+    file: File,
+    why: Why,
+    /// The file's dirty pages when it began.
+    pages: u32,
+}
+
 impl F2fs {
     fn new(trace: &Trace, params: &Params) -> Self {
         let pages = trace.pages();
-        let wanted = f64::from(pages) * (1.0 + params.number(PARAMS, "spare"));
-        // Two extra segments, so that a page finds a free slot while its old one is still in use.
-        let segments = (wanted as u32)
-            .max(pages)
-            .div_ceil(SEGMENT_PAGES)
-            .saturating_add(2)
-            .min(u32::MAX / SEGMENT_PAGES);
-        let slots = segments * SEGMENT_PAGES;
+        let files = Files::of(trace.runs(), pages);
+        let heat_of = |file| {
+            let (file, _) = trace.place_of(Page(files.pages(file).start))?;
+            trace.f2fs_heat(file)
+        };
+        let heat: Vec<_> = files.all().map(heat_of).collect();
+        let segments = params.number(PARAMS, "segments") as u32;
+        let volume = if segments == 0 {
+            let wanted = f64::from(pages) * (1.0 + params.number(PARAMS, "spare"));
+            Volume::part_of_a_large_one((wanted as u32).max(pages))
+        } else {
+            Volume::of(segments, pages)
+        };
         let mut layout = Self {
             place: vec![NOWHERE; pages as usize],
-            free: BitTree::new(slots),
-            used_pages: vec![0; segments as usize],
-            free_segments: BitTree::new(segments),
-            free_segment_count: segments,
-            head: 0..0,
-            cursor: 0,
+            dirty: BitTree::new(pages),
+            dirty_pages: vec![0; files.count() as usize],
+            always_in_place: segments != 0 && volume.segments <= SMALL_VOLUME_SEGMENTS,
+            area: MainArea::new(volume),
+            fdatasync: params.word(PARAMS, "sync") == "fdatasync",
+            current: None,
+            syncing_all: false,
             freed: Vec::new(),
             moved: 0..0,
+            files,
+            heat,
         };
-        (0..slots).for_each(|slot| layout.free.insert(slot));
-        (0..segments).for_each(|segment| layout.free_segments.insert(segment));
         if trace.runs().is_empty() {
-            (0..pages).for_each(|page| layout.append(page));
+            (0..pages).for_each(|page| layout.append(page, Log::Warm));
         }
         for run in
             trace.runs().iter().filter(|run| trace.created().binary_search(&run.file).is_err())
         {
-            (run.first..run.first + run.pages).for_each(|page| layout.append(page));
+            let log = layout.log_by_name(Page(run.first)).unwrap_or(Log::Warm);
+            (run.first..run.first + run.pages).for_each(|page| layout.append(page, log));
         }
+        layout.area.checkpoint();
         layout
     }
 
-    fn append(&mut self, page: u32) {
-        let slot = self.slot();
-        self.free.remove(slot);
-        self.used_pages[(slot / SEGMENT_PAGES) as usize] += 1;
-        if self.free_segments.contains(slot / SEGMENT_PAGES) {
-            self.close_off(slot / SEGMENT_PAGES);
+    fn log_by_name(&self, page: Page) -> Option<Log> {
+        let heat = self.heat[self.files.of_page(page).0 as usize]?;
+        Some(if heat == Heat::Hot { Log::Hot } else { Log::Cold })
+    }
+
+    fn append(&mut self, page: u32, log: Log) {
+        let place = &mut self.place[page as usize];
+        let old = (*place != NOWHERE).then_some(*place);
+        *place = self.area.append(log, old);
+        if let Some(old) = old {
+            add_freed(&mut self.freed, old.into());
         }
-        let old = std::mem::replace(&mut self.place[page as usize], slot);
-        self.release(old);
         self.moved = page..page + 1;
     }
 
-    fn slot(&mut self) -> u32 {
-        if let Some(slot) = self.head.next() {
-            return slot;
-        }
-        if self.head.end > 0 {
-            // Every page of the full segment may have been rewritten while it was open.
-            self.reopen_if_empty(self.head.end / SEGMENT_PAGES - 1);
-        }
-        if self.free_segment_count > self.used_pages.len() as u32 / RESERVE {
-            let behind = self.head.end / SEGMENT_PAGES;
-            let segment = self.free_segments.next(behind).or_else(|| self.free_segments.next(0));
-            let segment = segment.expect("the count says that there is one");
-            self.close_off(segment);
-            self.head = segment * SEGMENT_PAGES..(segment + 1) * SEGMENT_PAGES;
-            return self.head.next().expect("just opened");
-        }
-        let hole = self.free.next(self.cursor).or_else(|| self.free.next(0));
-        let hole = hole.expect("there are more slots than pages");
-        self.cursor = hole + 1;
-        hole
-    }
-
-    fn close_off(&mut self, segment: u32) {
-        self.free_segments.remove(segment);
-        self.free_segment_count -= 1;
-    }
-
-    fn release(&mut self, slot: u32) {
-        if slot == NOWHERE {
-            return;
-        }
-        let segment = slot / SEGMENT_PAGES;
-        add_freed(&mut self.freed, slot.into());
-        self.free.insert(slot);
-        self.used_pages[segment as usize] -= 1;
-        let open = !self.head.is_empty() && self.head.end == (segment + 1) * SEGMENT_PAGES;
-        if !open {
-            self.reopen_if_empty(segment);
+    /// Removes a page from the dirty ones.
+    fn clean(&mut self, page: Page) {
+        if self.dirty.contains(page.0) {
+            self.dirty.remove(page.0);
+            self.dirty_pages[self.files.of_page(page).0 as usize] -= 1;
         }
     }
 
-    fn reopen_if_empty(&mut self, segment: u32) {
-        if self.used_pages[segment as usize] == 0 && !self.free_segments.contains(segment) {
-            self.free_segments.insert(segment);
-            self.free_segment_count += 1;
+    /// The write-back to which a page belongs that is written now.
+    fn write_back_of(&mut self, file: File, why: Why) -> WriteBack {
+        match self.current {
+            Some(current) if (current.file, current.why) == (file, why) => current,
+            _ => {
+                let pages = self.dirty_pages[file.0 as usize].max(1);
+                *self.current.insert(WriteBack { file, why, pages })
+            }
+        }
+    }
+
+    fn end_sync_of_all(&mut self) {
+        if std::mem::take(&mut self.syncing_all) {
+            self.area.checkpoint();
         }
     }
 }
 
 impl Layout for F2fs {
     fn write(&mut self, page: Page) -> Lba {
+        self.write_for(page, Why::Evict)
+    }
+
+    fn write_for(&mut self, page: Page, why: Why) -> Lba {
         self.freed.clear();
-        self.append(page.0);
+        self.moved = 0..0;
+        if why != Why::SyncAll {
+            self.end_sync_of_all();
+        }
+        self.syncing_all = why == Why::SyncAll;
+        let WriteBack { pages, .. } = self.write_back_of(self.files.of_page(page), why);
+        self.clean(page);
+        let by_name = self.log_by_name(page);
+        let by_sync = why == Why::Sync && (self.fdatasync || pages <= FSYNC_PAGES);
+        let keeps = self.always_in_place || by_name == Some(Log::Cold) || by_sync;
+        if !keeps || self.place[page.0 as usize] == NOWHERE {
+            let by_pages = if pages <= HOT_PAGES { Log::Hot } else { Log::Warm };
+            self.append(page.0, by_name.unwrap_or(by_pages));
+        }
         Lba::from(self.place[page.0 as usize])
     }
 
     fn read(&self, page: Page) -> Lba {
-        let next = if self.head.is_empty() { self.cursor } else { self.head.start };
-        self.place(page).unwrap_or(next.into())
+        let next = || self.area.next(self.log_by_name(page).unwrap_or(Log::Warm));
+        self.place(page).unwrap_or_else(|| next().into())
     }
 
     fn place(&self, page: Page) -> Option<Lba> {
         let slot = self.place[page.0 as usize];
         (slot != NOWHERE).then_some(Lba::from(slot))
+    }
+
+    fn wants_dirtied(&self) -> bool {
+        true
+    }
+
+    fn dirtied(&mut self, page: Page) {
+        self.freed.clear();
+        self.moved = 0..0;
+        self.end_sync_of_all();
+        let file = self.files.of_page(page);
+        if !self.dirty.contains(page.0) {
+            self.dirty.insert(page.0);
+            self.dirty_pages[file.0 as usize] += 1;
+        }
+        self.current.take_if(|current| current.file == file);
     }
 
     fn moved(&self) -> Range<u32> {
@@ -183,26 +253,30 @@ impl Layout for F2fs {
 
     fn free(&mut self, pages: Range<u32>) {
         self.freed.clear();
+        self.moved = 0..0;
+        self.end_sync_of_all();
         for page in pages {
+            self.clean(Page(page));
             let slot = std::mem::replace(&mut self.place[page as usize], NOWHERE);
-            self.release(slot);
+            if slot != NOWHERE {
+                add_freed(&mut self.freed, slot.into());
+                self.area.free(slot);
+            }
         }
     }
 
     fn check(&self) {
-        self.free.check();
-        self.free_segments.check();
-        let mut used = vec![0; self.used_pages.len()];
+        self.dirty.check();
         let mut slots: Vec<u32> =
             self.place.iter().copied().filter(|slot| *slot != NOWHERE).collect();
-        for slot in &slots {
-            used[(slot / SEGMENT_PAGES) as usize] += 1;
-            assert!(!self.free.contains(*slot), "slot {slot} is in use and free");
-        }
-        assert_eq!(used, self.used_pages);
-        let pages = slots.len();
         slots.sort_unstable();
-        slots.dedup();
-        assert_eq!(slots.len(), pages, "two pages share a slot");
+        for pair in slots.windows(2) {
+            assert!(pair[0] < pair[1], "two pages share slot {}", pair[0]);
+        }
+        self.area.check(&slots);
+        for file in self.files.all() {
+            let dirty = self.files.pages(file).filter(|page| self.dirty.contains(*page)).count();
+            assert_eq!(dirty as u32, self.dirty_pages[file.0 as usize]);
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! A layout is one file and one line in [`ALL`].
 
 use crate::{
+    back::Why,
     event::Space,
     page::Page,
     params::{self, Listed, Param, Params},
@@ -31,6 +32,10 @@ pub type Lba = u64;
 pub trait Layout {
     /// Returns the place to which the page is written, and assigns it.
     fn write(&mut self, page: Page) -> Lba;
+    /// Like [`Layout::write`], for a layout whose places depend on the reason of the write-back.
+    fn write_for(&mut self, page: Page, _: Why) -> Lba {
+        self.write(page)
+    }
     /// Returns the place from which the page is read. A page without a place is a hole, or the
     /// trace lacks its write: it is read from about where it would be placed, and gets no place.
     fn read(&self, page: Page) -> Lba;
@@ -50,11 +55,12 @@ pub trait Layout {
     /// Sets the present time, in microseconds from the trace's beginning. Called only for layouts
     /// that want it.
     fn now(&mut self, _at_us: u64) {}
-    /// Returns the pages whose place the last call of `write` or `dirtied` set or changed.
+    /// Returns the pages whose place the last call of `write`, `write_for` or `dirtied` set or
+    /// changed.
     fn moved(&self) -> std::ops::Range<u32>;
     /// Frees the places of these ranks, which were truncated or deleted.
     fn free(&mut self, pages: std::ops::Range<u32>);
-    /// Returns the places that the last call of `write`, `dirtied` or `free` freed.
+    /// Returns the places that the last call of `write`, `write_for`, `dirtied` or `free` freed.
     fn freed(&self) -> &[std::ops::Range<Lba>] {
         &[]
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    event::{About, Action, Event, FileId, Knows, Side},
+    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side},
     trace::{Tables, TraceBuilder, Unit},
 };
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ proptest! {
             let space = if (spec.suits)(Space::Files) { Space::Files } else { Space::Blocks };
             let trace = trace(space, &files);
             let text = match spec.name {
-                "f2fs" => format!("f2fs:spare={spare}"),
+                "f2fs" => ["f2fs:spare=0", "f2fs:segments=1"][usize::from(spare)].to_owned(),
                 "ext4" => ["ext4:groups=1", "ext4:alloc=early"][usize::from(spare)].to_owned(),
                 name => name.to_owned(),
             };
@@ -92,7 +92,8 @@ proptest! {
                     prop_assert_eq!(&places(&*layout), &before, "a read places nothing");
                     continue;
                 } else {
-                    let lba = layout.write(Page(page));
+                    let why = [Why::Evict, Why::Sync, Why::SyncAll][*count as usize % 3];
+                    let lba = layout.write_for(Page(page), why);
                     prop_assert!(!model.iter().any(|(other, at)| *at == lba && *other != page), "{}", text);
                     model.insert(page, lba);
                 }
@@ -161,16 +162,104 @@ fn ext4_does_not_know_how_long_a_file_becomes() {
     layout.check();
 }
 
-/// The layout is a log: each write-back is placed behind the one before, whatever page it writes.
+/// Places of these pages when they are written back together: all are dirty before.
+fn written(layout: &mut dyn Layout, pages: std::ops::Range<u32>, why: Why) -> Vec<Lba> {
+    pages.clone().for_each(|page| layout.dirtied(Page(page)));
+    let places = pages.map(|page| layout.write_for(Page(page), why)).collect();
+    layout.check();
+    places
+}
+
+/// A write-back is appended to a log: the hot one if the file has at most 16 dirty pages, otherwise
+/// the warm one. Old files of the trace lie in the warm log.
 #[test]
 fn f2fs_appends() {
     let trace = trace(Space::Files, &[(false, vec![(0, 600)])]);
     let chosen = Selection::parse("f2fs:spare=3").unwrap();
     let mut layout = (chosen.spec.build)(&trace, &chosen.params);
     assert_eq!(layout.read(Page(599)), 599);
-    let lbas: Vec<Lba> = [7, 300, 2, 7].into_iter().map(|page| layout.write(Page(page))).collect();
-    assert_eq!(lbas, [600, 601, 602, 603]);
-    assert_eq!(layout.read(Page(7)), 603);
+    assert_eq!(written(&mut *layout, 7..24, Why::Expire), Vec::from_iter(600..617), "warm");
+    assert_eq!(written(&mut *layout, 7..23, Why::Expire), Vec::from_iter(1024..1040), "hot");
+    assert_eq!(written(&mut *layout, 0..17, Why::Evict), Vec::from_iter(617..634), "warm");
+    assert_eq!(layout.read(Page(7)), 624);
+}
+
+/// A trace of files with these names that are created with so many pages.
+fn named(files: &[(&'static str, u64)]) -> Trace {
+    let knows = Knows { writes: true, ..Knows::NOTHING };
+    let about =
+        About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
+    for (file, (name, pages)) in files.iter().enumerate() {
+        let (file, len) = (FileId(file as u64), pages * 4096);
+        let create = Create { file, name: (*name).into(), owner: None, mode: None, sync: false };
+        for action in [
+            Action::Create(MaybeOwned::owned(create)),
+            Action::Write { open: None, file, offset: 0, len, sync: false },
+        ] {
+            builder.extend(&[Event { at_us: 0, pid: 0, tid: 0, action }]).unwrap();
+        }
+    }
+    builder.finish().unwrap()
+}
+
+/// The extension of a file decides before the number of its dirty pages. On a volume that mkfs.f2fs
+/// has just made, the hot log begins behind those of nodes, the warm one in the middle, and the
+/// cold one in the middle of the first half.
+#[test]
+fn f2fs_separates_files_by_heat() {
+    let files = [("/a/x.MP4.part", 4), ("/a/x.db-wal", 40), ("/a/x", 40), ("/a/y", 4)];
+    let trace = named(&files);
+    let chosen = Selection::parse("f2fs:segments=248").unwrap();
+    let mut layout = (chosen.spec.build)(&trace, &chosen.params);
+    let mut place = |pages| written(&mut *layout, pages, Why::Expire)[0];
+    let places = [place(0..4), place(4..44), place(44..84), place(84..88)];
+    let [hot, warm, cold] = [3, 123, 61].map(|segment| segment * 512);
+    assert_eq!(places, [cold, hot, warm, hot + 40]);
+}
+
+/// A page is overwritten in place by an fsync of at most 8 pages, in a file that is cold by name,
+/// and everywhere on a small volume; not by a sync of all files.
+#[test]
+fn f2fs_overwrites_in_place_where_f2fs_does() {
+    let trace = named(&[("/a/x", 40), ("/a/x.jpg", 40)]);
+    let stays = |text: &str, pages: std::ops::Range<u32>, why| {
+        let chosen = Selection::parse(text).unwrap();
+        let mut layout = (chosen.spec.build)(&trace, &chosen.params);
+        written(&mut *layout, 0..40, Why::Expire);
+        written(&mut *layout, 40..80, Why::Expire);
+        let before: Vec<_> = pages.clone().map(|page| layout.read(Page(page))).collect();
+        written(&mut *layout, pages, why) == before
+    };
+    for (text, pages, why, expected) in [
+        ("f2fs", 0..8, Why::Sync, true),
+        ("f2fs", 0..9, Why::Sync, false),
+        ("f2fs:sync=fdatasync", 0..9, Why::Sync, true),
+        ("f2fs", 0..8, Why::SyncAll, false),
+        ("f2fs", 0..8, Why::Expire, false),
+        ("f2fs", 40..80, Why::Expire, true),
+        ("f2fs:segments=8192", 0..40, Why::Expire, true),
+        ("f2fs:segments=8193", 0..40, Why::Expire, false),
+    ] {
+        assert_eq!(stays(text, pages.clone(), why), expected, "{text} {pages:?} {why:?}");
+    }
+}
+
+/// A hole is used again after a sync of all files, because that ends with a checkpoint, and only
+/// while few segments are free: a new file then lies in the holes of the old one.
+#[test]
+fn f2fs_uses_holes_when_few_segments_are_free() {
+    let trace = named(&[("/a/old", 4_000), ("/a/new", 300), ("/a/newer", 600)]);
+    let chosen = Selection::parse("f2fs:segments=1").unwrap();
+    let mut layout = (chosen.spec.build)(&trace, &chosen.params);
+    let old = written(&mut *layout, 0..4_000, Why::Expire);
+    (0..2_000).step_by(2).for_each(|page| layout.free(page..page + 1));
+    let holes: Vec<Lba> = old.into_iter().step_by(2).take(1_000).collect();
+    let in_holes = |places: &[Lba]| places.iter().filter(|place| holes.contains(place)).count();
+    let new = written(&mut *layout, 4_000..4_300, Why::SyncAll);
+    let newer = written(&mut *layout, 4_300..4_900, Why::SyncAll);
+    assert_eq!(in_holes(&new), 0, "before the checkpoint");
+    assert_eq!(in_holes(&newer), 292, "behind it, when the segment is full");
 }
 
 /// Blocks lie where the trace says; the second device begins where the first ends.
@@ -222,7 +311,7 @@ fn freed_places_are_known() {
     f2fs.write(Page(1));
     assert_eq!(f2fs.freed(), std::slice::from_ref(&(1..2)));
     f2fs.free(0..3);
-    assert_eq!(f2fs.freed(), [0..1, 6..7, 2..3]);
+    assert_eq!(f2fs.freed(), [0..1, 512..513, 2..3]);
     let mut identity = build(Space::Blocks, "identity");
     identity.free(1..3);
     assert_eq!(identity.freed(), std::slice::from_ref(&(1..3)));

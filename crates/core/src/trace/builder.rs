@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     event::{About, Action, Event, FileId},
+    names::{self, Heat},
     page::PAGE_BYTES,
     structure::BitTree,
 };
@@ -56,23 +57,28 @@ pub struct TraceBuilder {
     process: u32,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
-    directories: Directories,
+    first_names: FirstNames,
     places: PlacesBuilder,
 }
 
-/// The directory in which each file got its first name: file systems place it there.
+/// The facts that file systems take from a file's first name: its directory, and on F2FS its heat.
 #[derive(Default)]
-struct Directories {
-    of_file: HashMap<FileId, u32, FixedState>,
+struct FirstNames {
+    directory: HashMap<FileId, u32, FixedState>,
+    /// Only of files that have one.
+    heat: HashMap<FileId, Heat, FixedState>,
     numbers: HashMap<Box<str>, u32, FixedState>,
     name_bytes: usize,
 }
 
-impl Directories {
+impl FirstNames {
     fn named(&mut self, file: FileId, name: &str) {
         let Some((directory, _)) = name.rsplit_once('/') else { return };
-        if self.of_file.contains_key(&file) {
+        if self.directory.contains_key(&file) {
             return;
+        }
+        if let Some(heat) = names::f2fs_heat(name) {
+            self.heat.insert(file, heat);
         }
         let number = match self.numbers.get(directory) {
             Some(number) => *number,
@@ -83,11 +89,12 @@ impl Directories {
                 number
             }
         };
-        self.of_file.insert(file, number);
+        self.directory.insert(file, number);
     }
 
     fn held_bytes(&self) -> usize {
-        self.of_file.capacity() * (size_of::<(FileId, u32)>() + 1)
+        self.directory.capacity() * (size_of::<(FileId, u32)>() + 1)
+            + self.heat.capacity() * (size_of::<(FileId, Heat)>() + 1)
             + self.numbers.capacity() * (size_of::<(Box<str>, u32)>() + 1)
             + self.name_bytes
     }
@@ -114,7 +121,7 @@ impl TraceBuilder {
             step_tables: StepTables::default(),
             process: 0,
             sizes: HashMap::default(),
-            directories: Directories::default(),
+            first_names: FirstNames::default(),
             places: PlacesBuilder::default(),
         }
     }
@@ -140,7 +147,7 @@ impl TraceBuilder {
             + self.ranges.capacity() * size_of::<(FileId, u64, u64)>()
             + self.step_tables.held_bytes()
             + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
-            + self.directories.held_bytes()
+            + self.first_names.held_bytes()
             + self.places.held_bytes();
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
@@ -197,9 +204,9 @@ impl TraceBuilder {
             Action::Direct { .. } => self.totals.direct_requests += 1,
             Action::Create(ref create) => {
                 self.created.push(create.file);
-                self.directories.named(create.file, &create.name);
+                self.first_names.named(create.file, &create.name);
             }
-            Action::Bind { file, ref name } => self.directories.named(file, name),
+            Action::Bind { file, ref name } => self.first_names.named(file, name),
             Action::Close { .. }
             | Action::Size { .. }
             | Action::Link { .. }
@@ -397,8 +404,10 @@ impl TraceBuilder {
         self.times.low.shrink_to_fit();
         self.step_tables.shrink_to_fit();
         let Self { about, steps, times, created, totals, tables, step_tables, sizes, .. } = self;
-        let mut directories: Vec<_> = self.directories.of_file.into_iter().collect();
+        let mut directories: Vec<_> = self.first_names.directory.into_iter().collect();
         directories.sort_unstable();
+        let mut heats: Vec<_> = self.first_names.heat.into_iter().collect();
+        heats.sort_unstable_by_key(|(file, _)| *file);
         let (untouched, untouched_pages) = match tables.untouched_within_pages {
             0 => (Vec::new(), 0),
             within => {
@@ -422,6 +431,7 @@ impl TraceBuilder {
             pages,
             created,
             directories,
+            heats,
             totals,
             tables,
             step_tables,

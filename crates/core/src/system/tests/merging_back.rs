@@ -45,7 +45,7 @@ impl Back for Merging<'_> {
 
     fn write(&mut self, written: Written) {
         let lba = self.layout.write(written.page);
-        self.add(IoOp::Write, lba, written.why == Why::Sync);
+        self.add(IoOp::Write, lba, written.why.is_sync());
         self.storage.write(written);
     }
 
