@@ -145,7 +145,7 @@ pub(crate) fn run<P: Build>(
     let layout = wanted.then(build);
     let follows =
         layout.as_ref().is_some_and(|layout| layout.wants_dirtied() || layout.wants_time());
-    let machine = || Machine::new(cell.writeback, trace);
+    let machine = || Machine::new(cell.writeback, trace, cell.frames);
     // A loop is compiled for each policy and each case. Two cases share a loop where another cost
     // hides that of the unused part: a sink hides an idle write-back machine, and the machine hides
     // the question whether the layout follows dirty pages or the time.
@@ -174,7 +174,7 @@ fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S
     let storage = storage
         .with_requests_up_to(cell.request_pages_max)
         .with_discards(cell.discards)
-        .with_clusters_of(cell.writeback.cluster_pages);
+        .with_clusters(cell.writeback.cluster);
     if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
@@ -195,10 +195,12 @@ fn system<P: Build, B: Back, W: WriteBack>(
 struct System<C, B, W> {
     cache: C,
     back: Watched<B, W>,
+    /// Empty, except while a range of addresses is written ahead.
+    cluster: Vec<Page>,
 }
 
-/// A back whose cache is watched: the write-back machine is notified of pages that leave the cache
-/// on their own, and reads are counted by their source.
+/// A back whose cache is watched: the write-back machine is notified of requests to the device and
+/// of pages that leave the cache on their own, and reads are counted by their source.
 struct Watched<B, W> {
     back: B,
     writeback: W,
@@ -214,6 +216,9 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
     #[inline(always)]
     fn now(&mut self, at_us: u64) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.now(at_us);
+        }
         self.back.now(at_us);
     }
 
@@ -221,6 +226,9 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     fn read(&mut self, page: Page, owner: Owner) -> Source {
         let source = self.back.read(page, owner);
         self.nvm_reads += u64::from(source == Source::Nvm);
+        if let (Some(machine), Source::Storage) = (self.writeback.machine(), source) {
+            machine.busy();
+        }
         source
     }
 
@@ -228,6 +236,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     fn write(&mut self, written: Written) {
         if let Some(machine) = self.writeback.machine() {
             machine.gone(written.page);
+            machine.busy();
         }
         self.back.write(written);
     }
@@ -246,8 +255,15 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
         self.back.cluster(page, into);
     }
 
+    fn next_cluster(&mut self, into: &mut Vec<Page>) {
+        self.back.next_cluster(into);
+    }
+
     #[inline(always)]
     fn flush(&mut self) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.busy();
+        }
         self.back.flush();
     }
 
@@ -292,11 +308,15 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     fn counts(&self) -> DeviceCounts {
         self.back.counts()
     }
+
+    fn check(&self, dirty_pages: u64, is_dirty: impl Fn(Page) -> bool) {
+        self.back.check(dirty_pages, is_dirty);
+    }
 }
 
 impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
     fn new(cache: C, back: B, writeback: W) -> Self {
-        Self { cache, back: Watched { back, writeback, nvm_reads: 0 } }
+        Self { cache, back: Watched { back, writeback, nvm_reads: 0 }, cluster: Vec::new() }
     }
 
     // A function of its own: beside others in one, the loop's variables lose their registers.
@@ -415,7 +435,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             self.back.now(due_us);
             self.write_out();
         }
-        if B::WANTS_TIME {
+        if B::WANTS_TIME || W::ON {
             self.back.now(now_us);
         }
     }
@@ -434,6 +454,14 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             self.cache.sync(page.0..page.0 + 1, why, &mut self.back);
         }
         self.back.submit();
+        while let Some(why) = self.back.writeback.machine().and_then(Machine::poll_cluster) {
+            self.back.next_cluster(&mut self.cluster);
+            assert!(!self.cluster.is_empty(), "a dirty page is in a range");
+            for page in self.cluster.drain(..) {
+                self.cache.sync(page.0..page.0 + 1, why, &mut self.back);
+            }
+            self.back.submit();
+        }
     }
 
     fn check(&mut self) {
@@ -442,6 +470,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         if let Some(machine) = self.back.writeback.machine() {
             machine.check(dirty_pages, |page| self.cache.is_dirty(page));
         }
+        self.back.check(dirty_pages, |page| self.cache.is_dirty(page));
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::{layout::Address, page::Page, trace::Owner};
 use std::ops::Range;
 
+mod clusters;
 mod storage;
 
 pub use storage::{DeviceCounts, Io, IoOp, Nowhere, Sink, Storage};
@@ -20,8 +21,11 @@ pub enum Why {
     Periodic,
     /// The file has been dirty for longer than the mode allows.
     Expire,
-    /// More pages were dirty than the mode allows, and this file was dirty for the longest time.
+    /// More pages were dirty than the mode allows, and this file or range of addresses was first in
+    /// the order of the mode.
     Background,
+    /// The device was idle.
+    Idle,
     /// An application synced the file and waits.
     Sync,
     /// An application synced all files and waits.
@@ -97,6 +101,9 @@ pub trait Back {
     fn cluster(&mut self, page: Page, into: &mut Vec<Page>) {
         into.push(page);
     }
+    /// Adds the dirty cached pages of the range that is written ahead next, in the order in which
+    /// they are written. Called only if the modes of write-back write ahead and a page is dirty.
+    fn next_cluster(&mut self, _: &mut Vec<Page>) {}
     /// An application waits until everything written before is durable: the end of an fsync.
     #[inline(always)]
     fn flush(&mut self) {}
@@ -121,4 +128,11 @@ pub trait Back {
     }
     /// The requests to the device until now.
     fn counts(&self) -> DeviceCounts;
+    /// Checks what the back knows of the cache, which reports how many pages are dirty and whether
+    /// a given one is.
+    ///
+    /// # Panics
+    ///
+    /// Panics if they disagree.
+    fn check(&self, _dirty_pages: u64, _is_dirty: impl Fn(Page) -> bool) {}
 }

@@ -5,16 +5,14 @@
 //! are joined to one request, up to a maximum length, as a block layer joins them in a task's plug.
 //! Only the request joined last is extended: the order of pages is the cache's.
 
-use super::{Back, Source, Why, Written};
+use super::{Back, Source, Why, Written, clusters::Clusters};
 use crate::{
     layout::{Address, Goals, Layout, Lba},
     page::Page,
     trace::{Owner, Trace},
+    writeback::Cluster,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::ops::Range;
 
 /// A request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,61 +139,6 @@ struct Counted {
     awaited: bool,
 }
 
-/// The dirty cached pages, by place, where evictions write clusters.
-struct Clusters {
-    pages: u64,
-    placed: BTreeMap<Lba, Page>,
-    /// Those that have no place yet.
-    unplaced: BTreeSet<Page>,
-}
-
-impl Clusters {
-    fn dirtied(&mut self, page: Page, place: Option<Lba>) {
-        match place {
-            Some(lba) => {
-                self.placed.insert(lba, page);
-            }
-            None => {
-                self.unplaced.insert(page);
-            }
-        }
-    }
-
-    fn cleaned(&mut self, page: Page, place: Option<Lba>) {
-        match place {
-            Some(lba) => self.placed.remove(&lba).is_some(),
-            None => self.unplaced.remove(&page),
-        };
-    }
-
-    /// Records that the layout moved these pages.
-    fn moved(&mut self, pages: Range<u32>, layout: &dyn Layout) {
-        for page in pages.map(Page) {
-            if let Some(lba) = layout.place(page)
-                && self.unplaced.remove(&page)
-            {
-                self.placed.insert(lba, page);
-            }
-        }
-    }
-
-    /// Pages without a place get neighbouring places if they are written together, so for them
-    /// ranks take the part of addresses.
-    fn of(&self, page: Page, place: Option<Lba>, into: &mut Vec<Page>) {
-        match place {
-            Some(lba) => {
-                let first = lba / self.pages * self.pages;
-                into.extend(self.placed.range(first..first + self.pages).map(|(_, page)| *page));
-            }
-            None => {
-                let first = u64::from(page.0) / self.pages * self.pages;
-                let last = u32::try_from(first + self.pages - 1).unwrap_or(u32::MAX);
-                into.extend(self.unplaced.range(Page(first as u32)..=Page(last)));
-            }
-        }
-    }
-}
-
 /// The state behind [`Back::address`] and [`Back::poll_moved`].
 struct Addresses {
     goals: Goals,
@@ -234,15 +177,10 @@ impl<S: Sink> Storage<S> {
         self
     }
 
-    /// Writes with each dirty page that is evicted the dirty pages of the same range of addresses,
-    /// which is aligned to its size of this many pages.
-    pub fn with_clusters_of(mut self, pages: Option<u32>) -> Self {
-        let clusters = |pages: u32| Clusters {
-            pages: pages.max(1).into(),
-            placed: BTreeMap::new(),
-            unplaced: BTreeSet::new(),
-        };
-        self.clusters = pages.map(clusters);
+    /// Writes with each dirty page that is evicted the dirty pages of the same aligned range of
+    /// addresses.
+    pub fn with_clusters(mut self, cluster: Option<Cluster>) -> Self {
+        self.clusters = cluster.map(|cluster| Clusters::new(cluster, cluster.writes_ahead()));
         self
     }
 
@@ -455,6 +393,12 @@ impl<S: Sink> Back for Storage<S> {
         }
     }
 
+    fn next_cluster(&mut self, into: &mut Vec<Page>) {
+        if let Some(clusters) = &self.clusters {
+            clusters.next(into);
+        }
+    }
+
     fn address(&mut self, page: Page) -> Address {
         let goals = &self.addresses.as_ref().expect("addresses were asked for").goals;
         let place = self.layout.as_ref().and_then(|layout| layout.place(page));
@@ -467,6 +411,12 @@ impl<S: Sink> Back for Storage<S> {
 
     fn counts(&self) -> DeviceCounts {
         self.counts
+    }
+
+    fn check(&self, dirty_pages: u64, is_dirty: impl Fn(Page) -> bool) {
+        if let Some(clusters) = &self.clusters {
+            clusters.check(dirty_pages, is_dirty);
+        }
     }
 }
 

@@ -5,9 +5,10 @@
 //! it evicts or removes ([`Machine::gone`], [`Machine::cleaned`]). The replay loop reports a
 //! deadline that has passed ([`Machine::tick`]), a sync ([`Machine::sync`]) and the end of a write
 //! ([`Machine::relieve`]). These three return whether there may be pages to write. If so, the
-//! replay loop calls [`Machine::poll`] for one page at a time until it returns `None`. Recording a
-//! page that becomes dirty takes constant time; a write-back takes time linear in the pages and
-//! files that it writes.
+//! replay loop calls [`Machine::poll`] for one page at a time until it returns `None`, and then
+//! [`Machine::poll_cluster`] for one range of addresses at a time: the machine decides when ranges
+//! are written ahead, and the back, which knows places, which ones. Recording a page that becomes
+//! dirty takes constant time; a write-back takes time linear in the pages and files that it writes.
 //!
 //! Invariants: `dirty` holds exactly the pages that are dirty in the cache, and `order` contains
 //! the file of every dirty page. `order` is sorted by the time at which each file entered it. A
@@ -63,8 +64,24 @@ pub struct Machine {
     order: Lists<File, 1>,
     /// By file in `order`: the time at which it entered.
     since_us: Vec<u64>,
+    /// The time at which the oldest file is due.
     due_us: Option<u64>,
     job: Job,
+    /// Number of dirty pages above which ranges of addresses are written ahead.
+    ahead_pages_max: u32,
+    idle_us: Option<u64>,
+    now_us: u64,
+    /// The last request to the device, or the time at which a page became dirty while none was.
+    idle_since_us: u64,
+    ahead: Ahead,
+}
+
+/// The ranges of addresses to write.
+enum Ahead {
+    None,
+    One,
+    /// Until no more than `ahead_pages_max` pages are dirty.
+    UntilFew,
 }
 
 /// The pages and files that are being written.
@@ -76,6 +93,8 @@ struct Job {
     why: Why,
 }
 
+const NO_JOB: Job = Job { pages: 0..0, files: Which::None, why: Why::Evict };
+
 enum Which {
     None,
     All,
@@ -86,12 +105,17 @@ enum Which {
 }
 
 impl Machine {
-    /// Builds a machine without dirty pages.
-    pub fn new(modes: Modes, trace: &Trace) -> Self {
+    /// Builds a machine for a cache of `frames` frames, without dirty pages.
+    pub fn new(modes: Modes, trace: &Trace, frames: u32) -> Self {
         let files = Files::of(trace.runs(), trace.pages());
         let dirty_pages_max = |expire: Expire| expire.ram_pages * u64::from(expire.ratio) / 100;
         // A trace has at most `u32::MAX` pages.
         let dirty_pages_max = modes.expire.map_or(u64::MAX, dirty_pages_max);
+        let ahead_pages_max = modes.cluster.and_then(|cluster| cluster.ratio).map_or(
+            u32::MAX,
+            // At most `frames`, because a ratio is a percentage.
+            |ratio| (u64::from(frames) * u64::from(ratio) / 100) as u32,
+        );
         Self {
             modes,
             dirty_pages_max: dirty_pages_max.try_into().unwrap_or(u32::MAX),
@@ -101,7 +125,12 @@ impl Machine {
             since_us: vec![0; files.count() as usize],
             files,
             due_us: None,
-            job: Job { pages: 0..0, files: Which::None, why: Why::Evict },
+            job: NO_JOB,
+            ahead_pages_max,
+            idle_us: modes.cluster.and_then(|cluster| cluster.idle_us),
+            now_us: 0,
+            idle_since_us: 0,
+            ahead: Ahead::None,
         }
     }
 
@@ -110,6 +139,9 @@ impl Machine {
     pub fn dirtied(&mut self, page: Page, at_us: u64) {
         if self.dirty.contains(page.0) {
             return;
+        }
+        if self.dirty_pages == 0 {
+            self.idle_since_us = at_us;
         }
         self.dirty.insert(page.0);
         self.dirty_pages += 1;
@@ -140,15 +172,37 @@ impl Machine {
         }
     }
 
+    /// Sets the present time.
+    #[inline(always)]
+    pub fn now(&mut self, at_us: u64) {
+        self.now_us = at_us;
+    }
+
+    /// Records that a request is sent to the device at the present time.
+    #[inline(always)]
+    pub fn busy(&mut self) {
+        self.idle_since_us = self.now_us;
+    }
+
     /// Returns the time at which [`Machine::tick`] must be called next.
     #[inline(always)]
     pub fn next_deadline(&self) -> Option<u64> {
-        self.due_us
+        match self.idle_us {
+            Some(idle_us) if self.dirty_pages > 0 => {
+                let idle = self.idle_since_us.checked_add(idle_us);
+                idle.into_iter().chain(self.due_us).min()
+            }
+            _ => self.due_us,
+        }
     }
 
     /// Handles the time of [`Machine::next_deadline`]. Returns whether [`Machine::poll`] must be
     /// called.
     pub fn tick(&mut self, at_us: u64) -> bool {
+        if self.due_us != Some(at_us) {
+            (self.job, self.ahead) = (NO_JOB, Ahead::One);
+            return true;
+        }
         let periodic = self.modes.periodic_us.is_some_and(|every| at_us.is_multiple_of(every));
         self.job = match self.modes.expire {
             _ if periodic => Job { pages: 0..0, files: Which::All, why: Why::Periodic },
@@ -177,11 +231,14 @@ impl Machine {
     /// that [`Machine::poll`] must be called.
     #[inline(always)]
     pub fn relieve(&mut self) -> bool {
+        let (pages, files, why) = (0..0, Which::UntilFew, Why::Background);
         let crowded = self.dirty_pages > self.dirty_pages_max;
-        if crowded {
-            self.job = Job { pages: 0..0, files: Which::UntilFew, why: Why::Background };
+        let ahead = self.dirty_pages > self.ahead_pages_max;
+        if crowded || ahead {
+            self.job = if crowded { Job { pages, files, why } } else { NO_JOB };
+            self.ahead = if ahead { Ahead::UntilFew } else { Ahead::None };
         }
-        crowded
+        crowded || ahead
     }
 
     /// Returns the next page to write, and the reason. The machine counts the page as clean from
@@ -207,6 +264,22 @@ impl Machine {
             };
             self.order.remove(file);
             self.job.pages = self.files.pages(file);
+        }
+    }
+
+    /// Returns the reason for which the next range of addresses is to be written, if one is. The
+    /// caller writes it and reports its pages by [`Machine::gone`].
+    pub fn poll_cluster(&mut self) -> Option<Why> {
+        match self.ahead {
+            Ahead::UntilFew if self.dirty_pages > self.ahead_pages_max => Some(Why::Background),
+            Ahead::One => {
+                self.ahead = Ahead::None;
+                Some(Why::Idle)
+            }
+            _ => {
+                self.ahead = Ahead::None;
+                None
+            }
         }
     }
 

@@ -28,6 +28,18 @@
 //!   evicted, all dirty pages of the same aligned range of addresses are written in the order of
 //!   their addresses, and the others stay in the cache, clean. Pages without an address count by
 //!   their rank in (file, page) order. The drain writes single pages.
+//! - `cluster:128KiB,idle=5s,ratio=10,first=fullest` also writes such ranges ahead, so that an
+//!   eviction finds clean pages. With `idle`, one range is written each time the device had no
+//!   request for this time while a page was dirty (Golding et al., "Idleness is Not Sloth", USENIX
+//!   Winter 1995, §3: the detector that waits for a fixed time without work). The write is a
+//!   request, too, so at most one range is written in this time. With `ratio`, as soon as a request
+//!   leaves more pages dirty than this percentage of the *cache*, ranges are written until no more
+//!   are dirty. `first` says which range: the `fullest` one, with the most dirty pages (the lower
+//!   addresses win ties), or the `oldest` one, whose first page has been dirty for the longest
+//!   time. No source decides between them. FAB takes the fullest block (Jo et al., IEEE
+//!   Transactions on Consumer Electronics 52(2), 2006), Linux's flusher the oldest file. The
+//!   default is the fullest: a request costs about the same for one page as for a few, so it saves
+//!   the most requests.
 //!
 //! Files are written in the order in which they became dirty (as above), and the pages of a file in
 //! ascending order; `sync-all` writes in ascending order over all files. Written pages stay in the
@@ -60,8 +72,43 @@ pub struct Modes {
     pub expire: Option<Expire>,
     /// The pages that syncs write.
     pub syncs: Syncs,
-    /// Size of the range of addresses that an eviction writes, in pages; `None`: single pages.
-    pub cluster_pages: Option<u32>,
+    /// Ranges of addresses that are written together; `None`: single pages.
+    pub cluster: Option<Cluster>,
+}
+
+/// Aligned ranges of addresses whose dirty pages are written together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Size of a range, in pages.
+    pub pages: u32,
+    /// A range is written ahead each time the device had no request for this time.
+    pub idle_us: Option<u64>,
+    /// Percentage of the cache that may be dirty before ranges are written ahead.
+    pub ratio: Option<u32>,
+    /// The range that is written ahead first.
+    pub first: First,
+}
+
+/// The range of addresses that is written ahead first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum First {
+    /// The one with the most dirty pages.
+    #[default]
+    Fullest,
+    /// The one whose first page has been dirty for the longest time.
+    Oldest,
+}
+
+impl Cluster {
+    /// Ranges of this many pages that are written on eviction only.
+    pub fn of(pages: u32) -> Self {
+        Self { pages, idle_us: None, ratio: None, first: First::Fullest }
+    }
+
+    /// Whether ranges are written before a page of them is evicted.
+    pub fn writes_ahead(&self) -> bool {
+        self.idle_us.is_some() || self.ratio.is_some()
+    }
 }
 
 /// Parameters of Linux's flusher.
@@ -110,6 +157,11 @@ pub const ALL: &[(&str, &str)] = &[
         "cluster:128KiB",
         "with an evicted dirty page, the dirty ones of its aligned range of addresses",
     ),
+    (
+        "cluster:128KiB,idle=5s,ratio=10,first=fullest",
+        "such ranges also ahead: one after each 5 s without a request to the device; above 10 % of \
+         the cache. first: fullest or oldest",
+    ),
     (LINUX, "expire:30s,tick=5s,ratio=10,sync: Linux's defaults"),
     (HYBRID_FLUSH, "periodic:5s,sync-all: Android in the Hybrid Flush paper"),
 ];
@@ -129,7 +181,8 @@ pub enum ModesError {
     /// A parameter of no mode before it.
     #[error(
         "`{0}` belongs to no mode: expire takes tick, ratio and ram, as in \
-         expire:30s,tick=5s,ratio=10,ram=2GiB"
+         expire:30s,tick=5s,ratio=10,ram=2GiB; cluster takes idle, ratio and first, as in \
+         cluster:128KiB,idle=5s,ratio=10,first=oldest"
     )]
     Param(String),
     /// A value that is not a time.
@@ -139,8 +192,11 @@ pub enum ModesError {
     #[error("cluster:{0}: it is a number of KiB or MiB, 4KiB to 16MiB, of whole pages")]
     Cluster(String),
     /// A value that is not a percentage.
-    #[error("ratio={0}: it is a percentage of ram, 0 to 100")]
-    Ratio(String),
+    #[error("ratio={0}: it is a percentage of {1}, 0 to 100")]
+    Ratio(String, &'static str),
+    /// An order that there is not.
+    #[error("first={0}: it is fullest or oldest")]
+    First(String),
     /// A value that is not the memory of a machine.
     #[error("ram={0}: it is a number of KiB, MiB or GiB, of whole pages")]
     Ram(String),
@@ -153,34 +209,35 @@ impl FromStr for Modes {
     /// earlier one.
     fn from_str(text: &str) -> Result<Self, ModesError> {
         let mut modes = Self::default();
-        let mut in_expire = false;
+        let mut mode = Parametrised::None;
         for part in text.split(',').map(str::trim) {
             let unknown = || ModesError::Mode(part.to_owned());
             let is_param = part.contains('=') && !part.contains(':');
             if let Some((key, value)) = part.split_once('=').filter(|_| is_param) {
-                let expire = modes.expire.as_mut().filter(|_| in_expire);
-                match (key, expire) {
-                    ("tick", Some(expire)) => expire.tick_us = parse_us(value)?,
-                    ("ratio", Some(expire)) => {
-                        let ratio = value.parse().ok().filter(|ratio| *ratio <= 100);
-                        expire.ratio = ratio.ok_or_else(|| ModesError::Ratio(value.to_owned()))?;
+                let is_known = match (mode, &mut modes) {
+                    (Parametrised::Expire, Self { expire: Some(expire), .. }) => {
+                        expire.set(key, value)?
                     }
-                    ("ram", Some(expire)) => {
-                        let pages = pages_in(value).filter(|pages| *pages > 0);
-                        expire.ram_pages =
-                            pages.ok_or_else(|| ModesError::Ram(value.to_owned()))?;
+                    (Parametrised::Cluster, Self { cluster: Some(cluster), .. }) => {
+                        cluster.set(key, value)?
                     }
-                    _ => return Err(ModesError::Param(part.to_owned())),
+                    _ => false,
+                };
+                if !is_known {
+                    return Err(ModesError::Param(part.to_owned()));
                 }
                 continue;
             }
-            in_expire = false;
+            mode = Parametrised::None;
             match part.split_once(':') {
                 Some(("periodic", every)) => modes.periodic_us = Some(parse_us(every)?),
-                Some(("cluster", size)) => modes.cluster_pages = Some(cluster_pages(size)?),
+                Some(("cluster", size)) => {
+                    modes.cluster = Some(Cluster::of(cluster_pages(size)?));
+                    mode = Parametrised::Cluster;
+                }
                 Some(("expire", after)) => {
                     modes.expire = Some(Expire { after_us: parse_us(after)?, ..Expire::default() });
-                    in_expire = true;
+                    mode = Parametrised::Expire;
                 }
                 Some(_) => return Err(unknown()),
                 None => match part {
@@ -188,13 +245,13 @@ impl FromStr for Modes {
                     "periodic" => modes.periodic_us = Some(PERIOD_US),
                     "expire" => {
                         modes.expire = Some(Expire::default());
-                        in_expire = true;
+                        mode = Parametrised::Expire;
                     }
                     "sync" => modes.syncs = Syncs::TheirFile,
                     "sync-all" => modes.syncs = Syncs::Everything,
                     LINUX => {
                         (modes.expire, modes.syncs) = (Some(Expire::default()), Syncs::TheirFile);
-                        in_expire = true;
+                        mode = Parametrised::Expire;
                     }
                     HYBRID_FLUSH => {
                         (modes.periodic_us, modes.syncs) = (Some(PERIOD_US), Syncs::Everything);
@@ -205,6 +262,50 @@ impl FromStr for Modes {
         }
         Ok(modes)
     }
+}
+
+/// The mode to which a parameter belongs: the one before it.
+#[derive(Clone, Copy)]
+enum Parametrised {
+    None,
+    Expire,
+    Cluster,
+}
+
+impl Expire {
+    /// Sets a parameter. Returns whether it is one of these.
+    fn set(&mut self, key: &str, value: &str) -> Result<bool, ModesError> {
+        match key {
+            "tick" => self.tick_us = parse_us(value)?,
+            "ratio" => self.ratio = percentage(value, "ram")?,
+            "ram" => {
+                let pages = pages_in(value).filter(|pages| *pages > 0);
+                self.ram_pages = pages.ok_or_else(|| ModesError::Ram(value.to_owned()))?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Cluster {
+    /// Sets a parameter. Returns whether it is one of these.
+    fn set(&mut self, key: &str, value: &str) -> Result<bool, ModesError> {
+        match (key, value) {
+            ("idle", _) => self.idle_us = Some(parse_us(value)?),
+            ("ratio", _) => self.ratio = Some(percentage(value, "the cache")?),
+            ("first", "fullest") => self.first = First::Fullest,
+            ("first", "oldest") => self.first = First::Oldest,
+            ("first", _) => return Err(ModesError::First(value.to_owned())),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn percentage(text: &str, of: &'static str) -> Result<u32, ModesError> {
+    let ratio = text.parse().ok().filter(|ratio| *ratio <= 100);
+    ratio.ok_or_else(|| ModesError::Ratio(text.to_owned(), of))
 }
 
 /// Reads a size of whole pages: `128KiB`, `1MiB`, `128K`, `1M`.
@@ -248,10 +349,20 @@ impl fmt::Display for Modes {
             Syncs::TheirFile => ",sync",
             Syncs::Everything => ",sync-all",
         })?;
-        match self.cluster_pages {
-            Some(pages) => write!(f, ",cluster:{}KiB", pages * 4),
-            None => Ok(()),
+        if let Some(Cluster { pages, idle_us, ratio, first }) = self.cluster {
+            write!(f, ",cluster:{}KiB", pages * 4)?;
+            if let Some(idle_us) = idle_us {
+                write!(f, ",idle={}", Exact(idle_us))?;
+            }
+            if let Some(ratio) = ratio {
+                write!(f, ",ratio={ratio}")?;
+            }
+            f.write_str(match first {
+                First::Fullest => "",
+                First::Oldest => ",first=oldest",
+            })?;
         }
+        Ok(())
     }
 }
 
@@ -262,7 +373,7 @@ pub enum Unsuited {
     /// A mode goes by time, and the trace has no times.
     #[error(
         "it goes by time and the trace has none: give --rate N, requests a second, or leave out \
-         periodic and expire"
+         periodic, expire and idle"
     )]
     NoTimes,
     /// A mode writes at syncs, and this kind of trace does not record syncs.
@@ -315,7 +426,9 @@ impl Modes {
     /// the trace neither records them all nor contains any.
     pub fn suit(&self, trace: &Trace) -> Result<(), Unsuited> {
         let knows = trace.about().knows;
-        if (self.periodic_us.is_some() || self.expire.is_some()) && !knows.times {
+        let idle_us = self.cluster.and_then(|cluster| cluster.idle_us);
+        let by_time = self.periodic_us.is_some() || self.expire.is_some() || idle_us.is_some();
+        if by_time && !knows.times {
             return Err(Unsuited::NoTimes);
         }
         if self.syncs != Syncs::Nothing && !knows.syncs && trace.syncing_steps() == 0 {
@@ -343,13 +456,30 @@ impl Modes {
 
     /// Describes when dirty pages are written, in words that follow "Dirty pages are written".
     pub fn when(&self) -> String {
-        let mut when = vec![match self.cluster_pages {
+        let mut when = vec![match self.cluster {
             None => "on eviction".to_owned(),
-            Some(pages) => format!(
+            Some(Cluster { pages, .. }) => format!(
                 "on eviction with the dirty ones of the same {} KiB of addresses",
                 pages * 4
             ),
         }];
+        if let Some(Cluster { idle_us, ratio, first, .. }) = self.cluster {
+            let first = match first {
+                First::Fullest => "fullest",
+                First::Oldest => "oldest",
+            };
+            if let Some(idle_us) = idle_us {
+                let idle = Exact(idle_us);
+                when.push(format!(
+                    "the {first} such range after each {idle:#} without a request to the device"
+                ));
+            }
+            if let Some(ratio) = ratio {
+                when.push(format!(
+                    "such ranges, the {first} first, when more than {ratio} % of the cache is dirty"
+                ));
+            }
+        }
         if let Some(every) = self.periodic_us {
             when.push(format!("all of them every {:#}", Exact(every)));
         }

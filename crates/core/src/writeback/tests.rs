@@ -15,7 +15,7 @@ use crate::{
     trace::{Run, StepKind, TraceBuilder, Unit},
 };
 use proptest::{prelude::*, strategy::ValueTree};
-use std::{collections::BTreeSet, ops::Range};
+use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
 
 const KNOWS: Knows =
     Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
@@ -246,6 +246,59 @@ fn a_cluster_is_written_when_one_of_its_pages_leaves() {
     assert_eq!((evicting.hits(), evicting.device.reads), (outcome.hits(), outcome.device.reads));
 }
 
+/// One range is written each time the device had no request for this time: at first the one with
+/// the most dirty pages, the lower of two equal ones, or else the one that became dirty first.
+#[test]
+fn a_range_is_written_ahead_when_the_device_is_idle() {
+    let read = |page: u64| {
+        let (offset, len) = (page * PAGE_BYTES, PAGE_BYTES);
+        Action::Read { open: None, file: FileId(0), offset, len }
+    };
+    let second = 1_000_000;
+    let events = [
+        // The device has been idle for long, but no page was dirty.
+        (20 * second, write(0, 8..9)),
+        (21 * second, write(0, 4..5)),
+        (22 * second, write(0, 0..2)),
+        // A request at 23 s.
+        (23 * second, read(12)),
+        (24 * second, write(0, 5..6)),
+        (33 * second, write(0, 12..13)),
+        (60 * second, Action::Close { open: None, file: FileId(0) }),
+    ];
+    let trace = trace(&events);
+    let writes = |modes: &str| -> Vec<(u64, u64)> {
+        let (_, ios) = run("lru", 100, self::modes(modes), &trace);
+        let writes = ios.iter().filter(|io| io.op == IoOp::Write && io.at_us < 60 * second);
+        writes.map(|io| (io.at_us / second, io.lba)).collect()
+    };
+    let fullest = [(28, 0), (28, 1), (33, 4), (33, 5), (38, 8), (43, 12)];
+    assert_eq!(writes("cluster:16KiB,idle=5s"), fullest);
+    let oldest = [(28, 8), (33, 4), (33, 5), (38, 0), (38, 1), (43, 12)];
+    assert_eq!(writes("cluster:16KiB,idle=5s,first=oldest"), oldest);
+    let (_, ios) = run("lru", 100, modes("cluster:16KiB,idle=5s"), &trace);
+    assert!(ios.iter().all(|io| io.awaited == (io.op == IoOp::Read)), "no process waits for them");
+}
+
+/// As soon as more than 50 % of a cache of eight pages is dirty, ranges are written until no more
+/// than four pages are.
+#[test]
+fn ranges_above_the_ratio_are_written_at_once() {
+    let events =
+        [(1, write(0, 0..1)), (2, write(0, 4..6)), (3, write(0, 8..10)), (4, write(0, 12..15))];
+    let trace = trace(&events);
+    let writes = |modes: &str| -> Vec<(u64, u64)> {
+        let (outcome, ios) = run("lru", 8, self::modes(modes), &trace);
+        let undrained = (outcome.device.writes - outcome.device.drained) as usize;
+        ios.iter().take(undrained).map(|io| (io.at_us, io.lba)).collect()
+    };
+    let fullest = [(3, 4), (3, 5), (4, 12), (4, 13), (4, 14)];
+    assert_eq!(writes("cluster:16KiB,ratio=50"), fullest);
+    let oldest = [(3, 0), (4, 4), (4, 5), (4, 8), (4, 9)];
+    assert_eq!(writes("cluster:16KiB,ratio=50,first=oldest"), oldest);
+    assert_eq!(writes("cluster:16KiB,ratio=100"), []);
+}
+
 /// Every sync writes everything dirty, in ascending order.
 #[test]
 fn sync_all_writes_everything() {
@@ -279,6 +332,11 @@ struct Model<'a> {
     address: Vec<u64>,
     cache: Box<dyn Stepped>,
     dirty: BTreeSet<u32>,
+    frames: u32,
+    /// Ranges of addresses with dirty pages, in the order in which they became dirty.
+    ranges: Vec<u64>,
+    /// The last request, or the time at which a page became dirty while none was.
+    idle_since_us: u64,
     /// Files and the time at which each became dirty, in order of that time.
     order: Vec<(FileId, u64)>,
     now_us: u64,
@@ -301,7 +359,9 @@ impl Model<'_> {
             assert!(self.dirty.remove(&page));
             self.cache.step(Act::Clean(page), 0);
             self.done.push((self.now_us, IoOp::Write, Some(why), page));
+            self.idle_since_us = self.now_us;
         }
+        self.forget_clean_ranges();
     }
 
     fn write_file(&mut self, file: FileId, why: Why) {
@@ -333,6 +393,12 @@ impl Model<'_> {
                     }
                 }
             }
+            if let Some(Cluster { idle_us: Some(idle_us), first, .. }) = self.modes.cluster
+                && !self.dirty.is_empty()
+                && self.now_us - self.idle_since_us >= idle_us
+            {
+                self.write_ahead(first, Why::Idle);
+            }
         }
     }
 
@@ -350,6 +416,7 @@ impl Model<'_> {
         }
         if self.modes.syncs != Syncs::Nothing {
             self.done.push((self.now_us, IoOp::Flush, Some(Why::Sync), 0));
+            self.idle_since_us = self.now_us;
         }
     }
 
@@ -362,13 +429,23 @@ impl Model<'_> {
                     self.cache.step(Act::Clean(page), 0);
                 }
                 self.done.push((self.now_us, IoOp::Write, Some(Why::Evict), page));
+                self.idle_since_us = self.now_us;
             }
         }
+        self.forget_clean_ranges();
         for page in effect.fetched {
             self.done.push((self.now_us, IoOp::Read, None, page.0));
+            self.idle_since_us = self.now_us;
         }
         self.hits += u64::from(effect.hit);
         if matches!(act, Act::Write(_)) && self.dirty.insert(page) {
+            if self.dirty.len() == 1 {
+                self.idle_since_us = self.now_us;
+            }
+            let range = self.range(page);
+            if !self.ranges.contains(&range) {
+                self.ranges.push(range);
+            }
             let file = self.file(page);
             if self.order.iter().all(|(other, _)| *other != file) {
                 self.order.push((file, self.now_us));
@@ -382,19 +459,52 @@ impl Model<'_> {
         if !self.dirty.contains(&victim) {
             return Vec::new();
         }
-        let Some(pages) = self.modes.cluster_pages else { return vec![victim] };
-        let place = |page: u32| self.address[page as usize];
-        let range = |page| place(page) / u64::from(pages);
-        let mut cluster: Vec<_> =
-            self.dirty.iter().copied().filter(|page| range(*page) == range(victim)).collect();
-        cluster.sort_by_key(|page| place(*page));
-        cluster
+        if self.modes.cluster.is_none() {
+            return vec![victim];
+        }
+        self.dirty_pages_of(self.range(victim))
+    }
+
+    fn range(&self, page: u32) -> u64 {
+        let pages = self.modes.cluster.map_or(1, |cluster| cluster.pages);
+        self.address[page as usize] / u64::from(pages)
+    }
+
+    /// The dirty pages of a range of addresses, in order of their addresses.
+    fn dirty_pages_of(&self, range: u64) -> Vec<u32> {
+        let mut pages: Vec<_> =
+            self.dirty.iter().copied().filter(|page| self.range(*page) == range).collect();
+        pages.sort_by_key(|page| self.address[*page as usize]);
+        pages
+    }
+
+    /// Notes the ranges that hold no dirty page any more.
+    fn forget_clean_ranges(&mut self) {
+        let dirty: Vec<u64> = self.dirty.iter().map(|page| self.range(*page)).collect();
+        self.ranges.retain(|range| dirty.contains(range));
+    }
+
+    /// Writes the range that is first.
+    fn write_ahead(&mut self, first: First, why: Why) {
+        let fullest = |range: &&u64| (self.dirty_pages_of(**range).len(), Reverse(**range));
+        let range = match first {
+            First::Oldest => self.ranges[0],
+            First::Fullest => *self.ranges.iter().max_by_key(fullest).unwrap(),
+        };
+        self.write(self.dirty_pages_of(range), why);
     }
 
     fn relieve(&mut self) {
         let Some(Expire { ratio, ram_pages, .. }) = self.modes.expire else { return };
         while self.dirty.len() as u64 * 100 > ram_pages * u64::from(ratio) {
             self.write_file(self.order[0].0, Why::Background);
+        }
+    }
+
+    fn relieve_by_range(&mut self) {
+        let Some(Cluster { ratio: Some(ratio), first, .. }) = self.modes.cluster else { return };
+        while self.dirty.len() as u64 * 100 > u64::from(self.frames) * u64::from(ratio) {
+            self.write_ahead(first, Why::Background);
         }
     }
 }
@@ -416,6 +526,9 @@ fn modelled<'a>(
         runs: trace.runs(),
         cache: naive::model(spec, &setup, Placing::Fixed),
         dirty: BTreeSet::new(),
+        frames,
+        ranges: Vec::new(),
+        idle_since_us: 0,
         order: Vec::new(),
         now_us: 0,
         done: Vec::new(),
@@ -441,6 +554,7 @@ fn modelled<'a>(
                 let (act, _) = acts.next().unwrap();
                 model.dropped_dirty += model.cache.step(act, 0).dropped_dirty;
                 model.dirty.retain(|page| !step.range().contains(page));
+                model.forget_clean_ranges();
             }
             kind => {
                 for (page, (act, next_use)) in step.range().zip(acts.by_ref()) {
@@ -451,6 +565,7 @@ fn modelled<'a>(
                 }
                 if kind != StepKind::Read {
                     model.relieve();
+                    model.relieve_by_range();
                 }
             }
         }
@@ -471,14 +586,14 @@ fn modes_strategy() -> impl Strategy<Value = Modes> {
         ram_pages,
     });
     let syncs = prop::sample::select(vec![Syncs::Nothing, Syncs::TheirFile, Syncs::Everything]);
-    let cluster = prop::option::of(1..9u32);
+    let first = prop::sample::select(vec![First::Fullest, First::Oldest]);
+    let idle_us = prop::option::of(1..20u64);
+    let cluster = (1..9u32, idle_us, prop::option::of(0..=100u32), first);
+    let cluster =
+        cluster.prop_map(|(pages, idle_us, ratio, first)| Cluster { pages, idle_us, ratio, first });
+    let cluster = prop::option::of(cluster);
     (prop::option::of(1..20u64), prop::option::of(expire), syncs, cluster).prop_map(
-        |(periodic_us, expire, syncs, cluster_pages)| Modes {
-            periodic_us,
-            expire,
-            syncs,
-            cluster_pages,
-        },
+        |(periodic_us, expire, syncs, cluster)| Modes { periodic_us, expire, syncs, cluster },
     )
 }
 
@@ -588,7 +703,7 @@ proptest! {
     fn more_occasions_write_more(events in events_strategy(), modes in modes_strategy(), every in 1..20u64, frames in 1..24u32) {
         let trace = trace(&events);
         let writes = |modes| run("lru", frames, modes, &trace).0.device.writes;
-        let modes = Modes { cluster_pages: None, expire: None, ..modes };
+        let modes = Modes { cluster: None, expire: None, ..modes };
         let syncs = |syncs| writes(Modes { periodic_us: None, syncs, ..modes });
         prop_assert!(syncs(Syncs::Nothing) <= syncs(Syncs::TheirFile));
         prop_assert!(syncs(Syncs::TheirFile) <= syncs(Syncs::Everything));
@@ -650,6 +765,7 @@ fn long_pauses_cost_nothing() {
         ("periodic:1us", 3),
         ("expire:1us,tick=1us,ratio=100", 3),
         ("expire:100000h,tick=1us,ratio=100", 2),
+        ("cluster:4KiB,idle=1us", 3),
     ] {
         let (Outcome { device, .. }, ios) = run("lru", 1, modes(text), &trace);
         assert_eq!(
@@ -666,21 +782,16 @@ fn modes_are_parsed_by_name() {
     let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10, ram_pages: 524_288 };
     assert_eq!(
         modes("linux"),
-        Modes {
-            expire: Some(expire),
-            syncs: Syncs::TheirFile,
-            periodic_us: None,
-            cluster_pages: None,
-        }
+        Modes { expire: Some(expire), syncs: Syncs::TheirFile, periodic_us: None, cluster: None }
     );
     assert_eq!(modes("linux,ratio=5").expire, Some(Expire { ratio: 5, ..expire }));
     for ram in ["1GiB", "1G", "1024M", "1048576KiB"] {
         let expire = Expire { ram_pages: 262_144, ..expire };
         assert_eq!(modes(&format!("linux,ram={ram}")).expire, Some(expire));
     }
-    let (expire, cluster_pages) = (None, None);
+    let (expire, cluster) = (None, None);
     let syncs = Syncs::Everything;
-    let hf = Modes { periodic_us: Some(5_000_000), expire, syncs, cluster_pages };
+    let hf = Modes { periodic_us: Some(5_000_000), expire, syncs, cluster };
     assert_eq!(
         (modes("hf"), modes("periodic,sync-all"), modes("sync-all, periodic:5s")),
         (hf, hf, hf)
@@ -710,6 +821,13 @@ fn a_refused_mode_is_named_with_the_reason() {
         ("expire:30s,ram=2", "ram=2"),
         ("expire:30s,ram=99999999999999999999G", "ram=9"),
         ("expire:30s,dirt=1", "`dirt=1` belongs to no mode"),
+        ("cluster:6KiB", "cluster:6KiB: it is a number of KiB or MiB"),
+        ("cluster:32MiB", "4KiB to 16MiB"),
+        ("cluster:64KiB,idle=0s", "`0s` is not a time"),
+        ("cluster:64KiB,ratio=101", "ratio=101: it is a percentage of the cache, 0 to 100"),
+        ("cluster:64KiB,first=newest", "first=newest: it is fullest or oldest"),
+        ("cluster:64KiB,tick=5s", "`tick=5s` belongs to no mode"),
+        ("cluster:64KiB,sync,idle=5s", "cluster takes idle, ratio and first"),
         ("sync,tick=5s", "`tick=5s` belongs to no mode: expire takes tick, ratio and ram"),
     ] {
         let error = text.parse::<Modes>().unwrap_err().to_string();
@@ -726,6 +844,8 @@ fn modes_that_need_missing_information_are_refused() {
     let suit = |text, knows, events: &[_]| modes(text).suit(&trace_of(Space::Files, knows, events));
     assert_eq!(suit("periodic:5s", no_times, &quiet), Err(Unsuited::NoTimes));
     assert_eq!(suit("expire:5s", no_times, &quiet), Err(Unsuited::NoTimes));
+    assert_eq!(suit("cluster:64KiB,idle=5s", no_times, &quiet), Err(Unsuited::NoTimes));
+    assert_eq!(suit("cluster:64KiB,ratio=5", no_times, &quiet), Ok(()));
     assert_eq!(suit("sync-all", no_times, &quiet), Ok(()));
     assert_eq!(suit("sync", no_syncs, &quiet), Err(Unsuited::NoSyncs));
     assert_eq!(suit("periodic:5s", no_syncs, &quiet), Ok(()));

@@ -95,7 +95,7 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
             recent: [None; 2],
             log: Vec::new(),
         };
-        let machine = Machine::new(cell.writeback, &trace);
+        let machine = Machine::new(cell.writeback, &trace, frames);
         let outcome =
             system::<Lru, _, _>(cell, &trace, &mut buffer, machine).replay(cell, &trace, None);
         (outcome, buffer)
