@@ -9,7 +9,7 @@ use clap::Args;
 use flashsift_core::{
     event::{About, Action, Event, Side, Space},
     page::PAGE_BYTES,
-    trace::{Trace, TraceBuilder, Unit},
+    trace::{Tables, Trace, TraceBuilder, Unit},
 };
 use flashsift_traces::{
     Error,
@@ -152,6 +152,7 @@ pub(crate) struct Loaded {
 struct Densify {
     object_cache: bool,
     limit_bytes: u64,
+    tables: Tables,
     builder: Option<TraceBuilder>,
 }
 
@@ -165,7 +166,8 @@ impl Sink for Densify {
                     .to_owned(),
             ));
         }
-        self.builder = Some(TraceBuilder::new(about, unit, self.limit_bytes));
+        self.builder =
+            Some(TraceBuilder::new(about, unit, self.limit_bytes).with_tables(self.tables));
         Ok(())
     }
 
@@ -181,14 +183,15 @@ pub(crate) fn default_limit_bytes() -> u64 {
     machine.totalram as u64 * u64::from(machine.mem_unit) / 4 * 3
 }
 
-/// Reads and densifies a trace. `limit_bytes`: memory that it may take.
+/// Reads and densifies a trace. `limit_bytes`: memory that it may take. `tables`: its side tables.
 pub(crate) fn load(
     input: &Input,
     object_cache: bool,
     limit_bytes: Option<u64>,
+    tables: Tables,
 ) -> anyhow::Result<Loaded> {
     let limit_bytes = limit_bytes.unwrap_or_else(default_limit_bytes);
-    let mut sink = Densify { object_cache, limit_bytes, builder: None };
+    let mut sink = Densify { object_cache, limit_bytes, tables, builder: None };
     let outcome = input.read(&mut sink)?;
     let builder = sink.builder.context("the reader gave no trace")?;
     let trace = builder.finish()?;

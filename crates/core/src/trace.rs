@@ -13,10 +13,12 @@ use std::sync::Arc;
 
 mod builder;
 mod files;
+mod operations;
 mod tables;
 
 pub use builder::TraceBuilder;
 pub(crate) use files::{File, Files};
+pub use operations::{Directory, DirectoryId, Entry, Operation, OperationKind, Operations, ROOT};
 use tables::StepTables;
 pub use tables::{Bytes, Owner, Tables};
 
@@ -191,6 +193,7 @@ pub struct Trace {
     /// In (file, page) order, with ranks from `pages` on.
     untouched: Vec<Run>,
     untouched_pages: u32,
+    operations: Operations,
 }
 
 impl Trace {
@@ -262,6 +265,11 @@ impl Trace {
         Owner { process: processes[n], file: (!all_files).then_some(files[n]) }
     }
 
+    /// Returns what metadata depends on. Empty without [`Tables::operations`].
+    pub fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
     /// Returns the pages inside a file's size, near touched pages, that the trace never touches
     /// ([`Tables::untouched_within_pages`]). Their ranks begin at [`Trace::pages`].
     pub fn untouched(&self) -> &[Run] {
@@ -284,6 +292,14 @@ impl Trace {
         in_runs(&self.runs).or_else(|| in_runs(&self.untouched))
     }
 
+    /// Returns the pages of a file that the trace touches.
+    pub(crate) fn pages_of(&self, file: FileId) -> std::ops::Range<u32> {
+        let first = |n: usize| self.runs.get(n).map_or(self.pages, |run| run.first);
+        let from = self.runs.partition_point(|run| run.file < file);
+        let to = self.runs.partition_point(|run| run.file <= file);
+        first(from)..first(to)
+    }
+
     /// Returns the file of a page, touched or not, and the page's number in it; `None` for units
     /// without a place.
     pub fn place_of(&self, page: Page) -> Option<(FileId, u64)> {
@@ -300,6 +316,7 @@ impl Trace {
             + (self.runs.capacity() + self.untouched.capacity()) * size_of::<Run>()
             + self.directories.capacity() * size_of::<(FileId, u32)>()
             + self.step_tables.held_bytes()
+            + self.operations.held_bytes()
     }
 
     /// Returns the number of steps that make data durable: syncs, and writes that wait for storage.

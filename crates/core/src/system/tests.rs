@@ -23,7 +23,7 @@ fn trace(actions: &[Action]) -> Trace {
     let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
     let about =
         About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
-    let tables = Tables { bytes: true, owners: true, untouched_within_pages: 0 };
+    let tables = Tables { bytes: true, owners: true, untouched_within_pages: 0, operations: false };
     let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {
         let at_us = n as u64 * 1_000_000;
@@ -47,7 +47,7 @@ fn write(file: u64, page: u64, pages: u64) -> Action<'static> {
 }
 
 fn fsync(file: u64) -> Action<'static> {
-    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
+    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX, data_only: false }
 }
 
 fn created(file: u64) -> Action<'static> {
@@ -68,6 +68,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         write_miss_reads: false,
         request_pages_max: 1,
         discards: false,
+        metadata: None,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables,
-    Times, Totals, Trace, TraceError, Unit, tables::untouched,
+    Times, Totals, Trace, TraceError, Unit, operations::Collector, tables::untouched,
 };
 use crate::{
     event::{About, Action, Event, FileId},
@@ -57,6 +57,7 @@ pub struct TraceBuilder {
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
     directories: Directories,
+    operations: Collector,
 }
 
 /// The directory in which each file got its first name: file systems place it there.
@@ -114,6 +115,7 @@ impl TraceBuilder {
             process: 0,
             sizes: HashMap::default(),
             directories: Directories::default(),
+            operations: Collector::default(),
         }
     }
 
@@ -138,14 +140,23 @@ impl TraceBuilder {
             + self.ranges.capacity() * size_of::<(FileId, u64, u64)>()
             + self.step_tables.held_bytes()
             + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
-            + self.directories.held_bytes();
+            + self.directories.held_bytes()
+            + self.operations.held_bytes();
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
                 requests: self.totals.requests,
             });
         }
-        events.iter().try_for_each(|event| self.push(event))
+        match self.tables.operations {
+            false => events.iter().try_for_each(|event| self.push(event)),
+            true => events.iter().try_for_each(|event| {
+                let steps = self.steps.len();
+                self.push(event)?;
+                self.operations.push(event, steps, self.steps.len());
+                Ok(())
+            }),
+        }
     }
 
     #[inline]
@@ -165,7 +176,7 @@ impl TraceBuilder {
                 let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
                 self.access(event.at_us, kind, file, offset, len)?;
             }
-            Action::Sync { file, offset, len } => {
+            Action::Sync { file, offset, len, .. } => {
                 self.totals.syncs += 1;
                 let end =
                     if len == 0 { 0 } else { offset.saturating_add(len).div_ceil(PAGE_BYTES) };
@@ -333,6 +344,7 @@ impl TraceBuilder {
         self.created.dedup();
         let (mut runs, pages) = rank(&mut self.leaves, self.unit)?;
         runs.shrink_to_fit();
+        let mut operations = std::mem::take(&mut self.operations).finish();
         let ranges = std::mem::take(&mut self.ranges);
         let leaves = std::mem::take(&mut self.leaves);
         if ranges.is_empty() {
@@ -344,11 +356,17 @@ impl TraceBuilder {
             // A file may be truncated again and again: a truncation becomes a step only if it
             // removes a page that exists. Pages of files from before the trace exist from its
             // beginning; pages of other files exist from their first access until they are removed.
+            let tables_operations = self.tables.operations;
             let mut live = BitTree::new(pages);
             for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
                 (run.first..run.first + run.pages).for_each(|page| live.insert(page));
             }
+            // By old number of a step: how many new ones come before it.
+            let mut before = Vec::new();
             for (n, step) in steps.iter().enumerate() {
+                if tables_operations {
+                    before.push(self.steps.len() as u32);
+                }
                 let at = times.get(n).unwrap_or(0);
                 let kind = step.kind();
                 if !matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::Drop) {
@@ -381,6 +399,8 @@ impl TraceBuilder {
                     ranks.start += part;
                 }
             }
+            let all = self.steps.len() as u32;
+            operations.renumber(|n| before.get(n as usize).copied().unwrap_or(all));
         }
         self.steps.shrink_to_fit();
         self.times.low.shrink_to_fit();
@@ -407,6 +427,7 @@ impl TraceBuilder {
             step_tables,
             untouched,
             untouched_pages,
+            operations,
         })
     }
 }
