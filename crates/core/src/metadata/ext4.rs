@@ -41,6 +41,8 @@ mod directories;
 mod extents;
 mod journal;
 mod space;
+#[cfg(test)]
+mod tests;
 
 pub(super) const SPEC: MetadataSpec = MetadataSpec {
     name: "ext4",
@@ -186,15 +188,14 @@ impl Ext4 {
         if let Some(directory) = self.directories.get(&number) {
             return directory.inode;
         }
-        self.new_directory(0, number)
+        self.new_directory(number)
     }
 
-    fn new_directory(&mut self, at_us: u64, number: DirectoryId) -> InodePlace {
+    fn new_directory(&mut self, number: DirectoryId) -> InodePlace {
         let entry = self.entries.get(number.0 as usize).copied().flatten();
         let (above, hash) = entry.map_or((ROOT, 0), |entry| (entry.directory, entry.hash));
         let above = if above == number { InodePlace::ROOT } else { self.directory(above) };
-        let journal = &self.journal;
-        let inode = self.inodes.take_directory(at_us, above, hash, |lba| journal.is_dirty(lba));
+        let inode = self.inodes.take_directory(above, hash);
         let blocks = Blocks::new(self.take_tree());
         self.directories.insert(number, Dir { inode, blocks });
         inode
@@ -204,7 +205,7 @@ impl Ext4 {
         if self.directories.contains_key(&number) {
             return;
         }
-        let inode = self.new_directory(at_us, number);
+        let inode = self.new_directory(number);
         self.count_inodes(at_us, inode, None);
         let own = self.directories[&number].blocks.root();
         self.change(at_us, own, None);
@@ -237,10 +238,9 @@ impl Ext4 {
     }
 
     /// Takes an inode in the flexible group of a file's directory.
-    fn new_file(&mut self, at_us: u64, file: FileId, entry: Option<Entry>) -> &mut File {
+    fn new_file(&mut self, file: FileId, entry: Option<Entry>) -> &mut File {
         let directory = self.directory(entry.map_or(ROOT, |entry| entry.directory));
-        let journal = &self.journal;
-        let inode = self.inodes.take(at_us, directory.flex(), |lba| journal.is_dirty(lba));
+        let inode = self.inodes.take(directory.flex());
         self.files.entry(file).or_insert(File {
             inode,
             links: u32::from(entry.is_some()),
@@ -260,7 +260,7 @@ impl Ext4 {
         if self.files.contains_key(&file) {
             return self.files.get_mut(&file).expect("it is there");
         }
-        self.new_file(0, file, None)
+        self.new_file(file, None)
     }
 
     /// Changes a file's inode.
@@ -281,7 +281,7 @@ impl Ext4 {
         if let Some(entry) = &entry {
             self.add_entry(at_us, entry, Some(id));
         }
-        let file = self.new_file(at_us, id, entry);
+        let file = self.new_file(id, entry);
         file.size = Some(0);
         file.changed = Some(at_us / CLOCK_US);
         let inode = file.inode;
@@ -309,7 +309,7 @@ impl Ext4 {
         }
         self.count_inodes(at_us, file.inode, Some(id));
         self.change_orphans(at_us);
-        self.inodes.give_back(at_us, file.inode);
+        self.inodes.give_back(file.inode);
     }
 
     fn free_tree(&mut self, at_us: u64, leaf: Lba, inode: InodePlace, file: Option<FileId>) {
@@ -412,7 +412,7 @@ impl Metadata for Ext4 {
             }
             OperationKind::Exists(file, entry) => match self.files.get_mut(&file) {
                 Some(file) => file.links += 1,
-                None => drop(self.new_file(at_us, file, entry)),
+                None => drop(self.new_file(file, entry)),
             },
             OperationKind::Create(file, entry) => self.create(at_us, file, entry),
             OperationKind::Link(file, entry) => {

@@ -130,6 +130,11 @@ impl Extents {
         std::mem::take(&mut self.leaves).into_values().collect()
     }
 
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.extents.len()
+    }
+
     pub(super) fn check(&self) {
         let ends = self.extents.iter().map(|(page, (_, pages))| (*page, page + pages));
         let ends: Vec<_> = ends.collect();

@@ -116,11 +116,6 @@ impl Journal {
         })
     }
 
-    /// Returns whether the block is dirty in the page cache of the block device.
-    pub(super) fn is_dirty(&self, lba: Lba) -> bool {
-        self.dirty.contains(&lba)
-    }
-
     /// Commits a transaction, if it is the running one. Returns whether it was.
     pub(super) fn commit(&mut self, at_us: u64, tid: Tid, awaited: bool) -> bool {
         let is_running = tid == self.tid && self.running.is_some();
@@ -285,6 +280,12 @@ impl Journal {
 
     pub(super) fn last(&self) -> &[Logged] {
         &self.last
+    }
+
+    /// Pages of the ring that must not be overwritten.
+    #[cfg(test)]
+    pub(super) fn used_pages(&self) -> u64 {
+        self.head - self.tail
     }
 
     pub(super) fn check(&self) {

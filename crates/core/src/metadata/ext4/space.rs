@@ -6,7 +6,7 @@
 //! offset for each flexible group.
 
 use crate::layout::Lba;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups of a flexible group.
 const FLEX: u64 = 16;
@@ -24,11 +24,6 @@ const BLOCK_DESCRIPTORS: u64 = 64;
 const FIRST_INODE: u32 = 11;
 /// The root directory is inode 2.
 const ROOT_INDEX: u32 = 1;
-/// An inode is not reused for a minute after its deletion, and for five more while its block waits
-/// to be written (`recently_deleted` in `fs/ext4/ialloc.c`).
-const RECENT_US: u64 = 60_000_000;
-const RECENT_DIRTY_US: u64 = 300_000_000;
-
 /// Sizes of a file system.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -160,8 +155,8 @@ pub(super) struct Inodes {
 struct Group {
     /// Inodes from this one on were never used.
     unused: u32,
-    /// When those before it were deleted, if they are free.
-    freed_us: BTreeMap<u32, u64>,
+    /// Those before it that are free.
+    free: BTreeSet<u32>,
 }
 
 impl Inodes {
@@ -172,54 +167,32 @@ impl Inodes {
         Self { shape, groups: BTreeMap::new(), directories }
     }
 
-    /// Takes an inode for a file: the first free one in its directory's flexible group.
-    pub(super) fn take(
-        &mut self,
-        now_us: u64,
-        flex: u32,
-        is_dirty: impl Fn(Lba) -> bool,
-    ) -> InodePlace {
+    /// Takes an inode for a file: the first free one in its directory's flexible group. Only without
+    /// a journal does the kernel avoid those that were deleted a short time ago.
+    pub(super) fn take(&mut self, flex: u32) -> InodePlace {
         let first_group = flex * FLEX as u32;
         let mut group = first_group;
         let used = loop {
-            let first = if group == 0 { FIRST_INODE } else { 0 };
-            let found = self.groups.entry(group);
-            let found = found.or_insert_with(|| Group { unused: first, freed_us: BTreeMap::new() });
+            let unused = if group == 0 { FIRST_INODE } else { 0 };
+            let used = self.groups.entry(group);
+            let used = used.or_insert_with(|| Group { unused, free: BTreeSet::new() });
             let is_last = group + 1 == first_group + FLEX as u32;
-            if found.unused < GROUP_INODES || !found.freed_us.is_empty() || is_last {
-                break found;
+            if used.unused < GROUP_INODES || !used.free.is_empty() || is_last {
+                break used;
             }
             group += 1;
         };
-        let is_recent = |index: u32, freed_us: u64| {
-            let block = self.shape.inode_block(InodePlace { group, index });
-            let waits = if is_dirty(block) { RECENT_DIRTY_US } else { 0 };
-            freed_us + RECENT_US + waits > now_us
-        };
-        let free = used.freed_us.iter().find(|(index, freed)| !is_recent(**index, **freed));
-        // A group without older ones gives the last recent one.
-        let index = free.or(used.freed_us.last_key_value().filter(|_| used.unused >= GROUP_INODES));
-        let index = match index.map(|(index, _)| *index) {
-            Some(index) => index,
-            None => {
-                used.unused += 1;
-                used.unused - 1
-            }
-        };
-        used.freed_us.remove(&index);
+        let index = used.free.pop_first().unwrap_or_else(|| {
+            used.unused += 1;
+            used.unused - 1
+        });
         InodePlace { group, index }
     }
 
     /// Takes an inode for a directory. One below the root goes to a flexible group with the fewest
     /// directories, beginning at one that its name determines (Orlov's allocator, for directories
     /// at the top); any other goes to its parent's.
-    pub(super) fn take_directory(
-        &mut self,
-        now_us: u64,
-        parent: InodePlace,
-        hash: u32,
-        is_dirty: impl Fn(Lba) -> bool,
-    ) -> InodePlace {
+    pub(super) fn take_directory(&mut self, parent: InodePlace, hash: u32) -> InodePlace {
         let flexes = self.shape.flexes();
         let flex = match parent == InodePlace::ROOT {
             false => parent.flex(),
@@ -233,18 +206,18 @@ impl Inodes {
         if let Some(count) = self.directories.get_mut(flex as usize) {
             *count += 1;
         }
-        self.take(now_us, flex, is_dirty)
+        self.take(flex)
     }
 
-    pub(super) fn give_back(&mut self, now_us: u64, inode: InodePlace) {
+    pub(super) fn give_back(&mut self, inode: InodePlace) {
         if let Some(group) = self.groups.get_mut(&inode.group) {
-            group.freed_us.insert(inode.index, now_us);
+            group.free.insert(inode.index);
         }
     }
 
     pub(super) fn check(&self) {
         for group in self.groups.values() {
-            assert!(group.freed_us.keys().all(|index| *index < group.unused));
+            assert!(group.free.iter().all(|index| *index < group.unused));
         }
     }
 }
