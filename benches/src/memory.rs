@@ -138,6 +138,7 @@ fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize>
         write_miss_reads: false,
         request_pages_max: 128,
         discards: true,
+        metadata: None,
     };
     let (_, bytes) = counted::peak_bytes(|| cell.run(trace, future.as_ref(), None));
     Ok(bytes - layout_bytes(trace))

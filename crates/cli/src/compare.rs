@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     device::LabelledProfile,
-    layout,
+    layout, metadata,
     page::PAGE_BYTES,
     params, policy,
     study::{Note, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
@@ -40,6 +40,7 @@ mod verdict;
   flashsift compare trace.xz --policy lru,mglru --writeback linux       with write-back like Linux's
   flashsift compare trace.xz --writeback periodic:5s,sync --drain
   flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
+  flashsift compare trace.xz --metadata ext4 --writeback linux --drain  with journal and metadata
   flashsift compare trace.xz --device microsd-2012,ufs-3.1        with time and wear on devices
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
@@ -89,6 +90,11 @@ pub(crate) struct Args {
     /// Where pages lie on the device
     #[arg(long, value_name = "LAYOUT", help = layouts_help())]
     layout: Option<String>,
+
+    /// Adds the writes of a file system's journal and of its metadata in place, counted apart; off:
+    /// only file data is written
+    #[arg(long, value_name = "FILE SYSTEM|off", default_value = "off", conflicts_with = "object_cache", help = metadata_help())]
+    metadata: String,
 
     /// Modelled devices on which the requests to storage are performed
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", conflicts_with = "object_cache", help = devices::help())]
@@ -177,6 +183,18 @@ fn layouts_help() -> String {
     )
 }
 
+fn metadata_help() -> String {
+    let each = metadata::ALL.iter().map(|spec| {
+        let params = spec.params.iter().map(|param| format!(" [{param}]")).collect::<String>();
+        format!("\n  {:<13} {}{params}", spec.name, spec.what)
+    });
+    format!(
+        "Adds the writes of a file system's journal and of its metadata in place, counted apart; \
+         off: only file data is written{}\n",
+        each.collect::<String>()
+    )
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut request = request(args)?;
     // The outputs are checked before the simulation, so that an unwritable path is reported at
@@ -184,7 +202,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let name = args.input.name();
     let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
-    let tables = Tables { places, ..Tables::default() };
+    let operations = request.metadata.is_some();
+    let tables = Tables { places, operations, ..Tables::default() };
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);
@@ -240,6 +259,10 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
     let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;
     let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(usage)?;
+    let metadata = match &*args.metadata {
+        "off" => None,
+        text => Some(metadata::Selection::parse(text).map_err(usage)?),
+    };
     if args.object_cache && !args.memory.is_empty() {
         let message = "objects have no page size: with --object-cache give --frames, not --memory";
         return Err(Usage(message.to_owned()).into());
@@ -267,6 +290,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         write_miss_reads: args.write_miss == WriteMiss::Read,
         request_pages_max: args.merge,
         discards: args.discard == Discard::Online,
+        metadata,
         devices: devices::chosen(&args.device)?
             .into_iter()
             .map(prepare)

@@ -98,7 +98,7 @@ impl Bound {
                     file.changed.remove(pages_inside(*offset, *len));
                 }
             }
-            Action::Sync { file, offset, len } => {
+            Action::Sync { file, offset, len, .. } => {
                 let pages = pages_touched(*offset, *len);
                 let forced = self.files.get_mut(file).map_or(0, |file| file.sync(pages));
                 self.forced(forced);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn sync(file: FileId) -> Action<'static> {
-        Action::Sync { file, offset: 0, len: u64::MAX }
+        Action::Sync { file, offset: 0, len: u64::MAX, data_only: false }
     }
 
     fn unbind(file: FileId, name: &str) -> Action<'static> {
@@ -237,7 +237,7 @@ mod tests {
     fn a_synchronous_write_is_forced_and_a_range_is_synced_alone() {
         let synchronous = Action::Write { file: FILE, open: None, offset: 0, len: 1, sync: true };
         assert_eq!(bound([synchronous]), (4096, 0, 1));
-        let range = Action::Sync { file: FILE, offset: 4096, len: 1 };
+        let range = Action::Sync { file: FILE, offset: 4096, len: 1, data_only: false };
         assert_eq!(bound([write(FILE, 0, 12_288), range]), (4096, 8192, 1));
     }
 
@@ -287,7 +287,7 @@ mod tests {
                 }
                 5 => {
                     self.sync(|of, page| of == file && touches(page));
-                    Action::Sync { file: id, offset, len }
+                    Action::Sync { file: id, offset, len, data_only: false }
                 }
                 6 => {
                     self.sync(|_, _| true);

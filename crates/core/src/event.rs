@@ -89,6 +89,9 @@ pub enum Action<'a> {
         offset: u64,
         /// Bytes; `u64::MAX` reaches the end of the file.
         len: u64,
+        /// The file's times alone need not become durable (`fdatasync`, `msync`). `false` where
+        /// the trace does not say.
+        data_only: bool,
     },
     /// `sync` or `syncfs`: every dirty page.
     SyncAll,
@@ -245,7 +248,9 @@ impl Action<'_> {
             Action::Direct { file, open, offset, len, write } => {
                 Action::Direct { file, open, offset, len, write }
             }
-            Action::Sync { file, offset, len } => Action::Sync { file, offset, len },
+            Action::Sync { file, offset, len, data_only } => {
+                Action::Sync { file, offset, len, data_only }
+            }
             Action::SyncAll => Action::SyncAll,
             Action::Truncate { file, size } => Action::Truncate { file, size },
             Action::Punch { file, offset, len } => Action::Punch { file, offset, len },

@@ -13,6 +13,7 @@ pub mod device;
 pub mod duration;
 pub mod event;
 pub mod layout;
+pub mod metadata;
 pub mod names;
 pub mod page;
 pub mod params;

@@ -3,10 +3,12 @@
 use crate::{
     back::{Back, DeviceCounts, Io, Nowhere, Sink, Source, Storage, Why, Written},
     cache::{Cache, Details, PageCache},
+    event::FileId,
     layout::{self, Address},
+    metadata,
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
-    trace::{Bytes, Future, Owner, StepKind, Trace},
+    trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
     writeback::{self, Machine, OnEviction, Syncs, WriteBack},
 };
 use std::ops::Range;
@@ -29,6 +31,9 @@ pub struct Cell<'a> {
     pub request_pages_max: u32,
     /// Whether places that become free are discarded.
     pub discards: bool,
+    /// The file system whose own writes are added. It suits the trace and the layout
+    /// ([`metadata::Selection::suits`]), and the trace has the table of operations.
+    pub metadata: Option<&'a metadata::Selection>,
 }
 
 /// The result of a cell. All counts are in pages.
@@ -140,6 +145,20 @@ pub(crate) fn run<P: Build>(
     future: Option<&Future>,
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
+    match sink {
+        // The file system's own writes go by time, as a sink does.
+        None if cell.metadata.is_some() => run_with::<P>(cell, trace, future, Some(&mut |_| {})),
+        sink => run_with::<P>(cell, trace, future, sink),
+    }
+}
+
+#[inline(never)]
+fn run_with<P: Build>(
+    cell: &Cell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+    sink: Option<&mut dyn FnMut(Io)>,
+) -> Outcome {
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
     let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
     let layout = wanted.then(build);
@@ -175,6 +194,13 @@ fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S
         .with_requests_up_to(cell.request_pages_max)
         .with_discards(cell.discards)
         .with_clusters(cell.writeback.cluster);
+    let storage = match cell.metadata {
+        Some(metadata) => {
+            let machine = (metadata.spec.build)(trace, &metadata.params, &cell.writeback);
+            storage.with_metadata(trace, machine)
+        }
+        None => storage,
+    };
     if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
@@ -305,6 +331,19 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
         self.back.poll_moved()
     }
 
+    #[inline(always)]
+    fn operation(&mut self, operation: &Operation) -> Option<FileId> {
+        self.back.operation(operation)
+    }
+
+    fn lacks_place(&self, pages: Range<u32>) -> bool {
+        self.back.lacks_place(pages)
+    }
+
+    fn unmount(&mut self) {
+        self.back.unmount();
+    }
+
     fn counts(&self) -> DeviceCounts {
         self.back.counts()
     }
@@ -328,6 +367,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         let mut position = 0;
         let (mut all_hits, mut write_hits) = (0, 0);
         let steps = trace.steps();
+        let mut operations = trace.operations().list();
         for (n, step) in steps.iter().enumerate() {
             if cfg!(test) {
                 self.check();
@@ -335,6 +375,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             if let Some(ahead) = steps[n..].first_chunk::<{ FAR_AHEAD + 1 }>() {
                 self.cache.far_ahead(ahead[FAR_AHEAD].first());
                 self.cache.near_ahead(ahead[NEAR_AHEAD].first());
+            }
+            if B::WANTS_TIME {
+                self.operate(&mut operations, n, trace);
             }
             let at_us = if B::WANTS_TIME || W::ON { trace.at_us(n) } else { 0 };
             self.write_due(at_us);
@@ -388,10 +431,14 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             }
         }
         let totals = trace.totals();
+        if B::WANTS_TIME {
+            self.operate(&mut operations, steps.len(), trace);
+        }
         self.write_due(totals.duration_us);
         if cell.drain {
             self.cache.drain(&mut self.back);
             self.back.submit();
+            self.back.unmount();
         }
         Outcome {
             read_accesses: totals.read_accesses,
@@ -401,6 +448,29 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             device: self.back.counts(),
             nvm_reads: self.back.nvm_reads,
             dirty_left: self.cache.dirty_pages(),
+        }
+    }
+
+    /// Passes the operations on that come before step `n`.
+    #[inline(always)]
+    fn operate(&mut self, operations: &mut &[Operation], n: usize, trace: &Trace) {
+        while let Some((operation, rest)) = operations.split_first()
+            && operation.after_steps as usize <= n
+        {
+            *operations = rest;
+            self.perform(operation, trace);
+        }
+    }
+
+    #[cold]
+    fn perform(&mut self, operation: &Operation, trace: &Trace) {
+        self.write_due(operation.at_us);
+        if let Some(file) = self.back.operation(operation) {
+            let pages = trace.pages_of(file);
+            let mut waiting = pages.clone().filter(|page| self.cache.is_dirty(Page(*page)));
+            if waiting.any(|page| self.back.lacks_place(page..page + 1)) {
+                self.write_asked(|machine| machine.write_now(pages));
+            }
         }
     }
 

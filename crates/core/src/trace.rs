@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 mod builder;
 mod files;
+mod operations;
 mod places;
 mod tables;
 
 pub use builder::TraceBuilder;
 pub(crate) use files::{File, Files};
+pub use operations::{Directory, DirectoryId, Entry, Operation, OperationKind, Operations, ROOT};
 pub use places::RecordedPlaces;
 use tables::StepTables;
 pub use tables::{Bytes, Owner, Tables};
@@ -198,6 +200,7 @@ pub struct Trace {
     untouched_pages: u32,
     /// Shared with the layouts of all cells.
     places: Option<Arc<RecordedPlaces>>,
+    operations: Operations,
 }
 
 impl Trace {
@@ -275,6 +278,11 @@ impl Trace {
         Owner { process: processes[n], file: (!all_files).then_some(files[n]) }
     }
 
+    /// Returns what metadata depends on. Empty without [`Tables::operations`].
+    pub fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
     /// Returns the pages inside a file's size, near touched pages, that the trace never touches
     /// ([`Tables::untouched_within_pages`]). Their ranks begin at [`Trace::pages`].
     pub fn untouched(&self) -> &[Run] {
@@ -307,6 +315,14 @@ impl Trace {
         in_runs(&self.runs).or_else(|| in_runs(&self.untouched))
     }
 
+    /// Returns the pages of a file that the trace touches.
+    pub(crate) fn pages_of(&self, file: FileId) -> std::ops::Range<u32> {
+        let first = |n: usize| self.runs.get(n).map_or(self.pages, |run| run.first);
+        let from = self.runs.partition_point(|run| run.file < file);
+        let to = self.runs.partition_point(|run| run.file <= file);
+        first(from)..first(to)
+    }
+
     /// Returns the file of a page, touched or not, and the page's number in it; `None` for units
     /// without a place.
     pub fn place_of(&self, page: Page) -> Option<(FileId, u64)> {
@@ -325,6 +341,7 @@ impl Trace {
             + self.heats.capacity() * size_of::<(FileId, Heat)>()
             + self.step_tables.held_bytes()
             + self.places.as_ref().map_or(0, |places| places.held_bytes())
+            + self.operations.held_bytes()
     }
 
     /// Returns the number of steps that make data durable: syncs, and writes that wait for storage.

@@ -77,7 +77,7 @@ fn live(consumer: &mut Consumer, name: &str, other: &str) {
     tell(Action::Write { file, open, offset: 0, len: 4096, sync: false });
     tell(Action::Read { file, open, offset: 0, len: 4096 });
     tell(Action::Direct { file, open, offset: 0, len: 4096, write: true });
-    tell(Action::Sync { file, offset: 0, len: u64::MAX });
+    tell(Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
     tell(Action::SyncAll);
     tell(Action::Truncate { file, size: 0 });
     tell(Action::Punch { file, offset: 0, len: 4096 });

@@ -332,7 +332,7 @@ mod tests {
                 0 => Action::Read { open: None, file, offset, len },
                 1 => Action::Write { open: None, file, offset, len, sync: false },
                 2 => Action::Write { open: None, file, offset, len, sync: true },
-                3 => Action::Sync { file, offset: 0, len: u64::MAX },
+                3 => Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
                 4 => Action::Punch { file, offset, len },
                 _ => Action::SyncAll,
             };

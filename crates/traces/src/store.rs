@@ -9,7 +9,7 @@
 //! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
-//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: it made the file; `direct`: a write |
+//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: it made the file; `direct`: a write; `sync`: data only |
 //! | `name` | STRING, null | the name of the event: of a file (the old one), process or application
 //! |
 //! | `name2` | STRING, null | the name renamed to |
@@ -551,8 +551,8 @@ impl<'a> Row<'a> {
                 flag: write,
                 ..of(Kind::Direct)
             },
-            Action::Sync { file, offset, len } => {
-                Self { file: file.0, offset, len, ..of(Kind::Sync) }
+            Action::Sync { file, offset, len, data_only } => {
+                Self { file: file.0, offset, len, flag: data_only, ..of(Kind::Sync) }
             }
             Action::SyncAll => of(Kind::SyncAll),
             Action::Truncate { file, size } => {
@@ -618,7 +618,7 @@ impl<'a> Row<'a> {
         Ok(match self.kind {
             Kind::Read => Action::Read { file, open, offset, len },
             Kind::Write => Action::Write { file, open, offset, len, sync: flag },
-            Kind::Sync => Action::Sync { file, offset, len },
+            Kind::Sync => Action::Sync { file, offset, len, data_only: flag },
             Kind::SyncAll => Action::SyncAll,
             Kind::Truncate => Action::Truncate { file, size: offset },
             Kind::Punch => Action::Punch { file, offset, len },
@@ -1008,7 +1008,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Open { open, file, created: true },
         Action::Write { open, file, offset: 0, len: 8192, sync: false },
         Action::Write { open, file, offset: 4096, len: 100, sync: true },
-        Action::Sync { file, offset: 0, len: u64::MAX },
+        Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
         Action::Read { open, file, offset: 0, len: 4096 },
         Action::Truncate { file, size: 4096 },
         Action::Punch { file, offset: 0, len: 4096 },

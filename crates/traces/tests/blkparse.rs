@@ -152,7 +152,12 @@ fn the_text_of_blkparse_is_read() {
         records.push(QUEUE | flags, device, pid, sector, bytes, b"");
         records.push(ISSUE | flags, device, pid, sector, bytes, b"");
         records.push(COMPLETE | flags, device, 0, sector, bytes, b"");
-        expected.extend(flush.then_some((pid, Action::Sync { file, offset: 0, len: u64::MAX })));
+        expected.extend(
+            flush.then_some((
+                pid,
+                Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
+            )),
+        );
         expected.extend(action.map(|action| (pid, action)));
     }
     for options in ["-i -", "-i - -t", "-i - -q", "-i name", "-i name -s"] {
@@ -337,7 +342,7 @@ fn the_accesses_of_a_kernel_to_a_partition_are_read() {
     let dd = |arguments: &[&str]| run("dd", &[&["status=none"], arguments].concat()).unwrap().0;
     let base = PARTITION_SECTOR * SECTOR_BYTES;
     let file = FileId(0);
-    let sync = Action::Sync { file, offset: 0, len: u64::MAX };
+    let sync = Action::Sync { file, offset: 0, len: u64::MAX, data_only: false };
     let write =
         |offset, len| Action::Write { open: None, file, offset: base + offset, len, sync: true };
     let pids_and_truth = [

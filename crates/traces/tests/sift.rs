@@ -192,6 +192,7 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
         write_miss_reads,
         request_pages_max: 1,
         discards: false,
+        metadata: None,
     }
     .run(trace, None, None)
 }

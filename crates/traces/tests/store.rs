@@ -88,8 +88,8 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     let size = 0..=i64::MAX as u64;
     prop_oneof![
         6 => access,
-        1 => range_of(|file, offset, len| Action::Sync { file, offset, len }),
-        1 => (file(), size.clone()).prop_map(|(file, offset)| Action::Sync { file, offset, len: u64::MAX }),
+        1 => range_of(|file, offset, len| Action::Sync { file, offset, len, data_only: false }),
+        1 => (file(), size.clone()).prop_map(|(file, offset)| Action::Sync { file, offset, len: u64::MAX, data_only: false }),
         1 => Just(Action::SyncAll),
         1 => (file(), size.clone()).prop_map(|(file, size)| Action::Truncate { file, size }),
         1 => range_of(|file, offset, len| Action::Punch { file, offset, len }),
@@ -256,7 +256,7 @@ fn older_schemas_open_without_the_facts_of_newer_ones() {
             Action::Open { open, file, created: true },
             Action::Write { open, file, offset: 0, len: 8192, sync: false },
             Action::Write { open, file, offset: 4096, len: 100, sync: true },
-            Action::Sync { file, offset: 0, len: u64::MAX },
+            Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
             Action::Read { open, file, offset: 0, len: 4096 },
             Action::Truncate { file, size: 4096 },
             Action::Punch { file, offset: 0, len: 4096 },

@@ -61,10 +61,10 @@ fn lines_of(events: &[Event<'static>], directory: &str) -> Vec<String> {
             }
             Action::Write { file, offset, len, sync, .. } => letter(file)
                 .map(|f| format!("write{} {f} {offset} {len}", if *sync { "sync" } else { "" })),
-            Action::Sync { file, offset, len: u64::MAX } => {
+            Action::Sync { file, offset, len: u64::MAX, .. } => {
                 letter(file).map(|f| format!("sync {f} {offset} max"))
             }
-            Action::Sync { file, offset, len } => {
+            Action::Sync { file, offset, len, .. } => {
                 letter(file).map(|f| format!("sync {f} {offset} {len}"))
             }
             Action::SyncAll => Some("syncall".to_owned()),

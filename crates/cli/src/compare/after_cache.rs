@@ -213,7 +213,7 @@ impl Log {
             IoOp::Read => Action::Read { open: None, file, offset, len },
             // The flush that follows makes writes of a sync durable.
             IoOp::Write => Action::Write { open: None, file, offset, len, sync: false },
-            IoOp::Flush => Action::Sync { file, offset: 0, len: u64::MAX },
+            IoOp::Flush => Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
             IoOp::Discard => Action::Punch { file, offset, len },
         };
         batch.push(Event { at_us: io.at_us, pid: 0, tid: 0, action });

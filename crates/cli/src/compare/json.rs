@@ -46,6 +46,12 @@ pub(super) struct Record<'a> {
     dirty_left: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nonsequential_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    journal_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_flushes: Option<u64>,
     cost_us: u64,
     #[serde(flatten)]
     on: Option<DeviceRecord<'a>>,
@@ -79,12 +85,13 @@ pub(super) struct Shape<'a> {
     unit: Unit,
     writes: bool,
     drain: bool,
+    metadata: bool,
 }
 
 impl<'a> Shape<'a> {
     pub(super) fn new(trace: &'a str, results: &Results<'_>) -> Self {
         let study = results.study();
-        let Request { writeback, unit, drain, .. } = study.request();
+        let Request { writeback, unit, drain, metadata, .. } = study.request();
         Self {
             trace,
             writeback: writeback.to_string(),
@@ -92,6 +99,7 @@ impl<'a> Shape<'a> {
             unit: *unit,
             writes: study.trace().about().knows.writes,
             drain: *drain,
+            metadata: metadata.is_some(),
         }
     }
 
@@ -105,7 +113,7 @@ impl<'a> Shape<'a> {
 
     fn record(&'a self, row: &'a ResultRow, on: Option<&'a DeviceResult>) -> Record<'a> {
         let (outcome, device) = (&row.outcome, row.outcome.device);
-        let Self { writes, syncs, drain, .. } = *self;
+        let Self { writes, syncs, drain, metadata, .. } = *self;
         Record {
             schema: 1,
             trace: self.trace,
@@ -129,6 +137,9 @@ impl<'a> Shape<'a> {
             dropped_dirty: writes.then_some(device.dropped_dirty),
             dirty_left: writes.then_some(outcome.dirty_left),
             nonsequential_writes: writes.then_some(device.nonsequential_writes),
+            journal_writes: metadata.then_some(device.journal_writes),
+            metadata_writes: metadata.then_some(device.metadata_writes),
+            device_flushes: metadata.then_some(device.device_flushes),
             cost_us: outcome.cost_us(),
             on: on.map(DeviceRecord::from),
             cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,

@@ -89,6 +89,18 @@ const SYNCED: Column = Column {
     value: |_| 0.0,
     show: |row| size::count(row.cell.outcome.device.sync_writes),
 };
+const JOURNAL: Column = Column {
+    title: "journal\nwrites",
+    best: Best::Least,
+    value: |row| row.cell.outcome.device.journal_writes as f64,
+    show: |row| size::count(row.cell.outcome.device.journal_writes),
+};
+const METADATA: Column = Column {
+    title: "metadata\nwrites",
+    best: Best::Least,
+    value: |row| row.cell.outcome.device.metadata_writes as f64,
+    show: |row| size::count(row.cell.outcome.device.metadata_writes),
+};
 const LEFT: Column = Column {
     title: "dirty\nleft",
     best: Best::None,
@@ -173,6 +185,9 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
         columns.extend([if drain { &DRAINED } else { &LEFT }, nonsequential]);
         if rows.iter().any(|row| row.cell.outcome.device.dropped_dirty > 0) {
             columns.push(&DROPPED);
+        }
+        if rows.iter().any(|row| row.cell.outcome.device.journal_writes > 0) {
+            columns.extend([&JOURNAL, &METADATA]);
         }
         columns.push(&COST);
     }

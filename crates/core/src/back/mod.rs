@@ -4,7 +4,12 @@
 //! associated constants which facts it needs; a cache and a replay loop compiled for a back that
 //! needs none of them hold and compute none.
 
-use crate::{layout::Address, page::Page, trace::Owner};
+use crate::{
+    event::FileId,
+    layout::Address,
+    page::Page,
+    trace::{Operation, Owner},
+};
 use std::ops::Range;
 
 mod clusters;
@@ -30,6 +35,8 @@ pub enum Why {
     Sync,
     /// An application synced all files and waits.
     SyncAll,
+    /// The file replaces another one, and its file system writes it at once (`--metadata`).
+    Replaced,
     /// It was dirty at the end of the trace.
     Drain,
 }
@@ -126,6 +133,17 @@ pub trait Back {
     fn poll_moved(&mut self) -> Option<Range<u32>> {
         None
     }
+    /// Takes an operation that concerns metadata. Returns the file whose dirty pages the file system
+    /// begins to write now.
+    fn operation(&mut self, _: &Operation) -> Option<FileId> {
+        None
+    }
+    /// Whether one of these pages has no place on the device.
+    fn lacks_place(&self, _: Range<u32>) -> bool {
+        false
+    }
+    /// The file system is unmounted: its own blocks are written.
+    fn unmount(&mut self) {}
     /// The requests to the device until now.
     fn counts(&self) -> DeviceCounts;
     /// Checks what the back knows of the cache, which reports how many pages are dirty and whether

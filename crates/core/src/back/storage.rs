@@ -7,12 +7,14 @@
 
 use super::{Back, Source, Why, Written, clusters::Clusters};
 use crate::{
+    event::FileId,
     layout::{Address, Goals, Layout, Lba},
+    metadata::{self, Metadata},
     page::Page,
-    trace::{Owner, Trace},
+    trace::{Operation, Owner, Run, Trace},
     writeback::Cluster,
 };
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 /// A request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +104,12 @@ pub struct DeviceCounts {
     pub nonsequential_writes: u64,
     /// Pages that were dirty when they were truncated or deleted: writes that never happened.
     pub dropped_dirty: u64,
+    /// Pages of the file system's journal, with `--metadata`. Not part of `writes`.
+    pub journal_writes: u64,
+    /// Pages of metadata in place, with `--metadata`. Not part of `writes`.
+    pub metadata_writes: u64,
+    /// Flushes that the device gets, with `--metadata`: a commit has two.
+    pub device_flushes: u64,
 }
 
 /// A back that consists of storage only.
@@ -127,6 +135,22 @@ pub struct Storage<S> {
     /// Set if the cache shows addresses to its policy.
     addresses: Option<Addresses>,
     clusters: Option<Clusters>,
+    metadata: Option<FileSystem>,
+}
+
+/// The file system's own writes.
+struct FileSystem {
+    machine: Box<dyn Metadata>,
+    runs: Arc<Vec<Run>>,
+}
+
+impl FileSystem {
+    /// Returns a page's file and its number in it.
+    fn page(&self, page: u32) -> Option<(FileId, u64)> {
+        let n = self.runs.partition_point(|run| run.first <= page);
+        let run = self.runs[n.checked_sub(1)?];
+        Some((run.file, run.page + u64::from(page - run.first)))
+    }
 }
 
 /// The write that pages may still join, if only its existence counts.
@@ -168,6 +192,7 @@ impl<S: Sink> Storage<S> {
             counts,
             addresses: None,
             clusters: None,
+            metadata: None,
         }
     }
 
@@ -190,6 +215,13 @@ impl<S: Sink> Storage<S> {
         self
     }
 
+    /// Adds the file system's own writes. The sink takes requests, and the trace has the table of
+    /// operations.
+    pub(crate) fn with_metadata(mut self, trace: &Trace, machine: Box<dyn Metadata>) -> Self {
+        self.metadata = Some(FileSystem { machine, runs: trace.shared_runs() });
+        self
+    }
+
     /// Adds addresses, for a cache whose policy orders pages by address. The storage must have a
     /// layout.
     pub(crate) fn with_addresses(mut self, trace: &Trace) -> Self {
@@ -200,6 +232,90 @@ impl<S: Sink> Storage<S> {
 
     fn layout(&mut self) -> &mut dyn Layout {
         &mut **self.layout.as_mut().expect("a trace with writes, or a sink, gets a layout")
+    }
+
+    /// Returns where the place of a page of a file lies on the device.
+    #[inline(always)]
+    fn on_device(&self, lba: Lba) -> Lba {
+        self.metadata.as_ref().map_or(lba, |metadata| metadata.machine.address(lba))
+    }
+
+    /// Tells the file system which pages the layout has just placed.
+    #[inline(always)]
+    fn note_placed(&mut self) {
+        let (Some(FileSystem { .. }), Some(layout)) = (&self.metadata, &self.layout) else {
+            return;
+        };
+        let moved = layout.moved();
+        if !moved.is_empty() {
+            self.placed(moved);
+        }
+    }
+
+    #[cold]
+    fn placed(&mut self, pages: Range<u32>) {
+        let (Some(metadata), Some(layout)) = (&mut self.metadata, &self.layout) else { return };
+        for page in pages {
+            if let (Some(lba), Some((file, number))) =
+                (layout.place(Page(page)), metadata.page(page))
+            {
+                metadata.machine.placed(self.at_us, file, number, lba);
+            }
+        }
+        self.take_metadata();
+    }
+
+    /// Sends what the file system wants to write.
+    #[cold]
+    fn take_metadata(&mut self) {
+        let at_us = self.at_us;
+        while let Some(request) =
+            self.metadata.as_mut().and_then(|metadata| metadata.machine.poll())
+        {
+            // What was written before comes before the journal.
+            self.submit();
+            match request {
+                metadata::Request::Write { mut lba, mut pages, journal, awaited } => {
+                    let counts = &mut self.counts;
+                    let count = match journal {
+                        true => &mut counts.journal_writes,
+                        false => &mut counts.metadata_writes,
+                    };
+                    *count += pages;
+                    while pages > 0 {
+                        let here = pages.min(self.request_pages_max.into());
+                        let (op, sync) = (IoOp::Write, awaited);
+                        let pages_here = here as u32;
+                        self.sink.io(Io {
+                            at_us,
+                            op,
+                            lba,
+                            pages: pages_here,
+                            sync,
+                            awaited: false,
+                        });
+                        (lba, pages) = (lba + here, pages - here);
+                    }
+                }
+                metadata::Request::Flush { awaited } => {
+                    self.counts.device_flushes += 1;
+                    let (op, sync) = (IoOp::Flush, true);
+                    self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync, awaited });
+                }
+            }
+        }
+    }
+
+    /// Lets the file system do what was due before this time.
+    #[cold]
+    fn advance_metadata(&mut self, now_us: u64) {
+        while let Some(metadata) = &mut self.metadata
+            && let Some(due_us) = metadata.machine.next_deadline().filter(|due_us| *due_us < now_us)
+        {
+            metadata.machine.tick(due_us);
+            self.at_us = due_us.max(self.at_us);
+            self.take_metadata();
+        }
     }
 
     /// Sends a page, alone or joined to others.
@@ -257,16 +373,37 @@ impl<S: Sink> Storage<S> {
         let [write, _] = self.joined;
         let overlaps = |write: Io| {
             let end = write.lba + u64::from(write.pages);
-            layout.freed().iter().any(|places| places.start < end && write.lba < places.end)
+            let on_device = |lba| self.on_device(lba);
+            let is_in = |places: &Range<Lba>| {
+                on_device(places.start) < end && write.lba <= on_device(places.end - 1)
+            };
+            layout.freed().iter().any(is_in)
         };
         if write.is_some_and(overlaps) {
             self.submit();
         }
         let layout = self.layout.as_ref().expect("it was just asked");
         for places in layout.freed() {
-            let (lba, pages) = (places.start, (places.end - places.start) as u32);
             let (op, at_us) = (IoOp::Discard, self.at_us);
-            self.sink.io(Io { at_us, op, lba, pages, sync: false, awaited: false });
+            let mut send = |lba: Lba, pages: u64| {
+                let pages = pages as u32;
+                self.sink.io(Io { at_us, op, lba, pages, sync: false, awaited: false });
+            };
+            let Some(metadata) = &self.metadata else {
+                send(places.start, places.end - places.start);
+                continue;
+            };
+            // Metadata may lie between two places.
+            let mut rest = places.clone();
+            while let Some(first) = rest.next() {
+                let lba = metadata.machine.address(first);
+                let mut pages = 1;
+                while !rest.is_empty() && metadata.machine.address(rest.start) == lba + pages {
+                    rest.start += 1;
+                    pages += 1;
+                }
+                send(lba, pages);
+            }
         }
     }
 
@@ -300,6 +437,9 @@ impl<S: Sink> Back for Storage<S> {
 
     #[inline(always)]
     fn now(&mut self, at_us: u64) {
+        if self.metadata.is_some() {
+            self.advance_metadata(at_us);
+        }
         self.at_us = at_us;
         if self.layout_is_timed {
             self.layout().now(at_us);
@@ -311,6 +451,7 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.reads += 1;
         if S::WANTS_READS {
             let lba = self.layout().read(page);
+            let lba = self.on_device(lba);
             let at_us = self.at_us;
             self.join(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
         }
@@ -322,6 +463,7 @@ impl<S: Sink> Back for Storage<S> {
             clusters.cleaned(page, layout.place(page));
         }
         let lba = self.layout().write_for(page, why);
+        self.note_placed();
         self.note_moved(page);
         self.discard_freed();
         self.counts.writes += 1;
@@ -333,6 +475,7 @@ impl<S: Sink> Back for Storage<S> {
         if !S::WANTS_READS {
             return self.count(lba, sync, awaited);
         }
+        let lba = self.on_device(lba);
         self.join(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
     }
 
@@ -352,6 +495,10 @@ impl<S: Sink> Back for Storage<S> {
     fn flush(&mut self) {
         self.submit();
         self.counts.flushes += 1;
+        // The file system decides whether it commits, which flushes too.
+        if self.metadata.is_some() {
+            return;
+        }
         let (op, at_us) = (IoOp::Flush, self.at_us);
         self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync: true, awaited: true });
     }
@@ -365,6 +512,16 @@ impl<S: Sink> Back for Storage<S> {
         if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
             pages.clone().map(Page).for_each(|page| clusters.cleaned(page, layout.place(page)));
         }
+        if let (Some(metadata), Some(layout)) = (&mut self.metadata, &self.layout) {
+            for page in pages.clone() {
+                if let (Some(lba), Some((file, number))) =
+                    (layout.place(Page(page)), metadata.page(page))
+                {
+                    metadata.machine.freed(self.at_us, file, number, lba);
+                }
+            }
+            self.take_metadata();
+        }
         if let Some(layout) = &mut self.layout {
             layout.free(pages);
             self.discard_freed();
@@ -375,6 +532,7 @@ impl<S: Sink> Back for Storage<S> {
     fn dirtied(&mut self, page: Page) {
         if self.layout_follows {
             self.layout().dirtied(page);
+            self.note_placed();
             self.note_moved(page);
         }
         if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
@@ -407,6 +565,26 @@ impl<S: Sink> Back for Storage<S> {
 
     fn poll_moved(&mut self) -> Option<Range<u32>> {
         self.addresses.as_mut()?.moved.pop()
+    }
+
+    fn operation(&mut self, operation: &Operation) -> Option<FileId> {
+        let metadata = self.metadata.as_mut()?;
+        let file = metadata.machine.operation(self.at_us, &operation.kind);
+        self.take_metadata();
+        file
+    }
+
+    fn lacks_place(&self, mut pages: Range<u32>) -> bool {
+        self.layout
+            .as_ref()
+            .is_some_and(|layout| pages.any(|page| layout.place(Page(page)).is_none()))
+    }
+
+    fn unmount(&mut self) {
+        if let Some(metadata) = &mut self.metadata {
+            metadata.machine.unmount(self.at_us);
+            self.take_metadata();
+        }
     }
 
     fn counts(&self) -> DeviceCounts {

@@ -149,7 +149,7 @@ impl Characterisation for SyncDistance {
                     self.unsynced.insert(file);
                 }
             }
-            Action::Sync { file: id, offset, len } => {
+            Action::Sync { file: id, offset, len, .. } => {
                 self.of_all.add(std::mem::take(&mut self.since));
                 seen.file.into_iter().for_each(|file| self.sync(file));
                 if len > 0 {

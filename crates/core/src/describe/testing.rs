@@ -30,7 +30,7 @@ pub(super) fn write_sync(file: u64, offset: u64, len: u64) -> Action<'static> {
 }
 
 pub(super) fn sync(file: u64) -> Action<'static> {
-    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
+    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX, data_only: false }
 }
 
 pub(super) fn truncate(file: u64, size: u64) -> Action<'static> {

@@ -315,6 +315,7 @@ mod tests {
             write_miss_reads: false,
             request_pages_max: 8,
             discards: true,
+            metadata: None,
         };
         system::run::<P>(&cell, trace, None, None)
     }

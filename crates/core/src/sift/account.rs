@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn sync(at_s: u64, file: FileId) -> Event<'static> {
-        event(at_s, Action::Sync { file, offset: 0, len: u64::MAX })
+        event(at_s, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false })
     }
 
     /// (WrittenData, synced, dirty) of the plain file system and of the mount, in pages.

@@ -375,7 +375,10 @@ impl<S: Sift> Sifted<S> {
                     let bytes = self.write_back(file, below);
                     self.counters.written_back.entry(why).or_default().add(bytes);
                     if why == Reason::Sync {
-                        below(&ours(self.now, Action::Sync { file, offset: 0, len: u64::MAX }));
+                        below(&ours(
+                            self.now,
+                            Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
+                        ));
                     }
                     match self.files.get_mut(&file) {
                         Some(file) if keep_in_ram => file.place = Place::Both,

@@ -98,7 +98,9 @@ impl History {
                 made.names[0].clone_from(&fresh);
                 Action::Rename { file, names: Renamed::owned(&name, &fresh) }
             }
-            14 if dice.below(4) == 0 => Action::Sync { file, offset: 0, len: u64::MAX },
+            14 if dice.below(4) == 0 => {
+                Action::Sync { file, offset: 0, len: u64::MAX, data_only: false }
+            }
             15 if dice.below(30) == 0 => Action::SyncAll,
             16 if dice.below(20) == 0 => {
                 for name in self.files.iter_mut().flat_map(|made| &mut made.names) {

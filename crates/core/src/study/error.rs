@@ -1,6 +1,8 @@
 //! The reasons for which a study cannot be done.
 
-use crate::{event::Space, show, system::FRAMES_MAX, trace::TraceError, writeback::Unsuited};
+use crate::{
+    event::Space, metadata, show, system::FRAMES_MAX, trace::TraceError, writeback::Unsuited,
+};
 
 /// The reason for which a study cannot be done.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -40,6 +42,9 @@ pub enum StudyError {
         /// The facts that the trace lacks.
         unsuited: Unsuited,
     },
+    /// The file system's own writes cannot be modelled.
+    #[error("--metadata {0}: {1}")]
+    Metadata(&'static str, metadata::Unsuited),
     /// Objects have no place on a device, so no device can be modelled.
     #[error("objects have no place on a device: leave the devices out")]
     ObjectsOnDevices,

@@ -36,7 +36,12 @@ pub enum Note {
     /// Some pages were dropped dirty.
     DroppedDirty,
     /// When dirty pages are written.
-    WhenWritten(Modes),
+    WhenWritten {
+        /// The modes of write-back.
+        modes: Modes,
+        /// The file system whose own writes are counted apart; `None`: they are not modelled.
+        metadata: Option<String>,
+    },
     /// The trace was recorded below a cache.
     AfterCache,
     /// Devices are models; the meaning of elapsed time.
@@ -114,9 +119,15 @@ impl fmt::Display for Note {
                 "Dropped dirty: pages whose file was cut or deleted before they were written: \
                  writes saved.",
             ),
-            Self::WhenWritten(modes) => write!(
+            Self::WhenWritten { modes, metadata: None } => write!(
                 f,
                 "Dirty pages are written {}. Journal and metadata writes are not modelled.",
+                modes.when()
+            ),
+            Self::WhenWritten { modes, metadata: Some(metadata) } => write!(
+                f,
+                "Dirty pages are written {}. Writes of the journal and of metadata in place \
+                 ({metadata}) are counted apart.",
                 modes.when()
             ),
             Self::AfterCache => f.write_str(

@@ -62,7 +62,18 @@ impl<'a> Study<'a> {
     /// [`StudyError::Frames`], [`StudyError::Layout`], [`StudyError::Places`],
     /// [`StudyError::WriteBack`] or [`StudyError::ObjectsOnDevices`].
     pub fn new(trace: &'a Trace, request: Request) -> Result<Self, StudyError> {
-        let layout = suitable_layout(request.layout.clone(), trace.about().space)?;
+        let own = request.metadata.as_ref().map(|metadata| metadata.spec.name);
+        let asked = request.layout.clone().or_else(|| layout::Selection::parse(own?).ok());
+        let layout = match (&request.metadata, asked) {
+            (Some(metadata), asked) => {
+                let name = asked.as_ref().map_or(metadata.spec.name, |layout| layout.spec.name);
+                metadata
+                    .suits(trace, name)
+                    .map_err(|unsuited| StudyError::Metadata(metadata.spec.name, unsuited))?;
+                suitable_layout(asked, trace.about().space)?
+            }
+            (None, asked) => suitable_layout(asked, trace.about().space)?,
+        };
         if layout.spec.from_recording {
             let name = layout.spec.name;
             suitable_places(trace).map_err(|lack| StudyError::Places { layout: name, lack })?;
@@ -117,7 +128,8 @@ impl<'a> Study<'a> {
 
     /// Returns whether each request of a cell is passed to devices or to an observer.
     fn hands_requests_on(&self) -> bool {
-        self.request.observer_bytes.is_some() || !self.request.devices.is_empty()
+        let Request { observer_bytes, devices, metadata, .. } = &self.request;
+        observer_bytes.is_some() || !devices.is_empty() || metadata.is_some()
     }
 }
 

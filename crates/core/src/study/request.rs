@@ -4,7 +4,7 @@ use super::{
     device::PreparedDevice,
     note::{Note, OmissionReason},
 };
-use crate::{layout, params, policy, trace::Unit, writeback::Modes};
+use crate::{layout, metadata, params, policy, trace::Unit, writeback::Modes};
 
 /// A comparison to run over a trace. The default: every fast policy at the default sizes, dirty
 /// pages written on eviction, one cell at a time, no memory limit.
@@ -28,6 +28,8 @@ pub struct Request {
     pub request_pages_max: u32,
     /// Whether places that become free are discarded.
     pub discards: bool,
+    /// The file system whose journal and metadata are written, too.
+    pub metadata: Option<metadata::Selection>,
     /// Modelled devices that take the requests of every cell.
     pub devices: Vec<PreparedDevice>,
     /// Memory of the observer that [`super::Plan::run`] gets for a cell; `None`: it gets none.
@@ -50,6 +52,7 @@ impl Default for Request {
             write_miss_reads: false,
             request_pages_max: 128,
             discards: true,
+            metadata: None,
             devices: Vec::new(),
             observer_bytes: None,
             memory_limit_bytes: u64::MAX,

@@ -123,7 +123,8 @@ impl<'a> Results<'a> {
             notes.extend([Note::Costs, Note::Layout(self.study.layout.spec.what)]);
             let dropped = self.rows().any(|row| row.outcome.device.dropped_dirty > 0);
             notes.extend(dropped.then_some(Note::DroppedDirty));
-            notes.push(Note::WhenWritten(request.writeback));
+            let metadata = request.metadata.as_ref().map(|metadata| metadata.label());
+            notes.push(Note::WhenWritten { modes: request.writeback, metadata });
         }
         if trace.about().side == Side::After {
             notes.push(Note::AfterCache);

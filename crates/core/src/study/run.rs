@@ -47,6 +47,7 @@ impl Plan<'_> {
             write_miss_reads: request.write_miss_reads,
             request_pages_max: request.request_pages_max,
             discards: request.discards,
+            metadata: request.metadata.as_ref(),
         };
         let times = trace.about().knows.times;
         let mut feed = Feed::new(&request.devices, times, observer, cpu_ns);

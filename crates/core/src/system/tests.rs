@@ -47,7 +47,7 @@ fn write(file: u64, page: u64, pages: u64) -> Action<'static> {
 }
 
 fn fsync(file: u64) -> Action<'static> {
-    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
+    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX, data_only: false }
 }
 
 fn created(file: u64) -> Action<'static> {
@@ -68,6 +68,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         write_miss_reads: false,
         request_pages_max: 1,
         discards: false,
+        metadata: None,
     })
 }
 

@@ -2,7 +2,8 @@
 
 use super::{
     BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables,
-    Times, Totals, Trace, TraceError, Unit, places::PlacesBuilder, tables::untouched,
+    Times, Totals, Trace, TraceError, Unit, operations::Collector, places::PlacesBuilder,
+    tables::untouched,
 };
 use crate::{
     event::{About, Action, Event, FileId},
@@ -59,6 +60,7 @@ pub struct TraceBuilder {
     sizes: HashMap<FileId, u64, FixedState>,
     first_names: FirstNames,
     places: PlacesBuilder,
+    operations: Collector,
 }
 
 /// The facts that file systems take from a file's first name: its directory, and on F2FS its heat.
@@ -123,6 +125,7 @@ impl TraceBuilder {
             sizes: HashMap::default(),
             first_names: FirstNames::default(),
             places: PlacesBuilder::default(),
+            operations: Collector::default(),
         }
     }
 
@@ -148,14 +151,23 @@ impl TraceBuilder {
             + self.step_tables.held_bytes()
             + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
             + self.first_names.held_bytes()
-            + self.places.held_bytes();
+            + self.places.held_bytes()
+            + self.operations.held_bytes();
         if held as u64 > self.limit_bytes {
             return Err(TraceError::TooMuchMemory {
                 limit_bytes: self.limit_bytes,
                 requests: self.totals.requests,
             });
         }
-        events.iter().try_for_each(|event| self.push(event))
+        match self.tables.operations {
+            false => events.iter().try_for_each(|event| self.push(event)),
+            true => events.iter().try_for_each(|event| {
+                let steps = self.steps.len();
+                self.push(event)?;
+                self.operations.push(event, steps, self.steps.len());
+                Ok(())
+            }),
+        }
     }
 
     #[inline]
@@ -175,7 +187,7 @@ impl TraceBuilder {
                 let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
                 self.access(event.at_us, kind, file, offset, len)?;
             }
-            Action::Sync { file, offset, len } => {
+            Action::Sync { file, offset, len, .. } => {
                 self.totals.syncs += 1;
                 let end =
                     if len == 0 { 0 } else { offset.saturating_add(len).div_ceil(PAGE_BYTES) };
@@ -351,6 +363,7 @@ impl TraceBuilder {
         self.created.dedup();
         let (mut runs, pages) = rank(&mut self.leaves, self.unit)?;
         runs.shrink_to_fit();
+        let mut operations = std::mem::take(&mut self.operations).finish();
         let ranges = std::mem::take(&mut self.ranges);
         let leaves = std::mem::take(&mut self.leaves);
         if ranges.is_empty() {
@@ -362,11 +375,17 @@ impl TraceBuilder {
             // A file may be truncated again and again: a truncation becomes a step only if it
             // removes a page that exists. Pages of files from before the trace exist from its
             // beginning; pages of other files exist from their first access until they are removed.
+            let tables_operations = self.tables.operations;
             let mut live = BitTree::new(pages);
             for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
                 (run.first..run.first + run.pages).for_each(|page| live.insert(page));
             }
+            // By old number of a step: how many new ones come before it.
+            let mut before = Vec::new();
             for (n, step) in steps.iter().enumerate() {
+                if tables_operations {
+                    before.push(self.steps.len() as u32);
+                }
                 let at = times.get(n).unwrap_or(0);
                 let kind = step.kind();
                 if !matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::Drop) {
@@ -399,6 +418,8 @@ impl TraceBuilder {
                     ranks.start += part;
                 }
             }
+            let all = self.steps.len() as u32;
+            operations.renumber(|n| before.get(n as usize).copied().unwrap_or(all));
         }
         self.steps.shrink_to_fit();
         self.times.low.shrink_to_fit();
@@ -438,6 +459,7 @@ impl TraceBuilder {
             untouched,
             untouched_pages,
             places,
+            operations,
         })
     }
 }

@@ -24,6 +24,8 @@ pub struct Tables {
     /// The places that the recording tells: 16 bytes for each time that a page is placed or
     /// removed, and 4 bytes a page.
     pub places: bool,
+    /// What metadata depends on: 40 bytes an operation.
+    pub operations: bool,
 }
 
 /// A range of bytes in one page.

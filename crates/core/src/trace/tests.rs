@@ -29,7 +29,13 @@ fn build(actions: &[Action]) -> Trace {
 
 /// Builds a trace with all side tables; event `n` belongs to process `n`.
 fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
-    let tables = Tables { bytes: true, owners: true, untouched_within_pages, places: true };
+    let tables = Tables {
+        bytes: true,
+        owners: true,
+        untouched_within_pages,
+        places: true,
+        operations: false,
+    };
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {
         let event = Event { at_us: n as u64, pid: n as u32, tid: 0, action: action.clone() };
@@ -48,7 +54,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         2 | 3 => Action::Write { open: None, file, offset, len, sync: kind == 3 },
         4 => Action::Truncate { file, size: offset },
         5 => Action::Punch { file, offset, len },
-        _ => Action::Sync { file, offset, len },
+        _ => Action::Sync { file, offset, len, data_only: false },
     })
 }
 
@@ -61,7 +67,7 @@ fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
     match *action {
         Action::Read { file, offset, len, .. }
         | Action::Write { file, offset, len, .. }
-        | Action::Sync { file, offset, len } => touched(file, offset, len),
+        | Action::Sync { file, offset, len, .. } => touched(file, offset, len),
         // Pages wholly inside the hole.
         Action::Punch { file, offset, len } => touched(file, offset, len)
             .into_iter()
@@ -296,7 +302,7 @@ fn long_ranges_are_split() {
     for part in 0..5 {
         push(Action::Read { open: None, file: FileId(0), offset: part << 31, len: 1 << 31 });
     }
-    push(Action::Sync { file: FileId(0), offset: 0, len: u64::MAX });
+    push(Action::Sync { file: FileId(0), offset: 0, len: u64::MAX, data_only: false });
     let trace = builder.finish().unwrap();
     let syncs: Vec<_> = trace.steps()[5..].iter().map(|step| step.range()).collect();
     assert!(syncs.len() > 1);
@@ -335,7 +341,8 @@ fn a_creation_and_its_open_create_a_file_once() {
 /// step kind of its own.
 #[test]
 fn every_sync_is_a_step() {
-    let sync = |file, offset, len| Action::Sync { file: FileId(file), offset, len };
+    let sync =
+        |file, offset, len| Action::Sync { file: FileId(file), offset, len, data_only: false };
     let write =
         Action::Write { open: None, file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
     let syncs = [sync(1, 4096, 4097), sync(1, 0, 0), sync(7, 0, u64::MAX), Action::SyncAll];
@@ -363,6 +370,7 @@ proptest! {
             write_miss_reads: false,
             request_pages_max: 1,
             discards: false,
+            metadata: None,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

@@ -222,7 +222,7 @@ impl Flusher {
                 self.write_pages(file, pages.clone(), FlushReason::Direct);
                 self.reached(file, dirtier, pages.end - pages.start, FlushReason::Direct);
             }
-            Action::Sync { file, offset, len } => {
+            Action::Sync { file, offset, len, .. } => {
                 self.advance(event.at_us);
                 self.write_pages(file, pages_touched(offset, len), FlushReason::Synced);
             }
@@ -456,7 +456,7 @@ mod tests {
             (SECOND, write(2, 0..9, false)),
             // Deleted before its age: never written.
             (20 * SECOND, Action::Gone { file: gone }),
-            (21 * SECOND, Action::Sync { file, offset: 0, len: PAGE_BYTES + 1 }),
+            (21 * SECOND, Action::Sync { file, offset: 0, len: PAGE_BYTES + 1, data_only: false }),
             (22 * SECOND, Action::Truncate { file, size: 3 * PAGE_BYTES - 1 }),
             // The sync has not reset the file's age.
             (30 * SECOND, write(1, 70..75, false)),
@@ -547,8 +547,8 @@ mod tests {
                     9 => Action::Read { open, file, offset, len },
                     10 => Action::Truncate { file, size },
                     11 => Action::Punch { file, offset, len },
-                    12 => Action::Sync { file, offset: 0, len: u64::MAX },
-                    13 => Action::Sync { file, offset, len },
+                    12 => Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
+                    13 => Action::Sync { file, offset, len, data_only: false },
                     14 if flag => Action::SyncAll,
                     _ => {
                         *epoch += 1;
@@ -589,6 +589,7 @@ mod tests {
                 drain: false,
                 request_pages_max: 1,
                 discards: false,
+                metadata: None,
                 write_miss_reads: false,
             };
             let simulated = cell.run(&trace, None, None);
@@ -687,7 +688,7 @@ mod tests {
                         self.write_oldest(FlushReason::Background);
                     }
                 }
-                Action::Sync { file, offset, len } => {
+                Action::Sync { file, offset, len, .. } => {
                     self.remove(file, pages_touched(offset, len), Some(FlushReason::Synced));
                 }
                 Action::SyncAll => {

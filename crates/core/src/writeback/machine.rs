@@ -227,6 +227,12 @@ impl Machine {
         true
     }
 
+    /// The file system begins to write these pages. Returns whether [`Machine::poll`] must be called.
+    pub fn write_now(&mut self, pages: Range<u32>) -> bool {
+        self.job = Job { pages, files: Which::None, why: Why::Replaced };
+        true
+    }
+
     /// Handles the end of a write. Returns whether more pages are dirty than the modes allow, so
     /// that [`Machine::poll`] must be called.
     #[inline(always)]

@@ -50,6 +50,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         write_miss_reads: false,
         request_pages_max: 1,
         discards: false,
+        metadata: None,
     };
     let mut ios = Vec::new();
     let future = trace.future().unwrap();
@@ -77,7 +78,7 @@ fn write_sync(file: u64, pages: Range<u64>) -> Action<'static> {
 }
 
 fn fsync(file: u64) -> Action<'static> {
-    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX }
+    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX, data_only: false }
 }
 
 /// Three files of four pages each, at places 0.., 4.. and 8..; times in seconds. Two files become
@@ -196,7 +197,8 @@ fn a_sync_writes_the_pages_that_it_names() {
     let dropped = |text| run("lru", 100, modes(text), &trace(&history())).0.device.dropped_dirty;
     assert_eq!((dropped("sync"), dropped("evict"), dropped("periodic:5s")), (2, 2, 0));
     // A sync of part of a file.
-    let range = Action::Sync { file: FileId(0), offset: PAGE_BYTES, len: PAGE_BYTES + 1 };
+    let range =
+        Action::Sync { file: FileId(0), offset: PAGE_BYTES, len: PAGE_BYTES + 1, data_only: false };
     let (outcome, ios) = run("lru", 100, modes("sync"), &trace(&[(0, write(0, 0..9)), (1, range)]));
     assert_eq!(outcome.device.sync_writes, 2);
     assert_eq!(ios[..2].iter().map(|io| io.lba).collect::<Vec<_>>(), [1, 2]);
@@ -612,7 +614,7 @@ fn events_strategy() -> impl Strategy<Value = Vec<(u64, Action<'static>)>> {
                 6..13 => write(file, page..page + pages),
                 13 => write_sync(file, page..page + pages),
                 14 => fsync(file),
-                15 => Action::Sync { file: id, offset, len },
+                15 => Action::Sync { file: id, offset, len, data_only: false },
                 16 => Action::SyncAll,
                 17 => Action::Truncate { file: id, size: offset },
                 18 => Action::Punch { file: id, offset, len },

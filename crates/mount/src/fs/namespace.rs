@@ -777,7 +777,7 @@ impl Fs {
             let mut table = self.table();
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
             for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
-                self.saw(at, Action::Sync { file, offset: 0, len: u64::MAX });
+                self.saw(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
             }
             (self.dir(&mut table, ino)?, in_ram)
         };

@@ -417,7 +417,10 @@ impl Fs {
     /// file is truncated to nothing or closed by all: the kernel itself reports it only once.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
-        self.saw(self.arrived(tid), Action::Sync { file: it.file, offset: 0, len: u64::MAX });
+        self.saw(
+            self.arrived(tid),
+            Action::Sync { file: it.file, offset: 0, len: u64::MAX, data_only },
+        );
         self.make_durable_now(&it, data_only)?;
         it.content.has_all()
     }

@@ -360,7 +360,7 @@ mod tests {
                     format!("{} w {offset} {len}", file.0)
                 }
                 Action::Write { file, offset, len, .. } => format!("{} ws {offset} {len}", file.0),
-                Action::Sync { file, offset: 0, len: u64::MAX } => format!("{} sync", file.0),
+                Action::Sync { file, offset: 0, len: u64::MAX, .. } => format!("{} sync", file.0),
                 Action::Punch { file, offset, len } => format!("{} punch {offset} {len}", file.0),
                 Action::Bind { file, name } => format!("{} is {name}", file.0),
                 Action::Process { name } => format!("runs {name}"),

@@ -62,7 +62,8 @@ impl Rwbs {
         file: FileId,
         span: Option<(u64, u64)>,
     ) -> Result<impl Iterator<Item = Action<'static>>, Skip> {
-        let flush = self.flush.then_some(Action::Sync { file, offset: 0, len: u64::MAX });
+        let flush =
+            self.flush.then_some(Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
         let access = span.and_then(|(sector, sectors)| {
             let (offset, len) =
                 (sector.saturating_mul(SECTOR_BYTES), sectors.saturating_mul(SECTOR_BYTES));

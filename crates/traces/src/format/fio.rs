@@ -192,8 +192,11 @@ impl Reader {
             "close" => Action::Close { open: None, file },
             "read" => Action::Read { open: None, file, offset, len },
             "write" => Action::Write { open: None, file, offset, len, sync: false },
-            "sync" | "datasync" => Action::Sync { file, offset: 0, len: u64::MAX },
-            "sync_file_range" => Action::Sync { file, offset, len },
+            "sync" | "datasync" => {
+                let data_only = action == "datasync";
+                Action::Sync { file, offset: 0, len: u64::MAX, data_only }
+            }
+            "sync_file_range" => Action::Sync { file, offset, len, data_only: true },
             "trim" => Action::Punch { file, offset, len },
             "wait" => {
                 self.waits = true;
@@ -259,8 +262,10 @@ mod tests {
                 Action::Bind { file, name } => format!("{} is {name}", file.0),
                 Action::Open { file, created: false, .. } => format!("{} opened", file.0),
                 Action::Close { file, .. } => format!("{} closed", file.0),
-                Action::Sync { file, offset, len: u64::MAX } => format!("{} sync {offset}", file.0),
-                Action::Sync { file, offset, len } => format!("{} sync {offset} {len}", file.0),
+                Action::Sync { file, offset, len: u64::MAX, .. } => {
+                    format!("{} sync {offset}", file.0)
+                }
+                Action::Sync { file, offset, len, .. } => format!("{} sync {offset} {len}", file.0),
                 Action::Punch { file, offset, len } => format!("{} trim {offset} {len}", file.0),
                 other => panic!("{other:?}"),
             };

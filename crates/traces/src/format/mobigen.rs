@@ -249,7 +249,8 @@ fn take(machine: &mut CallMachine, at_us: u64, tid: u32, op: &Op<'_>, out: &mut 
             machine.call(at_us, tid, call, out).map_err(in_own_words)
         }
         Op::Sync { fd } => {
-            let call = SystemCall::Sync { fd: fd.into(), offset: 0, len: u64::MAX };
+            let call =
+                SystemCall::Sync { fd: fd.into(), offset: 0, len: u64::MAX, data_only: false };
             machine.call(at_us, tid, call, out).map_err(in_own_words)
         }
         Op::Unlink { path: name } => match whole(name) {

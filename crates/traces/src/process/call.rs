@@ -195,6 +195,8 @@ pub enum SystemCall<'a> {
         fd: Fd<'a>,
         offset: u64,
         len: u64,
+        /// `fdatasync` and the like.
+        data_only: bool,
     },
     SyncAll,
     Truncate {

@@ -249,9 +249,9 @@ impl CallMachine {
                 }
                 Ok(())
             }
-            SystemCall::Sync { fd, offset, len } => {
+            SystemCall::Sync { fd, offset, len, data_only } => {
                 let file = self.storage(task, fd, out)?;
-                out.push(Action::Sync { file: id(file), offset, len });
+                out.push(Action::Sync { file: id(file), offset, len, data_only });
                 Ok(())
             }
             SystemCall::SyncAll => {
@@ -381,7 +381,12 @@ impl CallMachine {
                 // A range that is mapped twice is made durable once.
                 found.dedup_by_key(|&mut (from, to, file, offset)| (to - from, file, offset));
                 for &(from, to, file, offset) in &found {
-                    out.push(Action::Sync { file: id(file), offset, len: to - from });
+                    out.push(Action::Sync {
+                        file: id(file),
+                        offset,
+                        len: to - from,
+                        data_only: true,
+                    });
                 }
                 if found.is_empty() { Err(Skip::Benign("msync of no known file")) } else { Ok(()) }
             }

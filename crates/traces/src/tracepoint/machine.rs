@@ -307,7 +307,7 @@ impl TracepointMachine {
                     self.access(by, file, open, (end.saturating_sub(len), len), write, true);
                 }
             }
-            What::Sync { inode } => self.synced(tid, inode),
+            What::Sync { inode, data_only } => self.synced(tid, inode, data_only),
             What::SyncFs { dev, wait } => {
                 if wait && self.tasks.is_recorded(tid) && self.block_bytes(dev).is_some() {
                     self.emit(tid, Action::SyncAll);

@@ -165,6 +165,8 @@ pub enum What {
     Sync {
         /// File or directory.
         inode: Inode,
+        /// Times alone need not become durable (`fdatasync`).
+        data_only: bool,
     },
     /// The whole file system is synced.
     SyncFs {

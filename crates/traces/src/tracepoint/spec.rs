@@ -124,7 +124,7 @@ pub const ALL: &[TracepointSpec] = &[
     ext4("ext4_da_write_end", Need::Writes, &["dev", "ino", "pos", "copied"], write_end),
     ext4("ext4_write_end", Need::Writes, &["dev", "ino", "pos", "copied"], write_end),
     ext4("ext4_journalled_write_end", Need::Writes, &["dev", "ino", "pos", "copied"], write_end),
-    ext4("ext4_sync_file_enter", Need::Syncs, &["dev", "ino"], sync_file),
+    ext4("ext4_sync_file_enter", Need::Syncs, &["dev", "ino", "datasync"], sync_file),
     ext4("ext4_sync_fs", Need::Syncs, &["dev", "wait"], sync_fs),
     ext4("ext4_allocate_inode", Need::Life, &["dev", "ino", "dir", "mode"], |v| {
         Some(What::Allocated {
@@ -210,7 +210,10 @@ pub const ALL: &[TracepointSpec] = &[
     f2fs("f2fs_filemap_fault", Need::Mapped, &["dev", "ino", "index"], |v| {
         Some(What::Fault { inode: inode(v), page: v.number(2) })
     }),
-    f2fs("f2fs_sync_file_enter", Need::Syncs, &["dev", "ino"], sync_file),
+    f2fs("f2fs_sync_file_enter", Need::Syncs, &["dev", "ino"], |v| {
+        // Only the tracepoint of the exit says `datasync`.
+        Some(What::Sync { inode: inode(v), data_only: false })
+    }),
     f2fs("f2fs_sync_fs", Need::Syncs, &["dev", "wait"], sync_fs),
     f2fs("f2fs_new_inode", Need::Life, &["dev", "ino", "ret"], |v| {
         (v.number(2) == 0).then(|| What::Allocated { inode: inode(v), dir: None, mode: None })
@@ -328,7 +331,7 @@ fn call_begin(v: &dyn Values, write: bool) -> Option<What> {
 }
 
 fn sync_file(v: &dyn Values) -> Option<What> {
-    Some(What::Sync { inode: inode(v) })
+    Some(What::Sync { inode: inode(v), data_only: v.number(2) != 0 })
 }
 
 fn sync_fs(v: &dyn Values) -> Option<What> {

@@ -226,6 +226,7 @@ proptest! {
             write_miss_reads: false,
             request_pages_max: 8,
             discards: true,
+            metadata: None,
         };
         let mut requests = 0;
         let mut count = |_| requests += 1;

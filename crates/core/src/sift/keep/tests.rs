@@ -401,7 +401,7 @@ fn keep_decides_as_a_list_of_files_does() {
                 _ => {
                     let action = match naive.next_in_order() {
                         Some(file) if in_order && step % 60 > 40 && !history.goes_on() => {
-                            Action::Sync { file, offset: 0, len: u64::MAX }
+                            Action::Sync { file, offset: 0, len: u64::MAX, data_only: false }
                         }
                         _ => history.action(),
                     };
@@ -641,7 +641,10 @@ fn a_file_with_a_checkpoint_and_a_sync_is_known_until_both_are_done() {
         keep.create(0, 0);
         keep.event(0, Action::Open { file: FileId(0), open: None, created: true });
         keep.0.handle_deadline(15_000_000);
-        keep.event(15_000_000, Action::Sync { file: FileId(0), offset: 0, len: 1 });
+        keep.event(
+            15_000_000,
+            Action::Sync { file: FileId(0), offset: 0, len: 1, data_only: false },
+        );
         assert_eq!(keep.all_decisions(), [(true, (0, Reason::Age)), (false, (0, Reason::Sync))]);
         keep.done(15_000_001, 0, true);
         assert_eq!(keep.0.files(), 1);
@@ -734,7 +737,7 @@ fn every_sync_gets_a_decision_of_its_own() {
     keep.create(0, 0);
     keep.0.handle_deadline(0);
     assert_eq!(keep.decisions(), [(0, Reason::Age)]);
-    keep.event(1, Action::Sync { file: FileId(0), offset: 0, len: u64::MAX });
+    keep.event(1, Action::Sync { file: FileId(0), offset: 0, len: u64::MAX, data_only: false });
     assert_eq!(keep.decisions(), [(0, Reason::Sync)]);
     keep.done(2, 0, true);
     assert_eq!(keep.0.files(), 0);
@@ -798,7 +801,7 @@ fn a_file_deleted_in_ram_leads_to_no_decision() {
     keep.event(0, unbind(0));
     keep.event(0, Action::Open { file: FileId(1), open: None, created: false });
     keep.event(0, unbind(1));
-    keep.event(0, Action::Sync { file: FileId(1), offset: 0, len: 1 });
+    keep.event(0, Action::Sync { file: FileId(1), offset: 0, len: 1, data_only: false });
     keep.event(0, Action::SyncAll);
     keep.event(0, Action::Gone { file: FileId(2) });
     assert_eq!(keep.decisions(), [(3, Reason::All)], "decisions on deleted files are void");
@@ -832,7 +835,10 @@ fn files_are_written_back_ahead_of_syncs_in_order() {
         keep.write(0, file, 5000);
     });
     let sync = |keep: &mut Stepped, file| {
-        keep.event(1, Action::Sync { file: FileId(file), offset: 0, len: u64::MAX });
+        keep.event(
+            1,
+            Action::Sync { file: FileId(file), offset: 0, len: u64::MAX, data_only: false },
+        );
         let decided = keep.decisions();
         decided.iter().for_each(|(file, _)| keep.done(1, *file, true));
         decided

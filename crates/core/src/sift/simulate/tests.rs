@@ -247,14 +247,14 @@ fn a_write_back_creates_the_file_in_its_current_state() {
 #[test]
 fn syncs_write_files_back_and_deletions_discard_them() {
     let (one, two) = (FileId(1), FileId(2));
-    let everything = |file| Action::Sync { file, offset: 0, len: u64::MAX };
+    let everything = |file| Action::Sync { file, offset: 0, len: u64::MAX, data_only: false };
     let events = [
         at(0, create(1, "/a")),
         at(0, create(2, "/b")),
         at(1, write(1, 0, 10)),
         at(1, write(2, 0, 20)),
-        at(2, Action::Sync { file: one, offset: 0, len: 10 }),
-        at(3, Action::Sync { file: one, offset: 0, len: 10 }),
+        at(2, Action::Sync { file: one, offset: 0, len: 10, data_only: false }),
+        at(3, Action::Sync { file: one, offset: 0, len: 10, data_only: false }),
         at(3, Action::Unbind { file: two, name: MaybeOwned::owned_str("/b") }),
         at(3, Action::Gone { file: two }),
         at(4, Action::SyncAll),
@@ -347,7 +347,7 @@ fn a_dropped_file_is_fetched_again_when_it_is_read() {
 #[test]
 fn a_second_write_back_writes_a_changed_file_again() {
     let file = FileId(1);
-    let sync = Action::Sync { file, offset: 0, len: u64::MAX };
+    let sync = Action::Sync { file, offset: 0, len: u64::MAX, data_only: false };
     let events = [
         at(0, create(1, "/a")),
         at(0, write(1, 0, 8000)),

@@ -129,7 +129,7 @@ fn inode(what: &What) -> Option<Inode> {
         | What::CallDirect { inode }
         | What::CallEnd { inode, .. }
         | What::Fault { inode, .. }
-        | What::Sync { inode }
+        | What::Sync { inode, .. }
         | What::Allocated { inode, .. }
         | What::Evicted { inode, .. }
         | What::Unlink { inode, .. }

@@ -282,9 +282,14 @@ impl Caller<'_> {
                     size: number(args.get(1)).filter(|_| end).and_then(|n| to.checked_sub(n)),
                 })
             }),
-            b"fsync" | b"fdatasync" => {
-                self.with_fd(args, 0, |fd| Ok(SystemCall::Sync { fd, offset: 0, len: u64::MAX }))
-            }
+            b"fsync" | b"fdatasync" => self.with_fd(args, 0, |fd| {
+                Ok(SystemCall::Sync {
+                    fd,
+                    offset: 0,
+                    len: u64::MAX,
+                    data_only: name == b"fdatasync",
+                })
+            }),
             b"sync" | b"syncfs" => self.call(SystemCall::SyncAll),
             b"sync_file_range" | b"sync_file_range2" => {
                 let flags = if name == b"sync_file_range" { 3 } else { 1 };
@@ -294,7 +299,8 @@ impl Caller<'_> {
                 }
                 self.with_fd(args, 0, |fd| {
                     let (offset, len) = (int(args.get(at))?, int(args.get(n))?);
-                    Ok(SystemCall::Sync { fd, offset, len: if len == 0 { u64::MAX } else { len } })
+                    let len = if len == 0 { u64::MAX } else { len };
+                    Ok(SystemCall::Sync { fd, offset, len, data_only: true })
                 })
             }
             b"ftruncate" | b"ftruncate64" => self.with_fd(args, 0, |fd| {

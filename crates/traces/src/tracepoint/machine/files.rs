@@ -12,7 +12,7 @@ const SHIFTED: Skip =
     Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
 
 impl TracepointMachine {
-    pub(super) fn synced(&mut self, tid: u32, inode: Inode) {
+    pub(super) fn synced(&mut self, tid: u32, inode: Inode, data_only: bool) {
         if self.block_bytes(inode.dev).is_none() {
             return;
         }
@@ -35,7 +35,7 @@ impl TracepointMachine {
             *sync = true;
             return;
         }
-        self.emit(tid, Action::Sync { file, offset: 0, len: u64::MAX });
+        self.emit(tid, Action::Sync { file, offset: 0, len: u64::MAX, data_only });
     }
 
     pub(super) fn allocated(

@@ -1,0 +1,521 @@
+//! ext4 with its journal, in ordered mode with delayed allocation, as `mke2fs` makes it.
+//!
+//! Sources: the kernel's `Documentation/filesystems/ext4/` (layout of blocks, inodes, directories
+//! and the journal) and the rules of `fs/ext4` and `fs/jbd2` of Linux 6.18:
+//!
+//! - An operation changes blocks in a transaction: of an inode (16 in a block), of a directory, of
+//!   bitmaps and group descriptors where something is allocated or freed, and of extent trees.
+//! - A write changes the inode's times if the clock has ticked since the last write
+//!   (`file_update_time`; 250 ticks a second). A read changes the access time if that is not newer
+//!   than the last change, or a day old (`relatime`).
+//! - Blocks are allocated when pages are written back; the inode changes then.
+//! - A file that is truncated, or deleted while it is open, is listed in the superblock.
+//! - The pages of a file that replaces another one by its new name, or that was cut to nothing and
+//!   is closed, are written at once if they have no place yet (`auto_da_alloc`).
+//! - A transaction is committed after 5 s, by `sync`, and by an fsync of a file that it changes. An
+//!   fdatasync commits only if the transaction changes the file's size or blocks; otherwise it is
+//!   a flush.
+//! - Blocks are written in place 30 s after the page cache of the device became dirty, with all
+//!   other such blocks, but not while they belong to a transaction that is not committed.
+//!
+//! Not modelled: quotas, extended attributes, symbolic links, removed directories, `fallocate`, and
+//! syncs of directories, which traces do not contain.
+
+use super::{Logged, Metadata, MetadataSpec, Request};
+use crate::{
+    event::FileId,
+    layout::Lba,
+    page::PAGE_BYTES,
+    params::{Param, ParamKind, Params},
+    trace::{DirectoryId, Entry, OperationKind, ROOT, Trace},
+    writeback::{Expire, Modes},
+};
+use directories::Blocks;
+use extents::Extents;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use journal::{Journal, Tid, Times};
+use space::{InodePlace, Inodes, Shape};
+
+mod directories;
+mod extents;
+mod journal;
+mod space;
+#[cfg(test)]
+mod tests;
+
+pub(super) const SPEC: MetadataSpec = MetadataSpec {
+    name: "ext4",
+    what: "ext4's journal in ordered mode, and bitmaps, inodes and directories in place",
+    params: PARAMS,
+    build: |trace, params, modes| Box::new(Ext4::new(trace, params, modes)),
+};
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "commit",
+        what: "age at which a transaction is committed",
+        kind: ParamKind::Duration {
+            default_us: 5_000_000,
+            min_us: 1_000_000,
+            max_us: 3_600_000_000,
+        },
+    },
+    Param {
+        name: "groups",
+        what: "size of the file system in block groups of 128 MiB, which decides that of its journal",
+        kind: ParamKind::Number { default: 64.0, min: 1.0, max: 1_000_000.0 },
+    },
+];
+
+/// The clock of time stamps: CONFIG_HZ=250.
+const CLOCK_US: u64 = 4_000;
+const DAY_US: u64 = 86_400_000_000;
+
+struct Ext4 {
+    shape: Shape,
+    journal: Journal,
+    inodes: Inodes,
+    files: HashMap<FileId, File, FixedState>,
+    directories: HashMap<DirectoryId, Dir, FixedState>,
+    /// The entry of each directory, by number.
+    entries: Vec<Option<Entry>>,
+    /// The next unused block for trees.
+    next_tree: Lba,
+    free_trees: Vec<Lba>,
+    syncs: bool,
+    /// The superblock notes the mount point when a file is first opened.
+    is_sampled: bool,
+}
+
+struct Dir {
+    inode: InodePlace,
+    blocks: Blocks,
+}
+
+struct File {
+    inode: InodePlace,
+    links: u32,
+    /// `None`: it existed before, and the trace does not say.
+    size: Option<u64>,
+    /// The part of the size that the inode on the device may say: pages behind it wait.
+    disk_size: u64,
+    extents: Extents,
+    /// Ticks of the clock.
+    changed: Option<u64>,
+    read: Option<u64>,
+    /// Transactions that a sync of the file, or of its data, has to commit.
+    tid: Tid,
+    data_tid: Tid,
+    /// It was cut to nothing since it was closed.
+    was_emptied: bool,
+}
+
+/// What about an inode changes.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    Times,
+    /// Its size or its blocks.
+    Data,
+}
+
+impl Ext4 {
+    fn new(trace: &Trace, params: &Params, modes: &Modes) -> Self {
+        let groups = params.number(PARAMS, "groups") as u64;
+        let operations = trace.operations();
+        let entries: Vec<_> = operations.directories().iter().map(|dir| dir.entry).collect();
+        // A leaf of an extent tree needs more than four extents; a block of a directory is half full.
+        let names = operations.list().len() as u64 / 4;
+        let tree_pages = u64::from(trace.pages()) / 4 + entries.len() as u64 + names + 16;
+        let shape = Shape::new(groups, tree_pages);
+        let Expire { after_us, tick_us, .. } = modes.expire.unwrap_or_default();
+        let commit_us = params.duration_us(PARAMS, "commit");
+        let times = Times { commit_us, expire_us: after_us, tick_us };
+        let next_tree = shape.journal_pages;
+        let mut this = Self {
+            shape,
+            journal: Journal::new(times, 0, shape.journal_pages),
+            inodes: Inodes::new(shape),
+            files: HashMap::default(),
+            directories: HashMap::default(),
+            entries,
+            next_tree,
+            free_trees: Vec::new(),
+            syncs: modes.syncs != crate::writeback::Syncs::Nothing,
+            is_sampled: false,
+        };
+        let blocks = Blocks::new(this.take_tree());
+        this.directories.insert(ROOT, Dir { inode: InodePlace::ROOT, blocks });
+        this
+    }
+
+    fn take_tree(&mut self) -> Lba {
+        take_tree(&mut self.free_trees, &mut self.next_tree)
+    }
+
+    fn change(&mut self, at_us: u64, lba: Lba, file: Option<FileId>) -> Tid {
+        self.journal.change(at_us, lba, file)
+    }
+
+    /// Blocks of a group are allocated or freed.
+    fn count_blocks(&mut self, at_us: u64, group: u64, file: Option<FileId>) {
+        self.change(at_us, self.shape.block_bitmap(group), file);
+        self.change(at_us, self.shape.descriptor(group), file);
+    }
+
+    fn change_inode(&mut self, at_us: u64, inode: InodePlace, file: Option<FileId>) -> Tid {
+        self.change(at_us, self.shape.inode_block(inode), file)
+    }
+
+    /// An inode is allocated or freed.
+    fn count_inodes(&mut self, at_us: u64, inode: InodePlace, file: Option<FileId>) {
+        self.change(at_us, self.shape.inode_bitmap(inode), file);
+        self.change(at_us, self.shape.descriptor(Shape::group_of(inode)), file);
+        self.change_inode(at_us, inode, file);
+    }
+
+    fn change_superblock(&mut self, at_us: u64) {
+        self.change(at_us, self.shape.superblock(), None);
+    }
+
+    /// The list of files to be deleted or cut after a crash changes.
+    fn change_orphans(&mut self, at_us: u64) {
+        self.change_superblock(at_us);
+    }
+
+    /// Returns a directory; one that was there before gets its inode when it is first met.
+    fn directory(&mut self, number: DirectoryId) -> InodePlace {
+        if let Some(directory) = self.directories.get(&number) {
+            return directory.inode;
+        }
+        self.new_directory(number)
+    }
+
+    fn new_directory(&mut self, number: DirectoryId) -> InodePlace {
+        let entry = self.entries.get(number.0 as usize).copied().flatten();
+        let (above, hash) = entry.map_or((ROOT, 0), |entry| (entry.directory, entry.hash));
+        let above = if above == number { InodePlace::ROOT } else { self.directory(above) };
+        let inode = self.inodes.take_directory(above, hash);
+        let blocks = Blocks::new(self.take_tree());
+        self.directories.insert(number, Dir { inode, blocks });
+        inode
+    }
+
+    fn make_directory(&mut self, at_us: u64, number: DirectoryId) {
+        if self.directories.contains_key(&number) {
+            return;
+        }
+        let inode = self.new_directory(number);
+        self.count_inodes(at_us, inode, None);
+        let own = self.directories[&number].blocks.root();
+        self.change(at_us, own, None);
+        self.count_blocks(at_us, Shape::tree_group(inode), None);
+        if let Some(Some(entry)) = self.entries.get(number.0 as usize).copied() {
+            self.add_entry(at_us, &entry, None);
+        }
+    }
+
+    fn add_entry(&mut self, at_us: u64, entry: &Entry, file: Option<FileId>) {
+        let inode = self.directory(entry.directory);
+        let (free, next) = (&mut self.free_trees, &mut self.next_tree);
+        let directory = self.directories.get_mut(&entry.directory).expect("it was just met");
+        let changed = directory.blocks.add(entry, || take_tree(free, next));
+        for lba in changed.blocks {
+            self.change(at_us, lba, file);
+        }
+        if changed.new > 0 {
+            self.count_blocks(at_us, Shape::tree_group(inode), file);
+        }
+        self.change_inode(at_us, inode, file);
+    }
+
+    fn remove_entry(&mut self, at_us: u64, entry: &Entry, file: Option<FileId>) {
+        let inode = self.directory(entry.directory);
+        let directory = self.directories.get_mut(&entry.directory).expect("it was just met");
+        let lba = directory.blocks.remove(entry);
+        self.change(at_us, lba, file);
+        self.change_inode(at_us, inode, file);
+    }
+
+    /// Takes an inode in the flexible group of a file's directory.
+    fn new_file(&mut self, file: FileId, entry: Option<Entry>) -> &mut File {
+        let directory = self.directory(entry.map_or(ROOT, |entry| entry.directory));
+        let inode = self.inodes.take(directory.flex());
+        self.files.entry(file).or_insert(File {
+            inode,
+            links: u32::from(entry.is_some()),
+            size: None,
+            disk_size: 0,
+            extents: Extents::default(),
+            changed: None,
+            read: None,
+            tid: 0,
+            data_tid: 0,
+            was_emptied: false,
+        })
+    }
+
+    /// Returns a file; one that the trace has not named gets an inode.
+    fn file(&mut self, file: FileId) -> &mut File {
+        if self.files.contains_key(&file) {
+            return self.files.get_mut(&file).expect("it is there");
+        }
+        self.new_file(file, None)
+    }
+
+    /// Changes a file's inode.
+    fn change_file(&mut self, at_us: u64, id: FileId, change: Change) {
+        let inode = self.file(id).inode;
+        let tid = self.change_inode(at_us, inode, Some(id));
+        let file = self.file(id);
+        file.tid = tid;
+        if change == Change::Data {
+            file.data_tid = tid;
+        }
+    }
+
+    fn create(&mut self, at_us: u64, id: FileId, entry: Option<Entry>) {
+        if self.files.contains_key(&id) {
+            return;
+        }
+        if let Some(entry) = &entry {
+            self.add_entry(at_us, entry, Some(id));
+        }
+        let file = self.new_file(id, entry);
+        file.size = Some(0);
+        file.changed = Some(at_us / CLOCK_US);
+        let inode = file.inode;
+        self.count_inodes(at_us, inode, Some(id));
+        if entry.is_none() {
+            self.change_orphans(at_us);
+        }
+        self.change_file(at_us, id, Change::Data);
+    }
+
+    fn unlink(&mut self, at_us: u64, id: FileId, entry: &Entry) {
+        self.remove_entry(at_us, entry, Some(id));
+        let file = self.file(id);
+        file.links = file.links.saturating_sub(1);
+        if file.links == 0 {
+            self.change_orphans(at_us);
+        }
+        self.change_file(at_us, id, Change::Times);
+    }
+
+    fn gone(&mut self, at_us: u64, id: FileId) {
+        let Some(mut file) = self.files.remove(&id) else { return };
+        for leaf in file.extents.take_leaves() {
+            self.free_tree(at_us, leaf, file.inode, Some(id));
+        }
+        self.count_inodes(at_us, file.inode, Some(id));
+        self.change_orphans(at_us);
+        self.inodes.give_back(file.inode);
+    }
+
+    fn free_tree(&mut self, at_us: u64, leaf: Lba, inode: InodePlace, file: Option<FileId>) {
+        self.journal.revoke(at_us, leaf);
+        self.count_blocks(at_us, Shape::tree_group(inode), file);
+        self.free_trees.push(leaf);
+    }
+
+    fn write(&mut self, at_us: u64, id: FileId, end: u64) {
+        let file = self.file(id);
+        let now = at_us / CLOCK_US;
+        let is_later = file.changed.replace(now) != Some(now);
+        let grows = file.size.is_some_and(|size| end > size);
+        if grows {
+            file.size = Some(end);
+        }
+        // The inode may say the new size at once if the last page has a block.
+        let is_allocated = end.div_ceil(PAGE_BYTES) <= file.extents.end();
+        if grows && is_allocated {
+            file.disk_size = end;
+            self.change_file(at_us, id, Change::Data);
+        } else if is_later || grows {
+            self.change_file(at_us, id, Change::Times);
+        }
+    }
+
+    fn read(&mut self, at_us: u64, id: FileId) {
+        let file = self.file(id);
+        let now = at_us / CLOCK_US;
+        let is_old = match (file.read, file.changed) {
+            (Some(read), Some(changed)) => changed >= read,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        let is_old = is_old || file.read.is_some_and(|read| now - read >= DAY_US / CLOCK_US);
+        if is_old && file.read.replace(now) != Some(now) {
+            self.change_file(at_us, id, Change::Times);
+        }
+    }
+
+    fn truncate(&mut self, at_us: u64, id: FileId, size: u64) {
+        let file = self.file(id);
+        let cuts = file.size.is_none_or(|old| size <= old);
+        file.size = Some(size);
+        file.disk_size = size;
+        file.was_emptied |= size == 0;
+        file.changed = Some(at_us / CLOCK_US);
+        if cuts {
+            self.change_orphans(at_us);
+        }
+        self.change_file(at_us, id, Change::Data);
+    }
+
+    fn sync(&mut self, at_us: u64, id: FileId, data_only: bool) {
+        if !self.syncs {
+            return;
+        }
+        let file = self.file(id);
+        let tid = if data_only { file.data_tid } else { file.tid };
+        if !self.journal.commit(at_us, tid, true) {
+            self.journal.push(Request::Flush { awaited: true });
+        }
+    }
+
+    fn sync_all(&mut self, at_us: u64) {
+        if self.syncs {
+            self.journal.commit_running(at_us, true);
+            self.journal.write_back();
+            self.journal.push(Request::Flush { awaited: true });
+        }
+    }
+}
+
+fn take_tree(free: &mut Vec<Lba>, next: &mut Lba) -> Lba {
+    free.pop().unwrap_or_else(|| {
+        *next += 1;
+        *next - 1
+    })
+}
+
+impl Metadata for Ext4 {
+    fn operation(&mut self, at_us: u64, operation: &OperationKind) -> Option<FileId> {
+        let is_use = !matches!(
+            operation,
+            OperationKind::Exists(..)
+                | OperationKind::Size(..)
+                | OperationKind::Sync { .. }
+                | OperationKind::SyncAll
+        );
+        if is_use && !std::mem::replace(&mut self.is_sampled, true) {
+            self.change_superblock(at_us);
+        }
+        match *operation {
+            OperationKind::MakeDirectory(number) => self.make_directory(at_us, number),
+            OperationKind::MoveDirectory { directory, from, to } => {
+                self.remove_entry(at_us, &from, None);
+                self.add_entry(at_us, &to, None);
+                let inode = self.directory(directory);
+                self.change_inode(at_us, inode, None);
+            }
+            OperationKind::Exists(file, entry) => match self.files.get_mut(&file) {
+                Some(file) => file.links += 1,
+                None => drop(self.new_file(file, entry)),
+            },
+            OperationKind::Create(file, entry) => self.create(at_us, file, entry),
+            OperationKind::Link(file, entry) => {
+                self.add_entry(at_us, &entry, Some(file));
+                let links = &mut self.file(file).links;
+                *links += 1;
+                if *links == 1 {
+                    self.change_orphans(at_us);
+                }
+                self.change_file(at_us, file, Change::Times);
+            }
+            OperationKind::Unlink(file, entry) => self.unlink(at_us, file, &entry),
+            OperationKind::Rename { file, from, to, replaces } => {
+                self.add_entry(at_us, &to, Some(file));
+                self.remove_entry(at_us, &from, Some(file));
+                self.change_file(at_us, file, Change::Times);
+                return replaces.then_some(file);
+            }
+            OperationKind::Close(file) => {
+                let known = self.files.get_mut(&file)?;
+                return std::mem::take(&mut known.was_emptied).then_some(file);
+            }
+            OperationKind::Gone(file) => self.gone(at_us, file),
+            OperationKind::Read(file) => self.read(at_us, file),
+            OperationKind::Write(file, end) => self.write(at_us, file, end),
+            OperationKind::Truncate(file, size) => self.truncate(at_us, file, size),
+            OperationKind::Punch(file) => {
+                self.change_orphans(at_us);
+                self.change_file(at_us, file, Change::Data);
+            }
+            OperationKind::Size(file, size) => {
+                let file = self.file(file);
+                (file.size, file.disk_size) = (Some(size), size);
+            }
+            OperationKind::Sync { file, data_only } => self.sync(at_us, file, data_only),
+            OperationKind::SyncAll => self.sync_all(at_us),
+        }
+        None
+    }
+
+    fn placed(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba) {
+        self.count_blocks(at_us, Shape::group_of_place(lba), Some(id));
+        self.file(id);
+        let (free, next) = (&mut self.free_trees, &mut self.next_tree);
+        let file = self.files.get_mut(&id).expect("it was just met");
+        let changed = file.extents.insert(page, lba, || take_tree(free, next));
+        let end = (page + 1) * PAGE_BYTES;
+        file.disk_size = file.disk_size.max(file.size.map_or(end, |size| size.min(end)));
+        let inode = file.inode;
+        for lba in changed.written {
+            self.change(at_us, lba, Some(id));
+        }
+        if changed.new > 0 {
+            self.count_blocks(at_us, Shape::tree_group(inode), Some(id));
+        }
+        self.change_file(at_us, id, Change::Data);
+    }
+
+    fn freed(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba) {
+        self.count_blocks(at_us, Shape::group_of_place(lba), Some(id));
+        // Of a file that is gone, nothing else changes.
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let (changed, inode) = (file.extents.remove(page), file.inode);
+        for lba in changed.written {
+            self.change(at_us, lba, Some(id));
+        }
+        for leaf in changed.freed {
+            self.free_tree(at_us, leaf, inode, Some(id));
+        }
+        self.change_file(at_us, id, Change::Data);
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.journal.next_deadline()
+    }
+
+    fn tick(&mut self, at_us: u64) {
+        self.journal.tick(at_us);
+    }
+
+    fn unmount(&mut self, at_us: u64) {
+        if self.journal.end(at_us) {
+            let (lba, pages) = (self.shape.superblock(), 1);
+            self.journal.push(Request::Write { lba, pages, journal: false, awaited: false });
+        }
+    }
+
+    fn poll(&mut self) -> Option<Request> {
+        self.journal.poll()
+    }
+
+    fn address(&self, lba: Lba) -> Lba {
+        self.shape.data(lba)
+    }
+
+    fn last_commit(&self) -> &[Logged] {
+        self.journal.last()
+    }
+
+    fn check(&self) {
+        self.journal.check();
+        self.inodes.check();
+        self.directories.values().for_each(|directory| directory.blocks.check());
+        self.files.values().for_each(|file| file.extents.check());
+    }
+}
