@@ -44,6 +44,10 @@ pub struct Outcome {
     pub write_hits: u64,
     /// Requests that reached the device.
     pub device: DeviceCounts,
+    /// Pages that applications read past the cache; among [`DeviceCounts::reads`].
+    pub direct_reads: u64,
+    /// Pages that applications wrote past the cache; among [`DeviceCounts::writes`].
+    pub direct_writes: u64,
     /// Pages read from the back's non-volatile memory instead of the device.
     pub nvm_reads: u64,
     /// Dirty pages still in the cache at the end.
@@ -75,7 +79,8 @@ impl Outcome {
     /// Returns the page writes that found their page dirty. Each other page write makes its page
     /// dirty, and a dirty page is written, dropped or left at the end.
     pub fn overwritten(&self) -> u64 {
-        self.write_accesses - (self.writes_due() + self.device.dropped_dirty)
+        let own = self.writes_due() - self.direct_writes;
+        self.write_accesses - (own + self.device.dropped_dirty)
     }
 
     /// Returns the share of writes that do not follow the write before them; 0 without writes.
@@ -141,7 +146,9 @@ pub(crate) fn run<P: Build>(
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
-    let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
+    let totals = trace.totals();
+    let writes = totals.write_accesses + totals.direct_writes > 0;
+    let wanted = sink.is_some() || P::WANTS_ADDRESSES || writes;
     let layout = wanted.then(build);
     let follows =
         layout.as_ref().is_some_and(|layout| layout.wants_dirtied() || layout.wants_time());
@@ -334,6 +341,12 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
                     self.cache.drop_pages(step.range(), &mut self.back);
                     continue;
                 }
+                StepKind::DirectRead | StepKind::DirectWrite => {
+                    let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
+                    let op = if kind == StepKind::DirectRead { Op::Read } else { Op::Write };
+                    self.direct(step.range(), op, owner);
+                    continue;
+                }
             };
             let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
             let mut hits = 0;
@@ -379,9 +392,18 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             read_hits: all_hits - write_hits,
             write_hits,
             device: self.back.counts(),
+            direct_reads: totals.direct_reads,
+            direct_writes: totals.direct_writes,
             nvm_reads: self.back.nvm_reads,
             dirty_left: self.cache.dirty_pages(),
         }
+    }
+
+    /// Handles a request that passes the cache. Such requests are rare.
+    #[inline(never)]
+    fn direct(&mut self, pages: Range<u32>, op: Op, owner: Owner) {
+        self.cache.direct(pages, op, owner, &mut self.back);
+        self.back.submit();
     }
 
     /// Handles an application's sync of the pages of a file; `None`: of all files.

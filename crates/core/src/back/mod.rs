@@ -26,6 +26,9 @@ pub enum Why {
     Sync,
     /// It was dirty at the end of the trace.
     Drain,
+    /// An application writes it past the cache and waits (`O_DIRECT`), or it was dirty and an
+    /// application is about to read or write it past the cache.
+    Direct,
 }
 
 /// The medium that a page was read from.

@@ -14,6 +14,7 @@ use crate::{
     event::Side,
     policy::Kind,
     system::Outcome,
+    trace::Totals,
 };
 
 /// The policy that the others are compared with, if it takes part.
@@ -124,6 +125,10 @@ impl<'a> Results<'a> {
             let dropped = self.rows().any(|row| row.outcome.device.dropped_dirty > 0);
             notes.extend(dropped.then_some(Note::DroppedDirty));
             notes.push(Note::WhenWritten(request.writeback));
+        }
+        let Totals { direct_requests, direct_reads, direct_writes, .. } = trace.totals();
+        if direct_requests > 0 {
+            notes.push(Note::Direct { reads: direct_reads, writes: direct_writes });
         }
         if trace.about().side == Side::After {
             notes.push(Note::AfterCache);
