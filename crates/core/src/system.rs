@@ -116,10 +116,18 @@ pub fn frames_in(memory_bytes: u64) -> Option<u32> {
     u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
 }
 
-/// Returns an estimate of the memory that a cell takes beside its trace: by page, the page table,
-/// the layout's addresses and the policy's ghosts; by frame, lists and bits.
-pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
-    u64::from(pages) * 24 + u64::from(frames.min(pages)) * 40
+/// Returns an estimate of the memory that a cell takes beside its trace: by page, the page table
+/// and the layout; by frame, its page and whether it is free; and the policy's.
+pub fn cell_bytes(
+    trace: &Trace,
+    frames: u32,
+    policy: &policy::PolicySpec,
+    layout: &layout::LayoutSpec,
+) -> u64 {
+    let pages = u64::from(trace.pages());
+    let frames = u64::from(frames).min(pages);
+    let size = policy::CellSize { pages, frames, runs: trace.runs().len() as u64 };
+    pages * (4 + u64::from(layout.page_bytes)) + frames * 8 + (policy.memory_bytes)(&size)
 }
 
 /// A function that runs a cell. Each [`policy::Spec`] holds one, compiled for its policy.
