@@ -242,8 +242,10 @@ impl Loaded {
         if totals.direct_requests > 0 {
             info!(
                 target: DETAIL,
-                "note: left out: {} past the page cache (O_DIRECT)",
-                size::counted(totals.direct_requests, "request")
+                "note: {} past the page cache (O_DIRECT): {} read and {} written at the device",
+                size::counted(totals.direct_requests, "request"),
+                size::counted(totals.direct_reads, "page"),
+                size::counted(totals.direct_writes, "page"),
             );
         }
         if about.side == Side::After {

@@ -12,7 +12,7 @@ use flashsift_core::{device::Profile, page::PAGE_BYTES};
 use flashsift_player::{
     Error, PIECE_BYTES,
     open_target::{OpenTarget, Requirements},
-    profile::{self, Figure, Fitted, Found, NamedFigure, ROUNDS, RealDevice},
+    profile::{self, Figure, Fitted, Found, NamedFigure, ROUNDS, RealDevice, SUSTAINED_BYTES_MIN},
     target::Ring,
 };
 use flashsift_traces::replace::Replace;
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     span: u64,
 
     /// Amount to write in order at last, in search of an SLC cache on a device without units
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size::parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = sustained)]
     sustained: u64,
 
     /// Idle time in which the device can empty its SLC cache, twice on a device without units
@@ -70,6 +70,15 @@ pub(crate) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+}
+
+fn sustained(text: &str) -> Result<u64, String> {
+    let bytes = size::parse_bytes(text)?;
+    if bytes < SUSTAINED_BYTES_MIN {
+        let one = size::bytes(SUSTAINED_BYTES_MIN);
+        return Err(format!("at least {one}, the size of one of its requests"));
+    }
+    Ok(bytes)
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {

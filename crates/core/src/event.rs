@@ -67,8 +67,8 @@ pub enum Action<'a> {
         /// The write itself waits for storage (`O_SYNC`, `O_DSYNC`, `RWF_SYNC`, `RWF_DSYNC`).
         sync: bool,
     },
-    /// A read or write of `len` bytes that bypassed the page cache (`O_DIRECT`). It touches no
-    /// cached page, and caches do not count it.
+    /// A read or write of `len` bytes that bypassed the page cache (`O_DIRECT`). It goes to the
+    /// device; caches write back its dirty pages first, and drop its pages after a write.
     Direct {
         /// File read from or written to.
         file: FileId,

@@ -49,6 +49,10 @@ pub struct Outcome {
     pub write_hits: u64,
     /// Requests that reached the device.
     pub device: DeviceCounts,
+    /// Pages that applications read past the cache; among [`DeviceCounts::reads`].
+    pub direct_reads: u64,
+    /// Pages that applications wrote past the cache; among [`DeviceCounts::writes`].
+    pub direct_writes: u64,
     /// Pages read from the back's non-volatile memory instead of the device.
     pub nvm_reads: u64,
     /// Dirty pages still in the cache at the end.
@@ -80,7 +84,8 @@ impl Outcome {
     /// Returns the page writes that found their page dirty. Each other page write makes its page
     /// dirty, and a dirty page is written, dropped or left at the end.
     pub fn overwritten(&self) -> u64 {
-        self.write_accesses - (self.writes_due() + self.device.dropped_dirty)
+        let own = self.writes_due() - self.direct_writes;
+        self.write_accesses - (own + self.device.dropped_dirty)
     }
 
     /// Returns the share of writes that do not follow the write before them; 0 without writes.
@@ -116,10 +121,18 @@ pub fn frames_in(memory_bytes: u64) -> Option<u32> {
     u32::try_from(memory_bytes / PAGE_BYTES).ok().filter(|frames| (1..=FRAMES_MAX).contains(frames))
 }
 
-/// Returns an estimate of the memory that a cell takes beside its trace: by page, the page table,
-/// the layout's addresses and the policy's ghosts; by frame, lists and bits.
-pub fn cell_bytes(pages: u32, frames: u32) -> u64 {
-    u64::from(pages) * 24 + u64::from(frames.min(pages)) * 40
+/// Returns an estimate of the memory that a cell takes beside its trace: by page, the page table
+/// and the layout; by frame, its page and whether it is free; and the policy's.
+pub fn cell_bytes(
+    trace: &Trace,
+    frames: u32,
+    policy: &policy::PolicySpec,
+    layout: &layout::LayoutSpec,
+) -> u64 {
+    let pages = u64::from(trace.pages());
+    let frames = u64::from(frames).min(pages);
+    let size = policy::CellSize { pages, frames, runs: trace.runs().len() as u64 };
+    pages * (4 + u64::from(layout.page_bytes)) + frames * 8 + (policy.memory_bytes)(&size)
 }
 
 /// A function that runs a cell. Each [`policy::Spec`] holds one, compiled for its policy.
@@ -160,7 +173,9 @@ fn run_with<P: Build>(
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
-    let wanted = sink.is_some() || P::WANTS_ADDRESSES || trace.totals().write_accesses > 0;
+    let totals = trace.totals();
+    let writes = totals.write_accesses + totals.direct_writes > 0;
+    let wanted = sink.is_some() || P::WANTS_ADDRESSES || writes;
     let layout = wanted.then(build);
     let follows =
         layout.as_ref().is_some_and(|layout| layout.wants_dirtied() || layout.wants_time());
@@ -397,6 +412,12 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
                     self.cache.drop_pages(step.range(), &mut self.back);
                     continue;
                 }
+                StepKind::DirectRead | StepKind::DirectWrite => {
+                    let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
+                    let op = if kind == StepKind::DirectRead { Op::Read } else { Op::Write };
+                    self.direct(step.range(), op, owner);
+                    continue;
+                }
             };
             let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
             let mut hits = 0;
@@ -446,6 +467,8 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             read_hits: all_hits - write_hits,
             write_hits,
             device: self.back.counts(),
+            direct_reads: totals.direct_reads,
+            direct_writes: totals.direct_writes,
             nvm_reads: self.back.nvm_reads,
             dirty_left: self.cache.dirty_pages(),
         }
@@ -472,6 +495,13 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
                 self.write_asked(|machine| machine.write_now(pages));
             }
         }
+    }
+
+    /// Handles a request that passes the cache. Such requests are rare.
+    #[inline(never)]
+    fn direct(&mut self, pages: Range<u32>, op: Op, owner: Owner) {
+        self.cache.direct(pages, op, owner, &mut self.back);
+        self.back.submit();
     }
 
     /// Handles an application's sync of the pages of a file; `None`: of all files.

@@ -41,6 +41,10 @@ pub enum StepKind {
     Drop,
     /// Every dirty page is made durable. The step has no pages of its own.
     SyncAll,
+    /// Pages are read past the cache (`O_DIRECT`).
+    DirectRead,
+    /// Pages are written past the cache (`O_DIRECT`), which then holds none of them.
+    DirectWrite,
 }
 
 /// One event in eight bytes: its kind, first page and number of pages.
@@ -74,7 +78,9 @@ impl Step {
             2 => StepKind::WriteSync,
             3 => StepKind::Sync,
             4 => StepKind::Drop,
-            _ => StepKind::SyncAll,
+            5 => StepKind::SyncAll,
+            6 => StepKind::DirectRead,
+            _ => StepKind::DirectWrite,
         }
     }
 
@@ -139,8 +145,12 @@ pub struct Totals {
     pub requests: u64,
     /// Requests of zero bytes, which touch no page.
     pub empty_requests: u64,
-    /// Requests that bypassed the page cache (`O_DIRECT`), which become no step.
+    /// Requests of at least one byte that bypassed the page cache (`O_DIRECT`).
     pub direct_requests: u64,
+    /// Pages that they read.
+    pub direct_reads: u64,
+    /// Pages that they wrote.
+    pub direct_writes: u64,
     /// Page reads.
     pub read_accesses: u64,
     /// Page writes.
@@ -352,7 +362,7 @@ impl Trace {
     }
 
     /// Returns the page accesses that miss in every cache: each page's first, and its first after a
-    /// removal.
+    /// removal or a direct write.
     pub fn cold_accesses(&self) -> u64 {
         let mut seen = vec![false; self.pages as usize];
         let mut cold = 0;
@@ -364,8 +374,8 @@ impl Trace {
                     cold += seen.iter().filter(|seen| !**seen).count() as u64;
                     seen.fill(true);
                 }
-                StepKind::Drop => seen[range].fill(false),
-                StepKind::Sync | StepKind::SyncAll => {}
+                StepKind::Drop | StepKind::DirectWrite => seen[range].fill(false),
+                StepKind::Sync | StepKind::SyncAll | StepKind::DirectRead => {}
             }
         }
         cold
@@ -381,8 +391,8 @@ impl Trace {
     }
 }
 
-/// For every page access, in order, the position of the same page's next access before its removal,
-/// or [`NEVER`].
+/// For every page access, in order, the position of the same page's next access before its removal
+/// or a direct write, or [`NEVER`].
 pub struct Future {
     next: Vec<u32>,
 }
@@ -408,8 +418,10 @@ impl Future {
                             std::mem::replace(&mut seen[page as usize], position);
                     }
                 }
-                StepKind::Drop => seen[step.first as usize..][..step.pages() as usize].fill(NEVER),
-                StepKind::Sync | StepKind::SyncAll => {}
+                StepKind::Drop | StepKind::DirectWrite => {
+                    seen[step.first as usize..][..step.pages() as usize].fill(NEVER);
+                }
+                StepKind::Sync | StepKind::SyncAll | StepKind::DirectRead => {}
             }
         }
         Ok(Self { next })

@@ -155,23 +155,30 @@ fn laid_out(trace: &Trace, at_once: bool) -> Box<dyn Layout> {
     for (n, step) in steps.iter().enumerate() {
         layout.now(trace.at_us(n));
         match step.kind() {
-            StepKind::Write | StepKind::WriteSync => dirty.extend(step.range()),
+            StepKind::Write | StepKind::WriteSync | StepKind::DirectWrite => {
+                dirty.extend(step.range());
+            }
             StepKind::Drop => {
-                step.range().for_each(|page| drop(dirty.remove(&page)));
+                for page in step.range() {
+                    dirty.remove(&page);
+                }
                 layout.free(step.range());
             }
-            StepKind::Read | StepKind::Sync | StepKind::SyncAll => {}
+            StepKind::Read | StepKind::DirectRead | StepKind::Sync | StepKind::SyncAll => {}
         }
         if at_once {
-            dirty.iter().for_each(|page| drop(layout.write(Page(*page))));
-            dirty.clear();
+            while let Some(page) = dirty.pop_first() {
+                layout.write(Page(page));
+            }
         }
         if n % (steps.len() / 20 + 1) == 0 {
             layout.check();
         }
     }
     layout.now(u64::MAX);
-    dirty.iter().for_each(|page| drop(layout.write(Page(*page))));
+    for page in dirty {
+        layout.write(Page(page));
+    }
     layout.check();
     layout
 }
@@ -253,7 +260,9 @@ fn stored_recordings_have_places() {
         let places = trace.places().unwrap();
         println!("{path:?}: {} of {} pages have no place", places.pages_without(), trace.pages());
         assert_eq!(places.unaligned(), 0);
-        [true, false].map(|at_once| laid_out(&trace, at_once));
+        for at_once in [true, false] {
+            laid_out(&trace, at_once);
+        }
     }
     assert!(with_places >= 10, "{with_places} recordings have places");
 }

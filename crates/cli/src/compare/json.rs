@@ -30,6 +30,11 @@ pub(super) struct Record<'a> {
     read_hits: u64,
     write_hits: u64,
     device_reads: u64,
+    /// Among the device's reads and writes: those past the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direct_reads: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direct_writes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device_writes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,6 +134,8 @@ impl<'a> Shape<'a> {
             read_hits: outcome.read_hits,
             write_hits: outcome.write_hits,
             device_reads: device.reads,
+            direct_reads: present(outcome.direct_reads),
+            direct_writes: present(outcome.direct_writes),
             device_writes: writes.then_some(device.writes),
             device_write_requests: writes.then_some(device.write_requests),
             flushes: (writes && syncs).then_some(device.flushes),
@@ -145,6 +152,11 @@ impl<'a> Shape<'a> {
             cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,
         }
     }
+}
+
+/// Absent where there are none.
+fn present(count: u64) -> Option<u64> {
+    (count > 0).then_some(count)
 }
 
 /// Absent for objects, which have no common size.

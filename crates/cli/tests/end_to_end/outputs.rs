@@ -246,6 +246,34 @@ fn an_after_cache_trace_replaces_nothing() {
     assert_eq!(fs::read(&after).unwrap(), content);
 }
 
+/// Requests past the cache, of a descriptor that was opened with O_DIRECT, are in the counts of the
+/// device and in the after-cache trace. A direct write drops what the cache holds.
+#[test]
+fn direct_requests_reach_the_device() {
+    let dir = tempdir().unwrap();
+    let (path, out) = (dir.path().join("trace.strace"), dir.path().join("out"));
+    let calls = [
+        "openat(AT_FDCWD, \"/a\", O_RDWR|O_DIRECT) = 3",
+        "openat(AT_FDCWD, \"/a\", O_RDWR) = 4",
+        "pread64(4, \"\"..., 8192, 0) = 8192",
+        "pread64(4, \"\"..., 8192, 0) = 8192",
+        "pwrite64(3, \"\"..., 12288, 0) = 12288",
+        "pread64(4, \"\"..., 8192, 0) = 8192",
+        "pread64(3, \"\"..., 4096, 0) = 4096",
+    ];
+    fs::write(&path, calls.map(|call| format!("{call}\n")).concat()).unwrap();
+    let (path, out) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let args = ["--policy", "lru", "--frames", "8", "--after-cache", out];
+    let cell = &cells(&[&["compare", path], &args[..]].concat())[0];
+    let counts = |fields: &[&str]| fields.iter().map(|name| number(cell, name)).collect::<Vec<_>>();
+    assert_eq!(counts(&["read_accesses", "write_accesses", "hits"]), [6, 0, 2]);
+    assert_eq!(counts(&["device_reads", "device_writes"]), [2 + 2 + 1, 3]);
+    assert_eq!(counts(&["direct_reads", "direct_writes"]), [1, 3]);
+    let after = format!("{out}/trace.lru.8.parquet");
+    let after = &cells(&["compare", &after, "--policy", "fifo", "--frames", "1"])[0];
+    assert_eq!((number(after, "read_accesses"), number(after, "write_accesses")), (5, 3));
+}
+
 /// One offline policy that exceeded the memory limit once ended a comparison of all policies.
 #[test]
 fn a_policy_that_exceeds_the_memory_limit_is_left_out() {

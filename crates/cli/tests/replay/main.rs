@@ -392,6 +392,22 @@ fn modelled_devices_stand_beside_it() {
     refused(&log, &["--null", "--device", "floppy"], &["floppy"]);
 }
 
+/// Sustained writes of less than one request would measure nothing. The target stays as it is.
+#[test]
+fn too_few_sustained_writes_are_refused() {
+    let folder = folder();
+    let (file, card) = (folder.path().join("file"), folder.path().join("card.toml"));
+    for size in ["4096", "524287"] {
+        let output = Command::new(FLASHSIFT)
+            .args(["profile", "--target", text(&file), "-o", text(&card), "--sustained", size])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(printed(&output).contains("at least 512 KiB"), "{}", printed(&output));
+        assert!(!file.exists() && !card.exists());
+    }
+}
+
 /// The profile of a file is a device that can be simulated, and no other file is left.
 #[test]
 fn a_profile_is_what_compare_takes() {

@@ -39,6 +39,9 @@ pub enum Why {
     Replaced,
     /// It was dirty at the end of the trace.
     Drain,
+    /// An application writes it past the cache and waits (`O_DIRECT`), or it was dirty and an
+    /// application is about to read or write it past the cache.
+    Direct,
 }
 
 impl Why {

@@ -29,8 +29,8 @@ pub struct Io {
     pub pages: u32,
     /// A sync caused the write. The flush that follows makes it durable.
     pub sync: bool,
-    /// A process waits until the request is done: it reads, it needs the frame of a dirty page, or
-    /// it waits for a flush, which ends after all writes before it.
+    /// A process waits until the request is done: it reads, it needs the frame of a dirty page, it
+    /// writes past the cache, or it waits for a flush, which ends after all writes before it.
     pub awaited: bool,
 }
 
@@ -471,7 +471,7 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.sync_writes += u64::from(why.is_sync());
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
-        let (sync, awaited) = (why.is_sync(), why == Why::Evict);
+        let (sync, awaited) = (why.is_sync(), matches!(why, Why::Evict | Why::Direct));
         if !S::WANTS_READS {
             return self.count(lba, sync, awaited);
         }

@@ -6,7 +6,7 @@
 
 use crate::{
     back::{Back, Why},
-    page::{Access, Page},
+    page::{Access, Op, Page},
     trace::{Bytes, Owner},
 };
 use std::ops::Range;
@@ -50,6 +50,9 @@ pub trait Cache {
     fn near_ahead(&self, _: Page) {}
     /// Drops pages that are truncated or deleted, without writing dirty ones.
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B);
+    /// Reads or writes pages past the cache (`O_DIRECT`). Dirty ones among them are written first.
+    /// After a write the cache holds none of them.
+    fn direct<B: Back>(&mut self, pages: Range<u32>, op: Op, owner: Owner, back: &mut B);
     /// Makes the dirty pages of the range durable. They stay in the cache and become clean: they
     /// are written to the back in ascending order or, by a cache that is [`Cache::DURABLE`], kept
     /// in non-volatile memory of its own. Clean pages and absent pages stay as they are.

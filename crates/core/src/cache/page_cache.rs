@@ -247,6 +247,23 @@ impl<P: Policy> PageCache<P> {
         self.cluster = cluster;
     }
 
+    /// Takes pages out of the cache and out of its policy. `left` gets the dirty bit of each page
+    /// that the cache held.
+    fn remove(&mut self, pages: Range<u32>, mut left: impl FnMut(bool)) {
+        for page in pages {
+            match self.frames.frame(Page(page)) {
+                Some(frame) => {
+                    self.policy.remove(frame, &self.frames);
+                    self.frames.page[frame.0 as usize] = NONE;
+                    let entry = std::mem::replace(&mut self.frames.table[page as usize], NONE);
+                    left(entry & DIRTY != 0);
+                    self.free.push(frame);
+                }
+                None => self.policy.forget(Page(page)),
+            }
+        }
+    }
+
     /// Passes new addresses of the cached pages that may have moved to the policy.
     #[inline(always)]
     fn deliver_moves<B: Back>(&mut self, back: &mut B) {
@@ -313,20 +330,28 @@ impl<P: Policy> Cache for PageCache<P> {
     }
 
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B) {
-        for page in pages.clone() {
-            match self.frames.frame(Page(page)) {
-                Some(frame) => {
-                    self.policy.remove(frame, &self.frames);
-                    self.frames.page[frame.0 as usize] = NONE;
-                    back.dropped(
-                        std::mem::replace(&mut self.frames.table[page as usize], NONE) & DIRTY != 0,
-                    );
-                    self.free.push(frame);
-                }
-                None => self.policy.forget(Page(page)),
-            }
-        }
+        self.remove(pages.clone(), |was_dirty| back.dropped(was_dirty));
         back.free(pages);
+    }
+
+    fn direct<B: Back>(&mut self, pages: Range<u32>, op: Op, owner: Owner, back: &mut B) {
+        self.sync(pages.clone(), Why::Direct, back);
+        back.submit();
+        if op == Op::Read {
+            for page in pages.map(Page) {
+                back.read(page, owner);
+            }
+            return;
+        }
+        self.remove(pages.clone(), |was_dirty| assert!(!was_dirty, "they were written"));
+        // The file system places the whole request at once.
+        if B::WANTS_DIRTIED {
+            pages.clone().map(Page).for_each(|page| back.dirtied(page));
+        }
+        for page in pages.map(Page) {
+            back.write(Written { page, why: Why::Direct, writes: 0, owner });
+        }
+        self.deliver_moves(back);
     }
 
     fn sync<B: Back>(&mut self, pages: Range<u32>, why: Why, back: &mut B) {

@@ -45,6 +45,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     suits: |space| space == Space::Files,
     in_rank_order: false,
     from_recording: false,
+    page_bytes: 20,
     build: |trace, params| Box::new(Ext4::new(trace, params)),
 };
 
@@ -124,7 +125,6 @@ impl Ext4 {
         let mut placed = BitTree::new(trace.pages());
         let mut size = vec![0; files.count() as usize];
         let mut end = 0;
-        let mut extents = Vec::new();
         let mut previous: Option<(crate::event::FileId, u64)> = None;
         for run in runs.runs.iter() {
             if trace.created().binary_search(&run.file).is_ok() {
@@ -139,7 +139,6 @@ impl Ext4 {
                 place[(run.first + n) as usize] = end + u64::from(n);
                 placed.insert(run.first + n);
             }
-            extents.push(end..end + u64::from(run.pages));
             end += u64::from(run.pages);
             let file_end = run.page + u64::from(run.pages);
             size[files.of_page(Page(run.first)).0 as usize] = file_end;

@@ -48,6 +48,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     suits: |_| true,
     in_rank_order: false,
     from_recording: false,
+    page_bytes: 16,
     build: |trace, params| Box::new(F2fs::new(trace, params)),
 };
 

@@ -18,6 +18,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     suits: |space| space != Space::Files,
     in_rank_order: true,
     from_recording: false,
+    page_bytes: 16,
     build: |trace, _| Box::new(Identity::new(trace)),
 };
 

@@ -87,6 +87,8 @@ pub struct LayoutSpec {
     /// Whether the layout takes places from the trace, which has the table
     /// [`Tables::places`](crate::trace::Tables::places).
     pub from_recording: bool,
+    /// Estimate of the memory that the layout of a cell takes for each page of the trace.
+    pub page_bytes: u32,
     /// Builds the layout for a trace.
     pub build: fn(&Trace, &Params) -> Box<dyn Layout>,
 }

@@ -43,6 +43,7 @@ pub(super) const SPEC: LayoutSpec = LayoutSpec {
     suits: |space| space == Space::Files,
     in_rank_order: false,
     from_recording: true,
+    page_bytes: 72,
     build: |trace, _: &Params| Box::new(Recorded::new(trace)),
 };
 

@@ -34,6 +34,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits: adapts the balance of recency and frequency to the load",
     time: "O(1); a hit moves a list node",
     memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a remembered page",
+    memory_bytes: |size| 9 * size.frames + 12 * size.pages,
     when: "where the load changes between recency and frequency",
     params: PARAMS,
     kind: Kind::Online,

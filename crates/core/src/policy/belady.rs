@@ -28,6 +28,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits: no policy has more",
     time: "O(log frames)",
     memory: "44 bytes a frame, 4 bytes an access of the trace",
+    memory_bytes: |size| 64 * size.frames,
     when: "to see how many hits are left to gain; it needs the future and bounds hits, not writes",
     params: &[],
     kind: Kind::Bound,

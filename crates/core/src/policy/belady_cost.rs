@@ -33,6 +33,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "the cost of reads and writes, knowing the future",
     time: "O(log frames)",
     memory: "76 bytes a frame, 4 bytes an access of the trace",
+    memory_bytes: |size| 76 * size.frames,
     when: "to see how many writes could be saved with the future known; another policy may save \
         more",
     params: PARAMS,

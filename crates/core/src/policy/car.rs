@@ -35,6 +35,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits, like arc, with next to no work at a hit",
     time: "amortised O(1): a hit sets a bit, an eviction walks two laps of its clocks at most",
     memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a remembered page",
+    memory_bytes: |size| 10 * size.frames + 12 * size.pages,
     when: "like arc, where a hit must not move anything",
     params: &[],
     kind: Kind::Online,

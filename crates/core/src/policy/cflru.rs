@@ -30,6 +30,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "fewer writes: among the least recent pages clean ones leave first",
     time: "amortised O(1); the next clean page is found in a bitmap with summaries",
     memory: "12 bytes a frame",
+    memory_bytes: |size| 13 * size.frames,
     when: "where a write costs much more than a read; a larger `window` saves more writes and \
         loses more hits",
     params: PARAMS,

@@ -23,6 +23,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits, by recency, with next to no work at a hit",
     time: "amortised O(1): a hit sets a bit, an eviction walks one lap of the clock at most",
     memory: "9 bytes a frame",
+    memory_bytes: |size| 9 * size.frames,
     when: "where a hit must not move anything: the practical substitute for lru",
     params: PARAMS,
     kind: Kind::Online,

@@ -65,6 +65,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits, by the distance between uses like lirs, with next to no work at a hit",
     time: "a hit sets a bit; a miss moves hands, each a lap at most, O(1) on average on the traces measured",
     memory: "34 bytes a frame, 4 bytes a page of the trace",
+    memory_bytes: |size| 34 * size.frames + 4 * size.pages,
     when: "like lirs, where a hit must not move anything",
     params: &[],
     kind: Kind::Online,

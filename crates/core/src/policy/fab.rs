@@ -46,6 +46,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     time: "two or three steps of a tournament over blocks on average, O(log frames) at most; an eviction \
         takes a block's pages",
     memory: "4 bytes a page of the trace, 50 bytes a frame",
+    memory_bytes: |size| 140 * size.frames + 4 * size.pages,
     when: "where large files are written in sequence on flash that maps whole blocks; in small caches it \
         costs many hits",
     params: PARAMS,

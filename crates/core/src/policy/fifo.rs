@@ -15,6 +15,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "nothing but its own cost",
     time: "O(1); a hit does nothing",
     memory: "8 bytes a frame",
+    memory_bytes: |size| 8 * size.frames,
     when: "as the floor that any other order has to beat",
     params: &[],
     kind: Kind::Online,

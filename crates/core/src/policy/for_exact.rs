@@ -42,6 +42,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     time: "O(log n) a hit for n different operations so far, O(frames + n/16) an eviction: slow in large \
         caches",
     memory: "17 bytes a page of the trace, 16 bytes a frame",
+    memory_bytes: |size| 16 * size.frames + 18 * size.pages,
     when: "to repeat published figures and to check for-plus, which is fast",
     params: &[ALPHA, READ, WRITE, HISTORY],
     kind: Kind::Online,

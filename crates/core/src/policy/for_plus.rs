@@ -39,6 +39,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "the cost of reads and writes, like `for`, but by looking at two pages only",
     time: "O(1); a hit moves a list node",
     memory: "40 bytes a frame",
+    memory_bytes: |size| 40 * size.frames,
     when: "where the costs of a read and a write are known (`read`, `write`)",
     params: &[ALPHA, READ, WRITE],
     kind: Kind::Online,

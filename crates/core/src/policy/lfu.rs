@@ -25,6 +25,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits, by frequency",
     time: "O(1); a hit moves a list node",
     memory: "40 bytes a frame",
+    memory_bytes: |size| 40 * size.frames,
     when: "where popularity does not change: pages that were popular once stay",
     params: &[],
     kind: Kind::Online,

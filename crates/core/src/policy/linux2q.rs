@@ -34,6 +34,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits: pages used once do not push out pages used twice",
     time: "amortised O(1): a page is passed over once an access",
     memory: "9 bytes a frame",
+    memory_bytes: |size| 9 * size.frames,
     when: "to compare with Linux before MGLRU, as it was in the 2.6 series",
     params: PARAMS,
     kind: Kind::Online,

@@ -43,6 +43,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits, by the distance between uses",
     time: "amortised O(1): a hit moves a list node, and what is pruned was pushed once",
     memory: "12 bytes a page of the trace, 4 bytes a frame, 4 bytes a page in its queues",
+    memory_bytes: |size| 4 * size.frames + 16 * size.pages,
     when: "where loops and scans are longer than the cache",
     params: &[],
     kind: Kind::Online,

@@ -15,6 +15,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits, by recency",
     time: "O(1); a hit moves a list node",
     memory: "8 bytes a frame",
+    memory_bytes: |size| 8 * size.frames,
     when: "as the reference; on a loop longer than the cache it never hits",
     params: &[],
     kind: Kind::Online,

@@ -30,6 +30,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "fewer writes: a dirty page leaves only when it is cold",
     time: "amortised O(1): a page is passed over at most once an access",
     memory: "9 bytes a frame",
+    memory_bytes: |size| 9 * size.frames,
     when: "like cflru, without a window to choose",
     params: PARAMS,
     kind: Kind::Online,

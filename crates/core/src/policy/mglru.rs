@@ -46,6 +46,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits at little cost; clean pages leave first, so writes are also few",
     time: "amortised O(1): a hit counts, an eviction meets a page once a generation",
     memory: "10 bytes a frame, 4 bytes a page of the trace",
+    memory_bytes: |size| 10 * size.frames + 4 * size.pages,
     when: "as today's baseline: current Android kernels use it; only its part for pages accessed \
         through descriptors is modelled",
     params: PARAMS,

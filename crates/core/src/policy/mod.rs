@@ -180,6 +180,9 @@ pub struct PolicySpec {
     pub time: &'static str,
     /// Memory of this implementation, apart from the cache's own table.
     pub memory: &'static str,
+    /// Estimate of the memory that a cell takes for the policy, with the addresses of frames if it
+    /// wants them.
+    pub memory_bytes: fn(&CellSize) -> u64,
     /// Advice on when to use the policy.
     pub when: &'static str,
     /// Parameters that `name:key=value` accepts.
@@ -196,6 +199,25 @@ pub struct PolicySpec {
     #[cfg(any(test, feature = "naive"))]
     /// Builds a cache under this policy that takes one step at a time.
     pub cache: fn(&Setup<'_>, naive::Placing) -> Box<dyn naive::Stepped>,
+}
+
+/// The size of a cell and of its trace, from which its memory is estimated.
+#[derive(Clone, Copy, Debug)]
+pub struct CellSize {
+    /// Different pages of the trace.
+    pub pages: u64,
+    /// Frames that can be in use, at most as many as pages.
+    pub frames: u64,
+    /// Runs of pages that lie one after another in their file.
+    pub runs: u64,
+}
+
+impl CellSize {
+    /// Returns an estimate of the ranges of 64 places in which pages lie: each run begins and ends
+    /// in one, and files are in pieces.
+    pub(crate) fn leaves(&self) -> u64 {
+        2 * self.runs + self.pages / 16
+    }
 }
 
 /// A policy selected from the list, with its parameters.

@@ -36,6 +36,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits: pages used once leave soon",
     time: "amortised O(1): a hit counts, an eviction walks four laps of the main queue at most",
     memory: "10 bytes a frame, 4 bytes a page of the trace, 4 bytes a remembered page",
+    memory_bytes: |size| 10 * size.frames + 12 * size.pages,
     when: "where many pages are used once and few are popular, as in web caches",
     params: &[],
     kind: Kind::Online,

@@ -21,6 +21,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits: pages used once leave soon",
     time: "amortised O(1): a hit sets a bit, an eviction walks one lap of the queue at most",
     memory: "9 bytes a frame",
+    memory_bytes: |size| 9 * size.frames,
     when: "like s3fifo, and simpler; scans displace useful pages",
     params: &[],
     kind: Kind::Online,

@@ -33,6 +33,9 @@ use prefetch_index::prefetch_index;
 
 mod by_rank;
 
+/// A node of [`PlaceOrder`], in an array that grows by doubling, with its share of inner nodes.
+const LEAF_BYTES: u64 = 560;
+
 pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "spatialclock",
     paper: "Kim, Ryu & Ramachandran, \"What is a good buffer cache replacement scheme for mobile flash \
@@ -43,6 +46,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
         address; the hand takes one lap at most, amortised O(1)",
     memory: "5 to 280 bytes a frame, the fewer the closer addresses lie; 60 for a page without an address; \
         for a trace with addresses, or order=file, 2 bits a page of the trace",
+    memory_bytes: |size| 70 * size.frames + LEAF_BYTES * size.frames.min(size.leaves()),
     when: "on SD cards and simple eMMC, where non-sequential writes are slow, under a file system \
         that updates in place",
     params: PARAMS,

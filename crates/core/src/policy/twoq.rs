@@ -35,6 +35,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     goal: "hits: a page has to come back before it counts",
     time: "O(1); a hit in the main list moves a list node",
     memory: "9 bytes a frame, 4 bytes a page of the trace, 4 bytes a remembered page",
+    memory_bytes: |size| 9 * size.frames + 12 * size.pages,
     when: "where scans run beside a stable hot set; two sizes have to be chosen",
     params: PARAMS,
     kind: Kind::Online,

@@ -49,6 +49,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     time: "amortised O(1): each access touches a line of counters, which are halved once in ten accesses \
         a frame",
     memory: "17 to 25 bytes a frame",
+    memory_bytes: |size| 25 * size.frames,
     when: "where popularity is skewed and changes slowly",
     params: PARAMS,
     kind: Kind::Online,

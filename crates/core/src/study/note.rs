@@ -3,7 +3,7 @@
 use super::error::FutureProblem;
 use crate::{
     device::{Fill, wear::COLLECTED_MIN},
-    policy,
+    policy, show,
     writeback::{Caveat, Modes},
 };
 use std::fmt;
@@ -33,6 +33,13 @@ pub enum Note {
     Costs,
     /// The layout.
     Layout(&'static str),
+    /// Some pages were read or written past the cache.
+    Direct {
+        /// Pages read.
+        reads: u64,
+        /// Pages written.
+        writes: u64,
+    },
     /// Some pages were dropped dirty.
     DroppedDirty,
     /// When dirty pages are written.
@@ -115,6 +122,13 @@ impl fmt::Display for Note {
                  behind the write before it.",
             ),
             Self::Layout(layout) => write!(f, "Places on the device: {layout}."),
+            Self::Direct { reads, writes } => write!(
+                f,
+                "Among reads and writes, for every policy: {} read and {} written past the cache \
+                 (O_DIRECT).",
+                show::counted(*reads, "page"),
+                show::counted(*writes, "page")
+            ),
             Self::DroppedDirty => f.write_str(
                 "Dropped dirty: pages whose file was cut or deleted before they were written: \
                  writes saved.",

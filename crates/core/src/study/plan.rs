@@ -137,8 +137,11 @@ impl<'a> Plan<'a> {
     pub(super) fn new(study: &'a Study<'a>) -> Result<Self, StudyError> {
         let (trace, request) = (study.trace, &study.request);
         let limit_bytes = request.memory_limit_bytes;
-        let cell_bytes = study.frames.iter().map(|frames| cell_bytes(study, *frames)).max();
-        let cell_bytes = cell_bytes.unwrap_or(0);
+        let at_size = |frames: &u32| {
+            let frames = *frames;
+            request.policies.iter().map(move |policy| cell_bytes(study, frames, policy))
+        };
+        let cell_bytes = study.frames.iter().flat_map(at_size).max().unwrap_or(0);
         let free_bytes = limit_bytes.saturating_sub(trace.held_bytes() as u64);
         if cell_bytes > free_bytes {
             return Err(StudyError::Memory { pages: trace.pages(), cell_bytes, free_bytes });
@@ -156,9 +159,11 @@ impl<'a> Plan<'a> {
         };
         let is_kept = |policy: &&policy::Selection| left_out.is_none() || !is_offline(policy);
         let at_size = |frames: u32| {
-            let memory_bytes = self::cell_bytes(study, frames);
             let policies = request.policies.iter().filter(is_kept);
-            policies.map(move |policy| PlannedCell { policy, frames, memory_bytes })
+            policies.map(move |policy| {
+                let memory_bytes = self::cell_bytes(study, frames, policy);
+                PlannedCell { policy, frames, memory_bytes }
+            })
         };
         let cells: Vec<_> = study.frames.iter().flat_map(|frames| at_size(*frames)).collect();
         let free_bytes = free_bytes - if future.is_some() { future_bytes(trace) } else { 0 };
@@ -228,8 +233,8 @@ fn future(trace: &Trace, cell_bytes: u64, limit_bytes: u64) -> Result<Future, Fu
     trace.future().map_err(FutureProblem::Trace)
 }
 
-/// Returns an estimate of the memory that a cell of this size takes beside the trace.
-pub(super) fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
+/// Returns an estimate of the memory that a cell takes beside the trace.
+pub(super) fn cell_bytes(study: &Study<'_>, frames: u32, policy: &policy::Selection) -> u64 {
     let request = &study.request;
     let pages = study.trace.pages();
     // Requests reach devices and observers through the system with the write-back machine.
@@ -237,7 +242,10 @@ pub(super) fn cell_bytes(study: &Study<'_>, frames: u32) -> u64 {
     let writeback = if writes_back { writeback::machine_bytes(study.trace) } else { 0 };
     let devices = request.devices.len() as u64 * Clocks::held_bytes(pages);
     let observer = request.observer_bytes.unwrap_or(0);
-    system::cell_bytes(pages, frames) + writeback + devices + observer
+    system::cell_bytes(study.trace, frames, policy.spec, study.layout.spec)
+        + writeback
+        + devices
+        + observer
 }
 
 /// Groups consecutive cells of which equally many fit at once. Each cell fits alone.

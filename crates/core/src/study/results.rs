@@ -14,6 +14,7 @@ use crate::{
     event::Side,
     policy::Kind,
     system::Outcome,
+    trace::Totals,
 };
 
 /// The policy that the others are compared with, if it takes part.
@@ -125,6 +126,10 @@ impl<'a> Results<'a> {
             notes.extend(dropped.then_some(Note::DroppedDirty));
             let metadata = request.metadata.as_ref().map(|metadata| metadata.label());
             notes.push(Note::WhenWritten { modes: request.writeback, metadata });
+        }
+        let Totals { direct_requests, direct_reads, direct_writes, .. } = trace.totals();
+        if direct_requests > 0 {
+            notes.push(Note::Direct { reads: direct_reads, writes: direct_writes });
         }
         if trace.about().side == Side::After {
             notes.push(Note::AfterCache);

@@ -113,7 +113,9 @@ fn waves_stay_below_the_memory_limit() {
             };
             let study = Study::new(&trace, request).unwrap();
             let Ok(plan) = study.plan() else {
-                let largest_bytes = plan::cell_bytes(&study, 300);
+                let policies = study.request().policies.iter();
+                let bytes = policies.map(|policy| plan::cell_bytes(&study, 300, policy));
+                let largest_bytes = bytes.max().unwrap();
                 assert!(fixed_bytes + largest_bytes > limit, "{limit} bytes are enough");
                 continue;
             };
@@ -149,7 +151,9 @@ fn a_cell_that_does_not_fit_alone_is_refused() {
         panic!("another error");
     };
     assert_eq!((pages, free_bytes), (trace.pages(), 1));
-    assert_eq!(cell_bytes, crate::system::cell_bytes(pages, 4));
+    let lru = crate::policy::Selection::parse("lru").unwrap();
+    let layout = layout::Selection::default_for(trace.about().space);
+    assert_eq!(cell_bytes, crate::system::cell_bytes(&trace, 4, lru.spec, layout.spec));
 }
 
 /// The page with figures once simulated two cells a second time. Every figure of a study, on any

@@ -213,7 +213,10 @@ impl TraceBuilder {
                     self.created.push(file);
                 }
             }
-            Action::Direct { .. } => self.totals.direct_requests += 1,
+            Action::Direct { file, offset, len, write, .. } => {
+                let kind = if write { StepKind::DirectWrite } else { StepKind::DirectRead };
+                self.access(event.at_us, kind, file, offset, len)?;
+            }
             Action::Create(ref create) => {
                 self.created.push(create.file);
                 self.first_names.named(create.file, &create.name);
@@ -269,12 +272,15 @@ impl TraceBuilder {
                 (file.0, page, pages, head | tail)
             }
         };
-        let count = match kind {
-            StepKind::Read => &mut self.totals.read_accesses,
-            _ => &mut self.totals.write_accesses,
+        let totals = &mut self.totals;
+        let (requests, count) = match kind {
+            StepKind::Read => (&mut totals.requests, &mut totals.read_accesses),
+            StepKind::DirectRead => (&mut totals.direct_requests, &mut totals.direct_reads),
+            StepKind::DirectWrite => (&mut totals.direct_requests, &mut totals.direct_writes),
+            _ => (&mut totals.requests, &mut totals.write_accesses),
         };
         *count += u64::from(pages);
-        self.totals.requests += 1;
+        *requests += 1;
         let leaf = self.touch(file, page / 64, page % 64, u64::from(pages))?;
         let mut step = Step::new(kind, leaf, pages);
         step.bits |= partial | ((page % 64) as u32) << BUILDER;

@@ -49,11 +49,12 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     // Around page and leaf borders, and far out.
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
-    (0..7u8, file, offset, len).prop_map(|(kind, file, offset, len)| match kind {
+    (0..8u8, file, offset, len).prop_map(|(kind, file, offset, len)| match kind {
         0 | 1 => Action::Read { open: None, file, offset, len },
         2 | 3 => Action::Write { open: None, file, offset, len, sync: kind == 3 },
         4 => Action::Truncate { file, size: offset },
         5 => Action::Punch { file, offset, len },
+        6 => Action::Direct { open: None, file, offset, len, write: offset % 2 == 0 },
         _ => Action::Sync { file, offset, len, data_only: false },
     })
 }
@@ -67,6 +68,7 @@ fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
     match *action {
         Action::Read { file, offset, len, .. }
         | Action::Write { file, offset, len, .. }
+        | Action::Direct { file, offset, len, .. }
         | Action::Sync { file, offset, len, .. } => touched(file, offset, len),
         // Pages wholly inside the hole.
         Action::Punch { file, offset, len } => touched(file, offset, len)
@@ -85,7 +87,7 @@ proptest! {
         let trace = build(&actions);
         let mut all = BTreeSet::new();
         for action in &actions {
-            if matches!(action, Action::Read { .. } | Action::Write { .. }) {
+            if matches!(action, Action::Read { .. } | Action::Write { .. } | Action::Direct { .. }) {
                 all.extend(pages_of(action));
             }
         }
@@ -116,7 +118,7 @@ proptest! {
                     }
                     live.retain(|page| !wanted.contains(page));
                 }
-                Action::Read { .. } | Action::Write { .. } => live.extend(&wanted),
+                Action::Read { .. } | Action::Write { .. } | Action::Direct { .. } => live.extend(&wanted),
                 _ => {}
             }
             prop_assert_eq!(reached.remove(&(n as u64)).unwrap_or_default(), wanted, "{:?}", action);
@@ -135,7 +137,9 @@ proptest! {
             let event = trace.at_us(n);
             prop_assert_eq!(event, plain.at_us(n));
             let (file, covered) = match actions[event as usize] {
-                Action::Read { file, offset, len, .. } | Action::Write { file, offset, len, .. } => {
+                Action::Read { file, offset, len, .. }
+                | Action::Write { file, offset, len, .. }
+                | Action::Direct { file, offset, len, .. } => {
                     (file, offset..offset + len)
                 }
                 Action::Sync { file, .. } | Action::Truncate { file, .. } | Action::Punch { file, .. } => {
@@ -169,7 +173,9 @@ proptest! {
         let mut touched: BTreeSet<(u64, u64)> = BTreeSet::new();
         for action in &actions {
             let (file, size) = match *action {
-                Action::Read { file, offset, len, .. } | Action::Write { file, offset, len, .. } if len > 0 => {
+                Action::Read { file, offset, len, .. }
+                | Action::Write { file, offset, len, .. }
+                | Action::Direct { file, offset, len, .. } if len > 0 => {
                     touched.extend(pages_of(action));
                     (file, offset + len)
                 }
@@ -201,7 +207,8 @@ proptest! {
         prop_assert_eq!(trace.page_of(FileId(0), beyond), None);
     }
 
-    /// The future of each access is the next access of its page, unless the page is dropped before.
+    /// The future of each access is the next access of its page, unless the page is dropped before,
+    /// or written past the cache.
     #[test]
     fn future_looks_ahead(actions in prop::collection::vec(action(), 0..25)) {
         let trace = build(&actions);
@@ -209,8 +216,11 @@ proptest! {
         let mut events: Vec<(bool, u32)> = Vec::new();
         for step in trace.steps() {
             match step.kind() {
-                StepKind::Sync => {}
-                kind => events.extend(step.range().map(|page| (kind != StepKind::Drop, page))),
+                StepKind::Sync | StepKind::DirectRead => {}
+                kind => {
+                    let is_access = !matches!(kind, StepKind::Drop | StepKind::DirectWrite);
+                    events.extend(step.range().map(|page| (is_access, page)));
+                }
             }
         }
         let accesses = (0..events.len()).filter(|n| events[*n].0);

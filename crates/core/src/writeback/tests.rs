@@ -455,6 +455,17 @@ impl Model<'_> {
         }
     }
 
+    /// A request past the cache: dirty pages first; after a write no page is cached.
+    fn direct(&mut self, pages: Range<u32>, is_write: bool, act: Option<Act>) {
+        self.write(self.dirty.range(pages.clone()).copied().collect(), Why::Direct);
+        if let Some(act) = act {
+            assert_eq!(self.cache.step(act, 0).dropped_dirty, 0);
+        }
+        let why = is_write.then_some(Why::Direct);
+        let op = if is_write { IoOp::Write } else { IoOp::Read };
+        self.done.extend(pages.map(|page| (self.now_us, op, why, page)));
+    }
+
     /// The pages written with a victim, in order of their addresses; none if it was written with
     /// another one.
     fn cluster(&self, victim: u32) -> Vec<u32> {
@@ -542,8 +553,10 @@ fn modelled<'a>(
         match step.kind() {
             StepKind::Read => acts.extend(step.range().map(Act::Read)),
             StepKind::Write | StepKind::WriteSync => acts.extend(step.range().map(Act::Write)),
-            StepKind::Drop => acts.push(Act::Drop(step.first().0, step.pages())),
-            StepKind::Sync | StepKind::SyncAll => {}
+            StepKind::Drop | StepKind::DirectWrite => {
+                acts.push(Act::Drop(step.first().0, step.pages()));
+            }
+            StepKind::Sync | StepKind::SyncAll | StepKind::DirectRead => {}
         }
     }
     let mut acts = acts.iter().copied().zip(naive::next_uses(&acts));
@@ -552,6 +565,11 @@ fn modelled<'a>(
         match step.kind() {
             StepKind::Sync => model.sync(Some(step.range())),
             StepKind::SyncAll => model.sync(None),
+            StepKind::DirectRead => model.direct(step.range(), false, None),
+            StepKind::DirectWrite => {
+                let (act, _) = acts.next().unwrap();
+                model.direct(step.range(), true, Some(act));
+            }
             StepKind::Drop => {
                 let (act, _) = acts.next().unwrap();
                 model.dropped_dirty += model.cache.step(act, 0).dropped_dirty;
@@ -603,7 +621,7 @@ fn modes_strategy() -> impl Strategy<Value = Modes> {
 /// pauses. The last kind of event only advances the time.
 fn events_strategy() -> impl Strategy<Value = Vec<(u64, Action<'static>)>> {
     let pause = prop_oneof![4 => 0..3u64, 1 => 0..60u64];
-    let event = (pause, 0..20u8, 0..3u64, 0..10u64, 1..4u64);
+    let event = (pause, 0..22u8, 0..3u64, 0..10u64, 1..4u64);
     prop::collection::vec(event, 1..60).prop_map(|events| {
         let mut at_us = 0;
         let actions = events.into_iter().map(|(pause, kind, file, page, pages)| {
@@ -618,6 +636,7 @@ fn events_strategy() -> impl Strategy<Value = Vec<(u64, Action<'static>)>> {
                 16 => Action::SyncAll,
                 17 => Action::Truncate { file: id, size: offset },
                 18 => Action::Punch { file: id, offset, len },
+                19 | 20 => Action::Direct { open: None, file: id, offset, len, write: kind == 20 },
                 _ => Action::Close { open: None, file: id },
             };
             (at_us, action)
@@ -654,7 +673,7 @@ proptest! {
                     lba: places.read(Page(*page)),
                     pages: 1,
                     sync: *why == Some(Why::Sync),
-                    awaited: matches!(why, None | Some(Why::Evict)),
+                    awaited: matches!(why, None | Some(Why::Evict | Why::Direct)),
                 },
             }).collect();
             prop_assert_eq!(ios, wanted, "{} under {}", spec.name, modes);
@@ -723,7 +742,8 @@ proptest! {
         let trace = trace(&events);
         for modes in [modes("periodic:1us"), modes("expire:1us,tick=1us"), modes("expire:1h,ratio=0")] {
             let (outcome, _) = run("lru", 100, modes, &trace);
-            prop_assert_eq!(outcome.device.writes, trace.totals().write_accesses);
+            let totals = trace.totals();
+            prop_assert_eq!(outcome.device.writes, totals.write_accesses + totals.direct_writes);
         }
     }
 

@@ -25,7 +25,7 @@ mod real;
 mod units;
 
 pub use fit::{Fitted, NamedFigure, error, fit};
-pub use page_mapped::{Dies, MAP_STRIDE, Map, PageMapped, Slc};
+pub use page_mapped::{Dies, MAP_STRIDE, Map, PageMapped, SUSTAINED_BYTES_MIN, Slc};
 pub use real::RealDevice;
 pub use units::{Streams, Units};
 
@@ -148,7 +148,8 @@ const RANDOM: usize = 96;
 const SORTED: usize = 512;
 
 /// Measures a device. All of it may be overwritten, and it must have been filled before.
-/// `sustained_pages`: number of pages to write in order, in search of an SLC cache.
+/// `sustained_pages`: number of pages to write in order, in search of an SLC cache; less than
+/// [`SUSTAINED_BYTES_MIN`]: none.
 ///
 /// # Errors
 ///

@@ -10,6 +10,7 @@
 
 use super::{Device, Figure, Say, median_us, rounds};
 use crate::Error;
+use flashsift_core::page::PAGE_BYTES;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -84,6 +85,8 @@ const RATIO: f64 = 1.5;
 /// Pages of a request in sustained writes, and number of requests over which they are averaged.
 const LARGE: u32 = 128;
 const WINDOW: usize = 64;
+/// The least amount of sustained writes that measures anything: one request.
+pub const SUSTAINED_BYTES_MIN: u64 = LARGE as u64 * PAGE_BYTES;
 /// Number of averages that give the speed at the beginning.
 const FIRST: usize = 4;
 

@@ -71,6 +71,10 @@ impl Cache for &mut Durable {
         back.free(pages);
     }
 
+    fn direct<B: Back>(&mut self, _: Range<u32>, _: Op, _: Owner, _: &mut B) {
+        unimplemented!("no test has such requests");
+    }
+
     fn sync<B: Back>(&mut self, pages: Range<u32>, _: Why, _: &mut B) {
         self.syncs.push(pages.clone());
         for (page, held) in self.held.range_mut(Page(pages.start)..Page(pages.end)) {

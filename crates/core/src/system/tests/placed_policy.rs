@@ -118,6 +118,7 @@ static EARLY: LayoutSpec = LayoutSpec {
     suits: |_| true,
     in_rank_order: false,
     from_recording: false,
+    page_bytes: 16,
     build: |_, _| Box::new(Early::default()),
 };
 
