@@ -158,9 +158,9 @@ pub const ALL: &[(&str, &str)] = &[
         "with an evicted dirty page, the dirty ones of its aligned range of addresses",
     ),
     (
-        "cluster:128KiB,idle=5s,ratio=10,first=fullest",
-        "such ranges also ahead: one after each 5 s without a request to the device; above 10 % of \
-         the cache. first: fullest or oldest",
+        "cluster:128KiB,idle=5s",
+        "such ranges also ahead: one after each 5 s without a request to the device; with ratio=10 \
+         when more than 10 % of the cache is dirty; the fullest first, or first=oldest",
     ),
     (LINUX, "expire:30s,tick=5s,ratio=10,sync: Linux's defaults"),
     (HYBRID_FLUSH, "periodic:5s,sync-all: Android in the Hybrid Flush paper"),
