@@ -21,7 +21,7 @@
 //! Not modelled: quotas, extended attributes, symbolic links, removed directories, `fallocate`, and
 //! syncs of directories, which traces do not contain.
 
-use super::{Logged, Metadata, MetadataSpec, Request};
+use super::{BlockRequest, Logged, Metadata, MetadataSpec};
 use crate::{
     event::FileId,
     layout::Lba,
@@ -111,7 +111,7 @@ struct File {
     was_emptied: bool,
 }
 
-/// What about an inode changes.
+/// The part of an inode that changes.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     Times,
@@ -124,7 +124,8 @@ impl Ext4 {
         let groups = params.number(PARAMS, "groups") as u64;
         let operations = trace.operations();
         let entries: Vec<_> = operations.directories().iter().map(|dir| dir.entry).collect();
-        // A leaf of an extent tree needs more than four extents; a block of a directory is half full.
+        // A leaf of an extent tree needs more than four extents, and blocks of directories are half
+        // full.
         let names = operations.list().len() as u64 / 4;
         let tree_pages = u64::from(trace.pages()) / 4 + entries.len() as u64 + names + 16;
         let shape = Shape::new(groups, tree_pages);
@@ -370,7 +371,7 @@ impl Ext4 {
         let file = self.file(id);
         let tid = if data_only { file.data_tid } else { file.tid };
         if !self.journal.commit(at_us, tid, true) {
-            self.journal.push(Request::Flush { awaited: true });
+            self.journal.push(BlockRequest::Flush { awaited: true });
         }
     }
 
@@ -378,7 +379,7 @@ impl Ext4 {
         if self.syncs {
             self.journal.commit_running(at_us, true);
             self.journal.write_back();
-            self.journal.push(Request::Flush { awaited: true });
+            self.journal.push(BlockRequest::Flush { awaited: true });
         }
     }
 }
@@ -496,11 +497,11 @@ impl Metadata for Ext4 {
     fn unmount(&mut self, at_us: u64) {
         if self.journal.end(at_us) {
             let (lba, pages) = (self.shape.superblock(), 1);
-            self.journal.push(Request::Write { lba, pages, journal: false, awaited: false });
+            self.journal.push(BlockRequest::Write { lba, pages, journal: false, awaited: false });
         }
     }
 
-    fn poll(&mut self) -> Option<Request> {
+    fn poll(&mut self) -> Option<BlockRequest> {
         self.journal.poll()
     }
 

@@ -21,7 +21,7 @@ pub struct Tables {
     /// Untouched pages inside their file's size, at most this many pages before or after a touched
     /// page of the file; 0: no table. 24 bytes a gap.
     pub untouched_within_pages: u32,
-    /// What metadata depends on: 40 bytes an operation.
+    /// Names, sizes, times and syncs, on which metadata depends: 56 bytes an operation.
     pub operations: bool,
 }
 

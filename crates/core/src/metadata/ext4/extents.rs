@@ -14,7 +14,7 @@ const EXTENT_PAGES: u64 = 32_768;
 #[derive(Default)]
 pub(super) struct Extents {
     extents: BTreeMap<u64, (Lba, u64)>,
-    /// By first page: the blocks of the tree. None where the inode has room for all.
+    /// By first page: the blocks of the tree. None where the inode holds all.
     leaves: BTreeMap<u64, Lba>,
 }
 

@@ -167,8 +167,8 @@ impl Inodes {
         Self { shape, groups: BTreeMap::new(), directories }
     }
 
-    /// Takes an inode for a file: the first free one in its directory's flexible group. Only without
-    /// a journal does the kernel avoid those that were deleted a short time ago.
+    /// Takes an inode for a file: the first free one in its directory's flexible group. The kernel
+    /// avoids those that were deleted a short time ago, but not on a file system with a journal.
     pub(super) fn take(&mut self, flex: u32) -> InodePlace {
         let first_group = flex * FLEX as u32;
         let mut group = first_group;

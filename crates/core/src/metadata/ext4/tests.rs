@@ -20,9 +20,9 @@ impl Written {
     fn take(&mut self, mut poll: impl FnMut() -> Option<Request>) {
         while let Some(request) = poll() {
             match request {
-                Request::Write { pages, journal: true, .. } => self.journal += pages,
-                Request::Write { pages, .. } => self.in_place += pages,
-                Request::Flush { .. } => self.flushes += 1,
+                BlockRequest::Write { pages, journal: true, .. } => self.journal += pages,
+                BlockRequest::Write { pages, .. } => self.in_place += pages,
+                BlockRequest::Flush { .. } => self.flushes += 1,
             }
         }
     }
@@ -57,7 +57,7 @@ impl SlowJournal {
             return;
         }
         self.written.journal += u64::from(!std::mem::replace(&mut self.used, true));
-        let mut logged = 0;
+        let mut logged: u64 = 0;
         for versions in self.blocks.values_mut().filter(|block| block.memory > block.logged) {
             versions.logged = versions.memory;
             logged += 1;
@@ -82,7 +82,7 @@ impl SlowJournal {
 
     /// Does what is due until this time, second by second.
     fn advance(&mut self, from_us: u64, to_us: u64) {
-        for at_us in (from_us..to_us).filter(|at_us| at_us % SECOND == 0) {
+        for at_us in (from_us.next_multiple_of(SECOND)..to_us).step_by(SECOND as usize) {
             let is_old = |since_us: u64| since_us + 30 * SECOND <= at_us;
             if at_us % (5 * SECOND) == 0 && self.dirty_us.is_some_and(is_old) {
                 self.write_back();
@@ -188,14 +188,14 @@ proptest! {
             let count = usize::from(!list.is_empty())
                 + list.windows(2).filter(|pair| breaks(pair)).count();
             prop_assert_eq!(extents.count(), count);
-            prop_assert!(count <= 4 || !leaves.is_empty(), "an inode has room for four");
+            prop_assert!(count <= 4 || !leaves.is_empty(), "an inode holds four");
         }
         let mut taken = extents.take_leaves();
         taken.sort_unstable();
         prop_assert_eq!(taken, leaves);
     }
 
-    /// A directory has room for all its entries, and a block changes for each.
+    /// The blocks of a directory hold all its entries, and each new one changes a block.
     #[test]
     fn a_directory_grows_by_blocks(
         entries in prop::collection::vec((any::<u32>(), 1..=255_u8), 1..800),
