@@ -36,6 +36,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use journal::{Journal, Tid, Times};
 use space::{InodePlace, Inodes, Shape};
+use std::collections::BTreeSet;
 
 mod directories;
 mod extents;
@@ -84,6 +85,8 @@ struct Ext4 {
     next_tree: Lba,
     free_trees: Vec<Lba>,
     syncs: bool,
+    /// Groups whose bitmap of blocks exists.
+    with_bitmap: BTreeSet<u64>,
     /// The superblock notes the mount point when a file is first opened.
     is_sampled: bool,
 }
@@ -143,6 +146,7 @@ impl Ext4 {
             next_tree,
             free_trees: Vec::new(),
             syncs: modes.syncs != crate::writeback::Syncs::Nothing,
+            with_bitmap: BTreeSet::from([0]),
             is_sampled: false,
         };
         let blocks = Blocks::new(this.take_tree());
@@ -160,12 +164,23 @@ impl Ext4 {
 
     /// Blocks of a group are allocated or freed.
     fn count_blocks(&mut self, at_us: u64, group: u64, file: Option<FileId>) {
+        self.with_bitmap.insert(group);
         self.change(at_us, self.shape.block_bitmap(group), file);
         self.change(at_us, self.shape.descriptor(group), file);
     }
 
     fn change_inode(&mut self, at_us: u64, inode: InodePlace, file: Option<FileId>) -> Tid {
         self.change(at_us, self.shape.inode_block(inode), file)
+    }
+
+    /// An inode is allocated. The first one of a group that has no block yet makes the group's bitmap
+    /// of blocks (`BLOCK_UNINIT`).
+    fn allocate_inode(&mut self, at_us: u64, inode: InodePlace, file: Option<FileId>) {
+        self.count_inodes(at_us, inode, file);
+        let group = Shape::group_of(inode);
+        if self.with_bitmap.insert(group) {
+            self.change(at_us, self.shape.block_bitmap(group), file);
+        }
     }
 
     /// An inode is allocated or freed.
@@ -207,7 +222,7 @@ impl Ext4 {
             return;
         }
         let inode = self.new_directory(number);
-        self.count_inodes(at_us, inode, None);
+        self.allocate_inode(at_us, inode, None);
         let own = self.directories[&number].blocks.root();
         self.change(at_us, own, None);
         self.count_blocks(at_us, Shape::tree_group(inode), None);
@@ -286,7 +301,7 @@ impl Ext4 {
         file.size = Some(0);
         file.changed = Some(at_us / CLOCK_US);
         let inode = file.inode;
-        self.count_inodes(at_us, inode, Some(id));
+        self.allocate_inode(at_us, inode, Some(id));
         if entry.is_none() {
             self.change_orphans(at_us);
         }
@@ -305,6 +320,7 @@ impl Ext4 {
 
     fn gone(&mut self, at_us: u64, id: FileId) {
         let Some(mut file) = self.files.remove(&id) else { return };
+        self.inodes.count_pages(file.inode, -file.extents.pages());
         for leaf in file.extents.take_leaves() {
             self.free_tree(at_us, leaf, file.inode, Some(id));
         }
@@ -459,6 +475,7 @@ impl Metadata for Ext4 {
         self.file(id);
         let (free, next) = (&mut self.free_trees, &mut self.next_tree);
         let file = self.files.get_mut(&id).expect("it was just met");
+        self.inodes.count_pages(file.inode, 1);
         let changed = file.extents.insert(page, lba, || take_tree(free, next));
         let end = (page + 1) * PAGE_BYTES;
         file.disk_size = file.disk_size.max(file.size.map_or(end, |size| size.min(end)));
@@ -477,6 +494,7 @@ impl Metadata for Ext4 {
         // Of a file that is gone, nothing else changes.
         let Some(file) = self.files.get_mut(&id) else { return };
         let (changed, inode) = (file.extents.remove(page), file.inode);
+        self.inodes.count_pages(inode, -1);
         for lba in changed.written {
             self.change(at_us, lba, Some(id));
         }

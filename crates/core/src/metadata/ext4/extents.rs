@@ -33,6 +33,11 @@ impl Extents {
         self.extents.last_key_value().map_or(0, |(page, (_, pages))| page + pages)
     }
 
+    /// Returns the number of pages that have a place.
+    pub(super) fn pages(&self) -> i64 {
+        self.extents.values().map(|(_, pages)| *pages as i64).sum()
+    }
+
     pub(super) fn insert(
         &mut self,
         page: u64,
