@@ -173,8 +173,8 @@ impl Ext4 {
         self.change(at_us, self.shape.inode_block(inode), file)
     }
 
-    /// An inode is allocated. The first one of a group that has no block yet makes the group's bitmap
-    /// of blocks (`BLOCK_UNINIT`).
+    /// An inode is allocated. The first one of a group that has no block yet makes the group's
+    /// bitmap of blocks (`BLOCK_UNINIT`).
     fn allocate_inode(&mut self, at_us: u64, inode: InodePlace, file: Option<FileId>) {
         self.count_inodes(at_us, inode, file);
         let group = Shape::group_of(inode);

@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod ext4;
+mod f2fs;
 
 /// A request of a file system for its own blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub struct MetadataSpec {
 }
 
 /// Every file system.
-pub const ALL: &[MetadataSpec] = &[ext4::SPEC];
+pub const ALL: &[MetadataSpec] = &[ext4::SPEC, f2fs::SPEC];
 
 /// A file system selected from the list, with its parameters.
 pub type Selection = params::Selection<MetadataSpec>;

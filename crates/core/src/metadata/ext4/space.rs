@@ -244,11 +244,12 @@ impl Inodes {
         self.take_in(group.unwrap_or(flex * FLEX as u32))
     }
 
-    /// Takes an inode for a directory, by Orlov's rule (`find_group_orlov`). One below the root goes
-    /// to the flexible group with the fewest directories among those that have at least an average
-    /// number of free inodes and blocks, beginning at one that the name determines. If there is
-    /// none, it goes to the first group with an average number of free inodes. Any other directory
-    /// goes to its parent's flexible group.
+    /// Takes an inode for a directory, by Orlov's rule (`find_group_orlov`).
+    ///
+    /// A directory below the root goes to the flexible group with the fewest directories among
+    /// those that have at least an average number of free inodes and blocks, beginning at one that
+    /// the name determines. If there is none, it goes to the first group with an average number of
+    /// free inodes. Any other directory goes to its parent's flexible group.
     pub(super) fn take_directory(&mut self, parent: InodePlace, hash: u32) -> InodePlace {
         let inode = match (parent == InodePlace::ROOT, self.best_flex(hash)) {
             (false, _) => self.take(parent.flex()),

@@ -348,8 +348,8 @@ fn a_deletion_logs_the_superblock() {
 
 /// Directories below the root are spread over the flexible groups with as many free inodes and
 /// blocks as the average: not the first, which has the root, and not the one with the journal. When
-/// none is left, the first group with enough free inodes takes them. Files lie in the flexible group
-/// of their directory. All as on Linux 6.18.
+/// none is left, the first group with enough free inodes takes them. Files lie in the flexible
+/// group of their directory. All as on Linux 6.18.
 #[test]
 fn directories_at_the_top_are_spread() {
     let entries: Vec<_> = [None].into_iter().chain((0..4).map(|n| Some(named(n)))).collect();
