@@ -288,7 +288,7 @@ impl Trace {
         Owner { process: processes[n], file: (!all_files).then_some(files[n]) }
     }
 
-    /// Returns what metadata depends on. Empty without [`Tables::operations`].
+    /// Returns the operations that metadata depends on. Empty without [`Tables::operations`].
     pub fn operations(&self) -> &Operations {
         &self.operations
     }

@@ -9,7 +9,7 @@
 //! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
-//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: it made the file; `direct`: a write; `sync`: data only |
+//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: new; `direct`: write; `sync`: data |
 //! | `name` | STRING, null | the name of the event: of a file (the old one), process or application
 //! |
 //! | `name2` | STRING, null | the name renamed to |

@@ -136,8 +136,8 @@ pub trait Back {
     fn poll_moved(&mut self) -> Option<Range<u32>> {
         None
     }
-    /// Takes an operation that concerns metadata. Returns the file whose dirty pages the file system
-    /// begins to write now.
+    /// Takes an operation that concerns metadata. Returns the file whose dirty pages the file
+    /// system begins to write now.
     fn operation(&mut self, _: &Operation) -> Option<FileId> {
         None
     }

@@ -272,10 +272,10 @@ impl<S: Sink> Storage<S> {
         while let Some(request) =
             self.metadata.as_mut().and_then(|metadata| metadata.machine.poll())
         {
-            // What was written before comes before the journal.
+            // The pages written before come before the journal.
             self.submit();
             match request {
-                metadata::Request::Write { mut lba, mut pages, journal, awaited } => {
+                metadata::BlockRequest::Write { mut lba, mut pages, journal, awaited } => {
                     let counts = &mut self.counts;
                     let count = match journal {
                         true => &mut counts.journal_writes,
@@ -297,7 +297,7 @@ impl<S: Sink> Storage<S> {
                         (lba, pages) = (lba + here, pages - here);
                     }
                 }
-                metadata::Request::Flush { awaited } => {
+                metadata::BlockRequest::Flush { awaited } => {
                     self.counts.device_flushes += 1;
                     let (op, sync) = (IoOp::Flush, true);
                     self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync, awaited });

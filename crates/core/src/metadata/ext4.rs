@@ -21,7 +21,7 @@
 //! Not modelled: quotas, extended attributes, symbolic links, removed directories, `fallocate`, and
 //! syncs of directories, which traces do not contain.
 
-use super::{Logged, Metadata, MetadataSpec, Request};
+use super::{BlockRequest, Logged, Metadata, MetadataSpec};
 use crate::{
     event::FileId,
     layout::Lba,
@@ -36,6 +36,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use journal::{Journal, Tid, Times};
 use space::{InodePlace, Inodes, Shape};
+use std::collections::BTreeSet;
 
 mod directories;
 mod extents;
@@ -84,6 +85,8 @@ struct Ext4 {
     next_tree: Lba,
     free_trees: Vec<Lba>,
     syncs: bool,
+    /// Groups whose bitmap of blocks exists.
+    with_bitmap: BTreeSet<u64>,
     /// The superblock notes the mount point when a file is first opened.
     is_sampled: bool,
 }
@@ -111,7 +114,7 @@ struct File {
     was_emptied: bool,
 }
 
-/// What about an inode changes.
+/// The part of an inode that changes.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     Times,
@@ -124,7 +127,8 @@ impl Ext4 {
         let groups = params.number(PARAMS, "groups") as u64;
         let operations = trace.operations();
         let entries: Vec<_> = operations.directories().iter().map(|dir| dir.entry).collect();
-        // A leaf of an extent tree needs more than four extents; a block of a directory is half full.
+        // A leaf of an extent tree needs more than four extents, and blocks of directories are half
+        // full.
         let names = operations.list().len() as u64 / 4;
         let tree_pages = u64::from(trace.pages()) / 4 + entries.len() as u64 + names + 16;
         let shape = Shape::new(groups, tree_pages);
@@ -142,6 +146,7 @@ impl Ext4 {
             next_tree,
             free_trees: Vec::new(),
             syncs: modes.syncs != crate::writeback::Syncs::Nothing,
+            with_bitmap: BTreeSet::from([0]),
             is_sampled: false,
         };
         let blocks = Blocks::new(this.take_tree());
@@ -159,12 +164,23 @@ impl Ext4 {
 
     /// Blocks of a group are allocated or freed.
     fn count_blocks(&mut self, at_us: u64, group: u64, file: Option<FileId>) {
+        self.with_bitmap.insert(group);
         self.change(at_us, self.shape.block_bitmap(group), file);
         self.change(at_us, self.shape.descriptor(group), file);
     }
 
     fn change_inode(&mut self, at_us: u64, inode: InodePlace, file: Option<FileId>) -> Tid {
         self.change(at_us, self.shape.inode_block(inode), file)
+    }
+
+    /// An inode is allocated. The first one of a group that has no block yet makes the group's
+    /// bitmap of blocks (`BLOCK_UNINIT`).
+    fn allocate_inode(&mut self, at_us: u64, inode: InodePlace, file: Option<FileId>) {
+        self.count_inodes(at_us, inode, file);
+        let group = Shape::group_of(inode);
+        if self.with_bitmap.insert(group) {
+            self.change(at_us, self.shape.block_bitmap(group), file);
+        }
     }
 
     /// An inode is allocated or freed.
@@ -206,7 +222,7 @@ impl Ext4 {
             return;
         }
         let inode = self.new_directory(number);
-        self.count_inodes(at_us, inode, None);
+        self.allocate_inode(at_us, inode, None);
         let own = self.directories[&number].blocks.root();
         self.change(at_us, own, None);
         self.count_blocks(at_us, Shape::tree_group(inode), None);
@@ -285,7 +301,7 @@ impl Ext4 {
         file.size = Some(0);
         file.changed = Some(at_us / CLOCK_US);
         let inode = file.inode;
-        self.count_inodes(at_us, inode, Some(id));
+        self.allocate_inode(at_us, inode, Some(id));
         if entry.is_none() {
             self.change_orphans(at_us);
         }
@@ -304,6 +320,7 @@ impl Ext4 {
 
     fn gone(&mut self, at_us: u64, id: FileId) {
         let Some(mut file) = self.files.remove(&id) else { return };
+        self.inodes.count_pages(file.inode, -file.extents.pages());
         for leaf in file.extents.take_leaves() {
             self.free_tree(at_us, leaf, file.inode, Some(id));
         }
@@ -370,7 +387,7 @@ impl Ext4 {
         let file = self.file(id);
         let tid = if data_only { file.data_tid } else { file.tid };
         if !self.journal.commit(at_us, tid, true) {
-            self.journal.push(Request::Flush { awaited: true });
+            self.journal.push(BlockRequest::Flush { awaited: true });
         }
     }
 
@@ -378,7 +395,7 @@ impl Ext4 {
         if self.syncs {
             self.journal.commit_running(at_us, true);
             self.journal.write_back();
-            self.journal.push(Request::Flush { awaited: true });
+            self.journal.push(BlockRequest::Flush { awaited: true });
         }
     }
 }
@@ -458,6 +475,7 @@ impl Metadata for Ext4 {
         self.file(id);
         let (free, next) = (&mut self.free_trees, &mut self.next_tree);
         let file = self.files.get_mut(&id).expect("it was just met");
+        self.inodes.count_pages(file.inode, 1);
         let changed = file.extents.insert(page, lba, || take_tree(free, next));
         let end = (page + 1) * PAGE_BYTES;
         file.disk_size = file.disk_size.max(file.size.map_or(end, |size| size.min(end)));
@@ -476,6 +494,7 @@ impl Metadata for Ext4 {
         // Of a file that is gone, nothing else changes.
         let Some(file) = self.files.get_mut(&id) else { return };
         let (changed, inode) = (file.extents.remove(page), file.inode);
+        self.inodes.count_pages(inode, -1);
         for lba in changed.written {
             self.change(at_us, lba, Some(id));
         }
@@ -496,11 +515,11 @@ impl Metadata for Ext4 {
     fn unmount(&mut self, at_us: u64) {
         if self.journal.end(at_us) {
             let (lba, pages) = (self.shape.superblock(), 1);
-            self.journal.push(Request::Write { lba, pages, journal: false, awaited: false });
+            self.journal.push(BlockRequest::Write { lba, pages, journal: false, awaited: false });
         }
     }
 
-    fn poll(&mut self) -> Option<Request> {
+    fn poll(&mut self) -> Option<BlockRequest> {
         self.journal.poll()
     }
 

@@ -13,10 +13,11 @@ use crate::{
 };
 
 mod ext4;
+mod f2fs;
 
 /// A request of a file system for its own blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum BlockRequest {
     /// Blocks are written.
     Write {
         /// First address, in units of 4 KiB.
@@ -62,7 +63,7 @@ pub trait Metadata {
     /// The file system is unmounted.
     fn unmount(&mut self, at_us: u64);
     /// Returns the next request.
-    fn poll(&mut self) -> Option<Request>;
+    fn poll(&mut self) -> Option<BlockRequest>;
     /// Returns the address on the device of a place that the layout gave: metadata lies between.
     fn address(&self, lba: Lba) -> Lba;
     /// Returns the blocks of the last commit, in the order of their places.
@@ -87,7 +88,7 @@ pub struct MetadataSpec {
 }
 
 /// Every file system.
-pub const ALL: &[MetadataSpec] = &[ext4::SPEC];
+pub const ALL: &[MetadataSpec] = &[ext4::SPEC, f2fs::SPEC];
 
 /// A file system selected from the list, with its parameters.
 pub type Selection = params::Selection<MetadataSpec>;
@@ -103,7 +104,7 @@ impl Listed for MetadataSpec {
 
 /// Reason for which the metadata of a trace cannot be modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsuited {
+pub enum NoMetadata {
     /// Not a trace of files.
     #[error("only traces of files have metadata: this one has blocks or objects")]
     NoFiles,
@@ -121,13 +122,13 @@ impl Selection {
     /// Checks that the trace and the layout of its pages suit.
     ///
     /// # Errors
-    /// See [`Unsuited`].
-    pub fn suits(&self, trace: &Trace, layout: &str) -> Result<(), Unsuited> {
+    /// See [`NoMetadata`].
+    pub fn suits(&self, trace: &Trace, layout: &str) -> Result<(), NoMetadata> {
         let about = trace.about();
         match () {
-            () if about.space != Space::Files => Err(Unsuited::NoFiles),
-            () if !about.knows.times => Err(Unsuited::NoTimes),
-            () if layout != self.spec.name => Err(Unsuited::Layout(self.spec.name)),
+            () if about.space != Space::Files => Err(NoMetadata::NoFiles),
+            () if !about.knows.times => Err(NoMetadata::NoTimes),
+            () if layout != self.spec.name => Err(NoMetadata::Layout(self.spec.name)),
             () => Ok(()),
         }
     }

@@ -44,7 +44,7 @@ pub enum StudyError {
     },
     /// The file system's own writes cannot be modelled.
     #[error("--metadata {0}: {1}")]
-    Metadata(&'static str, metadata::Unsuited),
+    Metadata(&'static str, metadata::NoMetadata),
     /// Objects have no place on a device, so no device can be modelled.
     #[error("objects have no place on a device: leave the devices out")]
     ObjectsOnDevices,

@@ -1,4 +1,4 @@
-//! What a file system's metadata depends on, beside pages: names, sizes, times and syncs.
+//! The facts, beside pages, that a file system's metadata depends on: names, sizes, times, syncs.
 //!
 //! A side table of a trace ([`Tables::operations`](super::Tables::operations)). Directories get
 //! numbers. Traces have no event for a new directory, so a directory that the trace first meets
@@ -44,7 +44,7 @@ pub struct Operation {
     pub at_us: u64,
     /// The number of steps that come before it.
     pub after_steps: u32,
-    /// What happens.
+    /// The change.
     pub kind: OperationKind,
 }
 
@@ -162,7 +162,7 @@ impl Collector {
     pub(super) fn push(&mut self, event: &Event<'_>, steps: usize, steps_with: usize) {
         use OperationKind as K;
         let mut push = |this: &mut Self, kind: K| {
-            // What an operation makes durable was written before it.
+            // A sync comes behind the step that writes its pages.
             let after = match kind {
                 K::Sync { .. } | K::SyncAll => steps_with,
                 _ => steps,

@@ -24,7 +24,7 @@ pub struct Tables {
     /// The places that the recording tells: 16 bytes for each time that a page is placed or
     /// removed, and 4 bytes a page.
     pub places: bool,
-    /// What metadata depends on: 40 bytes an operation.
+    /// Names, sizes, times and syncs, on which metadata depends: 56 bytes an operation.
     pub operations: bool,
 }
 

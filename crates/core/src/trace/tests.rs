@@ -34,7 +34,7 @@ fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
         owners: true,
         untouched_within_pages,
         places: true,
-        operations: false,
+        operations: true,
     };
     let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {
@@ -421,4 +421,80 @@ fn build_all(actions: &[Action<'static>]) -> Result<Trace, TraceError> {
         builder.extend(&[Event { at_us: n as u64, pid: 0, tid: 0, action: action.clone() }])?;
     }
     builder.finish()
+}
+
+/// Each operation knows how many steps come before it; syncs come behind the step of what they
+/// write. The root is the deepest directory above every name, and a directory is made when a file
+/// is first created in it.
+#[test]
+fn operations_lie_between_steps() {
+    use crate::{event::Renamed, trace::OperationKind as K};
+    let file = FileId(1);
+    let create = |file, name: &'static str| {
+        let (file, name) = (FileId(file), name.into());
+        let create = Create { file, name, owner: None, mode: None, sync: false };
+        Action::Create(MaybeOwned::owned(create))
+    };
+    let write = |sync| Action::Write { open: None, file, offset: 0, len: 4096, sync };
+    let actions = [
+        create(1, "/m/a/x"),
+        write(false),
+        // Removes no page, so that it becomes no step.
+        Action::Truncate { file: FileId(2), size: 0 },
+        write(true),
+        create(2, "/m/y"),
+        Action::Sync { file, offset: 0, len: u64::MAX, data_only: true },
+        Action::RenameDirectory { names: Renamed::owned("/m/a", "/m/b") },
+        Action::Unbind { file: FileId(2), name: "/m/y".into() },
+        Action::Rename { file, names: Renamed::owned("/m/b/x", "/m/y") },
+        Action::SyncAll,
+    ];
+    let trace = build_with_tables(&actions, 0);
+    let found: Vec<_> = trace
+        .operations()
+        .list()
+        .iter()
+        .map(|operation| {
+            let what = match operation.kind {
+                K::MakeDirectory(number) => format!("mkdir {}", number.0),
+                K::Create(file, entry) => {
+                    format!("create {} in {}", file.0, entry.unwrap().directory.0)
+                }
+                K::Write(file, end) => format!("write {} to {end}", file.0),
+                K::Truncate(file, size) => format!("truncate {} to {size}", file.0),
+                K::Sync { file, data_only } => format!("sync {} {data_only}", file.0),
+                K::MoveDirectory { directory, from, to } => {
+                    assert_ne!(from.hash, to.hash);
+                    format!("move {}", directory.0)
+                }
+                K::Unlink(file, _) => format!("unlink {}", file.0),
+                K::Rename { file, from, to, replaces } => {
+                    format!("rename {} {} {} {replaces}", file.0, from.directory.0, to.directory.0)
+                }
+                K::SyncAll => "sync".to_owned(),
+                other => format!("{other:?}"),
+            };
+            (operation.after_steps, what)
+        })
+        .collect();
+    let a = trace.operations().list()[0].kind;
+    let K::MakeDirectory(DirectoryId(a)) = a else { panic!("{a:?}") };
+    assert_ne!(DirectoryId(a), ROOT);
+    let wanted = [
+        (0, format!("mkdir {a}")),
+        (0, format!("create 1 in {a}")),
+        (0, "write 1 to 4096".to_owned()),
+        (1, "truncate 2 to 0".to_owned()),
+        (1, "write 1 to 4096".to_owned()),
+        (2, "sync 1 false".to_owned()),
+        (2, "create 2 in 0".to_owned()),
+        (3, "sync 1 true".to_owned()),
+        (3, format!("move {a}")),
+        (3, "unlink 2".to_owned()),
+        (3, format!("rename 1 {a} 0 true")),
+        (4, "sync".to_owned()),
+    ];
+    assert_eq!(found, wanted);
+    let root = trace.operations().directories()[0];
+    assert_eq!((root.entry, root.made), (None, false));
 }

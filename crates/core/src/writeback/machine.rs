@@ -227,7 +227,8 @@ impl Machine {
         true
     }
 
-    /// The file system begins to write these pages. Returns whether [`Machine::poll`] must be called.
+    /// The file system begins to write these pages. Returns whether [`Machine::poll`] must be
+    /// called.
     pub fn write_now(&mut self, pages: Range<u32>) -> bool {
         self.job = Job { pages, files: Which::None, why: Why::Replaced };
         true

@@ -11,7 +11,8 @@ const DOTS_BYTES: u32 = 24;
 /// The blocks of a directory.
 ///
 /// Leaves divide the values of the hash. The kernel's hash has a secret of each file system, so
-/// that any even hash fills leaves alike. A leaf that splits gives half of its bytes to the new one.
+/// that any even hash fills leaves alike. A leaf that splits gives half of its bytes to the new
+/// one.
 pub(super) struct Blocks {
     /// The only block, or the index.
     root: Lba,

@@ -14,7 +14,7 @@ const EXTENT_PAGES: u64 = 32_768;
 #[derive(Default)]
 pub(super) struct Extents {
     extents: BTreeMap<u64, (Lba, u64)>,
-    /// By first page: the blocks of the tree. None where the inode has room for all.
+    /// By first page: the blocks of the tree. None where the inode holds all.
     leaves: BTreeMap<u64, Lba>,
 }
 
@@ -31,6 +31,11 @@ impl Extents {
     /// Returns the page behind the last one that has a place.
     pub(super) fn end(&self) -> u64 {
         self.extents.last_key_value().map_or(0, |(page, (_, pages))| page + pages)
+    }
+
+    /// Returns the number of pages that have a place.
+    pub(super) fn pages(&self) -> i64 {
+        self.extents.values().map(|(_, pages)| *pages as i64).sum()
     }
 
     pub(super) fn insert(

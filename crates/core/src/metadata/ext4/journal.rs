@@ -5,7 +5,7 @@
 //! the page cache of the block device, which the flusher writes like any file that is old enough.
 //! A dirty block that joins the next transaction is not written before that one is committed.
 
-use super::super::{Logged, Request};
+use super::super::{BlockRequest, Logged};
 use crate::{event::FileId, layout::Lba};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -53,7 +53,7 @@ pub(super) struct Journal {
     /// The superblock says that the journal is empty.
     is_empty: bool,
     last: Vec<Logged>,
-    requests: VecDeque<Request>,
+    requests: VecDeque<BlockRequest>,
 }
 
 struct Running {
@@ -136,10 +136,10 @@ impl Journal {
         }
         let first = self.head;
         self.log_pages(pages, awaited);
-        self.requests.push_back(Request::Flush { awaited });
+        self.requests.push_back(BlockRequest::Flush { awaited });
         self.log_pages(1, awaited);
         // The commit block is durable (FUA) when the commit is done.
-        self.requests.push_back(Request::Flush { awaited });
+        self.requests.push_back(BlockRequest::Flush { awaited });
         self.last = blocks.iter().map(|(lba, file)| Logged { lba: *lba, file: *file }).collect();
         for lba in blocks.into_keys() {
             if let Some(old) = self.checkpoint.insert(lba, self.tid) {
@@ -196,7 +196,12 @@ impl Journal {
             let at = self.head % ring;
             let here = pages.min(ring - at);
             let lba = self.start + 1 + at;
-            self.requests.push_back(Request::Write { lba, pages: here, journal: true, awaited });
+            self.requests.push_back(BlockRequest::Write {
+                lba,
+                pages: here,
+                journal: true,
+                awaited,
+            });
             self.head += here;
             pages -= here;
         }
@@ -204,7 +209,7 @@ impl Journal {
 
     fn write_superblock(&mut self, awaited: bool) {
         let (lba, pages) = (self.start, 1);
-        self.requests.push_back(Request::Write { lba, pages, journal: true, awaited });
+        self.requests.push_back(BlockRequest::Write { lba, pages, journal: true, awaited });
     }
 
     fn release(&mut self, tid: Tid) {
@@ -224,7 +229,7 @@ impl Journal {
     fn write_in_place(&mut self, blocks: Vec<Lba>) {
         for run in blocks.chunk_by(|one, next| one + 1 == *next) {
             let (lba, pages) = (run[0], run.len() as u64);
-            let request = Request::Write { lba, pages, journal: false, awaited: false };
+            let request = BlockRequest::Write { lba, pages, journal: false, awaited: false };
             self.requests.push_back(request);
         }
         for lba in blocks {
@@ -270,11 +275,11 @@ impl Journal {
         true
     }
 
-    pub(super) fn poll(&mut self) -> Option<Request> {
+    pub(super) fn poll(&mut self) -> Option<BlockRequest> {
         self.requests.pop_front()
     }
 
-    pub(super) fn push(&mut self, request: Request) {
+    pub(super) fn push(&mut self, request: BlockRequest) {
         self.requests.push_back(request);
     }
 

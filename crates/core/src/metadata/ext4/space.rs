@@ -24,6 +24,9 @@ const BLOCK_DESCRIPTORS: u64 = 64;
 const FIRST_INODE: u32 = 11;
 /// The root directory is inode 2.
 const ROOT_INDEX: u32 = 1;
+/// Blocks of a copy of the superblock, of the group descriptors and of those reserved for growth.
+const SUPERBLOCK_PAGES: u64 = 1_025;
+
 /// Sizes of a file system.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -59,6 +62,11 @@ impl Shape {
     /// Number of flexible groups.
     fn flexes(&self) -> u32 {
         self.groups.div_ceil(FLEX) as u32
+    }
+
+    /// Groups of a flexible group: the last one may have fewer.
+    fn groups_of(&self, flex: u64) -> u64 {
+        FLEX.min(self.groups - flex * FLEX)
     }
 
     fn descriptor_pages(&self) -> u64 {
@@ -129,6 +137,18 @@ impl Shape {
     }
 }
 
+/// Groups 0, 1 and the powers of 3, 5 and 7 have copies of the superblock (`sparse_super`).
+fn has_superblock(group: u64) -> bool {
+    let is_power = |base: u64| {
+        let mut power = base;
+        while power < group {
+            power *= base;
+        }
+        power == group
+    };
+    group <= 1 || [3, 5, 7].into_iter().any(is_power)
+}
+
 /// The size that `mke2fs` gives a journal (`ext2fs_default_journal_size`).
 fn journal_pages(pages: u64) -> u64 {
     const K: u64 = 1024;
@@ -144,12 +164,11 @@ fn journal_pages(pages: u64) -> u64 {
     sizes.into_iter().find(|(below, _)| pages < *below).map_or(256 * K, |(_, journal)| journal)
 }
 
-/// Free and used inodes.
+/// Free and used inodes, and the blocks used, by which directories are placed.
 pub(super) struct Inodes {
     shape: Shape,
     groups: BTreeMap<u32, Group>,
-    /// By flexible group: its directories.
-    directories: Vec<u32>,
+    flexes: Vec<Flex>,
 }
 
 struct Group {
@@ -159,59 +178,131 @@ struct Group {
     free: BTreeSet<u32>,
 }
 
+/// Sums over a flexible group.
+#[derive(Clone, Copy, Default)]
+struct Flex {
+    inodes: u64,
+    directories: u64,
+    pages: u64,
+}
+
 impl Inodes {
     pub(super) fn new(shape: Shape) -> Self {
-        let mut directories = vec![0; shape.flexes() as usize];
+        let mut flexes = vec![Flex::default(); shape.flexes() as usize];
+        for group in (0..shape.groups).filter(|group| has_superblock(*group)) {
+            flexes[(group / FLEX) as usize].pages += SUPERBLOCK_PAGES;
+        }
+        // `mke2fs` puts the journal in the middle.
+        flexes[(shape.groups / 2 / FLEX) as usize].pages += shape.journal_pages;
         // The root and `lost+found`.
-        directories[0] = 2;
-        Self { shape, groups: BTreeMap::new(), directories }
+        flexes[0].directories = 2;
+        flexes[0].inodes = FIRST_INODE.into();
+        Self { shape, groups: BTreeMap::new(), flexes }
     }
 
-    /// Takes an inode for a file: the first free one in its directory's flexible group. Only without
-    /// a journal does the kernel avoid those that were deleted a short time ago.
-    pub(super) fn take(&mut self, flex: u32) -> InodePlace {
-        let first_group = flex * FLEX as u32;
-        let mut group = first_group;
-        let used = loop {
-            let unused = if group == 0 { FIRST_INODE } else { 0 };
-            let used = self.groups.entry(group);
-            let used = used.or_insert_with(|| Group { unused, free: BTreeSet::new() });
-            let is_last = group + 1 == first_group + FLEX as u32;
-            if used.unused < GROUP_INODES || !used.free.is_empty() || is_last {
-                break used;
-            }
-            group += 1;
+    /// Pages of files in this flexible group get places, or lose them.
+    pub(super) fn count_pages(&mut self, inode: InodePlace, pages: i64) {
+        if let Some(flex) = self.flexes.get_mut(inode.flex() as usize) {
+            flex.pages = flex.pages.saturating_add_signed(pages);
+        }
+    }
+
+    fn group(&mut self, group: u32) -> &mut Group {
+        let unused = if group == 0 { FIRST_INODE } else { 0 };
+        self.groups.entry(group).or_insert_with(|| Group { unused, free: BTreeSet::new() })
+    }
+
+    fn free_in_group(&self, group: u32) -> u64 {
+        let used = match self.groups.get(&group) {
+            Some(group) => group.unused - group.free.len() as u32,
+            None if group == 0 => FIRST_INODE,
+            None => 0,
         };
+        u64::from(GROUP_INODES - used)
+    }
+
+    fn take_in(&mut self, group: u32) -> InodePlace {
+        let used = self.group(group);
         let index = used.free.pop_first().unwrap_or_else(|| {
             used.unused += 1;
             used.unused - 1
         });
-        InodePlace { group, index }
+        let inode = InodePlace { group, index };
+        if let Some(flex) = self.flexes.get_mut(inode.flex() as usize) {
+            flex.inodes += 1;
+        }
+        inode
     }
 
-    /// Takes an inode for a directory. One below the root goes to a flexible group with the fewest
-    /// directories, beginning at one that its name determines (Orlov's allocator, for directories
-    /// at the top); any other goes to its parent's.
+    /// Takes an inode for a file: the first free one in its directory's flexible group. The kernel
+    /// avoids those that were deleted a short time ago, but not on a file system with a journal.
+    pub(super) fn take(&mut self, flex: u32) -> InodePlace {
+        let groups = flex * FLEX as u32..(flex + 1) * FLEX as u32;
+        let mut groups = groups.take_while(|group| u64::from(*group) < self.shape.groups);
+        let group = groups.find(|group| self.free_in_group(*group) > 0);
+        // A trace with more files than the file system has inodes makes the last group larger.
+        self.take_in(group.unwrap_or(flex * FLEX as u32))
+    }
+
+    /// Takes an inode for a directory, by Orlov's rule (`find_group_orlov`).
+    ///
+    /// A directory below the root goes to the flexible group with the fewest directories among
+    /// those that have at least an average number of free inodes and blocks, beginning at one that
+    /// the name determines. If there is none, it goes to the first group with an average number of
+    /// free inodes. Any other directory goes to its parent's flexible group.
     pub(super) fn take_directory(&mut self, parent: InodePlace, hash: u32) -> InodePlace {
-        let flexes = self.shape.flexes();
-        let flex = match parent == InodePlace::ROOT {
-            false => parent.flex(),
-            true => {
-                let start = hash % flexes;
-                // The first one has fewer free blocks than the average, which Orlov's rule demands.
-                let others = (0..flexes).map(|n| (start + n) % flexes).filter(|flex| *flex > 0);
-                others.min_by_key(|flex| self.directories[*flex as usize]).unwrap_or(0)
+        let inode = match (parent == InodePlace::ROOT, self.best_flex(hash)) {
+            (false, _) => self.take(parent.flex()),
+            (true, Some(flex)) => self.take(flex),
+            (true, None) => {
+                let free: u64 = self.free_inodes().sum();
+                let average = free / self.shape.groups;
+                let mut groups = 0..self.shape.groups as u32;
+                let group = groups.find(|group| {
+                    let free = self.free_in_group(*group);
+                    free > 0 && free >= average
+                });
+                self.take_in(group.unwrap_or(0))
             }
         };
-        if let Some(count) = self.directories.get_mut(flex as usize) {
-            *count += 1;
+        if let Some(flex) = self.flexes.get_mut(inode.flex() as usize) {
+            flex.directories += 1;
         }
-        self.take(flex)
+        inode
+    }
+
+    fn free_inodes(&self) -> impl Iterator<Item = u64> {
+        let all = |flex: usize| self.shape.groups_of(flex as u64) * u64::from(GROUP_INODES);
+        let of = move |(n, flex): (usize, &Flex)| all(n).saturating_sub(flex.inodes);
+        self.flexes.iter().enumerate().map(of)
+    }
+
+    fn free_pages(&self) -> impl Iterator<Item = u64> {
+        let all = |flex: usize| self.shape.groups_of(flex as u64) * (GROUP_PAGES - 2 - TABLE_PAGES);
+        let of = move |(n, flex): (usize, &Flex)| all(n).saturating_sub(flex.pages);
+        self.flexes.iter().enumerate().map(of)
+    }
+
+    fn best_flex(&self, hash: u32) -> Option<u32> {
+        let count = self.flexes.len();
+        let (inodes, pages): (Vec<_>, Vec<_>) =
+            (self.free_inodes().collect(), self.free_pages().collect());
+        let average = |all: &[u64]| all.iter().sum::<u64>() / count as u64;
+        let (inodes_min, pages_min) = (average(&inodes), average(&pages));
+        let start = hash as usize % count;
+        (0..count)
+            .map(|n| (start + n) % count)
+            .filter(|flex| inodes[*flex] >= inodes_min.max(1) && pages[*flex] >= pages_min)
+            .min_by_key(|flex| self.flexes[*flex].directories)
+            .map(|flex| flex as u32)
     }
 
     pub(super) fn give_back(&mut self, inode: InodePlace) {
         if let Some(group) = self.groups.get_mut(&inode.group) {
             group.free.insert(inode.index);
+        }
+        if let Some(flex) = self.flexes.get_mut(inode.flex() as usize) {
+            flex.inodes -= 1;
         }
     }
 
@@ -219,5 +310,7 @@ impl Inodes {
         for group in self.groups.values() {
             assert!(group.free.iter().all(|index| *index < group.unused));
         }
+        let free: u64 = (0..self.shape.groups as u32).map(|group| self.free_in_group(group)).sum();
+        assert_eq!(free, self.free_inodes().sum::<u64>());
     }
 }

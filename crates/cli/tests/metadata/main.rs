@@ -1,0 +1,355 @@
+//! The model of ext4's journal and metadata beside a real ext4: the same operations on a loop
+//! device, whose requests the block layer counts.
+
+#[path = "../places/mod.rs"]
+#[expect(dead_code, reason = "the tests of mounts use the rest")]
+mod places;
+
+use flashsift_core::{
+    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space},
+    layout, metadata,
+    page::PAGE_BYTES,
+    policy,
+    system::{Cell, Outcome},
+    trace::{Tables, TraceBuilder, Unit},
+};
+use places::{make_image, mount_image, output, skip};
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+const TRACEFS: &str = "/sys/kernel/tracing";
+/// 8 GiB, sparse.
+const IMAGE_BYTES: u64 = 8 << 30;
+/// Size of the buffer for the requests of one history, on each CPU.
+const BUFFER_KIB: &str = "8192";
+
+/// A loop device with an empty ext4, mounted, whose requests are counted.
+struct Device {
+    folder: tempfile::TempDir,
+    mountpoint: PathBuf,
+    instance: PathBuf,
+    is_mounted: bool,
+}
+
+/// Pages that the block layer sent to a device.
+#[derive(Debug)]
+struct Counted {
+    data: u64,
+    metadata: u64,
+}
+
+impl Device {
+    fn new(name: &str) -> Result<Self, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        make_image(&image, IMAGE_BYTES, &["mkfs.ext4", "-q", "-F"])?;
+        let device = output(Command::new("losetup").args(["--find", "--show"]).arg(&image))?;
+        let device = PathBuf::from(String::from_utf8(device).unwrap().trim());
+        let instance = format!("flashsift-metadata-{}-{name}", std::process::id());
+        let mountpoint = folder.path().join("mount");
+        fs::create_dir(&mountpoint).unwrap();
+        let mut this = Self {
+            folder,
+            mountpoint,
+            instance: Path::new(TRACEFS).join("instances").join(instance),
+            is_mounted: false,
+        };
+        let counted = this.count(&device).map_err(|error| format!("tracefs: {error}"));
+        let mounted = counted.and_then(|()| {
+            // ext4 would fill its inode tables with zeros in the background.
+            mount_image(&device, "ext4", "noinit_itable", &this.mountpoint)
+        });
+        this.is_mounted = mounted.is_ok();
+        // The device lives on while it is mounted.
+        output(Command::new("losetup").arg("--detach").arg(&device))?;
+        mounted.map(|()| this)
+    }
+
+    fn count(&self, device: &Path) -> std::io::Result<()> {
+        let number = fs::metadata(device)?.rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        fs::create_dir(&self.instance)?;
+        fs::write(self.instance.join("buffer_size_kb"), BUFFER_KIB)?;
+        let event = self.instance.join("events/block/block_rq_issue");
+        // As the kernel numbers devices in tracepoints.
+        fs::write(event.join("filter"), format!("dev == {}", major << 20 | minor))?;
+        fs::write(event.join("enable"), "1")
+    }
+
+    /// Unmounts, and returns what the device got since it was mounted.
+    fn end(mut self) -> Counted {
+        output(Command::new("umount").arg(&self.mountpoint)).unwrap();
+        self.is_mounted = false;
+        let trace = fs::read_to_string(self.instance.join("trace")).unwrap();
+        let mut counted = Counted { data: 0, metadata: 0 };
+        for line in trace.lines() {
+            let Some((_, request)) = line.split_once("block_rq_issue: ") else { continue };
+            let mut words = request.split(' ').skip(1);
+            let flags = words.next().unwrap().trim_start_matches('F');
+            let bytes: u64 = words.next().unwrap().parse().unwrap();
+            if !flags.starts_with('W') {
+                continue;
+            }
+            let pages = match flags.contains('M') {
+                true => &mut counted.metadata,
+                false => &mut counted.data,
+            };
+            *pages += bytes / PAGE_BYTES;
+        }
+        assert!(self.folder.path().exists());
+        counted
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = output(Command::new("umount").arg("--lazy").arg(&self.mountpoint));
+        }
+        let _ = fs::remove_dir(&self.instance);
+    }
+}
+
+/// Performs operations, and notes them as events.
+struct Player {
+    root: PathBuf,
+    began: Instant,
+    events: Vec<Event<'static>>,
+    ids: HashMap<String, FileId>,
+}
+
+impl Player {
+    fn note(&mut self, action: Action<'static>) {
+        let at_us = self.began.elapsed().as_micros() as u64;
+        self.events.push(Event { at_us, pid: 1, tid: 1, action });
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn make_directory(&mut self, name: &str) {
+        fs::create_dir(self.path(name)).unwrap();
+    }
+
+    fn create(&mut self, name: &str) -> (FileId, File) {
+        let file = File::create_new(self.path(name)).unwrap();
+        let id = FileId(self.events.len() as u64);
+        self.ids.insert(name.to_owned(), id);
+        let name = MaybeOwned::owned_str(&format!("/m/{name}"));
+        let create = Create { file: id, name, owner: None, mode: None, sync: false };
+        self.note(Action::Create(MaybeOwned::owned(create)));
+        (id, file)
+    }
+
+    fn write(&mut self, (id, file): &(FileId, File), offset: u64, len: u64) {
+        file.write_all_at(&vec![7; len as usize], offset).unwrap();
+        self.note(Action::Write { file: *id, open: None, offset, len, sync: false });
+    }
+
+    fn sync(&mut self, (id, file): &(FileId, File), data_only: bool) {
+        if data_only { file.sync_data() } else { file.sync_all() }.unwrap();
+        self.note(Action::Sync { file: *id, offset: 0, len: u64::MAX, data_only });
+    }
+
+    fn sync_all(&mut self) {
+        rustix::fs::syncfs(File::open(&self.root).unwrap()).unwrap();
+        self.note(Action::SyncAll);
+    }
+
+    fn rename(&mut self, from: &str, to: &str) {
+        fs::rename(self.path(from), self.path(to)).unwrap();
+        let replaced = self.ids.get(to).copied();
+        let file = self.ids.remove(from).unwrap();
+        self.ids.insert(to.to_owned(), file);
+        let [from, to] = [from, to].map(|name| format!("/m/{name}"));
+        if let Some(file) = replaced {
+            self.note(Action::Unbind { file, name: MaybeOwned::owned_str(&to) });
+        }
+        self.note(Action::Rename { file, names: Renamed::owned(&from, &to) });
+        if let Some(file) = replaced {
+            self.note(Action::Gone { file });
+        }
+    }
+
+    fn delete(&mut self, name: &str) {
+        fs::remove_file(self.path(name)).unwrap();
+        let file = self.ids.remove(name).unwrap();
+        self.note(Action::Unbind { file, name: MaybeOwned::owned_str(&format!("/m/{name}")) });
+        self.note(Action::Gone { file });
+    }
+}
+
+/// Returns what the model writes for these events until the file system is unmounted.
+fn modelled(events: &[Event<'_>]) -> Outcome {
+    let knows = Knows {
+        times: true,
+        syncs: true,
+        writes: true,
+        removals: true,
+        creations: true,
+        ..Knows::NOTHING
+    };
+    let about =
+        About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
+    let tables = Tables { operations: true, ..Tables::default() };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+    builder.extend(events).unwrap();
+    let trace = builder.finish().unwrap();
+    let metadata = metadata::Selection::parse("ext4").unwrap();
+    let layout = layout::Selection::parse("ext4").unwrap();
+    metadata.suits(&trace, layout.spec.name).unwrap();
+    let cell = Cell {
+        policy: &policy::Selection::parse("lru").unwrap(),
+        frames: 1 << 16,
+        layout: &layout,
+        writeback: "linux".parse().unwrap(),
+        drain: true,
+        write_miss_reads: false,
+        request_pages_max: 128,
+        discards: false,
+        metadata: Some(&metadata),
+    };
+    cell.run(&trace, None, None)
+}
+
+/// Performs a history on a real ext4. The pages of its journal and metadata are within a tenth of
+/// those that the model writes; pages of data are the same, beside the superblock, which is written
+/// without the mark when it is mounted, and perhaps once more.
+fn compare(name: &str, history: impl FnOnce(&mut Player)) {
+    if !rustix::process::geteuid().is_root() {
+        skip::<()>(name, "mounting and tracing need root");
+        return;
+    }
+    if !Path::new(TRACEFS).join("instances").exists() {
+        skip::<()>(name, "tracefs is not mounted");
+        return;
+    }
+    let device = match Device::new(name) {
+        Ok(device) => device,
+        Err(why) => {
+            skip::<()>(name, &why);
+            return;
+        }
+    };
+    let root = device.mountpoint.clone();
+    let mut player =
+        Player { root, began: Instant::now(), events: Vec::new(), ids: HashMap::new() };
+    history(&mut player);
+    let counted = device.end();
+    let modelled = modelled(&player.events).device;
+    let (journal, in_place) = (modelled.journal_writes, modelled.metadata_writes);
+    println!(
+        "{name}: {} pages of journal and {} in place are modelled, {} are counted; data: {} and {}",
+        journal, in_place, counted.metadata, modelled.writes, counted.data
+    );
+    let difference = (journal + in_place).abs_diff(counted.metadata);
+    assert!(difference * 10 <= counted.metadata, "{name}: {modelled:?} {counted:?}");
+    assert!(counted.data.abs_diff(modelled.writes) <= 2, "{name}: {modelled:?} {counted:?}");
+}
+
+#[test]
+fn files_are_created_in_one_directory() {
+    compare("creates", |player| {
+        for n in 0..600 {
+            player.create(&format!("file-{n}"));
+        }
+        player.sync_all();
+    });
+}
+
+#[test]
+fn files_are_created_in_many_directories() {
+    compare("directories", |player| {
+        player.create("top");
+        for directory in 0..24 {
+            player.make_directory(&format!("d{directory}"));
+            for n in 0..20 {
+                let file = player.create(&format!("d{directory}/{n}"));
+                player.write(&file, 0, 5000);
+            }
+            player.sync_all();
+        }
+    });
+}
+
+#[test]
+fn appends_are_synced_one_by_one() {
+    compare("appends", |player| {
+        let log = player.create("log");
+        for n in 0..200 {
+            player.write(&log, n * PAGE_BYTES, PAGE_BYTES);
+            player.sync(&log, n % 2 == 0);
+        }
+    });
+}
+
+/// A sync of data alone commits nothing while pages are overwritten.
+#[test]
+fn overwrites_are_synced_without_times() {
+    compare("overwrites", |player| {
+        let log = player.create("log");
+        player.write(&log, 0, 64 * PAGE_BYTES);
+        player.sync(&log, false);
+        for n in 0..200 {
+            player.write(&log, n % 64 * PAGE_BYTES, PAGE_BYTES);
+            player.sync(&log, true);
+        }
+    });
+}
+
+/// As programs save settings: a new file, synced, replaces the old one.
+#[test]
+fn files_are_replaced_by_renames() {
+    compare("saves", |player| {
+        for n in 0..100 {
+            let new = player.create("settings.new");
+            player.write(&new, 0, 3000);
+            player.sync(&new, n % 2 == 0);
+            drop(new);
+            player.rename("settings.new", "settings");
+        }
+    });
+}
+
+#[test]
+fn files_are_renamed_between_directories() {
+    compare("renames", |player| {
+        player.make_directory("from");
+        player.make_directory("to");
+        for n in 0..150 {
+            player.create(&format!("from/{n}"));
+        }
+        player.create("top");
+        player.sync_all();
+        for n in 0..150 {
+            player.rename(&format!("from/{n}"), &format!("to/{n}"));
+            if n % 10 == 0 {
+                player.sync_all();
+            }
+        }
+    });
+}
+
+#[test]
+fn files_are_deleted() {
+    compare("deletes", |player| {
+        for n in 0..200 {
+            let file = player.create(&format!("file-{n}"));
+            player.write(&file, 0, 3 * PAGE_BYTES);
+        }
+        player.sync_all();
+        for n in 0..200 {
+            player.delete(&format!("file-{n}"));
+            if n % 10 == 0 {
+                player.sync_all();
+            }
+        }
+    });
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Records workloads on fresh ext4 file systems, and prints what `--metadata ext4` models beside what
+# the block layer counted from mounting to unmounting, as the table of RESULTS.md. Needs root.
+#
+#   run.sh [NAME…]     of workloads/record-all; default: all that RESULTS.md has
+#
+# MINUTES_SCALE times the usual minutes (default 0.1); FLASHSIFT is the program (default
+# target/release/flashsift); SQL the folder of the databases' statements, without which they are
+# left out; OUT keeps the recordings.
+set -eu -o pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$here/../..
+flashsift=${FLASHSIFT:-$root/target/release/flashsift}
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+  names=(browser desktop-1 feed game launch-1 map messenger photos-1 video)
+  if [ -n "${SQL:-}" ]; then
+    names+=({facebook,calendar}-{delete,wal,truncate})
+  fi
+fi
+out=${OUT:-$(mktemp --directory --tmpdir=/var/tmp flashsift-metadata-XXXXXX)}
+if [ -z "${OUT:-}" ]; then trap 'rm -r "$out"' EXIT; fi
+mkdir -p "$out/raw" "$out/cards"
+for name in "${names[@]}"; do
+  # Recordings that are there already are compared again.
+  if [ ! -e "$out/raw/$name.raw.parquet" ]; then
+    "$root/workloads/record-all" --flashsift "$flashsift" --only "$name" --raw "$out/raw" \
+      --out "$out/cards" --minutes-scale "${MINUTES_SCALE:-0.1}" ${SQL:+--sql "$SQL"} >&2
+  fi
+done
+"$here/table" "$flashsift" "$out" "${names[@]}"
