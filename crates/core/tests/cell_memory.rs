@@ -98,6 +98,7 @@ fn every_cell_stays_within_its_estimate() {
                     write_miss_reads: false,
                     request_pages_max: 128,
                     discards: true,
+                    metadata: None,
                 };
                 let before = BYTES.get();
                 PEAK.set(before);

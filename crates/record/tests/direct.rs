@@ -63,6 +63,7 @@ fn direct_requests_are_those_of_the_block_layer() {
         write_miss_reads: false,
         request_pages_max: 128,
         discards: true,
+        metadata: None,
     };
     let mut requests = [0; 4];
     let mut take = |io: Io| {
