@@ -40,9 +40,9 @@ pub fn f2fs_heat(path: &str) -> Option<Heat> {
         let mut heads = parts.filter_map(|part| part.get(..extension.len()));
         heads.any(|head| head.eq_ignore_ascii_case(extension.as_bytes()))
     };
-    if F2FS_COLD.iter().any(|extension| follows_a_dot(&extension)) {
+    if F2FS_COLD.iter().any(&follows_a_dot) {
         Some(Heat::Cold)
-    } else if F2FS_HOT.iter().any(|extension| follows_a_dot(&extension)) {
+    } else if F2FS_HOT.iter().any(follows_a_dot) {
         Some(Heat::Hot)
     } else {
         None

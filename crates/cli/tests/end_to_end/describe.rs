@@ -34,8 +34,10 @@ fn the_sample_is_described() {
 /// text output is consistent.
 #[test]
 fn every_kind_of_trace_is_described() {
-    let mut traces: Vec<String> = fs::read_dir(repository("testdata"))
-        .unwrap()
+    let recorded = [repository("testdata"), repository("testdata/f2fs")].map(fs::read_dir);
+    let mut traces: Vec<String> = recorded
+        .into_iter()
+        .flat_map(Result::unwrap)
         .map(|entry| entry.unwrap().path())
         .filter(|path| {
             path.is_file() && path.extension().is_some_and(|extension| extension == "parquet")
@@ -56,6 +58,31 @@ fn every_kind_of_trace_is_described() {
     for trace in traces {
         check(&trace);
     }
+}
+
+/// Each recording on F2FS has a card. On the layout of such a card it writes as much as on ext4.
+#[test]
+fn recordings_on_f2fs_have_cards_and_run_on_its_layout() {
+    let mut cards = 0;
+    for entry in fs::read_dir(repository("testdata/f2fs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        cards += 1;
+        let card: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let trace = path.with_extension("parquet");
+        assert_eq!(card["trace"], trace.file_name().unwrap().to_str().unwrap());
+        assert_eq!(card["bytes"], fs::metadata(&trace).unwrap().len());
+        assert!(card["file_system"].as_str().unwrap().starts_with("f2fs "), "{card}");
+        let trace = trace.to_str().unwrap();
+        let writes = |layout| {
+            let found = cells(&["compare", trace, "--policy", "lru", "--layout", layout]);
+            found.iter().map(|cell| number(cell, "device_writes")).collect::<Vec<_>>()
+        };
+        assert_eq!(writes("f2fs:segments=120"), writes("ext4"), "{trace}");
+    }
+    assert!(cards > 0);
 }
 
 fn check(trace: &str) {

@@ -68,7 +68,8 @@ struct History {
 }
 
 impl History {
-    /// Fills a device of so many pages a little, or ages it and then fills it by another share.
+    /// Fills a quarter of a device of so many pages, or ages it and then fills another share, whose
+    /// reciprocal is given.
     fn new(seed: u64, device_pages: u64, aged: Option<u64>, overwrites: bool) -> (Self, usize) {
         let mut dice = Dice(seed);
         let mut history = Self { overwrites, ..Self::default() };
@@ -76,7 +77,7 @@ impl History {
             history.age(&mut dice, device_pages);
         }
         let first = history.sizes.len();
-        history.go_on(&mut dice, device_pages / aged.unwrap_or(4));
+        history.go_on(&mut dice, device_pages / aged.unwrap_or(4), device_pages * 93 / 100);
         (history, first)
     }
 
@@ -141,21 +142,28 @@ impl History {
         }
     }
 
-    /// Writes new files, appends to logs that are synced, and loads two files at once.
-    fn go_on(&mut self, dice: &mut Dice, pages: u64) {
+    /// Writes new files, appends to logs that are synced, and loads two files at once. It ends when
+    /// it has added so many pages, or when more than `most` are used.
+    fn go_on(&mut self, dice: &mut Dice, pages: u64, most: u64) {
         let first = self.sizes.len();
         let logs: Vec<_> = (0..4).map(|_| self.create(8)).collect();
         let database = self.create(8);
         self.append(database, 64);
         self.steps.push(Step::Fsync { file: database });
         let mut written = 0;
-        while written < pages {
+        while written < pages && self.used < most {
             if self.overwrites {
                 self.update(dice, database);
             }
             let before = self.used;
             match dice.below(10) {
-                0..5 => (0..=dice.below(12)).for_each(|_| self.whole_file(dice)),
+                0..5 => {
+                    for _ in 0..=dice.below(12) {
+                        if self.used < most {
+                            self.whole_file(dice);
+                        }
+                    }
+                }
                 5..8 => {
                     for _ in 0..3 + dice.below(17) {
                         let file = logs[dice.below(4) as usize];
@@ -398,11 +406,11 @@ struct OnF2fs {
     aged: Option<u64>,
 }
 
-/// The volume of 512 MB gives its users 198 of 248 segments. The one of 32 GB is larger than those
-/// on which F2FS overwrites every page.
+/// The volume of 512 MB gives its users 198 of 248 segments. The aged one is filled until its logs
+/// go on in holes. The one of 32 GB is larger than those on which F2FS overwrites every page.
 const ON_F2FS: [OnF2fs; 3] = [
     OnF2fs { what: "small, fresh", size: "512M", segments: 248, pages: 198 * 512, aged: None },
-    OnF2fs { what: "small, aged", size: "512M", segments: 248, pages: 198 * 512, aged: Some(8) },
+    OnF2fs { what: "small, aged", size: "512M", segments: 248, pages: 198 * 512, aged: Some(6) },
     OnF2fs { what: "large, fresh", size: "32G", segments: 16_275, pages: 100 * 512, aged: None },
 ];
 /// Environment variable of a test that runs in a guest: number in [`ON_F2FS`], seed, directory.

@@ -4,16 +4,16 @@
 //! take the next one behind, and at the end of the area the first one. The hot log takes the first
 //! one, and on a small volume all logs do (`alloc_mode=reuse`).
 //!
-//! While no more segments are free than twice the reserved ones (`f2fs_need_SSR`), a log continues
-//! in the holes of a segment of its own kind that has the fewest pages, if there is one, else of
-//! another kind ("slack space recycling", threaded logging; `get_ssr_segment`, `f2fs_get_victim`).
-//! Of several such segments it takes the first. F2FS begins its search behind the last segment that
-//! it looked at, and looks at no more than 4,096.
+//! While no more segments are free than twice the reserved ones and four for metadata
+//! (`f2fs_need_SSR`), a log continues in the holes of a segment of its own kind that has the fewest
+//! pages, if there is one, else of another kind (`get_ssr_segment`, `f2fs_get_victim`; "slack space
+//! recycling", threaded logging). Of several such segments it takes the first. F2FS begins its
+//! search behind the last segment that it looked at, and looks at no more than 4,096.
 //!
 //! The place of a page that was freed or moved is used again only after a checkpoint, and so is a
 //! segment without pages. Besides those of the owner there is a checkpoint when a log needs a
 //! segment and more than 5 % of the segments wait for one (`excess_prefree_segs`), or any while no
-//! more than the reserved ones are free (`has_not_enough_free_secs`).
+//! more than the reserved ones and those for metadata are free (`has_not_enough_free_secs`).
 //!
 //! Sections consist of one segment, which is mkfs.f2fs's default.
 
@@ -35,6 +35,9 @@ const LOGS: usize = 3;
 const KINDS: [[usize; LOGS]; LOGS] = [[0, 1, 2], [1, 2, 0], [2, 1, 0]];
 /// Segments that the logs of nodes begin with.
 const NODE_SEGMENTS: u32 = 3;
+/// Segments that F2FS keeps free for dirty metadata: one for nodes, twice one for directories, and
+/// one for inodes, if there is any (`get_blocktype_secs`). During a write-back there is.
+const METADATA_SEGMENTS: u32 = 4;
 /// Segments more than the pages need: then a log always finds a slot, whatever the segments of the
 /// other two hold.
 const EXTRA_SEGMENTS: u32 = 6;
@@ -48,7 +51,7 @@ pub(super) struct Volume {
     /// Holes are used while no more segments are free.
     pub few_segments: u32,
     /// A checkpoint is made while no more segments are free, if it frees one.
-    pub reserved_segments: u32,
+    pub scarce_segments: u32,
     /// Whether all logs take the first free segment.
     pub reuses: bool,
     /// By log: the segment in which it begins, if that is given.
@@ -66,8 +69,8 @@ impl Volume {
         let reserved_segments = reserved_segments(segments);
         Self {
             segments,
-            few_segments: 2 * reserved_segments,
-            reserved_segments,
+            few_segments: 2 * reserved_segments + METADATA_SEGMENTS,
+            scarce_segments: reserved_segments + METADATA_SEGMENTS,
             reuses: segments <= super::SMALL_VOLUME_SEGMENTS,
             begin: [NODE_SEGMENTS, segments / 2 - 1, (segments / 4 - 1).max(NODE_SEGMENTS + 1)]
                 .map(Some),
@@ -82,7 +85,7 @@ impl Volume {
         Self {
             segments,
             few_segments: segments / 20,
-            reserved_segments: segments / 40,
+            scarce_segments: segments / 40,
             reuses: false,
             begin: [None; LOGS],
             node_segments: 0,
@@ -257,8 +260,8 @@ impl MainArea {
 
     /// Lets a log go on in another segment.
     fn open(&mut self, log: usize) {
-        let is_short = self.free_count <= self.volume.reserved_segments;
-        if self.emptied > self.volume.segments / WAITING || (is_short && self.emptied > 0) {
+        let is_scarce = self.free_count <= self.volume.scarce_segments;
+        if self.emptied > self.volume.segments / WAITING || (is_scarce && self.emptied > 0) {
             self.checkpoint();
         }
         if !self.open_another(log) {
@@ -436,8 +439,8 @@ mod tests {
                 .iter()
                 .filter(|segment| self.pages(**segment) == 0 && self.taken(**segment) > 0)
                 .count();
-            let is_short = free <= self.volume.reserved_segments as usize;
-            if emptied > (self.volume.segments / WAITING) as usize || (is_short && emptied > 0) {
+            let is_scarce = free <= self.volume.scarce_segments as usize;
+            if emptied > (self.volume.segments / WAITING) as usize || (is_scarce && emptied > 0) {
                 self.checkpoint();
             }
             if !self.open_another(log) {

@@ -1,0 +1,220 @@
+"""Record workloads on F2FS, for machines whose own kernel lacks it.
+
+  f2fs-record -o TRACE -- WORKLOAD OPTION...   records one workload
+  f2fs-record --all --out DIR                  makes the recordings of testdata/f2fs
+
+Each runs in an emulated guest with Debian's kernel and an SD card of 256 MiB
+(crates/cli/tests/guest/boot), some ten times slower than here, so give it a
+few seconds of --minutes. `make setup` unpacks the kernel into target/guest;
+FLASHSIFT_GUEST names another folder. FLASHSIFT is the program (default
+target/release/flashsift). The guest sees this machine's files, and its changes
+are discarded. It is ended after FLASHSIFT_GUEST_SECONDS (default 1200).
+
+example: workloads/f2fs-record -o messenger.parquet -- workloads/messenger --seed 7 --minutes 0.2
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from .recording import HERE
+from .run import WorkloadError
+
+PROJECT = HERE.parent
+BOOT = PROJECT / "crates/cli/tests/guest/boot"
+DEFAULT_SECONDS = 1200
+TIMED_OUT = 124
+# qemu takes SD cards whose size is a power of two.
+CARD_MIB = 256
+# qemu 7.2 sometimes loses a wake-up, and the guest sleeps for good: it then uses no CPU time.
+ASLEEP_S = 60
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one recording is made."""
+
+    minutes: float
+    options: tuple = ()
+    card_mib: int = CARD_MIB
+
+
+# Those that end in the guest and fit on its card.
+PLANS = {
+    "messenger": Plan(0.2),
+    "feed": Plan(0.2),
+    "map": Plan(0.2),
+    # Its packs fill a smaller card.
+    "game": Plan(0.2, card_mib=1024),
+    "video": Plan(0.2),
+}
+
+
+def main():
+    options = _options()
+    try:
+        missing = [program for program in ("qemu-system-x86_64", "mkfs.f2fs") if not _which(program)]
+        if missing:
+            packages = "qemu-system-x86 f2fs-tools"
+            raise WorkloadError(f"not found: {', '.join(missing)} (on Debian: apt-get install {packages})")
+        if options.all:
+            _record_all(options)
+        else:
+            workload, *rest = options.command
+            _record(Path(workload).resolve(), rest, options.o, options.card)
+    except (WorkloadError, OSError) as error:
+        sys.exit(f"f2fs-record: {error}")
+
+
+def _options():
+    parser = argparse.ArgumentParser(
+        prog="f2fs-record", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", type=Path, metavar="TRACE", help="where the trace goes")
+    parser.add_argument("--card", type=int, default=CARD_MIB, metavar="MIB",
+                        help=f"size of the SD card, a power of two (default {CARD_MIB})")
+    parser.add_argument("--all", action="store_true", help="make all recordings, with their cards")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="of --all: folder of the traces and cards")
+    parser.add_argument("--only", nargs="+", choices=PLANS, default=list(PLANS), metavar="NAME",
+                        help=f"of --all: some of {' '.join(PLANS)}")
+    # argparse would take options of the workload for its own.
+    given = sys.argv[1:]
+    at = given.index("--") if "--" in given else len(given)
+    options = parser.parse_args(given[:at])
+    options.command = given[at + 1:]
+    if options.all == bool(options.command) or options.all != bool(options.out) or options.all == bool(options.o):
+        parser.error("give either -o TRACE -- WORKLOAD OPTION..., or --all --out DIR")
+    return options
+
+
+def _record_all(options):
+    options.out.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for name in options.only:
+        plan = PLANS[name]
+        trace = options.out / f"{name}.parquet"
+        arguments = ["--seed", "7", "--minutes", f"{plan.minutes:g}", *plan.options]
+        began = time.strftime("%Y-%m-%d", time.gmtime())
+        try:
+            about = _record(HERE / name, arguments, trace, plan.card_mib)
+        except WorkloadError as error:
+            print(error, file=sys.stderr, flush=True)
+            failed.append(name)
+            continue
+        card = f" --card {plan.card_mib}" if plan.card_mib != CARD_MIB else ""
+        command = f"workloads/f2fs-record -o {name}.parquet{card} -- workloads/{name} {' '.join(arguments)}"
+        card = {"trace": trace.name, "bytes": trace.stat().st_size, "recorded": began, **about, "command": command}
+        temporary = trace.with_suffix(".json.tmp")
+        temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n")
+        temporary.replace(trace.with_suffix(".json"))
+    if failed:
+        raise WorkloadError(f"not recorded: {', '.join(failed)}")
+
+
+def _record(workload, arguments, trace, card_mib):
+    """Record a workload in a guest. Return what its card says about the run."""
+    flashsift = Path(os.environ.get("FLASHSIFT", PROJECT / "target/release/flashsift")).resolve()
+    guest = Path(os.environ.get("FLASHSIFT_GUEST", PROJECT / "target/guest"))
+    for needed, hint in ((flashsift, "make build"), (guest / "initrd", "make setup"), (workload, "give its path")):
+        if not needed.exists():
+            raise WorkloadError(f"there is no {needed}: {hint}")
+    with tempfile.TemporaryDirectory(prefix="f2fs-record-") as out:
+        out = Path(out)
+        # The guest's Debian Python is the one of this machine: others may need an environment.
+        record = shlex.join(map(str, [
+            flashsift, "record", "-o", "/out/trace.parquet", "--path", "/flash", "--",
+            "/usr/bin/python3", "-B", workload, "--dir", "/flash/app", *arguments,
+        ]))
+        (out / "command").write_text(
+            f"busybox ifconfig lo 127.0.0.1 up\nuname -r > /out/kernel\n{record} > /out/summary 2> /out/log\n")
+        seconds = int(os.environ.get("FLASHSIFT_GUEST_SECONDS", DEFAULT_SECONDS))
+        ended, printed = _boot(guest, out, seconds, card_mib)
+        said = [out / name for name in ("summary", "log")]
+        summary, log = (path.read_text(errors="replace") if path.exists() else "" for path in said)
+        status = (out / "status").read_text().strip() if (out / "status").exists() else None
+        sys.stderr.write(log)
+        sys.stdout.write(summary)
+        sys.stdout.flush()
+        if status != "0":
+            why = {TIMED_OUT: f"the guest was ended after {seconds} s", None: f"the guest fell asleep {TRIES} times"}
+            raise WorkloadError(f"{workload.name} was not recorded: {why.get(ended, f'status {status}')}\n"
+                                f"{printed.strip()[-2000:]}")
+        lines = [json.loads(line) for line in summary.splitlines() if line.startswith('{"workload"')]
+        if len(lines) != 1:
+            raise WorkloadError(f"{workload.name} was not recorded: the workload did not end well")
+        shutil.copy(out / "trace.parquet", trace)
+        log = log.replace("/out/trace.parquet", trace.name).splitlines()
+        version = subprocess.run([flashsift, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        mkfs = subprocess.run([_which("mkfs.f2fs"), "-V"], capture_output=True, text=True, check=True).stdout.strip()
+        return {
+            "kernel": f"Linux {(out / 'kernel').read_text().strip()} x86_64, emulated, 1 CPU",
+            "file_system": f"f2fs on an emulated SD card of {card_mib} MiB, by {mkfs} without options",
+            "flashsift": version,
+            "mode": "pages",
+            "lost": "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I)) or "nothing",
+            "recorder": log,
+            "workload": lines[0],
+        }
+
+
+def _boot(guest, out, seconds, card_mib):
+    """Boot a guest, again if it falls asleep. Return its exit status and all that it printed."""
+    for _ in range(TRIES):
+        with open(out / "card", "wb") as card:
+            card.truncate(card_mib << 20)
+        subprocess.run([_which("mkfs.f2fs"), "-q", "-f", out / "card"], stdout=subprocess.DEVNULL, check=True)
+        with tempfile.TemporaryFile("w+", errors="replace") as printed:
+            guest_process = subprocess.Popen(
+                [BOOT, guest, "f2fs", out], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+                start_new_session=True, env={**os.environ, "FLASHSIFT_GUEST_SECONDS": str(seconds)})
+            try:
+                status = _wait_or_end_asleep(guest_process)
+            finally:
+                if guest_process.poll() is None:
+                    os.killpg(guest_process.pid, signal.SIGTERM)
+                    guest_process.wait()
+            printed.seek(0)
+            said = printed.read()
+        if status is not None:
+            break
+    return status, said
+
+
+def _wait_or_end_asleep(process):
+    """Return the exit status; None if the session has used no time of the CPU for long."""
+    used = None
+    while used != (now := _ticks(process.pid)):
+        used = now
+        try:
+            return process.wait(ASLEEP_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return None
+
+
+def _ticks(session):
+    """Time of the CPU that the living processes of a session have used."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Behind the name: state, parent, group, session; later user and system time.
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks
+
+
+def _which(program):
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
