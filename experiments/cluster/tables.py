@@ -20,10 +20,12 @@ class Results:
     def __init__(self, recordings: list[Recording], cells: list[Cell], judged: list[Combination]):
         self.recordings = recordings
         self.judged = judged
-        self.cells = {(c.recording, c.frames, c.device, *c.combination): c for c in cells}
+        # In order, so that the figure does not depend on which cells were run first.
+        by_key = {(c.recording, c.frames, c.device, *c.combination): c for c in cells}
+        self.cells = dict(sorted(by_key.items()))
 
     def cells_in_order(self) -> list[Cell]:
-        return [self.cells[key] for key in sorted(self.cells)]
+        return list(self.cells.values())
 
     def of_split(self, *splits: str) -> "Results":
         recordings = [one for one in self.recordings if one.split in splits]
