@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# Runs every fast online policy with and without clustered write-back on the traces of testdata/ and
-# on three devices. Writes cells to cells.csv and tables to RESULTS.md.
+# Chooses combinations of policy and clustered write-back on the train and tune recordings of
+# testdata/days, and judges them on the test recordings. Writes recordings.csv, cells.csv.xz,
+# front.svg and the tables and sentences of RESULTS.md.
 #
-#   run.sh [--check]
+#   run.sh             # runs what is missing: the cells of new and of changed recordings
+#   run.sh --again     # runs everything, as after a change of the simulator
+#   run.sh --check     # runs and writes nothing; fails if a result is missing or stale
 #
-# It needs only cargo and Python 3.11 or later.
+# It needs only cargo and Python 3.11 or later. $FLASHSIFT names a program instead of the build.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-cargo build --release --locked --quiet -p flashsift
-exec python3 -B experiments/cluster/report.py \
-  --flashsift "${CARGO_TARGET_DIR:-target}/release/flashsift" --traces testdata "$@"
+program=${FLASHSIFT:-}
+if [ -z "$program" ]; then
+  cargo build --release --locked --quiet -p flashsift
+  program=${CARGO_TARGET_DIR:-target}/release/flashsift
+fi
+exec python3 -B experiments/cluster/report.py --flashsift "$program" --recordings testdata/days "$@"

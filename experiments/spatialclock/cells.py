@@ -35,6 +35,7 @@ class Trace:
     pages: int  # that it touches
     live_pages: int | None  # the most that exist at one time; unknown without files
     time: str
+    like: str  # the workload of the paper that it resembles: W2, or else W3
 
     @property
     def allocations(self) -> tuple[str, ...]:
@@ -133,7 +134,7 @@ class Simulator:
             raise RuntimeError(done.stderr.strip())
         return done
 
-    def trace(self, path: Path, own: bool) -> Trace | str:
+    def trace(self, path: Path, own: bool, like: str) -> Trace | str:
         """The trace in a file, or the reason why it is left out."""
         try:
             done = self._call("compare", path, "--policy", "lru", "--frames", "1", "--json")
@@ -151,12 +152,12 @@ class Simulator:
         if not json.loads(done.stdout)["write_accesses"]:
             return "no writes in it"
         pages = int(summary["pages"].replace(" ", ""))
-        live_pages = self._live_pages(path) if summary["space"] == "files" else None
+        live_pages = self.live_pages(path) if summary["space"] == "files" else None
         return Trace(
-            path.name.split(".")[0], own, summary["format"], summary["space"], pages, live_pages, summary["time"]
+            path.name.split(".")[0], own, summary["format"], summary["space"], pages, live_pages, summary["time"], like
         )
 
-    def _live_pages(self, path: Path) -> int:
+    def live_pages(self, path: Path) -> int:
         """The most pages that exist at one time.
 
         The requests and discards of a cache of one frame show them. A place that is read first

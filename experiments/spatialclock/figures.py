@@ -7,7 +7,7 @@ from math import ceil, floor, log2, log10
 
 from cells import Cell, Trace
 from published import PAGES_PER_MB
-from tables import Results, ends
+from tables import Results, ends, of_other
 
 # Okabe and Ito's colours, distinct for all kinds of colour vision, each with its own mark.
 STYLES = {
@@ -150,7 +150,7 @@ def _bars(results: Results, trace: Trace) -> str:
         width = at(share) - left
         svg.append(f'<rect fill="{color}" x="{left}" y="{y + 3:.1f}" width="{width:.1f}" height="{step - 6:.1f}"/>')
         svg.append(f'<path class="line" d="M{at(share_64_mb) - 2:.1f},{y + 1:.1f}h4v{step - 2:.1f}h-4z"/>')
-    return _titled(trace.name, svg)
+    return _titled(trace.name + of_other(trace), svg)
 
 
 def _ticks(least: float, most: float) -> list[float]:

@@ -20,6 +20,8 @@ OTHER_READINGS = [
     "fab:count=dirty",
     "linux2q:promote=3",
 ]
+# Recordings of testdata/days, and the workloads of the paper that they resemble.
+W2_LIKE = ["offline-1"]
 # The policies of current Android kernels, and the bound.
 BEYOND = ["mglru", "belady"]
 
@@ -73,6 +75,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--without-for", dest="with_for", action="store_false", help="leave FOR out: its evictions examine every frame"
     )
+    parser.add_argument(
+        "--only", nargs="+", metavar="TRACE", help="run these; the cells of others are those of an earlier run"
+    )
     parser.add_argument("folders", type=Path, nargs="*", metavar="TRACES_DIR", help="more traces")
     args = parser.parse_args()
     args.folders += [Path(folder) for folder in os.environ.get("FLASHSIFT_TRACES", "").split(":") if folder]
@@ -90,9 +95,28 @@ def run(
     traces: list[Trace] = []
     cells: list[Cell] = []
     times: list[Time] = []
+    earlier = {trace.name: trace for trace in load(Trace, HERE / "traces.csv")}
+
+    def keep(trace: Trace) -> None:
+        print(f"{trace.name}: not run: its cells are those of an earlier run", file=sys.stderr)
+        traces.append(trace)
+        kept = [cell for cell in load(Cell, HERE / "cells.csv") if cell.trace == trace.name]
+        if lacking := {*policies, *OTHER_READINGS, *BEYOND} - {cell.policy for cell in kept}:
+            raise RuntimeError(f"{trace.name}: {', '.join(sorted(lacking))} was not run then: run it")
+        cells.extend(kept)
+        times.extend(time for time in load(Time, HERE / "times.csv") if time.trace == trace.name)
+
+    streams = [args.own / "days" / f"{name}.parquet" for name in W2_LIKE]
     for folder in [args.own, *args.folders]:
-        for path in sorted(path for path in folder.iterdir() if path.is_file()):
-            trace = simulator.trace(path, own=folder == args.own)
+        own = folder == args.own
+        paths = sorted(path for path in folder.iterdir() if path.is_file()) + (streams if own else [])
+        for path in paths:
+            name = path.name.split(".")[0]
+            if args.only and name not in args.only:
+                if name in earlier and name not in {trace.name for trace in traces}:
+                    keep(earlier[name])
+                continue
+            trace = simulator.trace(path, own, "W2" if path in streams else "W3")
             if isinstance(trace, str):
                 print(f"{path}: left out: {trace}", file=sys.stderr)
             elif trace.name in {other.name for other in traces}:
@@ -103,15 +127,9 @@ def run(
                 cells += its_cells
                 times += its_times
     names = {trace.name for trace in traces}
-    for trace in load(Trace, HERE / "traces.csv"):
-        if not trace.own and trace.name not in names:
-            print(f"{trace.name}: not found: its cells are those of an earlier run", file=sys.stderr)
-            traces.append(trace)
-            kept = [cell for cell in load(Cell, HERE / "cells.csv") if cell.trace == trace.name]
-            if lacking := {*policies, *OTHER_READINGS, *BEYOND} - {cell.policy for cell in kept}:
-                raise RuntimeError(f"{trace.name}: {', '.join(sorted(lacking))} was not run then: give its folder")
-            cells += kept
-            times += [time for time in load(Time, HERE / "times.csv") if time.trace == trace.name]
+    for trace in earlier.values():
+        if trace.name not in names and not trace.own:
+            keep(trace)
     return traces, cells, times
 
 

@@ -47,13 +47,18 @@ class Results:
 
 
 def sizes(trace: Trace, published: Published) -> tuple[list[int], list[int]]:
-    """The paper's sizes in frames, and sizes with the same share of this trace as of W3."""
+    """The paper's sizes in frames, and sizes with the same share of this trace as of W3.
+
+    A trace like W2 has only the paper's: neither it nor W2 fits into any of them.
+    """
     papers = [mb * PAGES_PER_MB for mb in SIZES_MB]
+    if trace.like != "W3":
+        return papers, papers
     return papers, [max(1, round(trace.pages * published.share_of_w3(mb))) for mb in SIZES_MB]
 
 
 def ends(results: Results, trace: Trace) -> list[int]:
-    """The smallest and the largest size of both kinds."""
+    """The smallest and the largest size of both kinds, which are two sizes if there is one kind."""
     papers, shares = sizes(trace, results.published)
     return [papers[0], papers[-1], shares[0], shares[-1]]
 
@@ -134,7 +139,7 @@ def ours(results: Results) -> str:
     columns = results.policies + results.beyond
     for trace in results.traces:
         rows = []
-        for frames in ends(results, trace):
+        for frames in dict.fromkeys(ends(results, trace)):
             def row(title: str, show: Callable[[Cell], str]) -> None:
                 cells = (results.cell(trace, policy, frames) for policy in columns)
                 rows.append([title, *map(show, cells)])
@@ -180,7 +185,7 @@ def order(results: Results) -> str:
 
     rows = [["*W3*, 64 MB: seconds on microSD", "", line(elapsed_s)]]
     for trace in results.traces:
-        for frames in ends(results, trace)[1::2]:
+        for frames in dict.fromkeys(ends(results, trace)[1::2]):
             values = {
                 policy: float(results.cell(trace, policy, frames).nonsequential) for policy in results.policies
             }
@@ -195,7 +200,7 @@ def scatter(results: Results) -> str:
     rows = []
     columns = results.policies + READINGS_OF_SPATIALCLOCK[1:]
     for trace in results.traces:
-        for frames in ends(results, trace)[1::2]:
+        for frames in dict.fromkeys(ends(results, trace)[1::2]):
             cells = [results.cell(trace, policy, frames) for policy in columns]
             name = f"{trace.name}, {results.size_name(trace, frames)}"
             rows.append([f"**{name}**: not sequential", *(count(cell.nonsequential) for cell in cells)])
@@ -221,7 +226,7 @@ def readings(results: Results) -> str:
     """Effects of alternatives on hits, writes, non-sequential writes, and seconds on microSD."""
     rows = []
     for trace in results.traces:
-        for frames in ends(results, trace):
+        for frames in dict.fromkeys(ends(results, trace)):
             row = [f"{trace.name}, {results.size_name(trace, frames)}"]
             for other in results.readings:
                 usual, read = (results.cell(trace, policy, frames) for policy in (other.partition(":")[0], other))
@@ -247,8 +252,13 @@ def elapsed_s(results: Results, trace: Trace, allocation: str, frames: int, devi
 
 def place(results: Results, trace: Trace, allocation: str, frames: int | None = None) -> str:
     """Trace, cache size if given, and allocation if the trace leaves it open."""
-    size = "" if frames is None else f", {results.size_name(trace, frames)}"
+    size = of_other(trace) if frames is None else f", {results.size_name(trace, frames)}"
     return f"{trace.name}{size}{'' if allocation == 'given' else f', {allocation}'}"
+
+
+def of_other(trace: Trace) -> str:
+    """The largest size of a trace that is not like W3, for rows below the share of W3."""
+    return "" if trace.like == "W3" else f" ({SIZES_MB[-1]} MB)"
 
 
 def like_w3(results: Results, trace: Trace, allocation: str, frames: int, device: str = "microSD") -> float:
@@ -282,6 +292,43 @@ def summary(results: Results) -> str:
     return markdown([*head, "by file, microSD", "ρ with W3's order"], rows)
 
 
+def claim(results: Results) -> str:
+    """§5.4 on conditions like W3's: fastest on microSD, ahead of FAB, with a lead that shrinks."""
+    devices = list(results.published.devices)
+    published = results.published.devices
+    table1_s = results.published.elapsed_s()
+
+    def less(seconds: dict[str, float], than: str) -> float:
+        return 1 - seconds["spatialclock"] / seconds[than]
+
+    w3 = [f"{100 * (1 - published[d]['spatialclock'] / published[d]['lru']):+.0f}" for d in devices]
+    rows = [["*W3, 64 MB*", "1", "", "", f"{100 * less(table1_s, 'fab'):+.0f}", "", "", " > ".join(w3)]]
+    holds = dict.fromkeys(["early", "late", "given"], (0, 0, 0, 0))
+    for trace in results.traces:
+        if trace.like != "W3":
+            continue
+        frames = ends(results, trace)[3]
+        for allocation in trace.allocations:
+            by_device = [elapsed_s(results, trace, allocation, frames, device) for device in devices]
+            ranks = [1 + sum(s < one["spatialclock"] for s in one.values()) for one in by_device]
+            below_lru = [100 * less(one, "lru") for one in by_device]
+            shrinks = below_lru == sorted(below_lru, reverse=True)
+            row = [place(results, trace, allocation), *map(str, ranks)]
+            row += (signed(100 * less(one, "fab")) for one in by_device)
+            signs = map(signed, below_lru)
+            rows.append([*row, f"{', '.join(signs)}{': shrinks' if shrinks else ''}"])
+            seen = (ranks[0] == 1, less(by_device[0], "fab") > 0, shrinks, 1)
+            holds[allocation] = tuple(map(sum, zip(holds[allocation], seen)))
+    for allocation, (first, ahead, shrinks, all_of_them) in holds.items():
+        if all_of_them:
+            name = {"early": "early", "late": "late", "given": "block trace"}[allocation]
+            of = f"of {all_of_them}"
+            rows.append([f"**holds, {name}**", f"{first} {of}", "", "", f"{ahead} {of}", "", "", f"{shrinks} {of}"])
+    head = [f"SpatialClock (cache: {results.published.share_of_w3(64):.0%})", *(f"rank, {d}" for d in devices)]
+    head += [*(f"below FAB, {d}, %" for d in devices), f"below LRU, {', '.join(devices)}, %"]
+    return markdown(head, rows)
+
+
 def times(results: Results) -> str:
     """Figures 6 to 8: seconds, and how far their order is that of Table 1 on microSD."""
     text = ""
@@ -292,7 +339,7 @@ def times(results: Results) -> str:
         published = table1_s if device == "microSD" else results.published.devices[device]
         rows.append(["*W3, 64 MB*", *(f"{published[p]:.1f}" if p in published else "" for p in columns), ""])
         for trace in results.traces:
-            for frames in ends(results, trace):
+            for frames in dict.fromkeys(ends(results, trace)):
                 for allocation in trace.allocations:
                     all_s = (results.time(trace, allocation, policy, frames, device).elapsed_s for policy in columns)
                     rho = f"{like_w3(results, trace, allocation, frames, device):+.2f}".replace("-", "−")
@@ -312,7 +359,7 @@ def drain(results: Results) -> str:
     rows = []
     columns = results.policies + READINGS_OF_SPATIALCLOCK[1:]
     for trace in results.traces:
-        for frames in ends(results, trace)[1::2]:
+        for frames in dict.fromkeys(ends(results, trace)[1::2]):
             for allocation in trace.allocations:
                 times = [results.time(trace, allocation, policy, frames, "microSD") for policy in columns]
                 both = (
@@ -392,7 +439,7 @@ def anomaly(results: Results) -> str:
 TABLES: dict[str, Callable[[Results], str]] = {
     table.__name__: table
     for table in (
-        summary, traces, table2, published, ours, spatialclock, order, scatter, late, readings, times, reductions, drain,
+        summary, claim, traces, table2, published, ours, spatialclock, order, scatter, late, readings, times, reductions, drain,
         played, anomaly,
     )  # fmt: skip
 }
@@ -404,6 +451,10 @@ def count(number: float | None) -> str:
 
 def share(part: float, whole: float) -> str:
     return f"{count(part)} ({part / whole:.0%})" if whole else count(part)
+
+
+def signed(percent: float) -> str:
+    return f"{percent:+.0f}".replace("-", "−") if round(percent) else "0"
 
 
 def points(to: Cell, of: Cell) -> str:
