@@ -13,7 +13,8 @@ root=$here/../..
 flashsift=${FLASHSIFT:-$root/target/release/flashsift}
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
-  names=(browser desktop-1 feed game launch-1 map messenger photos-1 video)
+  names=(browser browser-days-1 firefox-days-1 desktop-1 feed game launch-1 map messenger offline-1
+    photos-1 video)
   if [ -n "${SQL:-}" ]; then
     names+=({facebook,calendar}-{delete,wal,truncate})
   fi

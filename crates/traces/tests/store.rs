@@ -88,7 +88,10 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     let size = 0..=i64::MAX as u64;
     prop_oneof![
         6 => access,
-        1 => range_of(|file, offset, len| Action::Sync { file, offset, len, data_only: false }),
+        1 => range_of(|file, offset, len| {
+            let data_only = offset % 2 == 0;
+            Action::Sync { file, offset, len, data_only }
+        }),
         1 => (file(), size.clone()).prop_map(|(file, offset)| Action::Sync { file, offset, len: u64::MAX, data_only: false }),
         1 => Just(Action::SyncAll),
         1 => (file(), size.clone()).prop_map(|(file, size)| Action::Truncate { file, size }),

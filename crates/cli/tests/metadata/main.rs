@@ -15,7 +15,7 @@ use flashsift_core::{
 };
 use places::{make_image, mount_image, output, skip};
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
@@ -121,7 +121,7 @@ struct Player {
     root: PathBuf,
     began: Instant,
     events: Vec<Event<'static>>,
-    ids: HashMap<String, FileId>,
+    ids: BTreeMap<String, FileId>,
 }
 
 impl Player {
@@ -240,7 +240,7 @@ fn compare(name: &str, history: impl FnOnce(&mut Player)) {
     };
     let root = device.mountpoint.clone();
     let mut player =
-        Player { root, began: Instant::now(), events: Vec::new(), ids: HashMap::new() };
+        Player { root, began: Instant::now(), events: Vec::new(), ids: BTreeMap::new() };
     history(&mut player);
     let counted = device.end();
     let modelled = modelled(&player.events).device;

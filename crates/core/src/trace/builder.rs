@@ -2,7 +2,9 @@
 
 use super::{
     BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables,
-    Times, Totals, Trace, TraceError, Unit, operations::Collector, places::PlacesBuilder,
+    Times, Totals, Trace, TraceError, Unit,
+    operations::{Collector, Operations},
+    places::PlacesBuilder,
     tables::untouched,
 };
 use crate::{
@@ -369,7 +371,9 @@ impl TraceBuilder {
         self.created.dedup();
         let (mut runs, pages) = rank(&mut self.leaves, self.unit)?;
         runs.shrink_to_fit();
-        let mut operations = std::mem::take(&mut self.operations).finish();
+        let collector = std::mem::take(&mut self.operations);
+        let mut operations =
+            if self.tables.operations { collector.finish() } else { Operations::default() };
         let ranges = std::mem::take(&mut self.ranges);
         let leaves = std::mem::take(&mut self.leaves);
         if ranges.is_empty() {

@@ -7,7 +7,9 @@
 
 use super::super::{BlockRequest, Logged};
 use crate::{event::FileId, layout::Lba};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Blocks that a descriptor block names: 16 bytes each (`journal_block_tag3_t`), behind a header of
 /// 12 bytes and one UUID of 16, before a checksum of 4.
@@ -43,7 +45,7 @@ pub(super) struct Journal {
     /// Committed, not yet written in place, and not in the running transaction.
     dirty: BTreeSet<Lba>,
     /// By block that is not yet written in place: its last transaction.
-    checkpoint: HashMap<Lba, Tid>,
+    checkpoint: HashMap<Lba, Tid, FixedState>,
     /// Committed transactions that are still needed, the oldest first.
     log: VecDeque<Committed>,
     /// Position up to which the superblock says that the journal is free.
@@ -79,7 +81,7 @@ impl Journal {
             tid: 1,
             running: None,
             dirty: BTreeSet::new(),
-            checkpoint: HashMap::new(),
+            checkpoint: HashMap::default(),
             log: VecDeque::new(),
             tail: 0,
             since_us: None,
