@@ -106,7 +106,6 @@ fn every_cell_stays_within_its_estimate() {
                 let taken = (PEAK.get() - before) as u64;
                 let estimate = cell_bytes(&trace, frames, spec, layout.spec);
                 let case = format!("{} on {}, stride {stride}", spec.name, layout.spec.name);
-                println!("{case}, {frames} frames: {taken} of {estimate} bytes");
                 // Fixed tables count little in a cell of usual size.
                 if taken > estimate + 10_000 {
                     beyond.push(format!("{case}, {frames} frames: {taken} of {estimate} bytes"));
