@@ -170,14 +170,14 @@ fn an_early_layout_places_pages_when_they_become_dirty() {
     assert_eq!(written(&ios), [0, 1, 2, 3], "the drain is in the order of the first writes");
 }
 
-/// F2FS: each write-back moves the page to the end of the log, and so to the end of the policy's
-/// order.
+/// F2FS: a write-back that does not overwrite in place moves the page to the end of a log, and so
+/// to the end of the policy's order.
 #[test]
 fn a_log_moves_pages_at_each_write_back() {
     let f2fs = Selection::parse("f2fs:spare=9").unwrap();
-    // The sync moves page 0 from place 0 behind page 3, so pages 1 and 2 are the lowest when two
-    // are evicted: reads of pages 0 and 3 hit afterwards, one of page 1 misses.
-    let fill = [read(0, 0, 4), write(0, 0, 1), fsync(0), read(0, 4, 1)];
+    // The sync of all files moves page 0 from place 0 behind page 3, so pages 1 and 2 are the
+    // lowest when two are evicted: reads of pages 0 and 3 hit afterwards, one of page 1 misses.
+    let fill = [read(0, 0, 4), write(0, 0, 1), Action::SyncAll, read(0, 4, 1)];
     let hits = |more: &[Action]| run(&f2fs, "sync", 4, &[&fill, more].concat(), true).0.read_hits;
     assert_eq!(hits(&[read(0, 0, 1), read(0, 3, 1)]), 2);
     assert_eq!(hits(&[read(0, 1, 1)]), 0);
