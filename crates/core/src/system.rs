@@ -81,6 +81,12 @@ impl Outcome {
         self.device.writes + self.dirty_left
     }
 
+    /// Returns [`Self::writes_due`] together with the file system's own pages: all that the device
+    /// gets.
+    pub fn pages_due(&self) -> u64 {
+        self.writes_due() + self.device.journal_writes + self.device.metadata_writes
+    }
+
     /// Returns the page writes that found their page dirty. Each other page write makes its page
     /// dirty, and a dirty page is written, dropped or left at the end.
     pub fn overwritten(&self) -> u64 {

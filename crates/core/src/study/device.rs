@@ -97,7 +97,7 @@ impl DeviceResult {
             elapsed_s: times.elapsed_ns as f64 / 1e9,
             stall_s: times.stall_ns.map(|ns| ns as f64 / 1e9),
             write_amplification,
-            flash_pages: write_amplification.ok().map(|wear| wear * outcome.writes_due() as f64),
+            flash_pages: write_amplification.ok().map(|wear| wear * outcome.pages_due() as f64),
             lifetime_gain: None,
             lifetime: lifetime(device.profile(), trace, outcome, times),
         }
@@ -112,7 +112,7 @@ fn lifetime(
     times: &DeviceTimes,
 ) -> Option<Lifetime> {
     let days = trace.totals().duration_us as f64 / 86_400e6;
-    let written_bytes = outcome.writes_due() as f64 * PAGE_BYTES as f64;
+    let written_bytes = outcome.pages_due() as f64 * PAGE_BYTES as f64;
     let has_times = trace.about().knows.times;
     if profile.kind == StorageKind::Sd || !has_times || days == 0.0 || written_bytes == 0.0 {
         return None;
