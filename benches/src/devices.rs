@@ -3,7 +3,7 @@
 use crate::{Report, median, thread_cpu_s};
 use anyhow::Context;
 use flashsift_core::{
-    back::{Io, IoOp},
+    back::{Cause, Io, IoOp},
     device::{AnyDevice, Device, Prepared, ProfileSelection, profile::ALL},
 };
 
@@ -56,8 +56,18 @@ fn serve(device: &mut AnyDevice, which: &str) {
             "mixed" if n % 3 == 0 => (random, IoOp::Read),
             _ => (random, IoOp::Write),
         };
-        now_ns =
-            device.serve(&Io { at_us: 0, op, lba, pages: 1, sync: false, awaited: false }, now_ns);
+        now_ns = device.serve(
+            &Io {
+                at_us: 0,
+                op,
+                lba,
+                pages: 1,
+                sync: false,
+                awaited: false,
+                cause: Cause::default(),
+            },
+            now_ns,
+        );
     }
     std::hint::black_box(now_ns);
 }

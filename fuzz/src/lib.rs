@@ -210,6 +210,7 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
         19 => Action::MemoryPressure { stalled_ppm: len as u32 },
         20 => Action::Foreground { app: name },
         21 => Action::Place { file, offset, len, at: offset },
+        22 => Action::Cause { origin: Some((file, offset)), awaited: len % 2 == 0 },
         _ => Action::Process { name },
     }
 }

@@ -203,7 +203,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = args.input.name();
     let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
     let operations = request.metadata.is_some();
-    let tables = Tables { places, operations, ..Tables::default() };
+    let owners = args.after_cache.is_some();
+    let tables = Tables { places, operations, owners, ..Tables::default() };
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);

@@ -196,6 +196,15 @@ pub enum Action<'a> {
         /// First byte on the file system's device.
         at: u64,
     },
+    /// The reason for the next request of an after-cache trace. The event's `pid` is the process
+    /// that needs the request, 0 if it is the kernel that writes back.
+    Cause {
+        /// File of the trace before the cache, and first byte in it, of the request's first page.
+        /// `None` for a flush, and for blocks of the file system itself.
+        origin: Option<(FileId, u64)>,
+        /// A process waits until the request is done.
+        awaited: bool,
+    },
     /// The share of time that the machine waits for memory, from this event on.
     MemoryPressure {
         /// Share of time in which some task was stalled for lack of memory, parts per million
@@ -233,6 +242,7 @@ impl Action<'_> {
             Action::SyncAll
             | Action::RenameDirectory { .. }
             | Action::Process { .. }
+            | Action::Cause { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => None,
         }
@@ -270,6 +280,7 @@ impl Action<'_> {
             Action::Gone { file } => Action::Gone { file },
             Action::Place { file, offset, len, at } => Action::Place { file, offset, len, at },
             Action::Process { name } => Action::Process { name: name.into_owned() },
+            Action::Cause { origin, awaited } => Action::Cause { origin, awaited },
             Action::MemoryPressure { stalled_ppm } => Action::MemoryPressure { stalled_ppm },
             Action::Foreground { app } => Action::Foreground { app: app.into_owned() },
         }

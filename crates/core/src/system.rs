@@ -270,6 +270,11 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     }
 
     #[inline(always)]
+    fn running(&mut self, process: u32) {
+        self.back.running(process);
+    }
+
+    #[inline(always)]
     fn read(&mut self, page: Page, owner: Owner) -> Source {
         let source = self.back.read(page, owner);
         self.nvm_reads += u64::from(source == Source::Nvm);
@@ -389,6 +394,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
         let (mut all_hits, mut write_hits) = (0, 0);
         let steps = trace.steps();
         let mut operations = trace.operations().list();
+        let has_owners = trace.tables().owners;
         for (n, step) in steps.iter().enumerate() {
             if cfg!(test) {
                 self.check();
@@ -402,6 +408,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             }
             let at_us = if B::WANTS_TIME || W::ON { trace.at_us(n) } else { 0 };
             self.write_due(at_us);
+            if B::WANTS_TIME && has_owners {
+                self.back.running(trace.owner(n).process);
+            }
             let kind = step.kind();
             let op = match kind {
                 StepKind::Read => Op::Read,

@@ -241,7 +241,7 @@ impl Trace {
     }
 
     /// Returns the same runs, to share.
-    pub(crate) fn shared_runs(&self) -> Arc<Vec<Run>> {
+    pub fn shared_runs(&self) -> Arc<Vec<Run>> {
         Arc::clone(&self.runs)
     }
 

@@ -38,6 +38,7 @@ fn meaning(action: &Action) -> Meaning {
         | Action::Size { .. }
         | Action::Process { .. }
         | Action::Place { .. }
+        | Action::Cause { .. }
         | Action::MemoryPressure { .. }
         | Action::Foreground { .. } => Nothing,
         Action::Direct { .. } => Impossible("an access past a page cache"),

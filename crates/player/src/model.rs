@@ -7,7 +7,7 @@ use crate::{
     tally::Tally,
 };
 use flashsift_core::{
-    back::{Io, IoOp},
+    back::{Cause, Io, IoOp},
     device::{AnyDevice, Device},
     page::PAGE_BYTES,
 };
@@ -106,6 +106,7 @@ impl Modelled {
             pages,
             sync,
             awaited: sync || op == IoOp::Read,
+            cause: Cause::default(),
         };
         let done_ns = self.machine.serve(&io, self.now_ns);
         if sync { self.flush(done_ns) } else { done_ns }
@@ -113,7 +114,8 @@ impl Modelled {
 
     /// Makes everything written before durable, and returns the completion time.
     fn flush(&mut self, at_ns: u64) -> u64 {
-        let io = Io { at_us: 0, op: IoOp::Flush, lba: 0, pages: 0, sync: true, awaited: true };
+        let (op, cause) = (IoOp::Flush, Cause::default());
+        let io = Io { at_us: 0, op, lba: 0, pages: 0, sync: true, awaited: true, cause };
         self.machine.serve(&io, at_ns)
     }
 }

@@ -94,6 +94,7 @@ impl Sink for Anonymize<'_> {
                 | Action::Close { .. }
                 | Action::Gone { .. }
                 | Action::Place { .. }
+                | Action::Cause { .. }
                 | Action::MemoryPressure { .. } => {}
             }
             self.events.push(event);

@@ -147,6 +147,7 @@ kinds! {
     MemoryPressure "memory-pressure",
     Foreground "foreground",
     Place "place",
+    Cause "cause",
 }
 
 /// Number of kinds in schema 2.
@@ -604,6 +605,12 @@ impl<'a> Row<'a> {
             Action::Place { file, offset, len, at } => {
                 Self { file: file.0, offset, len, place: Some(at), ..of(Kind::Place) }
             }
+            Action::Cause { origin, awaited } => Self {
+                file: origin.map_or(0, |(file, _)| file.0),
+                place: origin.map(|(_, offset)| offset),
+                flag: awaited,
+                ..of(Kind::Cause)
+            },
         }
     }
 
@@ -652,6 +659,9 @@ impl<'a> Row<'a> {
             Kind::Place => {
                 let at = self.place.ok_or("a place is missing")?;
                 Action::Place { file, offset, len, at }
+            }
+            Kind::Cause => {
+                Action::Cause { origin: self.place.map(|offset| (file, offset)), awaited: flag }
             }
         })
     }
@@ -1023,6 +1033,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Size { file: older, size: 4097 },
         Action::Read { open: None, file: older, offset: 0, len: 4097 },
         Action::Place { file: older, offset: 0, len: 8192, at: 1 << 20 },
+        Action::Cause { origin: Some((older, 4096)), awaited: true },
         Action::Unbind { file, name: "/data/b".into() },
         Action::Unbind { file, name: "/data/e/c".into() },
         Action::Gone { file },

@@ -2,7 +2,7 @@
 //! fio is not installed.
 
 use flashsift_core::{
-    back::{Io, IoOp},
+    back::{Cause, Io, IoOp},
     event::{Action, Knows, Side, Space},
 };
 use flashsift_traces::{events::Kept, fio_log::FioLog, open};
@@ -55,7 +55,15 @@ fn the_iolog_of_fio_is_read() {
 fn our_log(target: &str) -> Vec<u8> {
     let knows = Knows { times: true, syncs: true, writes: true, removals: false, ..Knows::NOTHING };
     let mut log = FioLog::new(Vec::new(), target, knows).unwrap();
-    let io = |at_us, op, lba, pages, sync| Io { at_us, op, lba, pages, sync, awaited: sync };
+    let io = |at_us, op, lba, pages, sync| Io {
+        at_us,
+        op,
+        lba,
+        pages,
+        sync,
+        awaited: sync,
+        cause: Cause::default(),
+    };
     for io in [
         io(0, IoOp::Read, 0, 1, false),
         io(1_000, IoOp::Write, 8, 32, true),

@@ -97,7 +97,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         1 => (file(), size.clone()).prop_map(|(file, size)| Action::Truncate { file, size }),
         1 => range_of(|file, offset, len| Action::Punch { file, offset, len }),
         2 => create,
-        1 => (file(), size).prop_map(|(file, size)| Action::Size { file, size }),
+        1 => (file(), size.clone()).prop_map(|(file, size)| Action::Size { file, size }),
         1 => (file(), open(), any::<bool>())
             .prop_map(|(file, open, created)| Action::Open { open, file, created }),
         1 => (file(), open()).prop_map(|(file, open)| Action::Close { open, file }),
@@ -113,6 +113,8 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         2 => (file(), range(), range()).prop_map(|(file, (offset, len), (at, most))| {
             Action::Place { file, offset, len: len.min(most), at }
         }),
+        1 => (prop::option::of((file(), size.clone())), any::<bool>())
+            .prop_map(|(origin, awaited)| Action::Cause { origin, awaited }),
     ]
 }
 

@@ -6,7 +6,8 @@ use clap::ValueEnum;
 use flashsift_core::{
     back::{Io, IoOp},
     event::{About, Action, Event, FileId, Knows, Side, Space},
-    page::PAGE_BYTES,
+    page::{PAGE_BYTES, Page},
+    trace::Run,
 };
 use flashsift_traces::{
     annotations::{Annotations, Split},
@@ -19,6 +20,7 @@ use std::{
     fs,
     io::BufWriter,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Format of an after-cache trace.
@@ -39,6 +41,8 @@ pub(super) struct Writers<'a> {
     /// The part of the traces that the trace belongs to, and so do its after-cache traces.
     split: Option<Split>,
     about: About,
+    /// The files of the trace's pages.
+    runs: Arc<Vec<Run>>,
 }
 
 impl<'a> Writers<'a> {
@@ -60,6 +64,7 @@ impl<'a> Writers<'a> {
         let stem = stem(trace_name);
         let knows = Knows { times, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
         Ok(Self {
+            runs: loaded.trace.shared_runs(),
             dir,
             format,
             stem: stem.to_owned(),
@@ -105,7 +110,8 @@ impl<'a> Writers<'a> {
                 let mut writer = store::Writer::create(&path, &self.stem)?;
                 writer.annotate(Annotations { split: self.split, ..Annotations::default() });
                 writer.about(self.about)?;
-                Log::Parquet { writer: Box::new(writer), batch: Vec::with_capacity(BATCH) }
+                let batch = Vec::with_capacity(BATCH);
+                Log::Parquet { writer: Box::new(writer), batch, runs: self.runs.clone() }
             }
             Format::FioIolog3 => {
                 let at = || path.display().to_string();
@@ -160,7 +166,7 @@ pub(super) struct Writer {
 }
 
 enum Log {
-    Parquet { writer: Box<store::Writer>, batch: Vec<Event<'static>> },
+    Parquet { writer: Box<store::Writer>, batch: Vec<Event<'static>>, runs: Arc<Vec<Run>> },
     Fio(FioLog<BufWriter<Replace>>),
 }
 
@@ -177,7 +183,7 @@ impl Writer {
             return Err(error.into());
         }
         match self.log {
-            Log::Parquet { mut writer, batch } => {
+            Log::Parquet { mut writer, batch, .. } => {
                 writer.events(&batch)?;
                 writer.finish(&Skipped::default())?;
             }
@@ -205,9 +211,9 @@ impl Log {
         }
         let (file, offset, len) =
             (FileId(0), io.lba * PAGE_BYTES, u64::from(io.pages) * PAGE_BYTES);
-        let (writer, batch) = match self {
+        let (writer, batch, runs) = match self {
             Self::Fio(log) => return log.request(&io),
-            Self::Parquet { writer, batch } => (writer, batch),
+            Self::Parquet { writer, batch, runs } => (writer, batch, runs),
         };
         let action = match io.op {
             IoOp::Read => Action::Read { open: None, file, offset, len },
@@ -216,8 +222,13 @@ impl Log {
             IoOp::Flush => Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
             IoOp::Discard => Action::Punch { file, offset, len },
         };
-        batch.push(Event { at_us: io.at_us, pid: 0, tid: 0, action });
-        if batch.len() == BATCH {
+        let (at_us, pid, awaited) = (io.at_us, io.cause.process, io.awaited);
+        if io.op != IoOp::Discard {
+            let origin = io.cause.page.and_then(|page| origin(runs, page));
+            batch.push(Event { at_us, pid, tid: 0, action: Action::Cause { origin, awaited } });
+        }
+        batch.push(Event { at_us, pid, tid: 0, action });
+        if batch.len() >= BATCH {
             writer.events(batch)?;
             batch.clear();
         }
@@ -225,10 +236,97 @@ impl Log {
     }
 }
 
+/// Returns the file of a page and its first byte in it; `None` for units without a place.
+fn origin(runs: &[Run], page: Page) -> Option<(FileId, u64)> {
+    let run = &runs[..runs.partition_point(|run| run.first <= page.0)].last()?;
+    let offset = page.0 - run.first;
+    (offset < run.pages).then(|| (run.file, (run.page + u64::from(offset)) * PAGE_BYTES))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashsift_core::back::Cause;
     use flashsift_traces::{events::Kept, open};
+
+    const KNOWS: Knows =
+        Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+
+    /// Three pages of a file from its page 10 on, and 200 of another one.
+    fn writers(dir: &Path, format: Format) -> Writers<'_> {
+        let (side, space, knows) = (Side::After, Space::Blocks, KNOWS);
+        Writers {
+            dir,
+            format,
+            stem: "trace".to_owned(),
+            split: None,
+            about: About { epoch_us: None, boot_us: None, side, space, knows },
+            runs: Arc::new(vec![
+                Run { first: 0, pages: 3, file: FileId(5), page: 10 },
+                Run { first: 3, pages: 200, file: FileId(6), page: 0 },
+            ]),
+        }
+    }
+
+    fn written(writers: &Writers<'_>, requests: &[Io]) -> Vec<Event<'static>> {
+        let mut writer = writers.open("lru", 4).unwrap();
+        writer.take(requests);
+        writer.finish().unwrap();
+        let mut kept = Kept::default();
+        open::read(&writers.path("lru", 4), None, &mut kept, &open::Limits::default()).unwrap();
+        kept.events
+    }
+
+    /// Each request follows its cause. A file system's own blocks and flushes have no page, and
+    /// what is discarded has no cause.
+    #[test]
+    fn requests_keep_who_waits_process_and_file() {
+        let io = |op, process, page: Option<u32>, awaited| Io {
+            at_us: 1,
+            op,
+            lba: 77,
+            pages: u32::from(op != IoOp::Flush),
+            sync: false,
+            awaited,
+            cause: Cause { process, page: page.map(Page) },
+        };
+        let requests = [
+            io(IoOp::Read, 9, Some(2), true),
+            io(IoOp::Write, 0, Some(3), false),
+            io(IoOp::Write, 8, Some(202), true),
+            io(IoOp::Write, 0, None, false),
+            io(IoOp::Flush, 8, None, true),
+            io(IoOp::Discard, 0, None, false),
+            // Beyond the pages that have a place.
+            io(IoOp::Read, 9, Some(203), true),
+        ];
+        let dir = tempfile::tempdir().unwrap();
+        let events = written(&writers(dir.path(), Format::Parquet), &requests);
+        let found: Vec<_> = events
+            .chunk_by(|one, _| matches!(one.action, Action::Cause { .. }))
+            .map(|chunk| match chunk {
+                [Event { pid, action: Action::Cause { origin, awaited }, .. }, request] => {
+                    assert_eq!(*pid, request.pid);
+                    Some((*pid, origin.map(|(file, at)| (file.0, at / PAGE_BYTES)), *awaited))
+                }
+                [discard] => {
+                    assert!(matches!(discard.action, Action::Punch { .. }), "{discard:?}");
+                    None
+                }
+                more => panic!("{more:?}"),
+            })
+            .collect();
+        let wanted = [
+            Some((9, Some((5, 12)), true)),
+            Some((0, Some((6, 0)), false)),
+            Some((8, Some((6, 199)), true)),
+            Some((0, None, false)),
+            Some((8, None, true)),
+            None,
+            Some((9, None, true)),
+        ];
+        assert_eq!(found, wanted);
+    }
 
     /// A player once got one synchronous write a page from the Parquet form, 13,108 of them, and
     /// one flush a sync from the fio form, 1,594: the same trace took 44.6 s or 11.4 s. Both forms
@@ -236,10 +334,6 @@ mod tests {
     #[test]
     fn both_formats_hold_the_same_requests() {
         let dir = tempfile::tempdir().unwrap();
-        let knows =
-            Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
-        let about =
-            About { epoch_us: None, boot_us: None, side: Side::After, space: Space::Blocks, knows };
         let io = |at_us, op, lba, pages| Io {
             at_us,
             op,
@@ -247,6 +341,7 @@ mod tests {
             pages,
             sync: at_us == 20,
             awaited: op != IoOp::Write,
+            cause: Cause::default(),
         };
         let requests = [
             io(10, IoOp::Read, 7, 3),
@@ -258,15 +353,8 @@ mod tests {
             io(40, IoOp::Write, 5, 2),
         ];
         let read_back = |format| {
-            let stem = "trace".to_owned();
-            let writers = Writers { dir: dir.path(), format, stem, about, split: None };
-            let mut writer = writers.open("lru", 4).unwrap();
-            writer.take(&requests);
-            writer.finish().unwrap();
-            let mut kept = Kept::default();
-            let path = writers.path("lru", 4);
-            open::read(&path, None, &mut kept, &open::Limits::default()).unwrap();
-            let requests = kept.events.into_iter().filter_map(|event| {
+            let events = written(&writers(dir.path(), format), &requests);
+            let requests = events.into_iter().filter_map(|event| {
                 let (op, offset, len) = match event.action {
                     Action::Read { offset, len, .. } => ("read", offset, len),
                     Action::Write { offset, len, sync: false, .. } => ("write", offset, len),

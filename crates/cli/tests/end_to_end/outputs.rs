@@ -1,13 +1,22 @@
 //! Outputs: the table, JSON, after-cache traces, imports, synthetic traces.
 
 use super::{cells, flashsift, number, repository, run};
-use flashsift_core::event::{About, Action, Event, FileId, Knows, Side, Space};
+use flashsift_core::{
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    page::PAGE_BYTES,
+};
 use flashsift_traces::{
-    events::{Sink, Skipped},
+    events::{Kept, Sink, Skipped},
+    open,
     store::Writer,
 };
 use serde_json::Value;
-use std::{collections::BTreeMap, fs, process::Stdio};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Stdio,
+};
 use tempfile::tempdir;
 
 const BROWSER: &str = "testdata/browser.parquet";
@@ -77,6 +86,50 @@ fn after_cache_traces_hold_the_counted_requests() {
             );
         }
     }
+}
+
+/// Each read is needed by a process that accessed that place of that file, and what was written is
+/// read from where it was written, until the place is discarded.
+#[test]
+fn after_cache_traces_keep_processes_and_files() {
+    let dir = tempdir().unwrap();
+    let args = ["--policy", "lru", "--memory", "1M", "--merge", "off", "--after-cache"];
+    run(&[&["compare", &repository(BROWSER)], &args[..], &[dir.path().to_str().unwrap()]].concat());
+    let read = |path: &Path| {
+        let mut kept = Kept::default();
+        open::read(path, None, &mut kept, &open::Limits::default()).unwrap();
+        kept.events
+    };
+    let mut accessed = BTreeSet::new();
+    for event in read(Path::new(&repository(BROWSER))) {
+        if let Action::Read { file, offset, len, .. } | Action::Write { file, offset, len, .. } =
+            event.action
+        {
+            let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
+            accessed.extend(pages.map(|page| (event.pid, file, page)));
+        }
+    }
+    let (mut written, mut reads) = (BTreeMap::new(), 0);
+    for pair in read(&dir.path().join("browser.lru.256.parquet")).windows(2) {
+        if let Action::Punch { offset, len, .. } = pair[0].action {
+            written.retain(|_, at| !(offset..offset + len).contains(at));
+        }
+        let Action::Cause { origin, awaited } = pair[0].action else { continue };
+        let (Action::Read { offset: at, .. } | Action::Write { offset: at, .. }) = pair[1].action
+        else {
+            assert_eq!((origin, awaited), (None, true), "{:?}", pair[1]);
+            continue;
+        };
+        let (file, offset) = origin.unwrap();
+        if matches!(pair[1].action, Action::Write { .. }) {
+            written.insert((file, offset), at);
+            continue;
+        }
+        reads += 1;
+        assert!(awaited && accessed.contains(&(pair[0].pid, file, offset / PAGE_BYTES)));
+        assert_eq!(*written.get(&(file, offset)).unwrap_or(&at), at, "{:?}", pair[1]);
+    }
+    assert!(reads > 1000, "{reads} reads");
 }
 
 /// A trace without times gives an after-cache trace without times; for an iolog v3, which needs

@@ -15,7 +15,7 @@ use std::ops::Range;
 mod clusters;
 mod storage;
 
-pub use storage::{DeviceCounts, Io, IoOp, Nowhere, Sink, Storage};
+pub use storage::{Cause, DeviceCounts, Io, IoOp, Nowhere, Sink, Storage};
 
 /// The reason for a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,9 @@ pub trait Back {
 
     /// Sets the present time, in microseconds from the trace's beginning.
     fn now(&mut self, _at_us: u64) {}
+    /// Sets the process of the present step. Called only if [`Back::WANTS_TIME`] and the trace has
+    /// the table of owners.
+    fn running(&mut self, _process: u32) {}
     /// Fetches a page for `owner`. Returns the medium that it came from.
     fn read(&mut self, page: Page, owner: Owner) -> Source;
     /// Takes a dirty page that is written back.

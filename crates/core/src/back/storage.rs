@@ -32,6 +32,18 @@ pub struct Io {
     /// A process waits until the request is done: it reads, it needs the frame of a dirty page, it
     /// writes past the cache, or it waits for a flush, which ends after all writes before it.
     pub awaited: bool,
+    /// Process and page.
+    pub cause: Cause,
+}
+
+/// The process that needs a request, and its first page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// 0 for the kernel's own write-back, and for a trace without the table of owners.
+    pub process: u32,
+    /// The page at the request's first address. `None` for a flush, a discard, and blocks of the
+    /// file system itself. The pages of one request may belong to several files.
+    pub page: Option<Page>,
 }
 
 /// The kind of a request.
@@ -123,6 +135,8 @@ pub struct Storage<S> {
     next_lba: Option<Lba>,
     /// The present time, which requests carry.
     at_us: u64,
+    /// The process of the present step, 0 where it is unknown.
+    process: u32,
     /// The longest request, in pages.
     request_pages_max: u32,
     /// The write and the read that pages may still join. Without a sink, `counted` replaces them.
@@ -184,6 +198,7 @@ impl<S: Sink> Storage<S> {
             layout_is_timed,
             next_lba: None,
             at_us: 0,
+            process: 0,
             request_pages_max: 1,
             joined: [None; 2],
             counted: Counted::default(),
@@ -293,6 +308,7 @@ impl<S: Sink> Storage<S> {
                             pages: pages_here,
                             sync,
                             awaited: false,
+                            cause: Cause::default(),
                         });
                         (lba, pages) = (lba + here, pages - here);
                     }
@@ -300,7 +316,8 @@ impl<S: Sink> Storage<S> {
                 metadata::BlockRequest::Flush { awaited } => {
                     self.counts.device_flushes += 1;
                     let (op, sync) = (IoOp::Flush, true);
-                    self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync, awaited });
+                    let cause = Cause::default();
+                    self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync, awaited, cause });
                 }
             }
         }
@@ -326,6 +343,7 @@ impl<S: Sink> Storage<S> {
         }
         let slot = usize::from(page.op == IoOp::Read);
         if let Some(request) = &mut self.joined[slot] {
+            // Alike requests of one batch have the same process, too.
             let alike = (request.sync, request.awaited) == (page.sync, page.awaited);
             if alike && request.pages < self.request_pages_max {
                 if request.lba + u64::from(request.pages) == page.lba {
@@ -334,6 +352,7 @@ impl<S: Sink> Storage<S> {
                 }
                 if page.lba + 1 == request.lba {
                     (request.lba, request.pages) = (page.lba, request.pages + 1);
+                    request.cause = page.cause;
                     return;
                 }
             }
@@ -387,7 +406,8 @@ impl<S: Sink> Storage<S> {
             let (op, at_us) = (IoOp::Discard, self.at_us);
             let mut send = |lba: Lba, pages: u64| {
                 let pages = pages as u32;
-                self.sink.io(Io { at_us, op, lba, pages, sync: false, awaited: false });
+                let (sync, awaited, cause) = (false, false, Cause::default());
+                self.sink.io(Io { at_us, op, lba, pages, sync, awaited, cause });
             };
             let Some(metadata) = &self.metadata else {
                 send(places.start, places.end - places.start);
@@ -446,14 +466,20 @@ impl<S: Sink> Back for Storage<S> {
         }
     }
 
+    #[inline(always)]
+    fn running(&mut self, process: u32) {
+        self.process = process;
+    }
+
     #[inline]
     fn read(&mut self, page: Page, _: Owner) -> Source {
         self.counts.reads += 1;
         if S::WANTS_READS {
             let lba = self.layout().read(page);
             let lba = self.on_device(lba);
-            let at_us = self.at_us;
-            self.join(Io { at_us, op: IoOp::Read, lba, pages: 1, sync: false, awaited: true });
+            let (at_us, op) = (self.at_us, IoOp::Read);
+            let cause = Cause { process: self.process, page: Some(page) };
+            self.join(Io { at_us, op, lba, pages: 1, sync: false, awaited: true, cause });
         }
         Source::Storage
     }
@@ -476,7 +502,10 @@ impl<S: Sink> Back for Storage<S> {
             return self.count(lba, sync, awaited);
         }
         let lba = self.on_device(lba);
-        self.join(Io { at_us: self.at_us, op: IoOp::Write, lba, pages: 1, sync, awaited });
+        let (at_us, op) = (self.at_us, IoOp::Write);
+        let process = if sync || awaited { self.process } else { 0 };
+        let cause = Cause { process, page: Some(page) };
+        self.join(Io { at_us, op, lba, pages: 1, sync, awaited, cause });
     }
 
     #[inline(always)]
@@ -500,7 +529,8 @@ impl<S: Sink> Back for Storage<S> {
             return;
         }
         let (op, at_us) = (IoOp::Flush, self.at_us);
-        self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync: true, awaited: true });
+        let cause = Cause { process: self.process, page: None };
+        self.sink.io(Io { at_us, op, lba: 0, pages: 0, sync: true, awaited: true, cause });
     }
 
     #[inline]

@@ -1,12 +1,12 @@
 //! Helpers of the tests of all models.
 
 use super::{Device, Io};
-use crate::back::IoOp;
+use crate::back::{Cause, IoOp};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 pub(super) fn read(lba: u64, pages: u32) -> Io {
-    Io { at_us: 0, op: IoOp::Read, lba, pages, sync: false, awaited: true }
+    Io { at_us: 0, op: IoOp::Read, lba, pages, sync: false, awaited: true, cause: Cause::default() }
 }
 
 pub(super) fn write(lba: u64, pages: u32) -> Io {

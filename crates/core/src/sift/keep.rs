@@ -524,6 +524,7 @@ impl Sift for Keep {
             | Action::SyncAll
             | Action::RenameDirectory { .. }
             | Action::Process { .. }
+            | Action::Cause { .. }
             | Action::MemoryPressure { .. }
             | Action::Place { .. }
             | Action::Foreground { .. } => {}

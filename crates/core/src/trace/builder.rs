@@ -231,6 +231,7 @@ impl TraceBuilder {
             | Action::RenameDirectory { .. }
             | Action::Unbind { .. }
             | Action::Process { .. }
+            | Action::Cause { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}
             // The kernel's own work, perhaps long after the last access: results are the same

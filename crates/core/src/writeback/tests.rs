@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    back::{DeviceCounts, Io, IoOp, Why},
+    back::{Cause, DeviceCounts, Io, IoOp, Why},
     event::{About, Action, Event, FileId, Knows, Side},
     layout,
     page::{PAGE_BYTES, Page},
@@ -666,7 +666,7 @@ proptest! {
             let (outcome, ios) = run(spec.name, frames, modes, &trace);
             let mut model = modelled(spec, frames, modes, &trace);
             let wanted: Vec<Io> = model.done.iter().map(|(at_us, op, why, page)| match op {
-                IoOp::Flush => Io { at_us: *at_us, op: *op, lba: 0, pages: 0, sync: true, awaited: true },
+                IoOp::Flush => Io { at_us: *at_us, op: *op, lba: 0, pages: 0, sync: true, awaited: true, cause: Cause::default() },
                 _ => Io {
                     at_us: *at_us,
                     op: *op,
@@ -674,6 +674,7 @@ proptest! {
                     pages: 1,
                     sync: *why == Some(Why::Sync),
                     awaited: matches!(why, None | Some(Why::Evict | Why::Direct)),
+                    cause: Cause { process: 0, page: Some(Page(*page)) },
                 },
             }).collect();
             prop_assert_eq!(ios, wanted, "{} under {}", spec.name, modes);

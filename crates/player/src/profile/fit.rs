@@ -2,7 +2,7 @@
 
 use super::{Figure, Found, MAP_STRIDE, PageMapped, Pattern, ROUNDS};
 use flashsift_core::{
-    back::{Io, IoOp},
+    back::{Cause, Io, IoOp},
     device::{
         AnyDevice, Device, Fill, Model, Profile, ProfileError, latency, open_unit, page_mapped,
         profile::StorageKind,
@@ -294,7 +294,15 @@ fn replayed(profile: &Profile, patterns: &[Pattern]) -> Result<Vec<(Pattern, u64
             let begun_ns = now_ns;
             let op = if pattern.write { IoOp::Write } else { IoOp::Read };
             for page in &pattern.pages {
-                let io = Io { at_us: 0, op, lba: *page, pages: 1, sync: false, awaited: false };
+                let io = Io {
+                    at_us: 0,
+                    op,
+                    lba: *page,
+                    pages: 1,
+                    sync: false,
+                    awaited: false,
+                    cause: Cause::default(),
+                };
                 now_ns = machine.serve(&io, now_ns);
             }
             (pattern.clone(), now_ns - begun_ns)

@@ -220,13 +220,21 @@ impl Device for Simulated {
 
     fn perform(&mut self, write: bool, pages: &[u64], each: u32) -> Result<Vec<u64>, Error> {
         use flashsift_core::{
-            back::{Io, IoOp},
+            back::{Cause, Io, IoOp},
             device::Device as _,
         };
         let op = if write { IoOp::Write } else { IoOp::Read };
         let mut serve = |page: &u64| {
             let end_ns = self.machine.serve(
-                &Io { at_us: 0, op, lba: *page, pages: each, sync: false, awaited: false },
+                &Io {
+                    at_us: 0,
+                    op,
+                    lba: *page,
+                    pages: each,
+                    sync: false,
+                    awaited: false,
+                    cause: Cause::default(),
+                },
                 self.now_ns,
             );
             end_ns - std::mem::replace(&mut self.now_ns, end_ns)

@@ -1,7 +1,7 @@
 //! A back that merges neighbouring pages of one call into one request, up to a maximum length.
 
 use super::*;
-use crate::back::IoOp;
+use crate::back::{Cause, IoOp};
 
 struct Merging<'a> {
     /// Counts, and places the pages as this back's own layout does.
@@ -24,7 +24,15 @@ impl Merging<'_> {
             }
             self.submit();
         }
-        self.pending = Some(Io { at_us: self.at_us, op, lba, pages: 1, sync, awaited });
+        self.pending = Some(Io {
+            at_us: self.at_us,
+            op,
+            lba,
+            pages: 1,
+            sync,
+            awaited,
+            cause: Cause::default(),
+        });
     }
 }
 
@@ -130,7 +138,7 @@ fn merging_changes_no_page() {
         let modes = ["evict", "sync", "hf", "linux"][rng.random_range(0..4)];
         let mut plain = Vec::new();
         let outcome = with_cell(frames, modes, true, |cell| {
-            cell.run(&trace, None, Some(&mut |io| plain.push(io)))
+            cell.run(&trace, None, Some(&mut |io| plain.push(Io { cause: Cause::default(), ..io })))
         });
         plain.retain(|io| io.op != IoOp::Flush);
         for pages_max in [1, 2, 128] {
@@ -150,7 +158,11 @@ fn merging_changes_no_page() {
             let mut joined = Vec::new();
             let outcome_joined = with_cell(frames, modes, true, |cell| {
                 let cell = Cell { request_pages_max: pages_max, ..*cell };
-                cell.run(&trace, None, Some(&mut |io| joined.push(io)))
+                cell.run(
+                    &trace,
+                    None,
+                    Some(&mut |io| joined.push(Io { cause: Cause::default(), ..io })),
+                )
             });
             joined.retain(|io| io.op != IoOp::Flush);
             // Without a sink, and under a layout that needs none, requests are only counted.
