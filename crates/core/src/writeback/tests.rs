@@ -463,6 +463,9 @@ impl Model<'_> {
         }
         let why = is_write.then_some(Why::Direct);
         let op = if is_write { IoOp::Write } else { IoOp::Read };
+        if !pages.is_empty() {
+            self.idle_since_us = self.now_us;
+        }
         self.done.extend(pages.map(|page| (self.now_us, op, why, page)));
     }
 
