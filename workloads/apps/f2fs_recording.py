@@ -50,6 +50,9 @@ class Plan:
     card_mib: int = CARD_MIB
 
 
+# Workloads of days: the person comes back once, and pauses are cut to nearly nothing.
+ONE_RETURN = ("--returns", "0", "24", "--keep-pause", "0.05")
+
 # Those that end in the guest and fit on its card.
 PLANS = {
     "messenger": Plan(0.2),
@@ -58,6 +61,8 @@ PLANS = {
     # Its packs fill a smaller card.
     "game": Plan(0.2, card_mib=1024),
     "video": Plan(0.2),
+    "photos": Plan(0.1, (*ONE_RETURN, "--albums", "1", "--negatives", "3"), card_mib=1024),
+    "desktop": Plan(0.1, (*ONE_RETURN, "--mails", "30"), card_mib=1024),
 }
 
 

@@ -42,7 +42,7 @@ const PRINTED: &[(&str, &str)] = &[
         "ext4_journalled_write_end",
         "dev {dev:comma} ino {ino:d} pos {pos:d} len 4096 copied {copied:d}",
     ),
-    ("ext4_sync_file_enter", "dev {dev:comma} ino {ino:d} parent 2 datasync 1 "),
+    ("ext4_sync_file_enter", "dev {dev:comma} ino {ino:d} parent 2 datasync {datasync:d} "),
     ("ext4_sync_fs", "dev {dev:comma} wait {wait:d}"),
     ("ext4_allocate_inode", "dev {dev:comma} ino {ino:d} dir {dir:d} mode 0{mode:o}"),
     ("ext4_evict_inode", "dev {dev:comma} ino {ino:d} nlink {nlink:d}"),
