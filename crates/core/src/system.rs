@@ -416,11 +416,12 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
                 StepKind::Read => Op::Read,
                 StepKind::Write | StepKind::WriteSync => Op::Write,
                 StepKind::Sync => {
-                    self.sync(cell, trace, Some(step.range()));
+                    let why = if step.is_data_only() { Why::DataSync } else { Why::Sync };
+                    self.sync(cell, trace, Some(step.range()), why);
                     continue;
                 }
                 StepKind::SyncAll => {
-                    self.sync(cell, trace, None);
+                    self.sync(cell, trace, None, Why::SyncAll);
                     continue;
                 }
                 StepKind::Drop => {
@@ -460,7 +461,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             }
             self.back.submit();
             if kind == StepKind::WriteSync {
-                self.sync(cell, trace, Some(step.range()));
+                self.sync(cell, trace, Some(step.range()), Why::Sync);
             }
             if op == Op::Write {
                 self.write_asked(Machine::relieve);
@@ -521,18 +522,17 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
 
     /// Handles an application's sync of the pages of a file; `None`: of all files.
     #[inline(always)]
-    fn sync(&mut self, cell: &Cell<'_>, trace: &Trace, pages: Option<Range<u32>>) {
+    fn sync(&mut self, cell: &Cell<'_>, trace: &Trace, pages: Option<Range<u32>>, why: Why) {
         if C::DURABLE {
             let of_file = pages.clone().filter(|_| cell.writeback.syncs != Syncs::Everything);
             let reached = of_file.unwrap_or(0..trace.pages());
-            let why = if pages.is_some() { Why::Sync } else { Why::SyncAll };
             self.cache.sync(reached.clone(), why, &mut self.back);
             self.back.submit();
             if let Some(machine) = self.back.writeback.machine() {
                 machine.cleaned(reached);
             }
         }
-        self.write_asked(|machine| machine.sync(pages));
+        self.write_asked(|machine| machine.sync(pages, why));
         if !C::DURABLE && cell.writeback.syncs != Syncs::Nothing {
             self.back.flush();
         }

@@ -51,8 +51,8 @@ pub enum StepKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     first: u32,
-    /// 3 bits of kind, 2 of partial pages, 21 of count. The builder uses the upper 6; they are 0
-    /// afterwards.
+    /// 3 bits of kind, 2 of partial pages ([`DATA_ONLY`] of a sync), 21 of count. The builder uses
+    /// the upper 6; they are 0 afterwards.
     bits: u32,
 }
 
@@ -61,6 +61,8 @@ pub struct Step {
 pub(crate) const PAGES_MAX: u32 = (1 << 21) - 1;
 const HEAD_PARTIAL: u32 = 1 << 3;
 const TAIL_PARTIAL: u32 = 1 << 4;
+/// Of a [`StepKind::Sync`].
+const DATA_ONLY: u32 = HEAD_PARTIAL;
 const BUILDER: u32 = 26;
 
 impl Step {
@@ -100,6 +102,18 @@ impl Step {
     #[inline(always)]
     pub fn range(self) -> std::ops::Range<u32> {
         self.first..self.first + self.pages()
+    }
+
+    /// Returns whether a [`StepKind::Sync`] leaves out the file's times (`fdatasync`).
+    #[inline(always)]
+    pub fn is_data_only(self) -> bool {
+        self.kind() == StepKind::Sync && self.bits & DATA_ONLY != 0
+    }
+
+    /// Returns a step of the same kind over other pages.
+    fn over(self, first: u32, pages: u32) -> Self {
+        debug_assert!(pages <= PAGES_MAX);
+        Self { first, bits: pages << 5 | self.bits & (7 | HEAD_PARTIAL | TAIL_PARTIAL) }
     }
 
     /// Returns whether a write covers only a part of this page of its range.

@@ -145,7 +145,7 @@ fn reached_flash(found: &Found) -> Option<Figure> {
     let y = Axis::new("reached flash until then", Unit::Bytes);
     let chart = chart(Axis::new("time", Unit::TimeUs), y, Marks::Lines(lines));
     Some(
-        Figure::new("reached-flash", "Bytes that reach flash, by program", chart)
+        Figure::new("flash-by-program", "Bytes that reach flash, by program", chart)
             .caption("File data, as Linux writes it back after 30 s or at an fsync."),
     )
 }

@@ -33,6 +33,8 @@ pub enum Why {
     Idle,
     /// An application synced the file and waits.
     Sync,
+    /// As [`Self::Sync`], but the file's times need not be durable (`fdatasync`).
+    DataSync,
     /// An application synced all files and waits.
     SyncAll,
     /// The file replaces another one, and its file system writes it at once (`--metadata`).
@@ -48,7 +50,7 @@ impl Why {
     /// Whether an application waits for the write-back of what it synced.
     #[inline(always)]
     pub fn is_sync(self) -> bool {
-        matches!(self, Self::Sync | Self::SyncAll)
+        matches!(self, Self::Sync | Self::DataSync | Self::SyncAll)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Data shared by all characterisations: pages, files and names, with their numbers of accesses.
 
+use super::programs::Programs;
 use crate::{
     event::{About, Action, Event, FileId, Space},
     page::PAGE_BYTES,
@@ -22,6 +23,7 @@ pub(super) struct Ledger {
     pub(super) about: About,
     pub(super) pages: Pages,
     pub(super) files: Files,
+    pub(super) programs: Programs,
     /// Time of the last event.
     pub(super) end_us: u64,
 }
@@ -34,14 +36,30 @@ pub(super) struct Seen<'a> {
     pub(super) pages: &'a [u32],
     /// Number of the event's file; `None` for objects and for events without a file.
     pub(super) file: Option<u32>,
+    /// Number of the program that reads or writes; `None` for other events.
+    pub(super) program: Option<u32>,
+}
+
+/// Numbers of the file and the program of an event, as in [`Seen`].
+#[derive(Default)]
+pub(super) struct Entered {
+    pub(super) file: Option<u32>,
+    pub(super) program: Option<u32>,
 }
 
 impl Ledger {
     pub(super) fn new(about: About) -> Self {
-        Self { about, pages: Pages::default(), files: Files::default(), end_us: 0 }
+        Self {
+            about,
+            pages: Pages::default(),
+            files: Files::default(),
+            programs: Programs::default(),
+            end_us: 0,
+        }
     }
 
-    /// Enters an event, writes the touched pages to `touched` and returns the number of its file.
+    /// Enters an event, writes the touched pages to `touched` and returns the numbers of its file
+    /// and program.
     ///
     /// # Errors
     ///
@@ -51,10 +69,10 @@ impl Ledger {
         &mut self,
         event: &Event,
         touched: &mut Vec<u32>,
-    ) -> Result<Option<u32>, TraceError> {
+    ) -> Result<Entered, TraceError> {
         touched.clear();
         if matches!(event.action, Action::Place { .. }) {
-            return Ok(None);
+            return Ok(Entered::default());
         }
         self.end_us = self.end_us.max(event.at_us);
         let access = match event.action {
@@ -71,10 +89,9 @@ impl Ledger {
         }
         // Each object would be a file. There can be as many objects as pages, and nothing else is
         // known of them.
-        if self.about.space == Space::Objects {
-            return Ok(None);
-        }
-        Ok(self.files.take(event, touched.len() as u64))
+        let files = self.about.space != Space::Objects;
+        let file = if files { self.files.take(event, touched.len() as u64) } else { None };
+        Ok(Entered { file, program: self.programs.take(event) })
     }
 
     /// Prefetches the data of these events into the near caches, and returns the pages that they
@@ -100,7 +117,7 @@ impl Ledger {
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.pages.held_bytes() + self.files.held_bytes()
+        self.pages.held_bytes() + self.files.held_bytes() + self.programs.held_bytes()
     }
 }
 

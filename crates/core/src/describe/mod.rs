@@ -19,7 +19,7 @@ use crate::{
     trace::TraceError,
     writeback::{self, flusher::FlusherSettings},
 };
-use ledger::{Ledger, Seen};
+use ledger::{Entered, Ledger, Seen};
 
 mod bins;
 mod cache_files;
@@ -193,9 +193,9 @@ impl Describer {
             self.ledger.prefetch(events, &mut self.touched);
             self.watching.iter().for_each(|machine| machine.prefetch(&self.touched));
             for event in events {
-                let file = self.ledger.take(event, &mut self.touched)?;
+                let Entered { file, program } = self.ledger.take(event, &mut self.touched)?;
                 self.requests += u64::from(!self.touched.is_empty());
-                let seen = Seen { ledger: &self.ledger, pages: &self.touched, file };
+                let seen = Seen { ledger: &self.ledger, pages: &self.touched, file, program };
                 self.watching.iter_mut().for_each(|machine| machine.event(event, &seen));
             }
         }

@@ -34,6 +34,8 @@ pub(super) fn program_name(key: Result<&str, u32>) -> Box<str> {
 #[derive(Default)]
 pub(super) struct Programs {
     programs: Vec<Program>,
+    /// The process of the last request and its program: most requests follow one of their own.
+    last: Option<(u32, u32)>,
     /// Current program of each process.
     now: HashMap<u32, u32, FixedState>,
     /// All programs of each process, so that one that changes its name to and fro has only two.
@@ -46,18 +48,37 @@ impl Programs {
         &self.programs
     }
 
+    /// Takes an event, and returns the number of the program that reads or writes.
+    #[inline]
+    pub(super) fn take(&mut self, event: &Event<'_>) -> Option<u32> {
+        match &event.action {
+            Action::Read { .. } | Action::Write { .. } | Action::Direct { .. } => {
+                let (pid, program) = match self.last {
+                    Some(last) if last.0 == event.pid => last,
+                    _ => (event.pid, self.now(event.pid)),
+                };
+                self.last = Some((pid, program));
+                Some(program)
+            }
+            Action::Process { name } => {
+                self.last = None;
+                self.name(event.pid, name);
+                None
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the number of the program that the process runs now.
-    pub(super) fn now(&mut self, pid: u32) -> u32 {
+    fn now(&mut self, pid: u32) -> u32 {
         *self.now.entry(pid).or_insert_with(|| {
             self.programs.push(Program { pid, name: None });
             (self.programs.len() - 1) as u32
         })
     }
 
-    /// Enters the program that an event names.
-    pub(super) fn take(&mut self, event: &Event<'_>) {
-        let Action::Process { name } = &event.action else { return };
-        let (pid, name): (u32, &str) = (event.pid, name);
+    /// Enters the program that a process runs from now on.
+    fn name(&mut self, pid: u32, name: &str) {
         let now = self.now(pid);
         if self.programs[now as usize].name.as_deref() == Some(name) {
             return;

@@ -13,7 +13,7 @@ use super::{
     Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Piece, Seen,
     Setup, Table, Value,
     bins::Bins,
-    programs::{Programs, UNKNOWN_PROGRAM, program_name},
+    programs::{UNKNOWN_PROGRAM, program_name},
     ranking::{self, Key, Ranking},
     top_directories::directory,
 };
@@ -63,7 +63,6 @@ type Pages = [u64; REASONS.len()];
 
 struct ReachedFlash {
     flusher: Flusher,
-    programs: Programs,
     /// By program and file.
     charges: HashMap<(u32, u32), Pages, FixedState>,
     windows: Bins,
@@ -75,7 +74,6 @@ impl ReachedFlash {
     fn new(setup: &Setup<'_>) -> Self {
         Self {
             flusher: Flusher::new(setup.flusher).with_log(),
-            programs: Programs::default(),
             charges: HashMap::default(),
             windows: Bins::new(WINDOWS, WINDOW_US),
             cells: HashMap::default(),
@@ -103,10 +101,10 @@ impl ReachedFlash {
     }
 
     /// The pages of the programs that are written most, by window.
-    fn over_time(&self, first: &[(Result<&str, u32>, Value)]) -> [Table; 2] {
+    fn over_time(&self, ledger: &Ledger, first: &[(Result<&str, u32>, Value)]) -> [Table; 2] {
         let mut windows: BTreeMap<(u64, usize), u64> = BTreeMap::new();
         for ((window, program), pages) in &self.cells {
-            let key = self.programs.all()[*program as usize].key();
+            let key = ledger.programs.all()[*program as usize].key();
             let rank = first.iter().position(|(known, _)| *known == key).unwrap_or(first.len());
             *windows.entry((u64::from(*window), rank)).or_default() += pages;
         }
@@ -152,17 +150,13 @@ fn by_reason(sums: &[u64; 1 + REASONS.len()]) -> &Pages {
 
 impl Characterisation for ReachedFlash {
     fn event(&mut self, event: &Event, seen: &Seen<'_>) {
-        let program = self.programs.now(event.pid);
-        self.programs.take(event);
-        self.flusher.handle_of(event, program);
+        // Only who writes is charged.
+        self.flusher.handle_of(event, seen.program.unwrap_or_default());
         self.charge(seen.ledger);
     }
 
     fn held_bytes(&self) -> usize {
-        self.flusher.held_bytes()
-            + self.programs.held_bytes()
-            + self.charges.allocation_size()
-            + self.cells.allocation_size()
+        self.flusher.held_bytes() + self.charges.allocation_size() + self.cells.allocation_size()
     }
 
     fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
@@ -176,7 +170,7 @@ impl Characterisation for ReachedFlash {
         if all == 0 && self.flusher.dirty_pages() == 0 {
             return Err("nothing is written");
         }
-        let key = |program: u32| self.programs.all()[program as usize].key();
+        let key = |program: u32| ledger.programs.all()[program as usize].key();
         let mut figures =
             vec![Figure::new("reached_bytes", "reaches flash", Value::Bytes(all * PAGE_BYTES))];
         for ((.., id, label), pages) in REASONS.iter().zip(total).filter(|(_, pages)| *pages > 0) {
@@ -241,7 +235,7 @@ impl Characterisation for ReachedFlash {
         }
 
         let sentence = sentence(&by_file, &by_directory);
-        let [bins, over_time] = self.over_time(&first);
+        let [bins, over_time] = self.over_time(ledger, &first);
         let found = Found { sentence, ..Found::default() }
             .figures(figures)
             .note(

@@ -2,8 +2,7 @@
 
 use super::{
     Characterisation, CharacterisationSpec, Found, Ledger, Seen, Table, Value,
-    programs::{Programs, program_name},
-    ranking::Ranking,
+    programs::program_name, ranking::Ranking,
 };
 use crate::event::{Action, Event};
 
@@ -19,14 +18,13 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
 
 #[derive(Default)]
 struct TopProcesses {
-    programs: Programs,
     /// Bytes read and written by each program.
     moved: Vec<[u64; 2]>,
 }
 
 impl TopProcesses {
-    fn moved(&mut self, pid: u32) -> &mut [u64; 2] {
-        let program = self.programs.now(pid) as usize;
+    fn moved(&mut self, program: u32) -> &mut [u64; 2] {
+        let program = program as usize;
         if program >= self.moved.len() {
             self.moved.resize(program + 1, [0; 2]);
         }
@@ -39,24 +37,22 @@ fn add(sum: &mut u64, bytes: u64) {
 }
 
 impl Characterisation for TopProcesses {
-    fn event(&mut self, event: &Event, _: &Seen<'_>) {
+    fn event(&mut self, event: &Event, seen: &Seen<'_>) {
         // 0: the format has no process numbers.
-        if event.pid == 0 {
-            return;
-        }
+        let Some(program) = seen.program.filter(|_| event.pid != 0) else { return };
         match &event.action {
-            Action::Read { len, .. } => add(&mut self.moved(event.pid)[0], *len),
-            Action::Write { len, .. } => add(&mut self.moved(event.pid)[1], *len),
-            _ => self.programs.take(event),
+            Action::Read { len, .. } => add(&mut self.moved(program)[0], *len),
+            Action::Write { len, .. } => add(&mut self.moved(program)[1], *len),
+            _ => {}
         }
     }
 
     fn held_bytes(&self) -> usize {
-        self.programs.held_bytes() + self.moved.len() * size_of::<[u64; 2]>()
+        self.moved.len() * size_of::<[u64; 2]>()
     }
 
     fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
-        let each = self.programs.all().iter().zip(&self.moved);
+        let each = ledger.programs.all().iter().zip(&self.moved);
         let each = each.map(|(program, [read, written])| (program.key(), [*written, *read]));
         let programs = Ranking::new(each);
         if programs.is_empty() {

@@ -11,7 +11,8 @@
 //! - A page that has a place keeps it (`f2fs_should_update_inplace`) in three cases: its file is
 //!   cold by name; the volume has at most 8,192 segments, 16 GiB (`SMALL_VOLUME_SEGMENTS`); or an
 //!   fsync writes it and the file had at most 8 dirty pages (`min_fsync_blocks`). fdatasync keeps
-//!   any number of pages in place (`sync=fdatasync`: traces do not tell the two apart).
+//!   any number of pages in place. `sync=fsync` and `sync=fdatasync` take all syncs as one of the
+//!   two, for traces that do not tell them apart.
 //! - A write-back of a file is the pages of it that are written one after another, for the same
 //!   reason and without a page of it becoming dirty in between.
 //! - A sync of all files ends with a checkpoint. F2FS also makes one every 60 s and for some
@@ -66,7 +67,7 @@ const PARAMS: &[Param] = &[
     Param {
         name: "sync",
         what: "the call that syncs of a file stand for: fdatasync always overwrites in place",
-        kind: ParamKind::Word(&["fsync", "fdatasync"]),
+        kind: ParamKind::Word(&["recorded", "fsync", "fdatasync"]),
     },
 ];
 
@@ -90,7 +91,8 @@ struct F2fs {
     area: MainArea,
     /// Whether each page that has a place keeps it.
     always_in_place: bool,
-    fdatasync: bool,
+    /// Whether every sync is a sync of data; `None`: as the trace says.
+    data_only: Option<bool>,
     /// The write-back that goes on if the next page suits it.
     current: Option<WriteBack>,
     /// Whether a sync of all files goes on.
@@ -132,7 +134,10 @@ impl F2fs {
             dirty_pages: vec![0; files.count() as usize],
             always_in_place: segments != 0 && volume.segments <= SMALL_VOLUME_SEGMENTS,
             area: MainArea::new(volume),
-            fdatasync: params.word(PARAMS, "sync") == "fdatasync",
+            data_only: match params.word(PARAMS, "sync") {
+                "recorded" => None,
+                word => Some(word == "fdatasync"),
+            },
             current: None,
             syncing_all: false,
             freed: Vec::new(),
@@ -209,7 +214,8 @@ impl Layout for F2fs {
         let WriteBack { pages, .. } = self.write_back_of(self.files.of_page(page), why);
         self.clean(page);
         let by_name = self.log_by_name(page);
-        let by_sync = why == Why::Sync && (self.fdatasync || pages <= FSYNC_PAGES);
+        let by_sync = matches!(why, Why::Sync | Why::DataSync)
+            && (self.data_only.unwrap_or(why == Why::DataSync) || pages <= FSYNC_PAGES);
         let keeps = self.always_in_place || by_name == Some(Log::Cold) || by_sync;
         if !keeps || self.place[page.0 as usize] == NOWHERE {
             let by_pages = if pages <= HOT_PAGES { Log::Hot } else { Log::Warm };

@@ -92,7 +92,7 @@ proptest! {
                     prop_assert_eq!(&places(&*layout), &before, "a read places nothing");
                     continue;
                 } else {
-                    let why = [Why::Evict, Why::Sync, Why::SyncAll][*count as usize % 3];
+                    let why = [Why::Evict, Why::Sync, Why::DataSync, Why::SyncAll][*count as usize % 4];
                     let lba = layout.write_for(Page(page), why);
                     prop_assert!(!model.iter().any(|(other, at)| *at == lba && *other != page), "{}", text);
                     model.insert(page, lba);
@@ -234,7 +234,9 @@ fn f2fs_overwrites_in_place_where_f2fs_does() {
     for (text, pages, why, expected) in [
         ("f2fs", 0..8, Why::Sync, true),
         ("f2fs", 0..9, Why::Sync, false),
+        ("f2fs", 0..9, Why::DataSync, true),
         ("f2fs:sync=fdatasync", 0..9, Why::Sync, true),
+        ("f2fs:sync=fsync", 0..9, Why::DataSync, false),
         ("f2fs", 0..8, Why::SyncAll, false),
         ("f2fs", 0..8, Why::Expire, false),
         ("f2fs", 40..80, Why::Expire, true),

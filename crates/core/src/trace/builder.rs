@@ -1,8 +1,8 @@
 //! The builder, which turns events into a dense trace.
 
 use super::{
-    BUILDER, Bytes, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables,
-    Times, Totals, Trace, TraceError, Unit,
+    BUILDER, Bytes, DATA_ONLY, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables,
+    TAIL_PARTIAL, Tables, Times, Totals, Trace, TraceError, Unit,
     operations::{Collector, Operations},
     places::PlacesBuilder,
     tables::untouched,
@@ -189,11 +189,14 @@ impl TraceBuilder {
                 let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
                 self.access(event.at_us, kind, file, offset, len)?;
             }
-            Action::Sync { file, offset, len, .. } => {
+            Action::Sync { file, offset, len, data_only } => {
                 self.totals.syncs += 1;
                 let end =
                     if len == 0 { 0 } else { offset.saturating_add(len).div_ceil(PAGE_BYTES) };
                 self.range(event.at_us, StepKind::Sync, file, offset / PAGE_BYTES, end);
+                if let Some(step) = self.steps.last_mut().filter(|_| data_only) {
+                    step.bits |= DATA_ONLY;
+                }
             }
             Action::SyncAll => {
                 self.totals.syncs += 1;
@@ -420,12 +423,12 @@ impl TraceBuilder {
                 }
                 if ranks.is_empty() && pages > 0 {
                     self.step_tables.push_from(&step_tables, n);
-                    self.step(at, Step::new(kind, 0, 0));
+                    self.step(at, step.over(0, 0));
                 }
                 while !ranks.is_empty() {
                     let part = (ranks.end - ranks.start).min(PAGES_MAX);
                     self.step_tables.push_from(&step_tables, n);
-                    self.step(at, Step::new(kind, ranks.start, part));
+                    self.step(at, step.over(ranks.start, part));
                     ranks.start += part;
                 }
             }

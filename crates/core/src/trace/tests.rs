@@ -355,12 +355,17 @@ fn every_sync_is_a_step() {
         |file, offset, len| Action::Sync { file: FileId(file), offset, len, data_only: false };
     let write =
         Action::Write { open: None, file: FileId(1), offset: 0, len: 3 * 4096, sync: false };
-    let syncs = [sync(1, 4096, 4097), sync(1, 0, 0), sync(7, 0, u64::MAX), Action::SyncAll];
+    let mut syncs = [sync(1, 4096, 4097), sync(1, 0, 0), sync(7, 0, u64::MAX), Action::SyncAll];
+    if let Action::Sync { data_only, .. } = &mut syncs[0] {
+        *data_only = true;
+    }
     let trace = build(&[&[write][..], &syncs].concat());
     let steps: Vec<_> = trace.steps()[1..].iter().map(|step| (step.kind(), step.range())).collect();
     let sync = StepKind::Sync;
     assert_eq!(steps, [(sync, 1..3), (sync, 0..0), (sync, 0..0), (StepKind::SyncAll, 0..0)]);
     assert_eq!((trace.totals().syncs, trace.syncing_steps()), (4, 4));
+    let data_only: Vec<_> = trace.steps()[1..].iter().map(|step| step.is_data_only()).collect();
+    assert_eq!(data_only, [true, false, false, false]);
     assert!(build(&syncs).steps().is_empty(), "nothing can be dirty");
 }
 

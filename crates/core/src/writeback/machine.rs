@@ -216,8 +216,7 @@ impl Machine {
 
     /// Handles a sync of these pages of a file, or of everything if `pages` is `None`. Returns
     /// whether [`Machine::poll`] must be called.
-    pub fn sync(&mut self, pages: Option<Range<u32>>) -> bool {
-        let why = if pages.is_some() { Why::Sync } else { Why::SyncAll };
+    pub fn sync(&mut self, pages: Option<Range<u32>>, why: Why) -> bool {
         self.job = match (self.modes.syncs, pages) {
             (Syncs::Nothing, _) => return false,
             (Syncs::TheirFile, Some(pages)) => Job { pages, files: Which::None, why },

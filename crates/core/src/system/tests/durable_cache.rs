@@ -72,7 +72,7 @@ impl Cache for &mut Durable {
     }
 
     fn direct<B: Back>(&mut self, _: Range<u32>, _: Op, _: Owner, _: &mut B) {
-        unimplemented!("no test has such requests");
+        unreachable!("no test has such requests");
     }
 
     fn sync<B: Back>(&mut self, pages: Range<u32>, _: Why, _: &mut B) {
