@@ -14,9 +14,9 @@ use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf};
 
 mod figures;
-mod json;
-mod page;
-mod text;
+pub(crate) mod json;
+pub(crate) mod page;
+pub(crate) mod text;
 
 /// Describe a trace: reads and writes, reuse, lifetimes of files and pages
 #[derive(clap::Args)]

@@ -12,6 +12,7 @@ mod compare;
 mod describe;
 mod devices;
 mod diff;
+mod doctor;
 mod import;
 mod load;
 mod logging;
@@ -39,6 +40,7 @@ mod usage;
   flashsift compare trace.xz                      every policy at five sizes, as a table
   flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
   sudo flashsift record -o t.parquet -- PROGRAM   the reads and writes of a program
+  sudo flashsift doctor                           writers of this machine's flash, and remedies
   flashsift compare trace.xz --report r.html      the same as a page with figures
   flashsift diff before.json after.json           the differences between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       the time that a real device takes
@@ -66,6 +68,7 @@ enum Command {
     Diff(diff::Args),
     Import(import::Args),
     Record(record::Args),
+    Doctor(doctor::Args),
     Replay(replay::Args),
     Profile(profile::Args),
     Mount(mount::Args),
@@ -136,6 +139,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Diff(args) => diff::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Mount(args) => mount::run(&args, words),

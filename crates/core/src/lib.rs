@@ -10,6 +10,7 @@ pub mod bound;
 pub mod cache;
 pub mod describe;
 pub mod device;
+pub mod doctor;
 pub mod duration;
 pub mod event;
 pub mod layout;

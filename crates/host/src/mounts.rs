@@ -25,6 +25,8 @@ pub struct Mount {
     pub kind: String,
     /// Source of the mount: a device, a directory, or only a word.
     pub source: OsString,
+    /// Options of the mount, then those of its file system, as the kernel lists them.
+    pub options: Vec<String>,
     /// The mount or its file system is read-only.
     pub read_only: bool,
     /// User and group of a FUSE mount. Without `allow_other` the kernel admits no others to it, not
@@ -119,16 +121,18 @@ fn line(line: &[u8]) -> Option<Mount> {
     let kind = text(fields.next()?)?;
     let source = unescaped(fields.next()?);
     let of_file_system = fields.next().unwrap_or_default();
-    let read_only = [options, of_file_system]
-        .iter()
-        .any(|all| all.split(|&byte| byte == b',').any(|o| o == b"ro"));
+    let each =
+        [options, of_file_system].into_iter().flat_map(|all| all.split(|&byte| byte == b','));
+    let options: Vec<String> =
+        each.map(|option| String::from_utf8_lossy(option).into_owned()).collect();
+    let read_only = options.iter().any(|option| option == "ro");
     let number = |name: &str| {
         let values = of_file_system.split(|&byte| byte == b',');
         let mut values = values.filter_map(|option| option.strip_prefix(name.as_bytes()));
         std::str::from_utf8(values.next()?).ok()?.parse().ok()
     };
     let user = number("user_id=").zip(number("group_id="));
-    Some(Mount { id, dev, point, kind, source, read_only, user })
+    Some(Mount { id, dev, point, kind, source, options, read_only, user })
 }
 
 /// Replaces escapes of the kernel, such as `\\040` for a space.
@@ -179,6 +183,7 @@ mod tests {
                 point: "/mnt/my card".into(),
                 kind: "vfat".into(),
                 source: "/dev/sda1".into(),
+                options: ["ro", "nosuid", "rw"].map(str::to_owned).to_vec(),
                 read_only: true,
                 user: None,
             }

@@ -16,7 +16,7 @@ mod syscalls;
 mod system;
 mod tracefs;
 
-pub use recorder::{Lost, Options, Recorded, Stop, Subject, record};
+pub use recorder::{Lost, Options, Recorded, Stop, Subject, file_systems, record};
 use std::{io, path::Path};
 pub use strace::strace;
 

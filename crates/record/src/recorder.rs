@@ -36,6 +36,10 @@ pub enum Subject {
     Path(PathBuf),
     /// All accesses on a mounted device.
     Device(PathBuf),
+    /// All accesses on the file systems of these paths; without a path, on all that can be
+    /// recorded. No directory is read: a file has a name if it is open at the beginning or opened
+    /// later, and sizes and places are not recorded.
+    FileSystems(Vec<PathBuf>),
 }
 
 /// Options of a recording.
@@ -176,18 +180,18 @@ pub fn record(
 /// The file systems to record.
 fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error> {
     let mounts = system::mounts();
-    let dev = match (subject, &options.under) {
-        (Subject::Path(path), _) | (_, Some(path)) => {
-            Some(dev_of(path.metadata().map_err(|e| at(path, e))?.dev()))
-        }
-        (Subject::Command(_) | Subject::Processes(_), None) => None,
-        (Subject::Device(path), None) => {
-            let meta = path.metadata().map_err(|e| at(path, e))?;
-            Some(dev_of(meta.rdev()))
+    let meta = |path: &PathBuf| path.metadata().map_err(|e| at(path, e));
+    // None: all of them.
+    let devs = match (subject, &options.under) {
+        (Subject::Path(path), _) | (_, Some(path)) => vec![dev_of(meta(path)?.dev())],
+        (Subject::Command(_) | Subject::Processes(_), None) => Vec::new(),
+        (Subject::Device(path), None) => vec![dev_of(meta(path)?.rdev())],
+        (Subject::FileSystems(paths), None) => {
+            paths.iter().map(|path| Ok(dev_of(meta(path)?.dev()))).collect::<Result<_, Error>>()?
         }
     };
     let chosen: Vec<_> =
-        mounts.iter().filter(|m| dev.is_none_or(|dev| m.dev == dev)).cloned().collect();
+        mounts.iter().filter(|m| devs.is_empty() || devs.contains(&m.dev)).cloned().collect();
     if chosen.is_empty() {
         let known: Vec<_> =
             mounts.iter().map(|m| format!("{} ({})", m.path.display(), m.kind)).collect();
@@ -197,6 +201,17 @@ fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error>
         )));
     }
     Ok(chosen)
+}
+
+/// Returns the mount points of the file systems that [`Subject::FileSystems`] records.
+///
+/// # Errors
+///
+/// A path cannot be read, or none of the file systems can be recorded.
+pub fn file_systems(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let options = Options { under: None, exact: false, buffer_kib: 0 };
+    let mounts = listened(&Subject::FileSystems(paths.to_vec()), &options)?;
+    Ok(mounts.into_iter().map(|mount| mount.path).collect())
 }
 
 /// Filter for one device, if the tracepoint has a device field.
@@ -230,6 +245,8 @@ struct Recorder {
     about: bool,
     /// Records that have been read and wait for older ones.
     points: Vec<Point>,
+    /// Whether the places of all files are looked up at the end.
+    places_at_end: bool,
     /// Files whose places at the end are unknown.
     unplaced: u64,
 }
@@ -265,7 +282,8 @@ impl Recorder {
                 }
             }
         }
-        let places = mounts.iter().all(|mount| placed.contains(&&*mount.kind));
+        let places = !matches!(subject, Subject::FileSystems(_))
+            && mounts.iter().all(|mount| placed.contains(&&*mount.kind));
         let opens = options.exact && faults.enable_calls()? > 0;
         for spec in tracefs::specs(|need| need == Need::Addresses) {
             faults.enable(spec, None)?;
@@ -311,6 +329,7 @@ impl Recorder {
             knows,
             about: false,
             points: Vec::new(),
+            places_at_end: !matches!(subject, Subject::FileSystems(_)),
             unplaced: 0,
         })
     }
@@ -364,6 +383,14 @@ impl Recorder {
                 system::processes(machine, None, now_ns(), points);
                 None
             }
+            Subject::FileSystems(_) => {
+                machine.never_tasks(system::threads(me));
+                for pid in system::all() {
+                    system::open_files(pid, now_ns(), &mut |name| machine.name(name));
+                }
+                system::processes(machine, None, now_ns(), points);
+                None
+            }
         };
         Ok(child)
     }
@@ -401,7 +428,9 @@ impl Recorder {
             if over {
                 self.machine.finish();
                 self.hand_on(events)?;
-                self.place_all(events)?;
+                if self.places_at_end {
+                    self.place_all(events)?;
+                }
                 self.describe_trace(events)?;
                 return Ok(status);
             }

@@ -154,6 +154,11 @@ pub(crate) fn threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
+/// Returns all processes.
+pub(crate) fn all() -> Vec<u32> {
+    numbers("/proc")
+}
+
 fn numbers(folder: &str) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -167,7 +172,7 @@ pub(crate) fn processes(
     at_ns: u64,
     points: &mut Vec<Point>,
 ) {
-    for pid in numbers("/proc") {
+    for pid in all() {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         let name = escape(name.strip_suffix(b"\n").unwrap_or(&name));
         for tid in threads(pid) {

@@ -59,14 +59,29 @@ impl Serialize for DescriptionRecord<'_> {
         if let Some(served) = served {
             map.serialize_entry("served", served)?;
         }
-        for Section { spec, found } in &self.description.sections {
-            if let Ok(found) = found {
-                map.serialize_entry(spec.name, &Object(found))?;
-            }
-        }
-        map.serialize_entry("missing", &Missing(&self.description.sections))?;
+        sections(&mut map, self.description)?;
         map.end()
     }
+}
+
+/// The sections alone, for the records of other commands.
+pub(crate) struct Sections<'a>(pub(crate) &'a Description);
+
+impl Serialize for Sections<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        sections(&mut map, self.0)?;
+        map.end()
+    }
+}
+
+fn sections<M: SerializeMap>(map: &mut M, description: &Description) -> Result<(), M::Error> {
+    for Section { spec, found } in &description.sections {
+        if let Ok(found) = found {
+            map.serialize_entry(spec.name, &Object(found))?;
+        }
+    }
+    map.serialize_entry("missing", &Missing(&description.sections))
 }
 
 struct Missing<'a>(&'a [Section]);

@@ -15,6 +15,17 @@ pub(super) fn build(
     notes: Vec<String>,
     description: &Description,
 ) -> Page {
+    Page {
+        title: format!("{name}: description of the trace"),
+        subtitle: text::about(description),
+        lead: notes.into_iter().chain(text::sentences(description)).collect(),
+        sections: sections(description),
+        reproduce: card::reproduce(&args.input, outcome),
+    }
+}
+
+/// Builds the sections of the characterisations.
+pub(crate) fn sections(description: &Description) -> Vec<Section> {
     let mut sections: Vec<Section> = description.sections.iter().filter_map(section).collect();
     let missing = description.sections.iter().filter_map(|section| {
         Some((
@@ -30,13 +41,7 @@ pub(super) fn build(
             blocks: vec![Block::List(missing)],
         });
     }
-    Page {
-        title: format!("{name}: description of the trace"),
-        subtitle: text::about(description),
-        lead: notes.into_iter().chain(text::sentences(description)).collect(),
-        sections,
-        reproduce: card::reproduce(&args.input, outcome),
-    }
+    sections
 }
 
 fn section(section: &describe::Section) -> Option<Section> {

@@ -54,7 +54,7 @@ pub(super) fn sentences(description: &Description) -> impl Iterator<Item = Strin
 }
 
 /// Joins the pieces of a sentence, with values formatted for people.
-pub(super) fn words(sentence: &[Piece]) -> String {
+pub(crate) fn words(sentence: &[Piece]) -> String {
     let words = sentence.iter().map(|piece| match piece {
         Piece::Words(words) => (*words).to_owned(),
         Piece::Text(text) => (**text).to_owned(),
@@ -161,7 +161,7 @@ fn lines(rows: &[Vec<TextCell>], titles: Option<&[&str]>) -> String {
 }
 
 /// Cuts a name in the middle: its beginning shows the owner of a file, and its end the file.
-fn shortened(name: &str, width: usize) -> String {
+pub(crate) fn shortened(name: &str, width: usize) -> String {
     // Control characters are replaced.
     let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let chars = name.chars().count();

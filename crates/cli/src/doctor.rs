@@ -1,0 +1,186 @@
+//! `flashsift doctor`: which programs and files wear this machine's flash, and what would help.
+
+use crate::{
+    card, load,
+    logging::{self, DETAIL},
+    size,
+    usage::Usage,
+};
+use anyhow::Context;
+use facts::Watched;
+use flashsift_core::{
+    doctor::Doctor,
+    event::{About, Event},
+    writeback::flusher::FlusherSettings,
+};
+use flashsift_record::{self as recorder, Options, Stop, Subject};
+use flashsift_traces::{Error, events::Sink};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    io::{IsTerminal, Write},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tracing::warn;
+
+mod facts;
+mod json;
+mod page;
+mod text;
+
+/// Find out which programs and files wear this machine's flash, and what would help
+///
+/// Watches all ext4 and F2FS file systems, or those of the given paths, for a while. Then it shows
+/// who wrote how much to which file, and a ranked list of remedies: each with evidence, what it
+/// saves in a day, its price, the commands that do it and those that undo it. It changes nothing:
+/// it uses the kernel's tracepoints in a tracing instance of its own and removes it at the end.
+/// Needs root.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo flashsift doctor
+  sudo flashsift doctor --for 1h --report doctor.html
+  sudo flashsift doctor /home --for 10m
+  sudo flashsift doctor --json | jq '.remedies[0]'
+
+The saving of a remedy is estimated: the recorded accesses run again with the change, in models of
+the kernel's write-back and of ext4's journal. A longer time gives narrower intervals. Ctrl-C ends
+the watch and shows the result so far.")]
+pub(crate) struct Args {
+    /// Files or directories whose file systems are watched; default: all that can be
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Time to watch: 90s, 10m, 1h
+    #[arg(long = "for", value_name = "TIME", default_value = "1m", value_parser = size::parse_time)]
+    time: Duration,
+
+    /// Number of programs, and of files of each, to list
+    #[arg(long, value_name = "N", default_value = "5", value_parser = size::parse_count)]
+    top: u64,
+
+    /// Print one JSON object, on one line
+    #[arg(long)]
+    json: bool,
+
+    /// Write a page with figures for a browser; it contains everything and fetches nothing
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+
+    /// Memory limit; default: a quarter of the machine's memory, at most 1 GiB
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    trace_memory: Option<u64>,
+
+    /// Size of the kernel's buffer for each processor
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size::parse_bytes)]
+    buffer: u64,
+}
+
+const LIMIT_MAX: u64 = 1 << 30;
+
+struct Examine {
+    flusher: FlusherSettings,
+    limit_bytes: u64,
+    doctor: Option<Doctor>,
+}
+
+impl Sink for Examine {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.doctor = Some(Doctor::new(about, self.flusher, self.limit_bytes));
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        let doctor = self.doctor.as_mut().expect("a recording describes its trace first");
+        doctor.extend(events).map_err(|error| Error::Sink(error.to_string()))
+    }
+}
+
+struct Until {
+    interrupted: Arc<AtomicBool>,
+    time: Duration,
+    begun: Instant,
+    bar: ProgressBar,
+}
+
+impl Stop for Until {
+    fn begun(&mut self) {
+        self.begun = Instant::now();
+    }
+
+    fn now(&mut self, events: u64) -> bool {
+        let elapsed = self.begun.elapsed();
+        self.bar.set_position(elapsed.min(self.time).as_millis() as u64);
+        self.bar.set_message(size::counted(events, "event"));
+        self.interrupted.load(Relaxed) || elapsed >= self.time
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.time.is_zero() {
+        return Err(Usage("--for 0 sees nothing: give a time such as 1m".to_owned()).into());
+    }
+    let report = args.report.as_deref().map(card::Report::new).transpose()?;
+    let watched = Watched::begin(&args.paths)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
+        signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
+    }
+    let limit_bytes =
+        args.trace_memory.unwrap_or_else(|| (load::default_limit_bytes() / 3).min(LIMIT_MAX));
+    let mut sink = Examine { flusher: watched.flusher(), limit_bytes, doctor: None };
+    let begun = Instant::now();
+    let mut stop = Until { interrupted, time: args.time, begun, bar: bar(args.time) };
+    let options = Options { under: None, exact: false, buffer_kib: args.buffer.div_ceil(1024) };
+    let subject = Subject::FileSystems(args.paths.clone());
+    let recorded = recorder::record(subject, &options, &mut sink, &mut stop);
+    let duration_us = stop.begun.elapsed().as_micros() as u64;
+    stop.bar.finish_and_clear();
+    let recorded = recorded.map_err(|error| match error {
+        recorder::Error::NotAllowed { .. } => {
+            anyhow::Error::new(error).context("watching a machine needs root: run it with sudo")
+        }
+        error => error.into(),
+    })?;
+    let facts = watched.end()?;
+    load::log_skipped(&recorded.summary.skipped);
+    let lost: u64 = recorded.lost.by_cpu.iter().map(|(_, lost)| lost).sum();
+    if lost > 0 {
+        warn!(
+            target: DETAIL,
+            "LOST: {} of accesses, so the numbers are too small; a larger --buffer helps",
+            size::counted(lost, "record")
+        );
+    }
+    let doctor = sink.doctor.context("nothing was read or written on the watched file systems")?;
+    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let examination = doctor.finish(&facts, duration_us, top)?;
+    if let Some(report) = report {
+        report.write(&page::build(&facts, &examination))?;
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &json::Record::new(&facts, &examination))?;
+        writeln!(out)?;
+    } else {
+        out.write_all(text::render(&facts, &examination, crate::text::in_color()).as_bytes())?;
+    }
+    out.flush().context("writing the result")
+}
+
+fn bar(time: Duration) -> ProgressBar {
+    if logging::is_quiet() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style =
+        ProgressStyle::with_template("watching [{bar:30}] {elapsed} {msg} (Ctrl-C ends it)")
+            .expect("templates are constants");
+    let bar = ProgressBar::new(time.as_millis() as u64).with_style(style);
+    logging::keep_below(&bar);
+    bar
+}

@@ -1,0 +1,192 @@
+//! Reads the facts about the machine that the examination needs.
+
+use anyhow::Context;
+use flashsift_core::{
+    doctor::{Disk, Facts, FileSystem, Swap},
+    page::PAGE_BYTES,
+    writeback::flusher::FlusherSettings,
+};
+use flashsift_host::{
+    disks::{self, Counters},
+    flusher, mounts, swap,
+    wear::{self, Kind, LifeTime},
+};
+use flashsift_record as recorder;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tracing::{debug, warn};
+
+const SYS: &str = "/sys";
+const PROC: &str = "/proc";
+
+/// The machine at the beginning of the examination.
+pub(super) struct Watched {
+    flusher: FlusherSettings,
+    file_systems: Vec<FileSystem>,
+    disks: Vec<(u64, disks::Disk)>,
+    swapped_out_bytes: u64,
+}
+
+impl Watched {
+    /// Reads settings and counters of the file systems of `paths`; of all, if there is none.
+    pub(super) fn begin(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let settings = flusher::settings().context("reading the kernel's write-back settings")?;
+        let mut file_systems = Vec::new();
+        let mut disks: Vec<(u64, disks::Disk)> = Vec::new();
+        for point in recorder::file_systems(paths)? {
+            let Some(mount) = mounts::at(&point).context("reading mounts")? else { continue };
+            file_systems.push(FileSystem {
+                mount: point.display().to_string(),
+                kind: mount.kind,
+                source: mount.source.to_string_lossy().into_owned(),
+                options: mount.options,
+            });
+            // btrfs and network file systems have no disk; those that are recorded have one.
+            match disks::of(Path::new(SYS), mount.dev) {
+                Ok(disk) if disks.iter().all(|(_, known)| known.name != disk.name) => {
+                    disks.push((mount.dev, disk));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    warn!("the disk of {} is not counted: {error}", point.display());
+                }
+            }
+        }
+        Ok(Self {
+            flusher: FlusherSettings {
+                expire_us: settings.expire_us,
+                tick_us: settings.tick_us,
+                background_pages: settings.background_bytes / PAGE_BYTES,
+            },
+            file_systems,
+            disks,
+            swapped_out_bytes: swapped_out_bytes(),
+        })
+    }
+
+    pub(super) fn flusher(&self) -> FlusherSettings {
+        self.flusher
+    }
+
+    /// Reads what has changed since.
+    pub(super) fn end(self) -> anyhow::Result<Facts> {
+        let wears = wear::storage(Path::new(SYS)).unwrap_or_else(|error| {
+            warn!("{error}");
+            Vec::new()
+        });
+        let disks = self.disks.into_iter().map(|(dev, before)| {
+            let now = disks::of(Path::new(SYS), dev)
+                .with_context(|| format!("the counters of {}", before.name))?;
+            let Counters { read_bytes, written_bytes, discarded_bytes } =
+                now.counters.since(before.counters);
+            let register = wears.iter().find(|storage| storage.name == before.name);
+            let wear = match register.map(|storage| &storage.kind) {
+                Some(Kind::Sd) => Some("an SD card: it tells no wear".to_owned()),
+                Some(Kind::Emmc { wear } | Kind::Ufs { wear }) => wear.map(|wear| in_words(&wear)),
+                None => smart(&before.name),
+            };
+            let disks::Disk { name, model, capacity_bytes, .. } = before;
+            Ok(Disk {
+                name,
+                model,
+                capacity_bytes,
+                written_bytes,
+                read_bytes,
+                discarded_bytes,
+                wear,
+            })
+        });
+        let disks = disks.collect::<anyhow::Result<_>>()?;
+        let swaps = swap::areas(Path::new(PROC)).unwrap_or_else(|error| {
+            debug!("swap areas are unknown: {error}");
+            Vec::new()
+        });
+        let swaps = swaps.into_iter().map(|swap| Swap {
+            path: swap.path.to_string_lossy().into_owned(),
+            used_bytes: swap.used_bytes,
+        });
+        Ok(Facts {
+            flusher: self.flusher,
+            file_systems: self.file_systems,
+            disks,
+            swaps: swaps.collect(),
+            swapped_out_bytes: swapped_out_bytes().saturating_sub(self.swapped_out_bytes),
+            trims: trims(),
+        })
+    }
+}
+
+/// 0 where the kernel has no swap.
+fn swapped_out_bytes() -> u64 {
+    swap::swapped_out_bytes(Path::new(PROC)).unwrap_or_else(|error| {
+        debug!("swap is not counted: {error}");
+        0
+    })
+}
+
+fn in_words(wear: &wear::Wear) -> String {
+    let used = |life: LifeTime| match life {
+        LifeTime::NotDefined => None,
+        LifeTime::PercentUsedBelow(percent) => Some(format!("{} to {percent} %", percent - 10)),
+        LifeTime::Exceeded => Some("more than all".to_owned()),
+    };
+    let used: Vec<_> = wear.life_time.into_iter().filter_map(used).collect();
+    match used.is_empty() {
+        true => "its wear registers are empty".to_owned(),
+        false => format!("{} of its life used", used.join(" and ")),
+    }
+}
+
+/// Asks `smartctl` for the wear of an NVMe or SATA disk, where it is installed.
+fn smart(disk: &str) -> Option<String> {
+    let device = format!("/dev/{disk}");
+    let output = Command::new("smartctl").args(["--json", "-a", &device]).output().ok()?;
+    smart_in_words(&output.stdout)
+}
+
+/// The share of its life that a disk has used, from the output of `smartctl --json -a`.
+fn smart_in_words(json: &[u8]) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
+    let nvme = value.pointer("/nvme_smart_health_information_log/percentage_used");
+    // ACS-4, Device Statistics log, page 7: Percentage Used Endurance Indicator.
+    let pages = value.pointer("/ata_device_statistics/pages").and_then(|pages| pages.as_array());
+    let sata = || {
+        let tables = pages?.iter().filter_map(|page| page.get("table")?.as_array()).flatten();
+        let named = |row: &&serde_json::Value| {
+            row.get("name").is_some_and(|name| name == "Percentage Used Endurance Indicator")
+        };
+        tables.into_iter().find(named)?.get("value")
+    };
+    let used = nvme.or_else(sata)?.as_u64()?;
+    Some(format!("{used} % of its life used (SMART)"))
+}
+
+/// Whether systemd trims file systems; `None` without systemd.
+fn trims() -> Option<bool> {
+    let output = Command::new("systemctl").args(["is-enabled", "fstrim.timer"]).output().ok()?;
+    match std::str::from_utf8(&output.stdout).ok()?.trim() {
+        "enabled" => Some(true),
+        "disabled" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The forms of smartctl 7.3 for NVMe and for SATA.
+    #[test]
+    fn smart_tells_the_used_life() {
+        let nvme = br#"{"nvme_smart_health_information_log":{"percentage_used":7}}"#;
+        assert_eq!(smart_in_words(nvme).unwrap(), "7 % of its life used (SMART)");
+        let sata = br#"{"ata_device_statistics":{"pages":[{"number":1},{"number":7,"table":
+            [{"name":"Percentage Used Endurance Indicator","value":12}]}]}}"#;
+        assert_eq!(smart_in_words(sata).unwrap(), "12 % of its life used (SMART)");
+        for nothing in [&b"{}"[..], b"", b"not json", br#"{"ata_device_statistics":{"pages":1}}"#] {
+            assert_eq!(smart_in_words(nothing), None);
+        }
+    }
+}

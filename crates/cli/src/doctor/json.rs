@@ -1,0 +1,52 @@
+//! `doctor --json`: one object.
+
+use crate::describe::json::Sections;
+use flashsift_core::doctor::{Disk, Examination, Facts, FileSystem, Remedy, Swap, Writer};
+use serde::Serialize;
+
+#[derive(Serialize)]
+pub(super) struct Record<'a> {
+    schema: u32,
+    duration_us: u64,
+    file_systems: &'a [FileSystem],
+    disks: &'a [Disk],
+    swaps: &'a [Swap],
+    swapped_out_bytes: u64,
+    /// By the models of the kernel.
+    written: WrittenRecord,
+    writers: &'a [Writer],
+    remedies: &'a [Remedy],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    judged_until_us: Option<u64>,
+    description: Sections<'a>,
+}
+
+#[derive(Serialize)]
+struct WrittenRecord {
+    data_bytes: u64,
+    journal_bytes: u64,
+    metadata_bytes: u64,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(facts: &'a Facts, examination: &'a Examination) -> Self {
+        let written = &examination.written;
+        Self {
+            schema: 1,
+            duration_us: examination.duration_us,
+            file_systems: &facts.file_systems,
+            disks: &facts.disks,
+            swaps: &facts.swaps,
+            swapped_out_bytes: facts.swapped_out_bytes,
+            written: WrittenRecord {
+                data_bytes: written.data_bytes,
+                journal_bytes: written.journal_bytes,
+                metadata_bytes: written.metadata_bytes,
+            },
+            writers: &examination.writers,
+            remedies: &examination.remedies,
+            judged_until_us: examination.judged_until_us,
+            description: Sections(&examination.description),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The examination as a page: programs, remedies, and the figures of the description.
+
+use super::text;
+use crate::{card, describe, size};
+use flashsift_core::doctor::{Examination, Facts};
+use flashsift_report::{Block, Cell, Page, Section, Table, Unit};
+
+pub(super) fn build(facts: &Facts, examination: &Examination) -> Page {
+    let mut sections = vec![writers(examination), remedies(examination)];
+    sections.extend(describe::page::sections(&examination.description));
+    Page {
+        title: "Writers of the flash of this machine".to_owned(),
+        subtitle: format!("Watched for {}.", size::duration(examination.duration_us)),
+        lead: text::sentences(facts, examination),
+        sections,
+        reproduce: card::command(),
+    }
+}
+
+fn writers(examination: &Examination) -> Section {
+    let columns = ["program", "file", "reaches flash", "an hour", "fsyncs", "remedies"];
+    let mut rows = Vec::new();
+    for writer in &examination.writers {
+        let remedies: Vec<_> = writer.remedies.iter().map(usize::to_string).collect();
+        for file in &writer.files {
+            rows.push(vec![
+                Cell::text(&*writer.program),
+                Cell::text(&*file.name),
+                Cell::value(Unit::Bytes, file.reached_bytes as f64),
+                Cell::value(Unit::Bytes, file.bytes_per_hour),
+                Cell::value(Unit::Count, file.syncs as f64),
+                Cell::text(remedies.join(", ")),
+            ]);
+        }
+    }
+    let table = Table {
+        id: "writers-table".to_owned(),
+        title: "Programs and their files".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows,
+        open: true,
+    };
+    Section {
+        id: "writers".to_owned(),
+        title: "Writers".to_owned(),
+        blocks: vec![Block::Table(table)],
+    }
+}
+
+fn remedies(examination: &Examination) -> Section {
+    let mut blocks = Vec::new();
+    for remedy in &examination.remedies {
+        let saves = remedy
+            .saving
+            .as_ref()
+            .map_or_else(|| "not estimated".to_owned(), |saving| text::saved(saving));
+        blocks.push(Block::Words(format!("{}. {}.", remedy.number, remedy.title)));
+        blocks.push(Block::List(vec![
+            ("saves".to_owned(), saves),
+            ("why".to_owned(), remedy.evidence.clone()),
+            ("price".to_owned(), remedy.price.clone()),
+            ("do".to_owned(), remedy.commands.join("\n")),
+            ("undo".to_owned(), remedy.undo.join("\n")),
+        ]));
+    }
+    if blocks.is_empty() {
+        let words = "Nothing that is known here saves 0.5 % of the writes or more.";
+        blocks.push(Block::Words(words.to_owned()));
+    }
+    Section { id: "remedies".to_owned(), title: "Remedies".to_owned(), blocks }
+}

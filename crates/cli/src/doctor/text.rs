@@ -1,0 +1,152 @@
+//! The examination as text, 80 columns wide.
+
+use crate::{describe::text as describe, size, table, text};
+use flashsift_core::doctor::{Disk, Examination, Facts, Remedy, Saving, Writer};
+
+const WIDTH: usize = 80;
+/// Names of files are cut to this width.
+const NAME: usize = 34;
+
+/// Sections of the description that a person sees here; the page and JSON have all.
+const SECTIONS: [&str; 3] = ["fate", "sqlite", "sync_distance"];
+
+pub(super) fn render(facts: &Facts, examination: &Examination, color: bool) -> String {
+    let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
+    let mut out = String::new();
+    for sentence in sentences(facts, examination) {
+        out += &text::labelled("", 0, &sentence, WIDTH).replace('\u{a0}', " ");
+    }
+    if !examination.writers.is_empty() {
+        out += &format!("\n{}\n{}", bold("Writers"), writers(&examination.writers));
+    }
+    out += &format!("\n{}\n", bold("Remedies"));
+    for remedy in &examination.remedies {
+        out += &remedy_text(remedy);
+    }
+    if examination.remedies.is_empty() {
+        out += "  Nothing that is known here saves 0.5 % of the writes or more.\n";
+    }
+    let found = examination.description.sections.iter();
+    let shown = found.filter(|section| SECTIONS.contains(&section.spec.name));
+    let sentences: Vec<String> = shown
+        .filter_map(|section| section.found.as_ref().ok()?.sentence.as_ref())
+        .map(|sentence| describe::words(sentence))
+        .collect();
+    if !sentences.is_empty() {
+        out += &format!("\n{}\n", bold("Kinds of writes"));
+        out += &text::labelled("", 2, &sentences.join(" "), WIDTH).replace('\u{a0}', " ");
+    }
+    out
+}
+
+/// The sentences at the top.
+pub(super) fn sentences(facts: &Facts, examination: &Examination) -> Vec<String> {
+    let duration_us = examination.duration_us;
+    let mut sentences = Vec::new();
+    for disk in &facts.disks {
+        sentences.push(disk_sentence(disk, duration_us));
+    }
+    let written = &examination.written;
+    if written.all() > 0 {
+        let share = |bytes: u64| size::share(bytes as f64 / written.all() as f64);
+        sentences.push(format!(
+            "By the models of the kernel's write-back, what programs wrote in {} becomes {} on \
+             flash: {} file data, {} journal, {} other metadata.",
+            text::unbroken(&size::duration(duration_us)),
+            text::unbroken(&size::bytes(written.all())),
+            text::unbroken(&share(written.data_bytes)),
+            text::unbroken(&share(written.journal_bytes)),
+            text::unbroken(&share(written.metadata_bytes)),
+        ));
+    } else {
+        sentences.push("No program wrote to the watched file systems.".to_owned());
+    }
+    if let Some(until_us) = examination.judged_until_us {
+        sentences.push(format!(
+            "Programs and remedies are judged by the first {}: there were more events than \
+             --trace-memory holds.",
+            text::unbroken(&size::duration(until_us))
+        ));
+    }
+    sentences
+}
+
+fn disk_sentence(disk: &Disk, duration_us: u64) -> String {
+    let per_day = disk.written_bytes as f64 * 86_400e6 / duration_us.max(1) as f64;
+    let model = disk.model.as_ref().map_or(String::new(), |model| format!(", {model}"));
+    let capacity = text::unbroken(&size::bytes(disk.capacity_bytes));
+    let wear = disk.wear.as_ref().map_or(String::new(), |wear| format!("; {wear}"));
+    format!(
+        "{} ({capacity}{model}) wrote {}, {} a day at this rate{wear}.",
+        disk.name,
+        text::unbroken(&size::bytes(disk.written_bytes)),
+        text::unbroken(&size::bytes(per_day as u64)),
+    )
+}
+
+fn writers(writers: &[Writer]) -> String {
+    let mut rows = vec![
+        ["program", "an hour", "by fsync", "fsyncs", "most to", "remedy"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for writer in writers {
+        for (n, file) in writer.files.iter().enumerate() {
+            let first = n == 0;
+            let only = |text: String| if first { text } else { String::new() };
+            if n > 2 {
+                break;
+            }
+            rows.push(vec![
+                only(writer.program.to_string()),
+                match first {
+                    true => size::bytes(writer.bytes_per_hour as u64),
+                    false => String::new(),
+                },
+                only(size::share(writer.synced_share)),
+                only(size::count(writer.syncs)),
+                format!(
+                    "{} {}",
+                    size::share(file.reached_bytes as f64 / writer.reached_bytes as f64),
+                    describe::shortened(&file.name, NAME)
+                ),
+                only(writer.remedies.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+            ]);
+        }
+    }
+    table::plain(&rows, &[0, 4, 5])
+}
+
+fn remedy_text(remedy: &Remedy) -> String {
+    let number = format!("{:>3}. ", remedy.number);
+    let saves = remedy.saving.as_ref().map_or_else(
+        || "its saving is not estimated".to_owned(),
+        |saving| format!("saves {}", saved(saving)),
+    );
+    let mut out = text::labelled(&number, 5, &format!("{}: {saves}", remedy.title), WIDTH);
+    out += &text::labelled("     why    ", 12, &remedy.evidence, WIDTH);
+    out += &text::labelled("     price  ", 12, &remedy.price, WIDTH);
+    for (label, commands) in [("do", &remedy.commands), ("undo", &remedy.undo)] {
+        for (n, command) in commands.iter().enumerate() {
+            // Commands are not wrapped: they are to be copied.
+            let label = if n == 0 { label } else { "" };
+            out += &format!("     {label:<6} {command}\n");
+        }
+    }
+    out.replace('\u{a0}', " ")
+}
+
+/// The saving of a remedy, with its interval.
+pub(super) fn saved(saving: &Saving) -> String {
+    let bytes = |bytes: f64| match bytes < 0.0 {
+        true => format!("-{}", size::bytes((-bytes) as u64)),
+        false => size::bytes(bytes as u64),
+    };
+    let Saving { bytes_a_day, low_bytes_a_day, high_bytes_a_day, share } = *saving;
+    let interval = match low_bytes_a_day < high_bytes_a_day {
+        true => format!("{} to {}, ", bytes(low_bytes_a_day), bytes(high_bytes_a_day)),
+        false => String::new(),
+    };
+    let text = format!("{} a day ({interval}{})", bytes(bytes_a_day), size::share(share));
+    text::unbroken(&text)
+}

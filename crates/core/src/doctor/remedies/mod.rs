@@ -1,0 +1,144 @@
+//! The remedies, each a file with the change that it proposes.
+
+use super::{Facts, Usage, files::Names, what_if::Change};
+use std::collections::{BTreeMap, BTreeSet};
+
+mod access_times;
+mod caches_in_ram;
+mod fewer_syncs;
+mod logs_in_ram;
+mod longer_commit;
+mod longer_expiry;
+mod packages;
+mod swap;
+mod trim;
+mod write_ahead_log;
+
+/// A remedy in the list.
+pub struct RemedySpec {
+    /// Name for programs.
+    pub id: &'static str,
+    /// Its change, in one line.
+    pub what: &'static str,
+    /// Proposes it where it applies.
+    pub(super) propose: fn(&Findings<'_>) -> Vec<Proposal>,
+}
+
+/// Every remedy. They are ranked by what they save.
+pub const ALL: &[RemedySpec] = &[
+    write_ahead_log::SPEC,
+    caches_in_ram::SPEC,
+    logs_in_ram::SPEC,
+    packages::SPEC,
+    fewer_syncs::SPEC,
+    longer_expiry::SPEC,
+    longer_commit::SPEC,
+    access_times::SPEC,
+    swap::SPEC,
+    trim::SPEC,
+];
+
+/// Findings that a remedy can look at.
+pub(super) struct Findings<'a> {
+    pub(super) facts: &'a Facts,
+    /// By program and file, the greatest first.
+    pub(super) usages: &'a [Usage],
+    pub(super) names: &'a Names,
+    pub(super) duration_us: u64,
+}
+
+/// A proposed remedy.
+pub(super) struct Proposal {
+    pub(super) title: String,
+    pub(super) evidence: String,
+    pub(super) price: String,
+    pub(super) commands: Vec<String>,
+    pub(super) undo: Vec<String>,
+    /// Programs that it concerns; empty: all.
+    pub(super) programs: Vec<Box<str>>,
+    pub(super) effect: Effect,
+}
+
+/// How the saving is found.
+pub(super) enum Effect {
+    /// The events run again with this change.
+    Change(Change),
+    /// These bytes would not be written, by the kernel's counters.
+    Bytes(u64),
+    /// Nothing tells.
+    Unknown,
+}
+
+/// The most proposals of one kind.
+const MOST: usize = 3;
+
+/// Files below one directory.
+#[derive(Default)]
+struct Group {
+    reached_bytes: u64,
+    files: BTreeSet<crate::event::FileId>,
+    programs: BTreeSet<Box<str>>,
+}
+
+impl Findings<'_> {
+    /// Groups usages by a key, the greatest groups first.
+    fn groups(&self, key: impl Fn(&Usage) -> Option<String>) -> Vec<(String, Group)> {
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for usage in self.usages {
+            let Some(key) = key(usage) else { continue };
+            let group = groups.entry(key).or_default();
+            group.reached_bytes += usage.reached_bytes;
+            group.files.extend(&usage.files);
+            if usage.reached_bytes > 0 {
+                group.programs.insert(usage.program.clone());
+            }
+        }
+        let mut groups: Vec<_> =
+            groups.into_iter().filter(|(_, group)| group.reached_bytes > 0).collect();
+        groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.reached_bytes));
+        groups.truncate(MOST);
+        groups
+    }
+
+    fn per_hour(&self, bytes: u64) -> String {
+        let bytes = bytes as f64 * 3.6e9 / self.duration_us.max(1) as f64;
+        format!("{} an hour", crate::show::bytes(bytes as u64))
+    }
+}
+
+/// Quotes a word for a shell.
+pub(in crate::doctor) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    match word.chars().all(plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Joins names as in a sentence.
+fn listed(names: &[Box<str>]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [many @ .., last] => format!("{} and {last}", many.join(", ")),
+    }
+}
+
+/// The commands that mount memory over a directory, and the ones that undo it.
+fn in_memory(directory: &str, size_bytes: u64) -> (Vec<String>, Vec<String>) {
+    let size_mib = (size_bytes >> 20).next_power_of_two().max(64);
+    let directory = quoted(directory);
+    let owner = format!("uid=$(stat -c %u {directory}),gid=$(stat -c %g {directory})");
+    let mode = format!("mode=$(stat -c %a {directory})");
+    (
+        vec![format!("sudo mount -t tmpfs -o size={size_mib}m,{mode},{owner} tmpfs {directory}")],
+        vec![format!("sudo umount {directory}")],
+    )
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    pub(in crate::doctor) use super::{
+        caches_in_ram::root as cache_root, logs_in_ram::root as log_root, quoted,
+    };
+}

@@ -1,0 +1,35 @@
+//! dpkg without syncs.
+
+use super::{Effect, Findings, Proposal, RemedySpec};
+use crate::doctor::what_if::Change;
+
+pub(super) const SPEC: RemedySpec = RemedySpec {
+    id: "packages-without-syncs",
+    what: "dpkg installs files without a sync of each",
+    propose,
+};
+
+const FILE: &str = "/etc/dpkg/dpkg.cfg.d/flashsift";
+
+fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
+    let own = findings.usages.iter().filter(|usage| &*usage.program == "dpkg" && usage.syncs > 0);
+    let (mut files, mut syncs, mut synced) = (std::collections::BTreeSet::new(), 0, 0);
+    for usage in own {
+        files.extend(&usage.files);
+        syncs += usage.syncs;
+        synced += usage.synced_bytes;
+    }
+    if files.is_empty() {
+        return Vec::new();
+    }
+    vec![Proposal {
+        title: "Let dpkg install packages without syncs".to_owned(),
+        evidence: format!("dpkg syncs {syncs} times and writes {} so", findings.per_hour(synced)),
+        price: "a power cut during an installation may leave empty files of that package"
+            .to_owned(),
+        commands: vec![format!("echo force-unsafe-io | sudo tee {FILE}")],
+        undo: vec![format!("sudo rm {FILE}")],
+        programs: vec!["dpkg".into()],
+        effect: Effect::Change(Change::WithoutSyncs(files)),
+    }]
+}

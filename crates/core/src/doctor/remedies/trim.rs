@@ -1,0 +1,25 @@
+//! Free space is trimmed.
+
+use super::{Effect, Findings, Proposal, RemedySpec};
+
+pub(super) const SPEC: RemedySpec =
+    RemedySpec { id: "trim", what: "the device learns which space is free", propose };
+
+fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
+    let facts = findings.facts;
+    let discards = facts.file_systems.iter().all(|system| system.option("discard").is_some());
+    if facts.trims != Some(false) || discards {
+        return Vec::new();
+    }
+    vec![Proposal {
+        title: "Trim free space each week".to_owned(),
+        evidence: "no file system is mounted with discard, and fstrim.timer does not run: the \
+                   device copies deleted data when it collects garbage"
+            .to_owned(),
+        price: "none; what it saves happens inside the device, so it is not estimated".to_owned(),
+        commands: vec!["sudo systemctl enable --now fstrim.timer".to_owned()],
+        undo: vec!["sudo systemctl disable --now fstrim.timer".to_owned()],
+        programs: Vec::new(),
+        effect: Effect::Unknown,
+    }]
+}

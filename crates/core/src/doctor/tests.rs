@@ -1,0 +1,336 @@
+use super::*;
+use crate::event::{Create, Knows, MaybeOwned, Side, Space};
+use what_if::{Machine, SLICES};
+
+const SECOND: u64 = 1_000_000;
+const PAGE: u64 = PAGE_BYTES;
+
+fn about() -> About {
+    let knows = Knows {
+        times: true,
+        syncs: true,
+        writes: true,
+        removals: true,
+        creations: true,
+        names: true,
+        ..Knows::NOTHING
+    };
+    About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows }
+}
+
+fn at(pid: u32, at_us: u64, action: Action<'static>) -> Event<'static> {
+    Event { at_us, pid, tid: pid, action }
+}
+
+fn create(file: u64, name: &str) -> Action<'static> {
+    let name = MaybeOwned::owned_str(name);
+    let create = Create { file: FileId(file), name, owner: None, mode: None, sync: false };
+    Action::Create(MaybeOwned::owned(create))
+}
+
+fn write(file: u64, offset: u64, len: u64) -> Action<'static> {
+    Action::Write { file: FileId(file), open: None, offset, len, sync: false }
+}
+
+fn read(file: u64) -> Action<'static> {
+    Action::Read { file: FileId(file), open: None, offset: 0, len: 1 }
+}
+
+fn sync(file: u64) -> Action<'static> {
+    Action::Sync { file: FileId(file), offset: 0, len: u64::MAX, data_only: true }
+}
+
+fn unlink(file: u64, name: &str) -> [Action<'static>; 2] {
+    let name = MaybeOwned::owned_str(name);
+    [Action::Unbind { file: FileId(file), name }, Action::Gone { file: FileId(file) }]
+}
+
+fn process(name: &str) -> Action<'static> {
+    Action::Process { name: MaybeOwned::owned_str(name) }
+}
+
+fn facts() -> Facts {
+    let file_system = FileSystem {
+        mount: "/".to_owned(),
+        kind: "ext4".to_owned(),
+        source: "/dev/mmcblk0p2".to_owned(),
+        options: ["rw", "relatime"].map(str::to_owned).to_vec(),
+    };
+    Facts { file_systems: vec![file_system], ..Facts::default() }
+}
+
+const END_US: u64 = 100 * SECOND;
+
+/// A logger that syncs each line, a database with rollback journals, a cache.
+fn machine() -> Vec<Event<'static>> {
+    let mut events = vec![
+        at(1, 0, process("logger")),
+        at(2, 0, process("app")),
+        at(3, 0, process("browser")),
+        at(1, 0, create(1, "/var/log/chatty.log")),
+        at(2, 0, create(2, "/home/app/data.db")),
+    ];
+    for second in 0..100 {
+        let now_us = second * SECOND;
+        events.push(at(1, now_us + 1, write(1, second * 100, 100)));
+        events.push(at(1, now_us + 2, sync(1)));
+        if second % 2 == 0 {
+            let journal = 1_000 + second;
+            events.push(at(2, now_us + 3, create(journal, "/home/app/data.db-journal")));
+            events.push(at(2, now_us + 3, write(journal, 0, PAGE + 512)));
+            events.push(at(2, now_us + 4, sync(journal)));
+            events.push(at(2, now_us + 5, write(2, 0, PAGE)));
+            events.push(at(2, now_us + 5, write(2, (1 + second / 10) * PAGE, PAGE)));
+            events.push(at(2, now_us + 6, sync(2)));
+            for action in unlink(journal, "/home/app/data.db-journal") {
+                events.push(at(2, now_us + 7, action));
+            }
+        }
+        if second % 10 == 0 {
+            let entry = 2_000 + second;
+            let name = format!("/home/me/.cache/web/{second}");
+            events.push(at(3, now_us + 8, create(entry, &name)));
+            events.push(at(3, now_us + 8, write(entry, 0, 100 * PAGE)));
+        }
+    }
+    events
+}
+
+fn examined(events: &[Event<'static>], facts: &Facts) -> Examination {
+    let mut doctor = Doctor::new(about(), facts.flusher, 1 << 30);
+    doctor.extend(events).unwrap();
+    doctor.finish(facts, END_US, 5).unwrap()
+}
+
+fn written_with(events: &[Event<'static>], change: Option<&Change>) -> FlashBytes {
+    let machine =
+        Machine { flusher: FlusherSettings::default(), file_system: "ext4", commit_us: None };
+    what_if::written(about(), events, machine, change, END_US, 1 << 30).unwrap()
+}
+
+#[test]
+fn writers_come_in_the_order_of_their_bytes_with_their_files_and_remedies() {
+    let found = examined(&machine(), &facts());
+    let programs: Vec<&str> = found.writers.iter().map(|writer| &*writer.program).collect();
+    assert_eq!(programs, ["browser", "app", "logger"]);
+    let reached: Vec<u64> = found.writers.iter().map(|writer| writer.reached_bytes).collect();
+    // 50 transactions of two pages in the journal and two in the database; 100 lines, of which
+    // each third or so lies on two pages.
+    let lines_over_two_pages = (0..100).filter(|n| n * 100 / PAGE != (n * 100 + 99) / PAGE).count();
+    let logged = (100 + lines_over_two_pages as u64) * PAGE;
+    assert_eq!(reached, [1_000 * PAGE, 200 * PAGE, logged]);
+    assert_eq!(found.writers[1].files[0].name, "/home/app/data.db".into());
+    assert_eq!(found.writers[0].bytes_per_hour, 1_000.0 * PAGE as f64 * 36.0);
+    assert_eq!((found.writers[2].synced_share, found.writers[2].syncs), (1.0, 100));
+    for writer in &found.writers {
+        assert!(!writer.remedies.is_empty(), "{} has no remedy", writer.program);
+    }
+}
+
+#[test]
+fn remedies_come_in_the_order_of_what_they_save_and_can_be_undone() {
+    let found = examined(&machine(), &facts());
+    let saves: Vec<f64> =
+        found.remedies.iter().filter_map(|one| one.saving).map(|s| s.bytes_a_day).collect();
+    assert!(saves.len() >= 4 && saves.is_sorted_by(|one, next| one >= next), "{saves:?}");
+    let ids: Vec<&str> = found.remedies.iter().map(|remedy| remedy.id).collect();
+    for id in ["caches-in-ram", "logs-in-ram", "write-ahead-log", "fewer-syncs"] {
+        assert!(ids.contains(&id), "{id} is not among {ids:?}");
+    }
+    for (number, remedy) in (1..).zip(&found.remedies) {
+        assert_eq!(remedy.number, number);
+        assert!(!remedy.commands.is_empty() && !remedy.undo.is_empty(), "{}", remedy.id);
+        let saving = remedy.saving.unwrap();
+        assert!(saving.low_bytes_a_day <= saving.bytes_a_day, "{}: {saving:?}", remedy.id);
+        assert!(saving.bytes_a_day <= saving.high_bytes_a_day, "{}: {saving:?}", remedy.id);
+        assert!(saving.share > 0.0 && saving.share <= 1.0, "{}: {saving:?}", remedy.id);
+    }
+}
+
+/// The saving of a remedy is the difference of two runs of the simulator.
+#[test]
+fn a_saving_is_what_the_change_saves() {
+    let events = machine();
+    let found = examined(&events, &facts());
+    let caches = found.remedies.iter().find(|remedy| remedy.id == "caches-in-ram").unwrap();
+    let without: Vec<_> = events.iter().filter(|event| event.pid != 3).cloned().collect();
+    let saved = written_with(&events, None).all() - written_with(&without, None).all();
+    let a_day = saved as f64 * 864.0;
+    assert!((caches.saving.unwrap().bytes_a_day / a_day - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn changes_change_what_they_say() {
+    let events = machine();
+    let base = written_with(&events, None);
+    assert_eq!(base.by_slice.len(), SLICES);
+    assert_eq!(base.by_slice.iter().sum::<u64>(), base.all());
+    let log = BTreeSet::from([FileId(1)]);
+    let unsynced = written_with(&events, Some(&Change::WithoutSyncs(log.clone())));
+    // Written every 30 s or so, instead of each second.
+    let saved = base.data_bytes - unsynced.data_bytes;
+    assert!(saved > 90 * PAGE && saved < 110 * PAGE, "{}", saved / PAGE);
+    assert!(unsynced.journal_bytes < base.journal_bytes);
+    let without = written_with(&events, Some(&Change::InMemory(log)));
+    assert!(without.data_bytes < unsynced.data_bytes && without.all() < unsynced.all());
+    // Access times: a file that is read after each of its changes.
+    let mut reads = vec![at(1, 0, create(1, "/a")), at(1, 0, write(1, 0, 1)), at(1, 1, sync(1))];
+    reads.extend((1..100).map(|second| at(1, second * 10 * SECOND, read(1))));
+    let times = written_with(&reads, None);
+    let none = written_with(&reads, Some(&Change::NoAccessTimes));
+    assert!(none.all() < times.all(), "{none:?} {times:?}");
+    // A file that is written each 10 s: by age, five times less often.
+    let again: Vec<_> = std::iter::once(at(1, 0, create(1, "/a")))
+        .chain((0..10).map(|n| at(1, n * 10 * SECOND, write(1, 0, 1))))
+        .collect();
+    let longer = FlusherSettings { expire_us: 300 * SECOND, ..FlusherSettings::default() };
+    let (now, later) =
+        (written_with(&again, None), written_with(&again, Some(&Change::Flusher(longer))));
+    assert!(later.data_bytes < now.data_bytes, "{later:?} {now:?}");
+    let commit = Change::Commit { commit_us: 60 * SECOND };
+    assert!(written_with(&again, Some(&commit)).journal_bytes < now.journal_bytes);
+}
+
+/// SQLite's journals vanish, each changed page becomes a frame of the log, and the log is copied
+/// into the database when it has 1,000 frames.
+#[test]
+fn a_write_ahead_log_replaces_the_journals() {
+    let mut events = vec![at(2, 0, create(2, "/data.db"))];
+    let mut journals = BTreeSet::new();
+    for n in 0..600 {
+        let journal = 10 + n;
+        journals.insert(FileId(journal));
+        events.push(at(2, n, create(journal, "/data.db-journal")));
+        events.push(at(2, n, write(journal, 0, PAGE)));
+        events.push(at(2, n, sync(journal)));
+        events.push(at(2, n, write(2, 0, PAGE)));
+        events.push(at(2, n, write(2, PAGE, PAGE)));
+        events.push(at(2, n, sync(2)));
+        events.extend(unlink(journal, "/data.db-journal").map(|action| at(2, n, action)));
+    }
+    let mut rewriter = wal::Rewriter::new(FileId(2), &journals, &events);
+    let mut out = Vec::new();
+    events.iter().for_each(|event| rewriter.rewrite(event, &mut out));
+    let log = out
+        .iter()
+        .find_map(|event| match &event.action {
+            Action::Create(create) if &*create.name == "/data.db-wal" => Some(create.file),
+            _ => None,
+        })
+        .unwrap();
+    let (mut end, mut appended, mut copied, mut synced) = (0, 0, Vec::new(), 0);
+    for event in &out {
+        match event.action {
+            Action::Write { file, offset, len, .. } if file == log => {
+                // The log begins again after it was copied.
+                if offset == 0 {
+                    end = 0;
+                }
+                assert_eq!(offset, end, "the log grows without holes");
+                end += len;
+                appended += u64::from(len > PAGE);
+            }
+            Action::Write { file, offset, .. } => {
+                assert_eq!(file, FileId(2));
+                copied.push(offset);
+            }
+            Action::Sync { file, .. } => synced += u64::from(file == log),
+            Action::Create(_) => {}
+            ref other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((appended, synced), (1_200, 600));
+    assert_eq!(copied, [0, PAGE], "each page once, after 1,000 frames");
+}
+
+/// Where memory is short, the remedies are judged by the first events, and the result says so.
+#[test]
+fn short_memory_is_said() {
+    let events = machine();
+    let kept = |limit_bytes| {
+        let mut doctor = Doctor::new(about(), FlusherSettings::default(), limit_bytes);
+        for batch in events.chunks(50) {
+            // The description has a limit of its own.
+            let _ = doctor.extend(batch);
+        }
+        (doctor.kept.len(), doctor.kept_until_us)
+    };
+    let (all, until_us) = kept(1 << 30);
+    assert_eq!(until_us, None);
+    let (some, until_us) = kept(1 << 16);
+    assert!(
+        some < all && until_us.is_some_and(|until_us| until_us < END_US),
+        "{some} {until_us:?}"
+    );
+}
+
+#[test]
+fn the_interval_of_equal_parts_is_their_sum() {
+    let saving = Saving::of(&[10; SLICES], &[4; SLICES], 86_400 * SECOND);
+    assert_eq!(
+        (saving.bytes_a_day, saving.low_bytes_a_day, saving.high_bytes_a_day),
+        (60.0, 60.0, 60.0)
+    );
+    assert_eq!(saving.share, 0.6);
+    // One part alone saves: the interval reaches down to nothing.
+    let mut before = [10; SLICES];
+    before[3] = 100;
+    let saving = Saving::of(&before, &[10; SLICES], 86_400 * SECOND);
+    assert!(saving.low_bytes_a_day <= 0.0 && saving.high_bytes_a_day >= 180.0, "{saving:?}");
+}
+
+/// Facts alone: swap on flash, no trimming, access times.
+#[test]
+fn facts_have_remedies_too() {
+    let swap = Swap { path: "/dev/mmcblk0p3".to_owned(), used_bytes: 1 << 20 };
+    let zram = Swap { path: "/dev/zram0".to_owned(), used_bytes: 1 << 20 };
+    let facts = Facts {
+        swaps: vec![swap, zram],
+        swapped_out_bytes: 8 << 20,
+        trims: Some(false),
+        ..facts()
+    };
+    let found = examined(&machine(), &facts);
+    let remedy = |id: &str| found.remedies.iter().find(|remedy| remedy.id == id);
+    let swap = remedy("swap-in-ram").unwrap();
+    assert_eq!(swap.saving.unwrap().bytes_a_day, (8 << 20) as f64 * 864.0);
+    assert!(!swap.commands.iter().any(|command| command.contains("zram0")), "{:?}", swap.commands);
+    assert_eq!(remedy("trim").unwrap().saving, None);
+    let facts = Facts { swapped_out_bytes: 0, trims: None, ..facts };
+    let found = examined(&machine(), &facts);
+    let ids: Vec<&str> = found.remedies.iter().map(|remedy| remedy.id).collect();
+    assert!(!ids.contains(&"swap-in-ram") && !ids.contains(&"trim"), "{ids:?}");
+}
+
+#[test]
+fn directories_of_caches_and_logs_are_found_by_their_paths() {
+    use remedies::testing::{cache_root, log_root};
+    for (path, root) in [
+        ("/home/me/.cache/chromium/Default/Cache/Cache_Data/1", Some("/home/me/.cache/chromium")),
+        ("/home/me/.cache/one-file", Some("/home/me/.cache")),
+        ("/data/app/code_cache/x/y", Some("/data/app/code_cache")),
+        ("/var/cache/apt/archives/a.deb", Some("/var/cache/apt")),
+        ("/tmp/a/b", Some("/tmp")),
+        ("/tmpfile", None),
+        ("/home/me/cache", None),
+    ] {
+        assert_eq!(cache_root(path).as_deref(), root, "{path}");
+    }
+    for (path, root) in [
+        ("/var/log/journal/0123/system.journal", Some("/var/log/journal")),
+        ("/var/log/syslog", Some("/var/log")),
+        ("/opt/app/logs/app.log", Some("/opt/app/logs")),
+        ("/opt/app/logs/app.log.1", Some("/opt/app/logs")),
+        ("/opt/app/catalog", None),
+    ] {
+        assert_eq!(log_root(path).as_deref(), root, "{path}");
+    }
+}
+
+#[test]
+fn names_of_shells_are_quoted() {
+    use remedies::testing::quoted;
+    assert_eq!(quoted("/a/b-c.db"), "/a/b-c.db");
+    assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
+    assert_eq!(quoted("$(rm)"), "'$(rm)'");
+}

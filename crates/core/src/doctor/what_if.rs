@@ -1,0 +1,182 @@
+//! Bytes that would have reached flash, had something been different: the events of the machine run
+//! once more through the models of its page cache, write-back and file system, with a [`Change`].
+//!
+//! The models are those of `compare --writeback linux --metadata ext4 --drain`. The cache is as
+//! large as all pages that the events touch, since memory that runs short is not a program's doing.
+//! Pages that are dirty at the end count as written: in a steady state as many were dirty at the
+//! beginning.
+
+use super::wal;
+use crate::{
+    back::IoOp,
+    event::{About, Action, Event, FileId},
+    layout, metadata,
+    page::PAGE_BYTES,
+    policy,
+    system::Cell,
+    trace::{Tables, TraceBuilder, TraceError, Unit},
+    writeback::{Expire, Modes, Syncs, flusher::FlusherSettings},
+};
+use std::collections::BTreeSet;
+
+/// A change of the machine or of its programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The flusher has these settings.
+    Flusher(FlusherSettings),
+    /// ext4 commits its journal after this time.
+    Commit {
+        /// Age of the oldest change in a transaction, µs.
+        commit_us: u64,
+    },
+    /// Reads change no access times.
+    NoAccessTimes,
+    /// Syncs of these files are left out.
+    WithoutSyncs(BTreeSet<FileId>),
+    /// These files are in memory only.
+    InMemory(BTreeSet<FileId>),
+    /// SQLite keeps a write-ahead log beside this database instead of rollback journals.
+    WriteAheadLog {
+        /// The database.
+        database: FileId,
+        /// Its rollback journals: each transaction may have made a new one.
+        journals: BTreeSet<FileId>,
+    },
+}
+
+/// The machine as it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    pub(super) flusher: FlusherSettings,
+    /// Name in the list of [`metadata::ALL`].
+    pub(super) file_system: &'static str,
+    /// Age at which the journal is committed; `None`: the default.
+    pub(super) commit_us: Option<u64>,
+}
+
+/// Bytes that reach flash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlashBytes {
+    /// File data.
+    pub data_bytes: u64,
+    /// The file system's journal, or its checkpoints.
+    pub journal_bytes: u64,
+    /// Metadata in place.
+    pub metadata_bytes: u64,
+    /// All of them in each of [`SLICES`] parts of the time.
+    pub by_slice: Vec<u64>,
+}
+
+/// Parts of the time that are compared with one another.
+pub const SLICES: usize = 10;
+
+impl FlashBytes {
+    /// Returns the sum in bytes.
+    pub fn all(&self) -> u64 {
+        self.data_bytes + self.journal_bytes + self.metadata_bytes
+    }
+}
+
+/// Returns what reaches flash. `end_us`: the end of the time.
+///
+/// # Errors
+///
+/// The events make no trace: they have too many pages, or need more memory than `limit_bytes`.
+pub(super) fn written(
+    about: About,
+    events: &[Event<'static>],
+    machine: Machine,
+    change: Option<&Change>,
+    end_us: u64,
+    limit_bytes: u64,
+) -> Result<FlashBytes, TraceError> {
+    let mut machine = machine;
+    match change {
+        Some(Change::Flusher(flusher)) => machine.flusher = *flusher,
+        Some(Change::Commit { commit_us }) => machine.commit_us = Some(*commit_us),
+        _ => {}
+    }
+    let tables = Tables { operations: true, ..Tables::default() };
+    let mut builder = TraceBuilder::new(about, Unit::Page, limit_bytes).with_tables(tables);
+    let mut log = match change {
+        Some(Change::WriteAheadLog { database, journals }) => {
+            Some(wal::Rewriter::new(*database, journals, events))
+        }
+        _ => None,
+    };
+    let mut batch = Vec::new();
+    for event in events {
+        match &mut log {
+            Some(log) => log.rewrite(event, &mut batch),
+            None if change.is_some_and(|change| leaves_out(change, event)) => {}
+            None => batch.push(event.clone()),
+        }
+        if batch.len() >= 1024 {
+            builder.extend(&batch)?;
+            batch.clear();
+        }
+    }
+    builder.extend(&batch)?;
+    let trace = builder.finish()?;
+    let mut written = FlashBytes { by_slice: vec![0; SLICES], ..FlashBytes::default() };
+    if trace.pages() == 0 {
+        return Ok(written);
+    }
+    let policy = policy::Selection::parse("lru").expect("it is in the list");
+    let layout = layout::Selection::parse(machine.file_system).expect("it is in the list");
+    let commit = machine.commit_us.filter(|_| machine.file_system == "ext4");
+    let metadata = match commit {
+        Some(us) => format!("{}:commit={}s", machine.file_system, us.div_ceil(1_000_000).max(1)),
+        None => machine.file_system.to_owned(),
+    };
+    let metadata = metadata::Selection::parse(&metadata).expect("it is in the list");
+    let FlusherSettings { expire_us, tick_us, background_pages } = machine.flusher;
+    // The flusher's ratio is of the memory here.
+    let expire =
+        Expire { after_us: expire_us, tick_us, ratio: 100, ram_pages: u64::from(u32::MAX) };
+    let expire = match background_pages {
+        u64::MAX => expire,
+        pages => Expire { ratio: 50, ram_pages: pages.saturating_mul(2), ..expire },
+    };
+    // Without a tick the flusher never runs.
+    let writeback = Modes {
+        expire: (tick_us > 0).then_some(expire),
+        syncs: Syncs::TheirFile,
+        ..Modes::default()
+    };
+    let cell = Cell {
+        policy: &policy,
+        frames: trace.pages().max(1),
+        layout: &layout,
+        writeback,
+        drain: true,
+        write_miss_reads: false,
+        request_pages_max: 1,
+        discards: false,
+        metadata: Some(&metadata),
+    };
+    let slice_us = (end_us / SLICES as u64 + 1).max(1);
+    let mut sink = |io: crate::back::Io| {
+        if io.op == IoOp::Write {
+            let slice = ((io.at_us / slice_us) as usize).min(SLICES - 1);
+            written.by_slice[slice] += u64::from(io.pages) * PAGE_BYTES;
+        }
+    };
+    let counts = cell.run(&trace, None, Some(&mut sink)).device;
+    written.journal_bytes = counts.journal_writes * PAGE_BYTES;
+    written.metadata_bytes = counts.metadata_writes * PAGE_BYTES;
+    let all: u64 = written.by_slice.iter().sum();
+    written.data_bytes = all - written.journal_bytes - written.metadata_bytes;
+    Ok(written)
+}
+
+fn leaves_out(change: &Change, event: &Event<'_>) -> bool {
+    match change {
+        Change::NoAccessTimes => matches!(event.action, Action::Read { .. }),
+        Change::WithoutSyncs(files) => {
+            matches!(event.action, Action::Sync { file, .. } if files.contains(&file))
+        }
+        Change::InMemory(files) => event.action.file().is_some_and(|file| files.contains(&file)),
+        Change::Flusher(_) | Change::Commit { .. } | Change::WriteAheadLog { .. } => false,
+    }
+}
