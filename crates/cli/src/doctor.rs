@@ -25,7 +25,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tracing::warn;
+use tracing::{info, warn};
 
 mod facts;
 mod json;
@@ -109,6 +109,10 @@ struct Until {
 impl Stop for Until {
     fn begun(&mut self) {
         self.begun = Instant::now();
+        if self.bar.is_hidden() {
+            let time = size::duration(self.time.as_micros() as u64);
+            info!("watching for {time}; Ctrl-C or SIGTERM ends it");
+        }
     }
 
     fn now(&mut self, events: u64) -> bool {
