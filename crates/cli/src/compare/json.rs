@@ -201,6 +201,7 @@ struct VerdictRecord<'a> {
 struct SizeRecord<'a> {
     frames: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    writeback: &'a str,
     memory_bytes: Option<u64>,
     most_hits: BestRecord<'a>,
     #[serde(flatten)]
@@ -269,7 +270,7 @@ impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
 }
 
 impl<'a> VerdictLine<'a> {
-    pub(super) fn new(trace: &'a str, found: &'a StudyVerdict<'a>) -> Self {
+    pub(super) fn new(shape: &'a Shape<'a>, found: &'a StudyVerdict<'a>) -> Self {
         let on_device = |device: &'a DeviceVerdict<'a>| DeviceVerdictRecord {
             device: device.device,
             least_elapsed_us: (&device.fastest).into(),
@@ -285,7 +286,8 @@ impl<'a> VerdictLine<'a> {
             devices: devices.iter().map(on_device).collect(),
         };
         let verdict = VerdictRecord {
-            trace,
+            trace: shape.trace,
+            writeback: &shape.writeback,
             accesses: found.sizes.first().map_or(0, |size| size.verdict.accesses),
             cold_accesses: found.cold_accesses,
             sizes: found.sizes.iter().map(size).collect(),
