@@ -1,11 +1,14 @@
 //! `compare --json`: one cell a line, and with `--verdict` one line more.
 
 use flashsift_core::{
-    device::Fill,
+    device::{
+        Fill,
+        lifetime::{Lifetime, NoLifetime},
+    },
     page::PAGE_BYTES,
     study::{
-        Best, DeviceResult, DeviceVerdict, Lifetime, Request, ResultRow, Results, SizeVerdict,
-        StudyVerdict, Writes,
+        Best, DeviceResult, DeviceVerdict, Request, ResultRow, Results, SizeVerdict, StudyVerdict,
+        Writes,
     },
     trace::Unit,
     writeback::Syncs,
@@ -78,7 +81,13 @@ struct DeviceRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     lifetime_gain: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    gb_per_day: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drive_writes_per_day: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lifetime: Option<Lifetime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime_reason: Option<&'static str>,
 }
 
 /// The names and settings that every record of a comparison repeats, and the set of meaningful
@@ -174,7 +183,10 @@ impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
             write_amplification: on.write_amplification.ok(),
             write_amplification_reason: on.write_amplification.err().map(|why| why.to_string()),
             lifetime_gain: on.lifetime_gain,
-            lifetime: on.lifetime,
+            gb_per_day: on.daily.map(|daily| daily.gb_per_day()),
+            drive_writes_per_day: on.drive_writes_per_day,
+            lifetime: on.lifetime.ok(),
+            lifetime_reason: on.lifetime.err().map(NoLifetime::words),
         }
     }
 }
@@ -189,6 +201,7 @@ pub(super) struct VerdictLine<'a> {
 #[derive(Serialize)]
 struct VerdictRecord<'a> {
     trace: &'a str,
+    writeback: &'a str,
     accesses: u64,
     /// First accesses, which miss in every cache.
     cold_accesses: u64,
@@ -201,7 +214,6 @@ struct VerdictRecord<'a> {
 struct SizeRecord<'a> {
     frames: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    writeback: &'a str,
     memory_bytes: Option<u64>,
     most_hits: BestRecord<'a>,
     #[serde(flatten)]

@@ -298,16 +298,18 @@ struct OnDevices {
     axis: &'static str,
     unit: Unit,
     value: fn(&DeviceResult) -> Option<f64>,
+    higher_is_better: bool,
     caption: &'static str,
 }
 
-const ON_DEVICES: [OnDevices; 3] = [
+const ON_DEVICES: [OnDevices; 4] = [
     OnDevices {
         id: "elapsed",
         title: "Time on the device, as fast as it can",
         axis: "from the first request to the last one done",
         unit: Unit::TimeUs,
         value: |on| Some(on.elapsed_s * 1e6),
+        higher_is_better: false,
         caption: "Lower is better. Each request is sent when the one before it is done, as the \
                Workload Player of SpatialClock's paper does.",
     },
@@ -317,6 +319,7 @@ const ON_DEVICES: [OnDevices; 3] = [
         axis: "waiting for reads, syncs and evictions of dirty pages",
         unit: Unit::TimeUs,
         value: |on| on.stall_s.map(|stall_s| stall_s * 1e6),
+        higher_is_better: false,
         caption: "Lower is better. Requests are sent at their recorded times. An application waits \
                if it reads, syncs, or needs the frame of a dirty page.",
     },
@@ -326,8 +329,18 @@ const ON_DEVICES: [OnDevices; 3] = [
         axis: "pages programmed for each page written",
         unit: Unit::Number,
         value: |on| on.write_amplification.ok(),
+        higher_is_better: false,
         caption: "Lower is better: the pages that the device copies to free blocks wear it as much \
                as the pages that are written to it.",
+    },
+    OnDevices {
+        id: "years",
+        title: "Years that the flash lasts",
+        axis: "years, if every day is like the trace",
+        unit: Unit::Number,
+        value: |on| on.lifetime.ok().map(|life| life.years),
+        higher_is_better: true,
+        caption: "Higher is better: CacheSifter's equation 3. The limits below say what it assumes.",
     },
 ];
 
@@ -339,10 +352,10 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
         // A policy that writes little has no write amplification.
         let value = |row: &ResultRow| (what.value)(&row.devices[n]);
         let any = run.results.rows().any(|row| value(row).is_some());
-        let chart =
-            by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|row| {
-                value(row).unwrap_or(f64::NAN)
-            });
+        let y = Axis::new(what.axis, what.unit);
+        let chart = by_size(run, inks, what.title, y, what.higher_is_better, &|row| {
+            value(row).unwrap_or(f64::NAN)
+        });
         any.then(|| View { label: device.label().to_owned(), panels: vec![without_gaps(chart)] })
     });
     let views: Vec<View> = views.collect();

@@ -56,7 +56,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use device::{DeviceResult, Lifetime, PreparedDevice};
+pub use device::{DeviceResult, PreparedDevice};
 pub use error::{FutureProblem, PlacesLack, StudyError};
 pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};
