@@ -47,6 +47,7 @@ mod error;
 mod note;
 mod pareto;
 mod plan;
+pub mod recommend;
 mod request;
 mod results;
 mod run;
