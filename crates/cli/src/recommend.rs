@@ -14,8 +14,10 @@ use flashsift_core::{
     page::PAGE_BYTES,
     params, policy,
     study::{
-        PreparedDevice, Wave,
-        recommend::{Advice, Conditions, Judged, Judgement, Objective, Recommender, SLICES},
+        PreparedDevice, StudyError, Wave,
+        recommend::{
+            Advice, Conditions, Judged, Judgement, Objective, RecommendError, Recommender, SLICES,
+        },
     },
     trace::{Tables, Trace, Unit},
 };
@@ -95,7 +97,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         memory_limit_bytes: loaded.limit_bytes,
         workers: args.threads.map_or_else(cores, usize::from),
     };
-    let recommender = Recommender::new(&loaded.trace, conditions)?;
+    let recommender = Recommender::new(&loaded.trace, conditions).map_err(refusal)?;
     let waves = [Wave { cells: 0..recommender.cells(), at_once: recommender.at_once() }];
     let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
     bar.set_length(recommender.cells() as u64);
@@ -115,6 +117,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         out.write_all(words(&recommender, &advice, columns).as_bytes())?;
     }
     out.flush().context("writing to standard output")
+}
+
+/// Settings that do not suit the trace are an error of the command line; its content and the memory
+/// are not.
+fn refusal(error: RecommendError) -> anyhow::Error {
+    match error {
+        RecommendError::Study(StudyError::Memory { .. }) => error.into(),
+        RecommendError::Study(unsuited) => Usage(unsuited.to_string()).into(),
+        RecommendError::NoTimes | RecommendError::NothingWritten => error.into(),
+    }
 }
 
 fn device(args: &Args) -> anyhow::Result<Option<PreparedDevice>> {
@@ -229,7 +241,8 @@ fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Stri
     out += "\n";
     let recommended: Vec<&Judged> = advice.recommended().collect();
     for judged in &recommended {
-        let text = format!("{}. Price: {}. {}", saving(judged), judged.price, judged.options);
+        let text =
+            format!("{}. Price: {}. In compare: {}", saving(judged), judged.price, judged.options);
         out += &line(&format!("* {}", judged.name), &text);
     }
     if recommended.is_empty() {

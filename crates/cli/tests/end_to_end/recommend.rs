@@ -75,6 +75,7 @@ fn traces_without_advice_are_refused() {
     refused(&[], 1, "no times to cut it into slices: give --rate N");
     refused(&["--policy", "belady"], 2, "no kernel knows the future");
     refused(&["--device", "all"], 2, "for one device");
+    refused(&["--rate", "1", "--metadata", "ext4"], 2, "only traces of files have metadata");
     fs::write(&path, "r 8\nr 16\nr 8\n").unwrap();
     refused(&["--rate", "1"], 1, "writes nothing");
 }

@@ -136,18 +136,15 @@ impl Characterisation for EnduranceOfDay {
                     AmplificationFrom::RandomWrites => ("random_writes", "of random writes"),
                     AmplificationFrom::Assumed => ("assumed", "assumed"),
                 };
+                let extra = Value::Share(flash.over_provisioning);
                 figures.extend([
                     Figure::new("cycles", "cycles of a block", Value::Number(flash.cycles)),
+                    Figure::new("over_provisioning_share", "flash beyond the capacity", extra),
                     Figure::new("write_amplification", "write amplification", amplification),
-                    Figure::new("write_amplification_from", "it is", Value::label(own, from)),
+                    Figure::new("write_amplification_from", "its origin", Value::label(own, from)),
                     Figure::new("years", "years", Value::Number(life.years)),
                 ]);
                 let extra = show::share(flash.over_provisioning);
-                figures.push(Figure::new(
-                    "over_provisioning_share",
-                    "flash beyond the capacity",
-                    Value::Share(flash.over_provisioning),
-                ));
                 words += &format!(
                     ". The flash then lasts {} years: {} cycles, {extra} of it beyond the \
                      capacity, write amplification {:.1} ({from}).",
