@@ -17,10 +17,11 @@ help: ## This list
 demo: build ## Describe and compare the traces of testdata/, and write pages of one
 	@for trace in testdata/*.parquet; do \
 	  echo; echo "\$$ flashsift describe $$trace"; $(FLASHSIFT) describe $$trace 2>&1 | sed '/^Reads and writes/,$$d'; \
-	  echo; echo "\$$ flashsift compare $$trace"; $(FLASHSIFT) compare $$trace; done
-	@echo; for what in describe compare; do \
-	  echo "\$$ flashsift $$what testdata/browser.parquet --report target/$$what.html"; \
-	  $(FLASHSIFT) $$what testdata/browser.parquet --report target/$$what.html > /dev/null 2>&1; done
+	  echo; echo "\$$ flashsift compare $$trace --writeback evict"; \
+	  $(FLASHSIFT) compare $$trace --writeback evict; done
+	@echo; for what in describe "compare --writeback evict"; do page=target/$${what%% *}.html; \
+	  echo "\$$ flashsift $$what testdata/browser.parquet --report $$page"; \
+	  $(FLASHSIFT) $$what testdata/browser.parquet --report $$page > /dev/null 2>&1; done
 	@echo; echo "Open these in a browser: $(CURDIR)/target/describe.html $(CURDIR)/target/compare.html"
 
 test: setup lint docs unit ## Everything that must pass: format, clippy, docs, tests

@@ -188,6 +188,8 @@ fn one_cell(
             let mut command = Command::new(FLASHSIFT);
             command.args([
                 "compare",
+                "--writeback",
+                "evict",
                 "--object-cache",
                 "--json",
                 "--threads",
@@ -230,6 +232,8 @@ fn sweep(report: &mut Report, args: &Args, zipf: &Path, rival: bool) -> anyhow::
         let mut command = Command::new(FLASHSIFT);
         command.args([
             "compare",
+            "--writeback",
+            "evict",
             "--object-cache",
             "--json",
             "--threads",
@@ -320,6 +324,8 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
         let mut command = Command::new(FLASHSIFT);
         command.args([
             "compare",
+            "--writeback",
+            "evict",
             "--object-cache",
             "--policy",
             "lru",
@@ -329,7 +335,9 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
         ]);
         cell_s.push(cpu_s(command.arg(&cloudphysics))?.0);
         let started = std::time::Instant::now();
-        all_s.push(cpu_s(Command::new(FLASHSIFT).args(["compare", "--json"]).arg(&facebook))?.0);
+        let mut command = Command::new(FLASHSIFT);
+        command.args(["compare", "--writeback", "evict", "--json"]).arg(&facebook);
+        all_s.push(cpu_s(&mut command)?.0);
         wall_s.push(started.elapsed().as_secs_f64());
     }
     report.line(&format!(

@@ -59,7 +59,8 @@ fn whole(report: &mut Report, requests: u64) -> anyhow::Result<()> {
 fn compare(trace: &Path, policy: &str, frames: u64) -> anyhow::Result<(u64, serde_json::Value)> {
     let mut command = Command::new(FLASHSIFT);
     command
-        .args(["compare", "--json", "--policy", policy, "--frames", &frames.to_string()])
+        .args(["compare", "--writeback", "evict", "--json", "--policy", policy, "--frames"])
+        .arg(frames.to_string())
         .arg(trace);
     let (peak, out) = peak_of(&mut command)?;
     Ok((peak, serde_json::from_str(&out)?))

@@ -97,7 +97,7 @@ class Flashsift:
         skew = said["skew"]["skew"][0]
         sqlite = said.get("sqlite")
         syncs = said.get("sync_distance")
-        everything = self._cells(path, ["lru"], [pages])["lru", pages]
+        everything = self._cells(path, ["lru"], [pages], "--writeback", "evict")["lru", pages]
         written: dict[str, float | None] = dict.fromkeys(["sync", "sync-all", "hf"])
         if syncs and "duration_us" in said:
             for mode in written:
@@ -141,7 +141,7 @@ class Flashsift:
             shares[rank["most_rank"]] = (recent / all_again, frequent / all_again)
         sizes = [size for size in shares if 4 <= size <= pages / 2]
         tenth = max(size for size in sizes if size <= pages / 10)
-        cells = self._cells(path, ["lru", "lfu"], sizes)
+        cells = self._cells(path, ["lru", "lfu"], sizes, "--writeback", "evict")
 
         def hit_ratio(policy: str, size: int) -> float:
             cell = cells[policy, size]

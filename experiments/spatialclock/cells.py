@@ -14,7 +14,7 @@ from pathlib import Path
 PAGE_BYTES = 4096
 
 # The paper's setting: each page is a request, and no discards.
-SETTING = ["--merge", "off", "--discard", "off"]
+SETTING = ["--writeback", "evict", "--merge", "off", "--discard", "off"]
 # When a page of a file gets its place: on the paper's ext3 as soon as it is dirty (early), on ext4
 # at its write-back (late). The pages of a block trace have their addresses (given).
 LAYOUTS = {"early": "ext4:alloc=early", "late": "ext4", "given": "identity"}
@@ -137,7 +137,7 @@ class Simulator:
     def trace(self, path: Path, own: bool, like: str) -> Trace | str:
         """The trace in a file, or the reason why it is left out."""
         try:
-            done = self._call("compare", path, "--policy", "lru", "--frames", "1", "--json")
+            done = self._call("compare", path, "--writeback", "evict", "--policy", "lru", "--frames", "1", "--json")
         except RuntimeError as error:
             if "no trace format recognises" in str(error):
                 return "no trace"
@@ -165,6 +165,7 @@ class Simulator:
         """
         with tempfile.TemporaryDirectory() as out:
             one = ["--policy", "lru", "--frames", "1", "--layout", LAYOUTS["early"], "--merge", "off"]
+            one += ["--writeback", "evict"]
             self._call("compare", path, "--drain", *one, "--after-cache", out, "--after-cache-format", "fio-iolog-3")
             (log,) = Path(out).iterdir()
             requests = list(_requests(log))

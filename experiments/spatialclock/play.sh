@@ -24,7 +24,8 @@ device=$(losetup --find --show --direct-io=on "$work/card")
 echo trace,allocation,policy,frames,round,requests,elapsed_us > "$work/played.csv"
 for trace in messenger video; do
   "$program" compare "testdata/$trace.parquet" --policy lru,fab,spatialclock --frames "$frames" \
-    --drain --layout ext4:alloc=early --merge off --discard off --after-cache "$work" --quiet \
+    --writeback evict --drain --layout ext4:alloc=early --merge off --discard off \
+    --after-cache "$work" --quiet \
     > "$work/table"
   for round in $(seq "$rounds"); do
     for policy in lru fab spatialclock; do

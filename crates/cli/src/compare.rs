@@ -14,8 +14,8 @@ use flashsift_core::{
     layout, metadata,
     page::PAGE_BYTES,
     params, policy,
-    study::{Note, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
-    trace::{Tables, Unit},
+    study::{Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
+    trace::{Tables, Trace, Unit},
     writeback::{self, Modes},
 };
 use places::Places;
@@ -27,7 +27,7 @@ mod after_cache;
 mod json;
 mod page;
 mod places;
-mod schedule;
+pub(crate) mod schedule;
 mod table;
 mod verdict;
 
@@ -37,10 +37,10 @@ mod verdict;
   flashsift compare trace.xz                                  every policy at five sizes
   flashsift compare trace.xz --policy lru,clock:insert_ref=1 --memory 4MiB,64MiB --drain
   flashsift compare trace.xz --report report.html             the same as a page with figures
-  flashsift compare trace.xz --policy lru,mglru --writeback linux       with write-back like Linux's
-  flashsift compare trace.xz --writeback periodic:5s,sync --drain
+  flashsift compare trace.xz --policy lru,mglru --writeback evict       only evictions write
+  flashsift compare trace.xz --writeback linux --writeback linux,cluster:128KiB --drain
   flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
-  flashsift compare trace.xz --metadata ext4 --writeback linux --drain  with journal and metadata
+  flashsift compare trace.xz --metadata ext4 --drain              with journal and metadata
   flashsift compare trace.xz --device microsd-2012,ufs-3.1        with time and wear on devices
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
@@ -60,9 +60,9 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = size::parse_frames, conflicts_with = "memory")]
     frames: Vec<u32>,
 
-    /// When dirty pages are written, beside eviction
-    #[arg(long, value_name = "MODE,…", default_value = "evict", value_parser = Modes::from_str, help = writeback_help())]
-    writeback: Modes,
+    /// When dirty pages are written, beside eviction; may be given several times
+    #[arg(long, value_name = "MODE,…", value_parser = Modes::from_str, help = writeback_help())]
+    writeback: Vec<Modes>,
 
     /// Memory of the machine, of which Linux's flusher takes its ratio (--writeback linux or
     /// expire); default: 2GiB
@@ -167,7 +167,9 @@ fn policies_help() -> String {
 fn writeback_help() -> String {
     let each = writeback::ALL.iter().map(|(name, what)| format!("\n  {name:<28} {what}"));
     format!(
-        "When dirty pages are written, beside evictions; modes can be combined{}\n",
+        "When dirty pages are written, beside evictions; modes can be combined. Given several \
+         times, the combinations are compared. Default: linux for file traces with times and \
+         syncs, evict for others{}\n",
         each.collect::<String>()
     )
 }
@@ -213,45 +215,102 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         false => args.after_cache.is_some().then_some(0),
     };
     request.memory_limit_bytes = loaded.limit_bytes;
-    let study = Study::new(&loaded.trace, request).map_err(|error| Usage(error.to_string()))?;
-    study.notes().iter().for_each(log_note);
-    let plan = study.plan()?;
-    plan.notes().iter().for_each(log_note);
-    let after_cache = match &args.after_cache {
-        Some(dir) => Some(after_cache::Writers::new(dir, args.after_cache_format, &name, &loaded)?),
-        None => None,
+    let modes = modes(args, &loaded.trace)?;
+    let study = |modes: &Modes| {
+        let request = Request { writeback: *modes, ..request.clone() };
+        Study::new(&loaded.trace, request).map_err(|error| Usage(error.to_string()))
     };
-    if let Some(after_cache) = &after_cache {
+    let studies = modes.iter().map(study).collect::<Result<Vec<_>, _>>()?;
+    log_notes(studies.iter().flat_map(Study::notes));
+    let plans = studies.iter().map(Study::plan).collect::<Result<Vec<_>, _>>()?;
+    log_notes(plans.iter().flat_map(Plan::notes));
+    let several = plans.len() > 1;
+    let after_cache = match &args.after_cache {
+        Some(dir) => {
+            let writers = |modes: &Modes| {
+                let mode = several.then(|| modes.name());
+                after_cache::Writers::new(dir, args.after_cache_format, &name, mode, &loaded)
+            };
+            modes.iter().map(|modes| writers(modes).map(Some)).collect::<Result<Vec<_>, _>>()?
+        }
+        None => modes.iter().map(|_| None).collect(),
+    };
+    for (plan, after_cache) in plans.iter().zip(&after_cache) {
+        let Some(after_cache) = after_cache else { continue };
         let mut cells = plan.cells().iter();
         cells.try_for_each(|cell| after_cache.check_free(&cell.policy.label(), cell.frames))?;
     }
-    let places = wants_places.then(|| Places::new(&plan));
-    let cells =
-        Schedule { plan: &plan, after_cache: after_cache.as_ref(), places: places.as_ref() };
-    let results = plan.results(cells.run()?);
-
-    let online =
-        study.request().policies.iter().filter(|policy| !policy.spec.kind.is_offline()).count();
+    let online = request.policies.iter().filter(|policy| !policy.spec.kind.is_offline()).count();
     let prints_verdict = args.verdict || (!args.json && online > 2);
-    let verdict = (prints_verdict || report.is_some()).then(|| results.verdict()).flatten();
-    if let Some(report) = report {
-        let comparison = page::Comparison {
-            name: &name,
-            input: &args.input,
-            loaded: &loaded,
-            results: &results,
-            verdict: verdict.as_ref(),
-            places: places.as_ref(),
-        };
-        report.write(&comparison.page())?;
+    let mut runs = Vec::new();
+    for (plan, after_cache) in plans.iter().zip(&after_cache) {
+        let places = wants_places.then(|| Places::new(plan));
+        let cells = Schedule { plan, after_cache: after_cache.as_ref(), places: places.as_ref() };
+        runs.push((plan.results(cells.run()?), places));
     }
-    let verdict = verdict.as_ref().filter(|_| prints_verdict);
+    let judge = prints_verdict || report.is_some();
+    let runs: Vec<Run<'_>> = runs
+        .iter()
+        .map(|(results, places)| Run {
+            mode: several.then(|| results.study().request().writeback.name()),
+            results,
+            verdict: judge.then(|| results.verdict()).flatten(),
+            places: places.as_ref(),
+        })
+        .collect();
+    if let Some(report) = report {
+        report.write(&page::build(&name, &args.input, &loaded, &runs))?;
+    }
     let mut out = std::io::stdout().lock();
     match args.json {
-        true => print_json(&mut out, &name, &results, verdict)?,
-        false => print_tables(&mut out, &results, verdict)?,
+        true => print_json(&mut out, &name, &runs, prints_verdict)?,
+        false => print_tables(&mut out, &runs, prints_verdict)?,
     }
     out.flush().context("writing to standard output")
+}
+
+/// The finished comparison under one choice of write-back modes.
+struct Run<'a> {
+    /// The modes, if several choices are compared.
+    mode: Option<String>,
+    results: &'a Results<'a>,
+    verdict: Option<StudyVerdict<'a>>,
+    places: Option<&'a Places>,
+}
+
+impl Run<'_> {
+    /// Returns words for headings that name the modes if several choices are compared.
+    fn suffix(&self) -> String {
+        self.mode.as_ref().map_or_else(String::new, |mode| format!(", --writeback {mode}"))
+    }
+}
+
+/// Returns the choices of write-back modes to compare, each once. Without `--writeback`, the trace
+/// decides.
+fn modes(args: &Args, trace: &Trace) -> anyhow::Result<Vec<Modes>> {
+    let mut chosen: Vec<Modes> = Vec::new();
+    for modes in &args.writeback {
+        if !chosen.contains(modes) {
+            chosen.push(*modes);
+        }
+    }
+    if chosen.is_empty() {
+        let default = Modes::default_for(trace);
+        if trace.totals().write_accesses > 0 {
+            info!(target: DETAIL, "note: {default}");
+        }
+        chosen.push(default.modes);
+    }
+    if let Some(ram) = args.ram {
+        let mut expires: Vec<_> =
+            chosen.iter_mut().filter_map(|modes| modes.expire.as_mut()).collect();
+        if expires.is_empty() {
+            let message = "--ram is for Linux's flusher: add --writeback linux or expire";
+            return Err(Usage(message.to_owned()).into());
+        }
+        expires.iter_mut().for_each(|expire| expire.ram_pages = ram / PAGE_BYTES);
+    }
+    Ok(chosen)
 }
 
 /// Turns the arguments into a request, except for the parts that depend on the trace. Devices are
@@ -272,21 +331,12 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         let label = device.label.clone();
         PreparedDevice::new(device).with_context(|| format!("--device {label}"))
     };
-    let mut writeback = args.writeback;
-    if let Some(ram) = args.ram {
-        let Some(expire) = &mut writeback.expire else {
-            let message = "--ram is for Linux's flusher: add --writeback linux or expire";
-            return Err(Usage(message.to_owned()).into());
-        };
-        expire.ram_pages = ram / PAGE_BYTES;
-    }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Request {
         policies,
         frames: args.memory.iter().chain(&args.frames).copied().collect(),
         unit: if args.object_cache { Unit::Request } else { Unit::Page },
         layout,
-        writeback,
         drain: args.drain,
         write_miss_reads: args.write_miss == WriteMiss::Read,
         request_pages_max: args.merge,
@@ -301,34 +351,66 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     })
 }
 
-fn log_note(note: &Note) {
-    info!(target: DETAIL, "note: {note}");
+/// Logs notes, each once.
+fn log_notes(notes: impl Iterator<Item = Note>) {
+    let mut logged: Vec<Note> = Vec::new();
+    for note in notes {
+        if !logged.contains(&note) {
+            info!(target: DETAIL, "note: {note}");
+            logged.push(note);
+        }
+    }
 }
 
 fn print_json(
     out: &mut impl Write,
     name: &str,
-    results: &Results<'_>,
-    verdict: Option<&StudyVerdict<'_>>,
+    runs: &[Run<'_>],
+    prints_verdict: bool,
 ) -> anyhow::Result<()> {
-    let shape = json::Shape::new(name, results);
-    for record in results.rows().flat_map(|row| shape.records(row)) {
-        serde_json::to_writer(&mut *out, &record)?;
-        writeln!(out)?;
+    let shapes: Vec<_> = runs.iter().map(|run| json::Shape::new(name, run.results)).collect();
+    for (run, shape) in runs.iter().zip(&shapes) {
+        for record in run.results.rows().flat_map(|row| shape.records(row)) {
+            serde_json::to_writer(&mut *out, &record)?;
+            writeln!(out)?;
+        }
     }
-    if let Some(verdict) = verdict {
-        serde_json::to_writer(&mut *out, &json::VerdictLine::new(name, verdict))?;
-        writeln!(out)?;
+    for (run, shape) in runs.iter().zip(&shapes) {
+        if let Some(verdict) = run.verdict.as_ref().filter(|_| prints_verdict) {
+            serde_json::to_writer(&mut *out, &json::VerdictLine::new(shape, verdict))?;
+            writeln!(out)?;
+        }
     }
     Ok(())
 }
 
 fn print_tables(
     out: &mut impl Write,
-    results: &Results<'_>,
-    verdict: Option<&StudyVerdict<'_>>,
+    runs: &[Run<'_>],
+    prints_verdict: bool,
 ) -> anyhow::Result<()> {
-    let (color, columns) = (text::in_color(), text::columns().unwrap_or(120));
+    let columns = text::columns().unwrap_or(120);
+    let mut notes: Vec<Note> = Vec::new();
+    for run in runs {
+        print_sizes(out, run, columns)?;
+        writeln!(out)?;
+        for note in run.results.notes() {
+            if !notes.contains(&note) {
+                let legend = if note == Note::Units { "* best of its column. " } else { "" };
+                write!(out, "{}", text::labelled("", 0, &format!("{legend}{note}"), columns))?;
+                notes.push(note);
+            }
+        }
+        if let Some(verdict) = run.verdict.as_ref().filter(|_| prints_verdict) {
+            write!(out, "\n{}", verdict::words(verdict, &run.suffix(), columns))?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the tables of each size.
+fn print_sizes(out: &mut impl Write, run: &Run<'_>, columns: usize) -> anyhow::Result<()> {
+    let (results, mode, color) = (run.results, run.suffix(), text::in_color());
     let study = results.study();
     let Request { unit, drain, .. } = *study.request();
     for size in results.sizes() {
@@ -341,18 +423,11 @@ fn print_tables(
         let all = if holds_all { ": holds every page of the trace" } else { "" };
         let rows = table::rows(size);
         let table = table::render(&rows, drain, color, columns);
-        writeln!(out, "\ncache of {label}{in_pages}{all}\n{table}")?;
+        writeln!(out, "\ncache of {label}{in_pages}{mode}{all}\n{table}")?;
         for (device, rows) in table::rows_on_devices(size) {
-            writeln!(out, "\n  on {device}\n{}", table::render(&rows, drain, color, columns))?;
+            let table = table::render(&rows, drain, color, columns);
+            writeln!(out, "\n  on {device}{mode}\n{table}")?;
         }
-    }
-    writeln!(out)?;
-    for note in results.notes() {
-        let legend = if note == Note::Units { "* best of its column. " } else { "" };
-        write!(out, "{}", text::labelled("", 0, &format!("{legend}{note}"), columns))?;
-    }
-    if let Some(verdict) = verdict {
-        write!(out, "\n{}", verdict::words(verdict, columns))?;
     }
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! `flashsift describe`: the properties of a trace, before any cache is simulated.
 
 use crate::{
-    card, import,
+    card, devices, import,
     load::{self, Input},
     size,
+    usage::Usage,
 };
 use anyhow::Context;
 use flashsift_core::{
-    describe::Describer,
+    describe::{Describer, FlashDevice},
+    device::lifetime::Flash,
+    device::wear::NotShown,
     event::{About, Event},
 };
 use flashsift_traces::{Error, events::Sink};
@@ -23,6 +26,7 @@ pub(crate) mod text;
 #[command(after_help = "Examples:
   flashsift describe trace.xz
   flashsift describe trace.xz --top 20
+  flashsift describe trace.xz --device ufs-3.1 --capacity 128GiB    with years of its flash
   flashsift describe trace.xz --report trace.html             the same as a page with figures
   flashsift describe trace.xz --json | jq .fate")]
 pub(crate) struct Args {
@@ -32,6 +36,15 @@ pub(crate) struct Args {
     /// Number of files, directories and processes to list
     #[arg(long, value_name = "N", default_value = "5", value_parser = size::parse_count)]
     top: u64,
+
+    /// A modelled device, for the years that its flash lasts: a name of `flashsift devices`, or
+    /// FILE.toml
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+
+    /// Capacity of the device, for drive writes a day and years; default: the profile's
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    capacity: Option<u64>,
 
     /// Print one JSON object, on one line
     #[arg(long)]
@@ -48,12 +61,14 @@ pub(crate) struct Args {
 
 struct Describe {
     limit_bytes: u64,
+    device: FlashDevice,
     describer: Option<Describer>,
 }
 
 impl Sink for Describe {
     fn about(&mut self, about: About) -> Result<(), Error> {
-        self.describer = Some(Describer::new(about, self.limit_bytes));
+        let describer = Describer::new(about, self.limit_bytes).with_device(self.device);
+        self.describer = Some(describer);
         Ok(())
     }
 
@@ -63,11 +78,32 @@ impl Sink for Describe {
     }
 }
 
+/// Returns the device whose wear is described.
+fn flash_device(args: &Args) -> anyhow::Result<FlashDevice> {
+    let Some(name) = &args.device else {
+        return Ok(FlashDevice { capacity_bytes: args.capacity, flash: None });
+    };
+    let chosen = devices::chosen(std::slice::from_ref(name))?;
+    let [device] = &chosen[..] else {
+        return Err(Usage("--device: a description is of one device".to_owned()).into());
+    };
+    // No run shows the write amplification.
+    let flash = Flash::of(&device.profile, Err(NotShown::NothingWritten));
+    let own_bytes = device.profile.model.capacity_bytes();
+    let with_capacity = |flash: Flash| Flash {
+        capacity_bytes: args.capacity.unwrap_or(flash.capacity_bytes),
+        ..flash
+    };
+    let capacity_bytes = args.capacity.or(own_bytes);
+    Ok(FlashDevice { capacity_bytes, flash: Some(flash.map(with_capacity)) })
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // An unwritable path is reported before the trace is read.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
-    let mut sink = Describe { limit_bytes, describer: None };
+    let device = flash_device(args)?;
+    let mut sink = Describe { limit_bytes, device, describer: None };
     let outcome = args.input.read(&mut sink)?;
     let describer = sink.describer.context("the reader gave no trace")?;
     let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));

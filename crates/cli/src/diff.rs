@@ -135,12 +135,18 @@ fn read(path: &Path) -> anyhow::Result<Saved> {
 fn parse(text: &str) -> anyhow::Result<Saved> {
     const SAVE: &str = "save a run with: flashsift compare TRACE --json > run.json";
     let mut saved: Option<Saved> = None;
-    for (n, object) in
-        serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>().enumerate()
-    {
+    let objects = serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>();
+    let objects = objects.enumerate().map(|(n, object)| {
+        object.with_context(|| format!("object {} is not one of flashsift's; {SAVE}", n + 1))
+    });
+    let objects = objects.collect::<anyhow::Result<Vec<_>>>()?;
+    let modes: BTreeSet<&str> = objects
+        .iter()
+        .filter(|object| object.contains_key("policy"))
+        .filter_map(|object| object.get("writeback")?.as_str())
+        .collect();
+    for (n, object) in objects.iter().enumerate() {
         let n = n + 1;
-        let object =
-            object.with_context(|| format!("object {n} is not one of flashsift's; {SAVE}"))?;
         match object.get("schema").and_then(Value::as_u64) {
             Some(1) => {}
             Some(other) => bail!("object {n} has schema {other}; this version knows 1"),
@@ -158,15 +164,16 @@ fn parse(text: &str) -> anyhow::Result<Saved> {
         ensure!(saved.kind == kind, "object {n} is of {}, those before are not", kind.name());
         saved.traces.extend(object.get("trace").and_then(Value::as_str).map(str::to_owned));
         match kind {
-            RunKind::Compare => cell(&object, saved)?,
-            RunKind::Describe => section("", &object, saved)?,
+            RunKind::Compare => cell(object, modes.len() > 1, saved)?,
+            RunKind::Describe => section("", object, saved)?,
         }
     }
     saved.with_context(|| format!("there is no run in it; {SAVE}"))
 }
 
 /// Reads one cell of a comparison: its texts name it, and its numbers are the values.
-fn cell(object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
+/// `several_modes`: the run compared several choices of write-back modes.
+fn cell(object: &Map<String, Value>, several_modes: bool, saved: &mut Saved) -> anyhow::Result<()> {
     let word = |key: &str| object.get(key).and_then(Value::as_str);
     let frames = object.get("frames").and_then(Value::as_u64).context("a cell without frames")?;
     let size = match object.get("memory_bytes").and_then(Value::as_u64) {
@@ -179,6 +186,9 @@ fn cell(object: &Map<String, Value>, saved: &mut Saved) -> anyhow::Result<()> {
         if let Some(word) = word(key).filter(|word| *word != usual) {
             of += &format!(", {word}");
         }
+    }
+    if several_modes && let Some(modes) = word("writeback") {
+        of += &format!(", --writeback {modes}");
     }
     for (key, value) in object {
         if let Some(value) =
@@ -419,6 +429,23 @@ mod tests {
         format!(
             r#"{{"schema":1,"trace":"t","policy":"{policy}","system":"storage","frames":256,"memory_bytes":1048576,"hits":{hits},"cpu_ns_per_access":{cpu}}}"#
         )
+    }
+
+    /// Cells of a run with several choices of modes are named by them; of a run with one, they are
+    /// not, so that runs of different modes can be compared.
+    #[test]
+    fn modes_of_one_run_are_told_apart() {
+        let of = |mode: &str, hits: u64| {
+            let cell = cell("lru", hits, 9.0);
+            cell.replace(r#""system""#, &format!(r#""writeback":"{mode}","system""#))
+        };
+        let both = parse(&[of("evict", 1), of("evict,sync", 2)].join("\n")).unwrap();
+        let names: BTreeSet<&str> = both.values.keys().map(|(of, _)| &**of).collect();
+        let expected = ["--writeback evict", "--writeback evict,sync"];
+        let expected = expected.map(|mode| format!("lru at 1 MiB, {mode}"));
+        assert!(names.iter().eq(&expected), "{names:?}");
+        let (one, other) = (parse(&of("evict", 1)).unwrap(), parse(&of("sync", 2)).unwrap());
+        assert_eq!(Diff::of(&one, &other).changes[0].of, "lru at 1 MiB");
     }
 
     #[test]

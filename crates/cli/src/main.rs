@@ -19,6 +19,7 @@ mod logging;
 mod mount;
 mod policies;
 mod profile;
+mod recommend;
 mod record;
 mod replay;
 mod size;
@@ -42,6 +43,7 @@ mod usage;
   sudo flashsift record -o t.parquet -- PROGRAM   the reads and writes of a program
   sudo flashsift doctor                           writers of this machine's flash, and remedies
   flashsift compare trace.xz --report r.html      the same as a page with figures
+  flashsift recommend trace.xz                    settings that would write less, and their price
   flashsift diff before.json after.json           the differences between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       the time that a real device takes
   flashsift profile --target /mnt/card/file -o card.toml       measure a card, for compare --device
@@ -65,6 +67,7 @@ struct Cli {
 enum Command {
     Describe(describe::Args),
     Compare(compare::Args),
+    Recommend(recommend::Args),
     Diff(diff::Args),
     Import(import::Args),
     Record(record::Args),
@@ -136,6 +139,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
     match command {
         Command::Describe(args) => describe::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Recommend(args) => recommend::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),

@@ -8,7 +8,7 @@ use flashsift_core::{
 };
 use std::time::Duration;
 
-pub(crate) use flashsift_core::show::{bytes, count, counted, duration, share};
+pub(crate) use flashsift_core::show::{bytes, count, counted, duration, share, significant};
 
 /// Parses bytes, at least one page: `64MiB`, `64M`, `65536`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {

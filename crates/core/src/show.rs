@@ -72,6 +72,18 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// Prints a number that is not negative with two digits, or all digits before the point if they are
+/// more: `0.0012`, `0.24`, `3.1`, `1 234`.
+pub fn significant(value: f64) -> String {
+    match value {
+        9.95.. => count(value.round() as u64),
+        0.995.. => format!("{value:.1}"),
+        0.0995.. => format!("{value:.2}"),
+        _ if value > 0.0 => format!("{value:.*}", (1.0 - value.log10().floor()) as usize),
+        _ => "0".to_owned(),
+    }
+}
+
 fn signed(value: f64, digits: String) -> String {
     if value < 0.0 { format!("−{digits}") } else { digits }
 }
@@ -98,6 +110,10 @@ mod tests {
         assert_eq!(
             [12.0, 0.0123, 12.34, 1.5, 234.6].map(number),
             ["12", "0.012", "12.3", "1.50", "235"]
+        );
+        assert_eq!(
+            [0.0, 0.001_23, 0.0999, 0.24, 0.996, 3.12, 9.96, 18.4].map(significant),
+            ["0", "0.0012", "0.10", "0.24", "1.0", "3.1", "10", "18"]
         );
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Writers<'a> {
     dir: &'a Path,
     format: Format,
     stem: String,
+    /// Part of the names of files, if several choices of write-back modes are compared.
+    mode: Option<String>,
     /// The part of the traces that the trace belongs to, and so do its after-cache traces.
     split: Option<Split>,
     about: About,
@@ -51,6 +53,7 @@ impl<'a> Writers<'a> {
         dir: &'a Path,
         format: Format,
         trace_name: &str,
+        mode: Option<String>,
         loaded: &Loaded,
     ) -> anyhow::Result<Self> {
         let times = loaded.trace.about().knows.times;
@@ -68,6 +71,7 @@ impl<'a> Writers<'a> {
             dir,
             format,
             stem: stem.to_owned(),
+            mode,
             split: loaded.outcome.origin.as_ref().and_then(|origin| origin.annotations.split),
             about: About {
                 epoch_us: None,
@@ -85,8 +89,9 @@ impl<'a> Writers<'a> {
             Format::FioIolog3 => "iolog",
         };
         // A policy's parameters are part of its label: `clock:insert_ref=1`.
-        let policy = policy.replace([':', ',', '='], "-");
-        self.dir.join(format!("{}.{policy}.{frames}.{ending}", self.stem))
+        let plain = |label: &str| label.replace([':', ',', '='], "-");
+        let mode = self.mode.as_ref().map_or_else(String::new, |mode| format!(".{}", plain(mode)));
+        self.dir.join(format!("{}.{}{mode}.{frames}.{ending}", self.stem, plain(policy)))
     }
 
     /// Fails before the simulation if a cell's file exists: it may belong to another trace, or be
@@ -259,6 +264,7 @@ mod tests {
             dir,
             format,
             stem: "trace".to_owned(),
+            mode: None,
             split: None,
             about: About { epoch_us: None, boot_us: None, side, space, knows },
             runs: Arc::new(vec![

@@ -1,11 +1,14 @@
 //! `compare --json`: one cell a line, and with `--verdict` one line more.
 
 use flashsift_core::{
-    device::Fill,
+    device::{
+        Fill,
+        lifetime::{Lifetime, NoLifetime},
+    },
     page::PAGE_BYTES,
     study::{
-        Best, DeviceResult, DeviceVerdict, Lifetime, Request, ResultRow, Results, SizeVerdict,
-        StudyVerdict, Writes,
+        Best, DeviceResult, DeviceVerdict, Request, ResultRow, Results, SizeVerdict, StudyVerdict,
+        Writes,
     },
     trace::Unit,
     writeback::Syncs,
@@ -78,7 +81,13 @@ struct DeviceRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     lifetime_gain: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    gb_per_day: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drive_writes_per_day: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lifetime: Option<Lifetime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime_reason: Option<&'static str>,
 }
 
 /// The names and settings that every record of a comparison repeats, and the set of meaningful
@@ -174,7 +183,10 @@ impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
             write_amplification: on.write_amplification.ok(),
             write_amplification_reason: on.write_amplification.err().map(|why| why.to_string()),
             lifetime_gain: on.lifetime_gain,
-            lifetime: on.lifetime,
+            gb_per_day: on.daily.map(|daily| daily.gb_per_day()),
+            drive_writes_per_day: on.drive_writes_per_day,
+            lifetime: on.lifetime.ok(),
+            lifetime_reason: on.lifetime.err().map(NoLifetime::words),
         }
     }
 }
@@ -189,6 +201,7 @@ pub(super) struct VerdictLine<'a> {
 #[derive(Serialize)]
 struct VerdictRecord<'a> {
     trace: &'a str,
+    writeback: &'a str,
     accesses: u64,
     /// First accesses, which miss in every cache.
     cold_accesses: u64,
@@ -269,7 +282,7 @@ impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
 }
 
 impl<'a> VerdictLine<'a> {
-    pub(super) fn new(trace: &'a str, found: &'a StudyVerdict<'a>) -> Self {
+    pub(super) fn new(shape: &'a Shape<'a>, found: &'a StudyVerdict<'a>) -> Self {
         let on_device = |device: &'a DeviceVerdict<'a>| DeviceVerdictRecord {
             device: device.device,
             least_elapsed_us: (&device.fastest).into(),
@@ -285,7 +298,8 @@ impl<'a> VerdictLine<'a> {
             devices: devices.iter().map(on_device).collect(),
         };
         let verdict = VerdictRecord {
-            trace,
+            trace: shape.trace,
+            writeback: &shape.writeback,
             accesses: found.sizes.first().map_or(0, |size| size.verdict.accesses),
             cold_accesses: found.cold_accesses,
             sizes: found.sizes.iter().map(size).collect(),

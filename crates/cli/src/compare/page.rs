@@ -1,7 +1,7 @@
 //! The comparison as an HTML page: conclusions, figures, tables, and the command that reproduces
 //! it.
 
-use super::{places::Places, table, verdict};
+use super::{Run, places::Places, table, verdict};
 use crate::{
     card,
     load::{Input, Loaded},
@@ -19,15 +19,40 @@ use flashsift_report::{
     Unit, View,
 };
 
-/// A finished comparison.
-pub(super) struct Comparison<'a> {
-    pub(super) name: &'a str,
-    pub(super) input: &'a Input,
-    pub(super) loaded: &'a Loaded,
-    pub(super) results: &'a Results<'a>,
-    pub(super) verdict: Option<&'a StudyVerdict<'a>>,
-    pub(super) places: Option<&'a Places>,
+/// A finished comparison under one choice of write-back modes.
+struct Comparison<'a> {
+    name: &'a str,
+    input: &'a Input,
+    loaded: &'a Loaded,
+    results: &'a Results<'a>,
+    verdict: Option<&'a StudyVerdict<'a>>,
+    places: Option<&'a Places>,
 }
+
+/// Builds the page of at least one comparison. Several of them differ in their modes of write-back:
+/// each figure has a view for each choice of modes.
+pub(super) fn build<'a>(
+    name: &'a str,
+    input: &'a Input,
+    loaded: &'a Loaded,
+    runs: &'a [Run<'a>],
+) -> Page {
+    let comparison = |run: &'a Run<'a>| Comparison {
+        name,
+        input,
+        loaded,
+        results: run.results,
+        verdict: run.verdict.as_ref(),
+        places: run.places,
+    };
+    let first = comparison(&runs[0]);
+    // Views of a figure share colours and begin at the same size.
+    let (inks, lead) = (Inks::new(&first), first.lead_size());
+    let pages = runs.iter().map(|run| (run.mode.as_deref(), comparison(run).page(&inks, lead)));
+    several::merged(pages)
+}
+
+mod several;
 
 /// Whether the page of a trace shows the places of writes on the device.
 pub(super) fn shows_places(trace: &Trace) -> bool {
@@ -36,19 +61,17 @@ pub(super) fn shows_places(trace: &Trace) -> bool {
 
 impl Comparison<'_> {
     /// Builds the HTML page of the comparison.
-    pub(super) fn page(&self) -> Page {
-        let inks = Inks::new(self);
-        let lead = self.lead_size();
-        let on_devices = ON_DEVICES.iter().filter_map(|what| on_devices(self, &inks, what));
+    fn page(&self, inks: &Inks, lead: usize) -> Page {
+        let on_devices = ON_DEVICES.iter().filter_map(|what| on_devices(self, inks, what));
         let by_size =
-            |id, title, measure| Block::Figure(of_outcome(self, &inks, id, title, measure));
+            |id, title, measure| Block::Figure(of_outcome(self, inks, id, title, measure));
         let mut figures = vec![by_size("hit-ratio", "Found in memory", HITS)];
         if shows_places(&self.loaded.trace) {
             figures.push(by_size("writes", "Pages written to storage", WRITES));
             figures.push(by_size("non-sequential", "Non-sequential writes", NONSEQUENTIAL));
             figures.push(by_size("cost", "Modelled time on storage", COST));
             figures.extend(on_devices.map(Block::Figure));
-            figures.push(Block::Figure(pareto(self, &inks, lead)));
+            figures.push(Block::Figure(pareto(self, inks, lead)));
             figures.push(Block::Figure(fates(self, lead)));
             figures.extend(places(self, lead).map(Block::Figure));
         } else {
@@ -275,16 +298,18 @@ struct OnDevices {
     axis: &'static str,
     unit: Unit,
     value: fn(&DeviceResult) -> Option<f64>,
+    higher_is_better: bool,
     caption: &'static str,
 }
 
-const ON_DEVICES: [OnDevices; 3] = [
+const ON_DEVICES: [OnDevices; 4] = [
     OnDevices {
         id: "elapsed",
         title: "Time on the device, as fast as it can",
         axis: "from the first request to the last one done",
         unit: Unit::TimeUs,
         value: |on| Some(on.elapsed_s * 1e6),
+        higher_is_better: false,
         caption: "Lower is better. Each request is sent when the one before it is done, as the \
                Workload Player of SpatialClock's paper does.",
     },
@@ -294,6 +319,7 @@ const ON_DEVICES: [OnDevices; 3] = [
         axis: "waiting for reads, syncs and evictions of dirty pages",
         unit: Unit::TimeUs,
         value: |on| on.stall_s.map(|stall_s| stall_s * 1e6),
+        higher_is_better: false,
         caption: "Lower is better. Requests are sent at their recorded times. An application waits \
                if it reads, syncs, or needs the frame of a dirty page.",
     },
@@ -303,8 +329,18 @@ const ON_DEVICES: [OnDevices; 3] = [
         axis: "pages programmed for each page written",
         unit: Unit::Number,
         value: |on| on.write_amplification.ok(),
+        higher_is_better: false,
         caption: "Lower is better: the pages that the device copies to free blocks wear it as much \
                as the pages that are written to it.",
+    },
+    OnDevices {
+        id: "years",
+        title: "Years that the flash lasts",
+        axis: "years, if every day is like the trace",
+        unit: Unit::Number,
+        value: |on| on.lifetime.ok().map(|life| life.years),
+        higher_is_better: true,
+        caption: "Higher is better: CacheSifter's equation 3. The limits below say what it assumes.",
     },
 ];
 
@@ -316,10 +352,10 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
         // A policy that writes little has no write amplification.
         let value = |row: &ResultRow| (what.value)(&row.devices[n]);
         let any = run.results.rows().any(|row| value(row).is_some());
-        let chart =
-            by_size(run, inks, what.title, Axis::new(what.axis, what.unit), false, &|row| {
-                value(row).unwrap_or(f64::NAN)
-            });
+        let y = Axis::new(what.axis, what.unit);
+        let chart = by_size(run, inks, what.title, y, what.higher_is_better, &|row| {
+            value(row).unwrap_or(f64::NAN)
+        });
         any.then(|| View { label: device.label().to_owned(), panels: vec![without_gaps(chart)] })
     });
     let views: Vec<View> = views.collect();

@@ -60,7 +60,7 @@ impl Schedule<'_> {
 }
 
 /// Runs each cell of each wave once; never more at a time than the wave allows.
-fn in_waves<T: Send>(
+pub(crate) fn in_waves<T: Send>(
     waves: &[Wave],
     run: impl Fn(usize) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Vec<T>> {

@@ -158,6 +158,27 @@ const LIFETIME: Column = Column {
     show: |row| of_device(row, |on| Some(format!("{:+.1}", on.lifetime_gain? * 100.0))),
 };
 
+const GB_PER_DAY: Column = Column {
+    title: "\nGB/day",
+    best: Best::Least,
+    value: |row| row.on.and_then(|on| on.daily).map_or(f64::INFINITY, |day| day.gb_per_day()),
+    show: |row| of_device(row, |on| Some(size::significant(on.daily?.gb_per_day()))),
+};
+const DRIVE_WRITES: Column = Column {
+    title: "drive\nwrites/day",
+    best: Best::Least,
+    value: |row| row.on.and_then(|on| on.drive_writes_per_day).unwrap_or(f64::INFINITY),
+    show: |row| of_device(row, |on| Some(size::significant(on.drive_writes_per_day?))),
+};
+const YEARS: Column = Column {
+    title: "\nyears",
+    best: Best::Most,
+    value: |row| {
+        row.on.and_then(|on| on.lifetime.ok()).map_or(f64::NEG_INFINITY, |life| life.years)
+    },
+    show: |row| of_device(row, |on| Some(size::significant(on.lifetime.ok()?.years))),
+};
+
 /// A dash for an absent value.
 fn of_device(row: &Row<'_>, show: impl Fn(&DeviceResult) -> Option<String>) -> String {
     row.on.and_then(show).unwrap_or_else(|| "–".to_owned())
@@ -172,6 +193,12 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
         let written = |on: &DeviceResult| on.write_amplification != Err(NotShown::NothingWritten);
         columns.extend(on().any(written).then_some(&AMPLIFICATION));
         columns.extend(on().any(|on| on.lifetime_gain.is_some()).then_some(&LIFETIME));
+        if on().any(|on| on.daily.is_some_and(|daily| daily.bytes_per_day > 0.0)) {
+            columns.push(&GB_PER_DAY);
+            let drive_writes = on().any(|on| on.drive_writes_per_day.is_some());
+            columns.extend((drive_writes && !narrow).then_some(&DRIVE_WRITES));
+            columns.extend(on().any(|on| on.lifetime.is_ok()).then_some(&YEARS));
+        }
         return columns;
     }
     let mut columns: Vec<&Column> = vec![&HITS, &READS];

@@ -7,9 +7,10 @@ use std::cmp::Reverse;
 /// Column at which the text begins.
 const INDENT: usize = 24;
 
-/// Renders the verdict, one statement a line, wrapped, with a final newline.
-pub(super) fn words(found: &StudyVerdict<'_>, columns: usize) -> String {
-    let mut out = "In short:\n".to_owned();
+/// Renders the verdict, one statement a line, wrapped, with a final newline. `suffix`: behind the
+/// heading.
+pub(super) fn words(found: &StudyVerdict<'_>, suffix: &str, columns: usize) -> String {
+    let mut out = format!("In short{suffix}:\n");
     for (label, text) in lines(found) {
         out.push_str(&labelled(&format!("  {label} "), INDENT, &text, columns));
     }
@@ -362,7 +363,7 @@ mod tests {
     }
 
     fn line(judged: &StudyVerdict<'_>, label: &str) -> String {
-        let words = words(judged, usize::MAX);
+        let words = words(judged, "", usize::MAX);
         let line = words.lines().find_map(|line| line.trim_start().strip_prefix(label));
         line.unwrap_or_else(|| panic!("no {label} in {words}")).trim().to_owned()
     }
@@ -431,8 +432,9 @@ mod tests {
             "open at 1 MiB; a at 2 MiB (50 % fewer than lru)"
         );
         assert_eq!(line(&judged(&sizes), "fewest writes"), "all alike at every size");
-        assert!(words(&judged(&sizes), 80).contains("--drain"));
-        assert!(!words(&StudyVerdict { drained: true, ..judged(&sizes) }, 80).contains("--drain"));
+        assert!(words(&judged(&sizes), "", 80).contains("--drain"));
+        let drained = StudyVerdict { drained: true, ..judged(&sizes) };
+        assert!(!words(&drained, "", 80).contains("--drain"));
     }
 
     #[test]

@@ -181,6 +181,9 @@ pub(super) fn show(value: &Value) -> String {
         Value::TimeUs(us) => size::duration(*us),
         Value::Share(share) => size::share(*share),
         Value::Number(number) if *number >= 100.0 => size::count(number.round() as u64),
+        Value::Number(number) if (f64::MIN_POSITIVE..0.05).contains(number) => {
+            size::significant(*number)
+        }
         Value::Number(number) => format!("{number:.1}"),
         Value::Label { label, .. } => (*label).to_owned(),
         Value::Name(name) => shortened(name, 40),

@@ -296,3 +296,27 @@ fn bad_input_is_refused() {
     }
     assert!(!PathBuf::from(path("absent")).exists());
 }
+
+/// A capacity adds drive writes a day, a device years; a memory card has none.
+#[test]
+fn a_device_adds_years() {
+    let trace = repository("testdata/messenger.parquet");
+    let of = |args: &[&str]| {
+        cells(&[&["describe", &*trace], args].concat()).remove(0)["endurance"].clone()
+    };
+    let plain = of(&[]);
+    assert!(number(&plain, "day_bytes") > number(&plain, "written_bytes"));
+    assert!(plain.get("drive_writes_per_day").is_none() && plain.get("years").is_none());
+    let sized = of(&["--capacity", "1GiB"]);
+    let share = number(&sized, "day_bytes") as f64 / (1u64 << 30) as f64;
+    assert!((sized["drive_writes_per_day"].as_f64().unwrap() - share).abs() < 1e-3, "{sized}");
+    let half = of(&["--capacity", "64GiB", "--device", "ufs-3.1"]);
+    let all = of(&["--capacity", "128GiB", "--device", "ufs-3.1"]);
+    let years = |found: &Value| found["years"].as_f64().unwrap();
+    assert!((years(&half) * 2.0 / years(&all) - 1.0).abs() < 1e-3, "{half} {all}");
+    assert_eq!(all["write_amplification_from"], "random_writes");
+    assert!(of(&["--device", "microsd-2012"]).get("years").is_none());
+    let shown = text(&[&trace, "--device", "microsd-2012"]);
+    assert!(shown.contains("no endurance figure: memory cards publish none"), "{shown}");
+    assert!(text(&[&trace]).contains("name a device with --device PROFILE"));
+}

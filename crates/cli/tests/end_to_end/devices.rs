@@ -53,7 +53,15 @@ fn every_column(trace: &str, args: &[&str]) {
             assert!(shown, "{on}");
             let flash = *name != "latency-100-800" && on["write_amplification"].is_f64();
             assert_eq!(on.get("lifetime_gain").is_some(), flash, "{on}");
-            assert_eq!(on.get("lifetime").is_some(), flash && *name != "microsd-2012", "{on}");
+            assert!(float(on, "gb_per_day") > 0.0, "{on}");
+            // There are years, or the value that they lack.
+            let reason = on["lifetime_reason"].as_str();
+            assert_eq!(on.get("lifetime").is_some(), reason.is_none(), "{on}");
+            if ["microsd-2012", "latency-100-800"].contains(name) {
+                assert!(reason.unwrap().starts_with("no endurance figure"), "{on}");
+            } else if flash {
+                assert_eq!(on["lifetime"]["write_amplification_from"], "run", "{on}");
+            }
             if cell["policy"] == "lru" && flash {
                 assert_eq!(float(on, "lifetime_gain"), 0.0);
             }
@@ -83,8 +91,8 @@ fn the_facebook_trace_fills_every_column() {
     every_column(&trace, &["--policy", "lru,clock,fab,mglru", "--memory", "1M,4M"]);
 }
 
-/// A run that writes too little for garbage collection has no write amplification and no lifetime,
-/// and says why; every device states its content before the run.
+/// A run that writes too little for garbage collection has no write amplification and says why; its
+/// years are those of random writes. Every device states its content before the run.
 #[test]
 fn a_short_run_shows_no_write_amplification() {
     let dir = tempdir().unwrap();
@@ -98,7 +106,8 @@ fn a_short_run_shows_no_write_amplification() {
         assert_eq!(cell["fill"], fill, "{cell}");
     }
     for cell in &on[..2] {
-        assert!(cell["write_amplification"].is_null() && cell.get("lifetime").is_none(), "{cell}");
+        assert!(cell["write_amplification"].is_null(), "{cell}");
+        assert_eq!(cell["lifetime"]["write_amplification_from"], "random-writes", "{cell}");
         let reason = cell["write_amplification_reason"].as_str().unwrap();
         assert!(reason.contains("freed 0 of at least 10 blocks"), "{reason}");
     }
@@ -107,6 +116,10 @@ fn a_short_run_shows_no_write_amplification() {
     let shown = text(&args);
     assert!(shown.contains('–') && shown.contains("fewer than 10 blocks"), "{shown}");
     assert!(shown.contains("aged"), "{shown}");
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("it is that of random writes everywhere"), "{shown}");
+    assert!(words.contains("No years for microsd-2012: no endurance figure."), "{shown}");
+    assert!(words.contains("Less than an hour was scaled to a day: it is a guess."), "{shown}");
 }
 
 /// Lifetime is equation 3 applied to the neighbouring values.
@@ -130,7 +143,17 @@ fn a_lifetime_stands_beside_its_assumptions() {
                 * float(life, "write_amplification")
                 * float(life, "compression"));
         assert!((years / float(life, "years") - 1.0).abs() < 1e-9, "{life}");
-        assert_eq!(life["write_amplification"], cell["write_amplification"]);
+        if life["write_amplification_from"] == "run" {
+            assert_eq!(life["write_amplification"], cell["write_amplification"]);
+        }
+        let day = float(life, "gb_per_day") * 1e9;
+        let pages = number(&cell, "device_writes") + number(&cell, "dirty_left");
+        let observed = (pages * 4096) as f64 / float(life, "observed_s") * 86_400.0;
+        assert!((day / observed - 1.0).abs() < 1e-9, "{life}");
+        let drive_writes = day / float(life, "capacity_bytes");
+        assert!((drive_writes / float(life, "drive_writes_per_day") - 1.0).abs() < 1e-9, "{life}");
+        assert_eq!(cell["gb_per_day"], life["gb_per_day"]);
+        assert_eq!(life["guess"], float(life, "observed_s") < 3600.0);
     }
 }
 
@@ -153,6 +176,13 @@ fn an_sd_card_has_no_lifetime() {
         card.iter()
             .all(|cell| cell.get("lifetime").is_none() && cell.get("lifetime_gain").is_some())
     );
+    let args = ["--policy", "lru", "--memory", "1M", "--device", "microsd-2012"];
+    let shown = text(&[&["compare", &trace], &args[..]].concat());
+    let header: Vec<&str> = shown.lines().filter(|line| line.contains("elapsed s")).collect();
+    assert!(header.len() == 1 && !header[0].contains("years"), "{shown}");
+    assert!(shown.contains("No years for microsd-2012: no endurance figure."), "{shown}");
+    let described = text(&["describe", &trace, "--device", "microsd-2012"]);
+    assert!(described.contains("no endurance figure"), "{described}");
     let sys = tempdir().unwrap();
     let device = sys.path().join("bus/mmc/devices/mmc1:aaaa");
     fs::create_dir_all(&device).unwrap();

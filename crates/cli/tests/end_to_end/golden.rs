@@ -27,12 +27,12 @@ fn assert_golden(name: &str, lines: String) {
 
 #[test]
 fn browser() {
-    assert_golden("browser", golden("browser.parquet", &[]));
+    assert_golden("browser", golden("browser.parquet", &["--writeback", "evict"]));
 }
 
 #[test]
 fn messenger() {
-    assert_golden("messenger", golden("messenger.parquet", &[]));
+    assert_golden("messenger", golden("messenger.parquet", &["--writeback", "evict"]));
 }
 
 /// Write-back as in the Hybrid Flush paper, and as in Linux.

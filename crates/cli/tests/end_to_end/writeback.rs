@@ -103,7 +103,8 @@ fn syncs_appear_in_every_output() {
     let trace = repository("testdata/messenger.parquet");
     let args = ["compare", &trace, "--policy", "lru", "--memory", "1M"];
     let shown = |more: &[&str]| String::from_utf8(run(&[&args[..], more].concat()).stdout).unwrap();
-    assert!(shown(&[]).contains("Dirty pages are written on eviction only."));
+    let evict = shown(&["--writeback", "evict"]);
+    assert!(evict.contains("Dirty pages are written on eviction only."), "{evict}");
     let linux = shown(&["--writeback", "linux"]);
     let words: String = linux.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("by a sync of their file") && words.contains("synced"), "{linux}");
@@ -115,4 +116,76 @@ fn syncs_appear_in_every_output() {
     let after = cell(after.to_str().unwrap(), "sync", &["--frames", "1"]);
     assert_eq!(number(&after, "write_accesses"), number(&before, "device_writes"));
     assert_eq!(number(&after, "flushes"), number(&before, "flushes"));
+}
+
+/// A recording of files with times and syncs is compared under Linux's write-back; a trace that
+/// lacks one of these under eviction only. A note names the choice and the reason.
+#[test]
+fn the_default_is_linux_and_is_named() {
+    let default = |trace: &str| {
+        let output = run(&["compare", trace, "--policy", "lru", "--frames", "100", "--json"]);
+        let cell: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (cell, String::from_utf8(output.stderr).unwrap())
+    };
+    let trace = repository("testdata/messenger.parquet");
+    let (mut found, says) = default(&trace);
+    let mut named = cell(&trace, "linux", &["--frames", "100"]);
+    for cell in [&mut found, &mut named] {
+        cell.as_object_mut().unwrap().remove("cpu_ns_per_access");
+    }
+    assert_eq!(found, named);
+    let note = "note: --writeback linux: the trace is of files with times and syncs";
+    assert!(says.contains(note), "{says}");
+
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("trace");
+    fs::write(&path, "w 8\nw 16\nr 8\n").unwrap();
+    let (found, says) = default(path.to_str().unwrap());
+    assert_eq!(found["writeback"], "evict");
+    assert!(says.contains("note: --writeback evict: the trace is not of files"), "{says}");
+    let output = run(&["compare", &trace, "--writeback", "evict", "--policy", "lru"]);
+    assert!(!String::from_utf8(output.stderr).unwrap().contains("note: --writeback"));
+}
+
+/// Each choice of modes has the cells, the verdict and the after-cache traces that it has alone.
+#[test]
+fn several_modes_give_the_figures_of_each_alone() {
+    let trace = repository("testdata/messenger.parquet");
+    let dir = tempdir().unwrap();
+    let page = dir.path().join("page.html");
+    let of = |modes: &[&str], out: &str| {
+        let mut args = vec!["compare", &*trace, "--policy", "lru,fifo", "--memory", "1M,2M"];
+        modes.iter().for_each(|modes| args.extend(["--writeback", modes]));
+        let mut lines = cells(&[&args[..], &["--verdict", "--after-cache", out]].concat());
+        lines.iter_mut().filter_map(Value::as_object_mut).for_each(|line| {
+            line.remove("cpu_ns_per_access");
+            if let Some(verdict) = line.get_mut("verdict").and_then(Value::as_object_mut) {
+                verdict.remove("least_cpu");
+            }
+        });
+        let (verdicts, cells): (Vec<_>, Vec<_>) =
+            lines.into_iter().partition(|line| line.get("verdict").is_some());
+        (cells, verdicts)
+    };
+    let out = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (linux, evict) = (of(&["linux"], &out("one")), of(&["evict"], &out("other")));
+    let (cells, verdicts) = of(&["linux", "evict", "sync,expire"], &out("both"));
+    assert_eq!(cells, [linux.0, evict.0].concat(), "equal modes count once");
+    assert_eq!(verdicts, [linux.1, evict.1].concat());
+    for (alone, mode) in [("one", "linux"), ("other", "evict")] {
+        let bytes = |path: String| fs::read(dir.path().join(path)).unwrap().len();
+        let both = bytes(format!("both/messenger.lru.{mode}.256.parquet"));
+        assert_eq!(both, bytes(format!("{alone}/messenger.lru.256.parquet")));
+    }
+    let args = ["compare", &*trace, "--policy", "lru,fifo,clock", "--memory", "1M"];
+    let modes = ["--writeback", "linux", "--writeback", "evict", "--report"];
+    let report = [page.to_str().unwrap()];
+    let shown = run(&[&args[..], &modes, &report].concat()).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    for mode in ["linux", "evict"] {
+        assert!(shown.contains(&format!("(256 pages), --writeback {mode}")), "{shown}");
+        assert!(shown.contains(&format!("In short, --writeback {mode}:")), "{shown}");
+    }
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("With --writeback linux:") && page.contains("With --writeback evict:"));
 }

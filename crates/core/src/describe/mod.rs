@@ -23,6 +23,7 @@ use ledger::{Entered, Ledger, Seen};
 
 mod bins;
 mod cache_files;
+mod endurance;
 mod fate;
 mod files_over_time;
 mod footprint;
@@ -49,6 +50,7 @@ mod top_files;
 mod top_processes;
 mod windows;
 
+pub use endurance::FlashDevice;
 pub use found::{Audience, Column, Figure, Found, Part, Piece, Sentence, Table, Value};
 
 /// All characterisations in the order of display.
@@ -56,6 +58,7 @@ pub const ALL: &[CharacterisationSpec] = &[
     mix::SPEC,
     fate::SPEC,
     reached_flash::SPEC,
+    endurance::SPEC,
     top_processes::SPEC,
     top_files::SPEC,
     files_over_time::SPEC,
@@ -106,6 +109,8 @@ struct Setup<'a> {
     about: &'a About,
     /// The write-back of the machine.
     flusher: FlusherSettings,
+    /// The device under the trace.
+    device: FlashDevice,
 }
 
 /// Information that a trace may lack.
@@ -153,6 +158,8 @@ trait Characterisation {
 pub struct Describer {
     ledger: Ledger,
     watching: Vec<Box<dyn Characterisation>>,
+    flusher: FlusherSettings,
+    device: FlashDevice,
     touched: Vec<u32>,
     requests: u64,
     limit_bytes: u64,
@@ -168,19 +175,33 @@ impl Describer {
             tick_us: expire.tick_us,
             background_pages: expire.ram_pages * u64::from(expire.ratio) / 100,
         };
-        let watching = Self::watching(&about, flusher);
-        Self { ledger: Ledger::new(about), watching, touched: Vec::new(), requests: 0, limit_bytes }
+        let device = FlashDevice::default();
+        let watching = Self::watching(&about, flusher, device);
+        let (ledger, touched) = (Ledger::new(about), Vec::new());
+        Self { ledger, watching, flusher, device, touched, requests: 0, limit_bytes }
     }
 
     /// Sets the write-back of the machine. To be called before the first event.
     pub fn with_flusher(mut self, flusher: FlusherSettings) -> Self {
-        self.watching = Self::watching(&self.ledger.about, flusher);
+        self.flusher = flusher;
+        self.watching = Self::watching(&self.ledger.about, flusher, self.device);
         self
     }
 
-    fn watching(about: &About, flusher: FlusherSettings) -> Vec<Box<dyn Characterisation>> {
+    /// Sets the device whose wear is described. To be called before the first event.
+    pub fn with_device(mut self, device: FlashDevice) -> Self {
+        self.device = device;
+        self.watching = Self::watching(&self.ledger.about, self.flusher, device);
+        self
+    }
+
+    fn watching(
+        about: &About,
+        flusher: FlusherSettings,
+        device: FlashDevice,
+    ) -> Vec<Box<dyn Characterisation>> {
         let able = ALL.iter().filter(|spec| spec.missing(about).is_none());
-        able.map(|spec| (spec.build)(&Setup { about, flusher })).collect()
+        able.map(|spec| (spec.build)(&Setup { about, flusher, device })).collect()
     }
 
     /// Processes events in order.

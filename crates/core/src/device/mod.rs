@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 mod clocks;
 pub mod latency;
+pub mod lifetime;
 pub mod open_unit;
 pub mod page_mapped;
 pub mod profile;

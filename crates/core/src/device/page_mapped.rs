@@ -89,6 +89,19 @@ pub struct PageMappedParams {
     pub fill: Fill,
 }
 
+impl PageMappedParams {
+    /// Returns the pages programmed for each page of uniform random writes in the steady state: the
+    /// closed form for greedy garbage collection (Bux & Iliadis, Perform. Eval. 2010; Desnoyers,
+    /// SYSTOR '12), and one more where an SLC cache takes each page first. It leaves out the
+    /// mapping table.
+    pub fn random_write_amplification(&self) -> f64 {
+        let (level, share) = aged::greedy(1.0 + self.over_provisioning, self.block_pages);
+        let pages = f64::from(self.block_pages);
+        let collected = pages / (f64::from(self.block_pages - level) + share);
+        collected + if self.slc_bytes > 0 { 1.0 } else { 0.0 }
+    }
+}
+
 const SEED: u64 = 0x0f1a_5451_f7f1_1ed0;
 
 /// A page-mapped device.

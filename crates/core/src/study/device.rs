@@ -3,14 +3,13 @@
 use crate::{
     device::{
         Clocks, DeviceTimes, Fill, LabelledProfile, Prepared, Profile, ProfileError,
-        profile::StorageKind,
-        wear::{Endurance, NotShown},
+        lifetime::{DailyWrites, Flash, Lifetime, NoLifetime, lifetime},
+        wear::NotShown,
     },
     page::PAGE_BYTES,
     system::Outcome,
     trace::Trace,
 };
-use serde::Serialize;
 use std::sync::Arc;
 
 /// A device in the state with which every cell begins. Clones share the prepared state.
@@ -68,18 +67,13 @@ pub struct DeviceResult {
     /// Gain in the flash's lifetime over the reference policy at the same size, as a share; `None`
     /// if nothing wears.
     pub lifetime_gain: Option<f64>,
-    /// `None` if the trace or the profile lacks a value that the lifetime needs.
-    pub lifetime: Option<Lifetime>,
-}
-
-/// CacheSifter's equation 3, with the values that it was computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Lifetime {
-    /// Years that the flash lasts if every day is like the trace, without pause.
-    pub years: f64,
-    /// The values that the years were computed from.
-    #[serde(flatten)]
-    pub endurance: Endurance,
+    /// Bytes written in a day if every day is like the trace, including those still dirty at its
+    /// end; `None` without times.
+    pub daily: Option<DailyWrites>,
+    /// Writes of the whole device in a day; `None` without times or a capacity.
+    pub drive_writes_per_day: Option<f64>,
+    /// Years that the flash lasts, or the value that they lack.
+    pub lifetime: Result<Lifetime, NoLifetime>,
 }
 
 impl DeviceResult {
@@ -91,6 +85,8 @@ impl DeviceResult {
         times: &DeviceTimes,
     ) -> Self {
         let write_amplification = times.wear.write_amplification();
+        let daily = DailyWrites::new(outcome.pages_due() * PAGE_BYTES, observed_us(trace));
+        let capacity_bytes = device.profile().model.capacity_bytes();
         Self {
             device: device.label.clone(),
             fill: device.profile().model.fill(),
@@ -99,30 +95,26 @@ impl DeviceResult {
             write_amplification,
             flash_pages: write_amplification.ok().map(|wear| wear * outcome.pages_due() as f64),
             lifetime_gain: None,
-            lifetime: lifetime(device.profile(), trace, outcome, times),
+            daily,
+            drive_writes_per_day: daily
+                .zip(capacity_bytes)
+                .map(|(daily, bytes)| daily.drive_writes_per_day(bytes)),
+            lifetime: lifetime_of(device.profile(), trace, outcome, times),
         }
     }
 }
 
-/// `None` for memory cards: no source states how many cycles they endure.
-fn lifetime(
+fn lifetime_of(
     profile: &Profile,
     trace: &Trace,
     outcome: &Outcome,
     times: &DeviceTimes,
-) -> Option<Lifetime> {
-    let days = trace.totals().duration_us as f64 / 86_400e6;
-    let written_bytes = outcome.pages_due() as f64 * PAGE_BYTES as f64;
-    let has_times = trace.about().knows.times;
-    if profile.kind == StorageKind::Sd || !has_times || days == 0.0 || written_bytes == 0.0 {
-        return None;
-    }
-    let endurance = Endurance {
-        cycles: profile.cycles?,
-        over_provisioning: profile.model.over_provisioning(),
-        drive_writes_per_day: written_bytes / days / profile.model.capacity_bytes()? as f64,
-        write_amplification: times.wear.write_amplification().ok()?,
-        compression: 1.0,
-    };
-    Some(Lifetime { years: endurance.lifetime_years(), endurance })
+) -> Result<Lifetime, NoLifetime> {
+    let flash = Flash::of(profile, times.wear.write_amplification())?;
+    lifetime(outcome.pages_due() * PAGE_BYTES, observed_us(trace), &flash)
+}
+
+/// Returns the duration that is scaled to a day; 0 without times.
+fn observed_us(trace: &Trace) -> u64 {
+    if trace.about().knows.times { trace.totals().duration_us } else { 0 }
 }

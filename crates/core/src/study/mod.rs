@@ -47,6 +47,7 @@ mod error;
 mod note;
 mod pareto;
 mod plan;
+pub mod recommend;
 mod request;
 mod results;
 mod run;
@@ -56,7 +57,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use device::{DeviceResult, Lifetime, PreparedDevice};
+pub use device::{DeviceResult, PreparedDevice};
 pub use error::{FutureProblem, PlacesLack, StudyError};
 pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};

@@ -2,7 +2,7 @@
 
 use super::error::FutureProblem;
 use crate::{
-    device::{Fill, wear::COLLECTED_MIN},
+    device::{Fill, lifetime::GUESS_BELOW_US, wear::COLLECTED_MIN},
     policy, show,
     writeback::{Caveat, Modes},
 };
@@ -61,6 +61,19 @@ pub enum Note {
     LifetimeGain {
         /// The policy that the others are compared with.
         reference: String,
+    },
+    /// The meaning of bytes a day, drive writes a day and years.
+    Years {
+        /// Duration that was scaled to a day, microseconds.
+        observed_us: u64,
+        /// Labels of devices whose write amplification is that of random writes, because a run did
+        /// not show it.
+        random_writes: Vec<String>,
+    },
+    /// Devices without a figure of endurance have no years.
+    NoEndurance {
+        /// Their labels.
+        devices: Vec<String>,
     },
     /// The state of some devices before the first request.
     Filled {
@@ -165,6 +178,31 @@ impl fmt::Display for Note {
                  under {reference} / pages programmed − 1. Pages still dirty count as written, \
                  copies still due as made."
             ),
+            Self::Years { observed_us, random_writes } => {
+                write!(
+                    f,
+                    "GB/day, drive writes and years take every day to be like this trace of {}, \
+                     without pause, and pages still dirty at its end as written. Years: \
+                     CacheSifter's equation 3 with the profile's cycles and capacity and the \
+                     write amplification of the run.",
+                    show::duration(*observed_us)
+                )?;
+                if !random_writes.is_empty() {
+                    write!(
+                        f,
+                        " Where {} shows none, it is that of random writes everywhere: the years \
+                         are then a low estimate.",
+                        random_writes.join(", ")
+                    )?;
+                }
+                match *observed_us < GUESS_BELOW_US {
+                    true => f.write_str(" Less than an hour was scaled to a day: it is a guess."),
+                    false => Ok(()),
+                }
+            }
+            Self::NoEndurance { devices } => {
+                write!(f, "No years for {}: no endurance figure.", devices.join(", "))
+            }
             Self::Filled { devices, fill } => {
                 let fill = match fill {
                     Fill::Empty => "empty",
@@ -184,7 +222,7 @@ impl fmt::Display for Note {
             Self::AmplificationNotShown => write!(
                 f,
                 "No write amplification (–) where garbage collection freed fewer than \
-                 {COLLECTED_MIN} blocks: the run wrote too little to show it, or a lifetime."
+                 {COLLECTED_MIN} blocks: the run wrote too little to show it."
             ),
         }
     }

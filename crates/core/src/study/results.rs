@@ -9,6 +9,7 @@ use super::{
 use crate::{
     device::{
         Fill,
+        lifetime::{AmplificationFrom, NoLifetime},
         wear::{NotShown, lifetime_gain},
     },
     event::Side,
@@ -141,6 +142,7 @@ impl<'a> Results<'a> {
         if request.devices.iter().any(|device| device.profile().cycles.is_some()) {
             notes.push(Note::LifetimeGain { reference: self.reference.clone() });
         }
+        notes.extend(self.years());
         notes.extend(self.fills());
         let best = request.devices.iter().filter(|device| !device.profile().best_case.is_empty());
         let devices: Vec<String> = best.map(|device| device.label().to_owned()).collect();
@@ -150,6 +152,29 @@ impl<'a> Results<'a> {
         };
         let any = self.rows().any(|row| row.devices.iter().any(short));
         notes.extend(any.then_some(Note::AmplificationNotShown));
+        notes
+    }
+
+    /// Returns notes on the years that devices last.
+    fn years(&self) -> Vec<Note> {
+        let devices = || self.study.request.devices.iter().enumerate();
+        let named = |holds: &dyn Fn(&DeviceResult) -> bool| -> Vec<String> {
+            let holds = |n: usize| self.rows().any(|row| holds(&row.devices[n]));
+            let named = devices().filter(|(n, _)| holds(*n));
+            named.map(|(_, device)| device.label().to_owned()).collect()
+        };
+        let mut notes = Vec::new();
+        let writes = |on: &DeviceResult| on.daily.is_some_and(|daily| daily.bytes_per_day > 0.0);
+        if self.rows().flat_map(|row| &row.devices).any(writes) {
+            let observed_us = self.study.trace.totals().duration_us;
+            let random_writes = named(&|on| {
+                let from = on.lifetime.map(|life| life.write_amplification_from);
+                from == Ok(AmplificationFrom::RandomWrites)
+            });
+            notes.push(Note::Years { observed_us, random_writes });
+        }
+        let without = named(&|on| on.lifetime.is_err_and(NoLifetime::is_no_endurance));
+        notes.extend((!without.is_empty()).then_some(Note::NoEndurance { devices: without }));
         notes
     }
 

@@ -20,6 +20,7 @@
 use crate::{
     event::{Action, Event, FileId, Micros},
     structure::extents::{pages_inside, pages_touched},
+    trace::PAGES_MAX,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -208,7 +209,7 @@ impl Flusher {
     pub fn handle_of(&mut self, event: &Event<'_>, dirtier: u32) {
         match event.action {
             Action::Write { file, offset, len, sync, .. } => {
-                let pages = pages_touched(offset, len);
+                let pages = cut(pages_touched(offset, len));
                 self.write(event.at_us, file, pages.clone(), dirtier);
                 if sync {
                     self.write_pages(file, pages, FlushReason::Synced);
@@ -217,7 +218,7 @@ impl Flusher {
             }
             Action::Direct { file, offset, len, write: true, .. } => {
                 self.advance(event.at_us);
-                let pages = pages_touched(offset, len);
+                let pages = cut(pages_touched(offset, len));
                 // The kernel first writes what the page cache has of the range.
                 self.write_pages(file, pages.clone(), FlushReason::Direct);
                 self.reached(file, dirtier, pages.end - pages.start, FlushReason::Direct);
@@ -417,6 +418,12 @@ impl Flusher {
     }
 }
 
+/// Cuts a request as a trace is cut: one of 2^62 bytes would make more pages dirty than memory
+/// holds before the bounds of the flusher are looked at.
+fn cut(pages: Range<u64>) -> Range<u64> {
+    pages.start..pages.end.min(pages.start.saturating_add(PAGES_MAX.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,6 +453,17 @@ mod tests {
             flusher.check();
         }
         flusher
+    }
+
+    /// A write of 2^62 bytes once made blocks dirty until memory was exhausted.
+    #[test]
+    fn requests_are_cut_as_in_a_trace() {
+        let (file, most) = (FileId(1), u64::from(PAGES_MAX));
+        let long = Action::Write { open: None, file, offset: 0, len: 1 << 62, sync: false };
+        let found = flusher(u64::MAX, &[(0, long)]);
+        assert_eq!(found.dirty_pages() + found.written().early, most);
+        let direct = Action::Direct { open: None, file, offset: 0, len: 1 << 62, write: true };
+        assert_eq!(flusher(u64::MAX, &[(0, direct)]).written().direct, most);
     }
 
     #[test]

@@ -54,12 +54,14 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
+mod default;
 pub mod flusher;
 mod machine;
 
 #[cfg(test)]
 mod tests;
 
+pub use default::{DefaultModes, DefaultReason};
 pub use machine::Machine;
 pub(crate) use machine::{OnEviction, WriteBack};
 
@@ -250,7 +252,8 @@ impl FromStr for Modes {
                     "sync" => modes.syncs = Syncs::TheirFile,
                     "sync-all" => modes.syncs = Syncs::Everything,
                     LINUX => {
-                        (modes.expire, modes.syncs) = (Some(Expire::default()), Syncs::TheirFile);
+                        let linux = Self::linux();
+                        (modes.expire, modes.syncs) = (linux.expire, linux.syncs);
                         mode = Parametrised::Expire;
                     }
                     HYBRID_FLUSH => {
@@ -413,6 +416,18 @@ pub fn machine_bytes(trace: &Trace) -> u64 {
 }
 
 impl Modes {
+    /// Returns a short name, which `--writeback` reads as the same modes: that of a combination, or
+    /// the list of modes.
+    pub fn name(&self) -> String {
+        for name in [LINUX, HYBRID_FLUSH] {
+            if name.parse::<Self>().is_ok_and(|modes| modes == *self) {
+                return name.to_owned();
+            }
+        }
+        let list = self.to_string();
+        list.strip_prefix("evict,").map_or(list.clone(), str::to_owned)
+    }
+
     /// Whether only eviction writes.
     pub fn on_eviction_only(&self) -> bool {
         *self == Self::default()

@@ -891,3 +891,49 @@ fn when_describes_the_modes_in_words() {
     assert_eq!(modes("evict").when(), "on eviction only");
     assert_eq!(modes("hf").when(), "on eviction, all of them every 5 s, all of them at any sync");
 }
+
+/// A trace of files with times and syncs gets Linux's modes; without any of these, eviction only,
+/// and the reason names what is missing.
+#[test]
+fn the_default_is_linux_where_the_trace_has_what_it_needs() {
+    let history = [(0, write(0, 0..4)), (5, write(0, 0..1))];
+    let of = |space, knows| Modes::default_for(&trace_of(space, knows, &history));
+    let found = of(Space::Files, KNOWS);
+    assert_eq!((found.modes, found.reason), (modes("linux"), DefaultReason::AllKnown));
+    for (space, knows, words) in [
+        (Space::Blocks, KNOWS, "--writeback evict: the trace is not of files"),
+        (
+            Space::Files,
+            Knows { times: false, ..KNOWS },
+            "--writeback evict: the trace has no times",
+        ),
+        (
+            Space::Files,
+            Knows { syncs: false, ..KNOWS },
+            "--writeback evict: the trace does not record syncs",
+        ),
+    ] {
+        let found = of(space, knows);
+        assert!(found.modes.on_eviction_only(), "{words}");
+        assert_eq!(found.to_string(), words);
+    }
+    // A kind of trace that may lack some syncs, and has one.
+    let synced = [(0, write(0, 0..4)), (5, fsync(0))];
+    let some = trace_of(Space::Files, Knows { syncs: false, ..KNOWS }, &synced);
+    assert_eq!(Modes::default_for(&some).modes, Modes::linux());
+}
+
+#[test]
+fn a_short_name_reads_as_the_same_modes() {
+    for (text, name) in [
+        ("evict", "evict"),
+        ("linux", "linux"),
+        ("sync,expire", "linux"),
+        ("hf", "hf"),
+        ("linux,ratio=20", "expire:30s,tick=5s,ratio=20,sync"),
+        ("linux,cluster:128KiB", "expire:30s,tick=5s,ratio=10,sync,cluster:128KiB"),
+    ] {
+        assert_eq!(modes(text).name(), name);
+        assert_eq!(modes(name), modes(text));
+    }
+}

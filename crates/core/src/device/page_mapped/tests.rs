@@ -68,6 +68,15 @@ fn the_closed_form_has_its_limit() {
     assert!((greedy(1.3, 16_384) - 2.36).abs() < 0.01);
 }
 
+/// The constants of a device give the closed form; an SLC cache programs each page once more.
+#[test]
+fn the_constants_give_the_write_amplification_of_random_writes() {
+    let plain = params(1, 64, 128_000, 0.28, Fill::Random);
+    assert_eq!(plain.random_write_amplification(), greedy(1.28, 64));
+    let cached = PageMappedParams { slc_bytes: 1 << 20, ..plain.clone() };
+    assert_eq!(cached.random_write_amplification(), plain.random_write_amplification() + 1.0);
+}
+
 /// Write amplification under uniform random writes, in the steady state.
 fn steady_state(params: &PageMappedParams, seed: u64) -> f64 {
     let mut device = PageMapped::new(params);

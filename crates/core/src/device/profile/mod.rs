@@ -110,6 +110,15 @@ impl Model {
         }
     }
 
+    /// Returns the write amplification of uniform random writes in the steady state; `None` where
+    /// it depends on more than the constants.
+    pub fn random_write_amplification(&self) -> Option<f64> {
+        match self {
+            Self::PageMapped(params) => Some(params.random_write_amplification()),
+            Self::OpenUnit(_) | Self::Latency(_) => None,
+        }
+    }
+
     /// Returns the content before the first request; `None` where it makes no difference.
     pub fn fill(&self) -> Option<Fill> {
         match self {

@@ -1,0 +1,373 @@
+//! `flashsift recommend`: settings that would write less, or take less time, on a trace.
+
+use crate::{
+    compare::schedule,
+    devices,
+    load::{self, Input},
+    logging::DETAIL,
+    size, text,
+    usage::Usage,
+};
+use anyhow::Context;
+use flashsift_core::{
+    metadata,
+    page::PAGE_BYTES,
+    params, policy,
+    study::{
+        PreparedDevice, StudyError, Wave,
+        recommend::{
+            Advice, Conditions, Judged, Judgement, Objective, RecommendError, Recommender, SLICES,
+        },
+    },
+    trace::{Tables, Trace, Unit},
+};
+use serde::Serialize;
+use std::{io::Write, num::NonZeroUsize};
+use tracing::info;
+
+/// Recommend a change of policy, write-back or commit interval for a trace, with its price, or none
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flashsift recommend trace.xz                        changes that write less to flash
+  flashsift recommend trace.xz --memory 64MiB         in a small cache, where policies matter
+  flashsift recommend trace.xz --device emmc-5.1      changes that take less time on a device
+  flashsift recommend trace.xz --policy linux2q --json
+
+A change is recommended if the 95 % bootstrap interval of its saving over 20 slices of time is above
+zero and if it wins nine of ten slices.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// Size of the page cache. The default is half of the 2 GiB that Linux's flusher is assumed to
+    /// have
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size::parse_memory)]
+    memory: u32,
+
+    /// Memory of the machine, of which Linux's flusher takes its ratio; default: 2GiB
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    ram: Option<u64>,
+
+    /// Policy of the baseline, with parameters as name:key=value
+    #[arg(long, value_name = "POLICY", default_value = "mglru")]
+    policy: String,
+
+    /// File system whose journal and metadata count: ext4, f2fs or off; default: ext4 if the trace
+    /// is of files and has times
+    #[arg(long, value_name = "FILE SYSTEM|off")]
+    metadata: Option<String>,
+
+    /// Modelled device whose time is to be saved, instead of bytes: a name of `flashsift devices`,
+    /// or FILE.toml
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+
+    /// Print one JSON object, on one line
+    #[arg(long)]
+    json: bool,
+
+    /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    trace_memory: Option<u64>,
+
+    /// Number of cells that run at once; default: one a core
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let usage = |error: params::Error| Usage(error.to_string());
+    let policy = policy::Selection::parse(&args.policy).map_err(usage)?;
+    if policy.spec.kind.is_offline() {
+        let message = format!("--policy {}: no kernel knows the future", args.policy);
+        return Err(Usage(message).into());
+    }
+    let device = device(args)?;
+    let name = args.input.name();
+    let tables = Tables { operations: true, ..Tables::default() };
+    let loaded = load::load(&args.input, false, args.trace_memory, tables)?;
+    loaded.log_summary(&name);
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let conditions = Conditions {
+        policy,
+        frames: args.memory,
+        ram_pages: args.ram.map(|bytes| bytes / PAGE_BYTES),
+        metadata: chosen_metadata(args, &loaded.trace)?,
+        device,
+        memory_limit_bytes: loaded.limit_bytes,
+        workers: args.threads.map_or_else(cores, usize::from),
+    };
+    let recommender = Recommender::new(&loaded.trace, conditions).map_err(refusal)?;
+    let waves = [Wave { cells: 0..recommender.cells(), at_once: recommender.at_once() }];
+    let bar = load::progress("cells", "{spinner} {msg} {bar:30} {pos}/{len}");
+    bar.set_length(recommender.cells() as u64);
+    let costs = schedule::in_waves(&waves, |cell| {
+        let cost = recommender.run(cell)?;
+        bar.inc(1);
+        Ok(cost)
+    });
+    bar.finish_and_clear();
+    let advice = recommender.advise(&costs?);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &Record::new(&name, &recommender, &advice))?;
+        writeln!(out)?;
+    } else {
+        let columns = text::columns().unwrap_or(80);
+        out.write_all(words(&recommender, &advice, columns).as_bytes())?;
+    }
+    out.flush().context("writing to standard output")
+}
+
+/// Settings that do not suit the trace are an error of the command line; its content and the memory
+/// are not.
+fn refusal(error: RecommendError) -> anyhow::Error {
+    match error {
+        RecommendError::Study(StudyError::Memory { .. }) => error.into(),
+        RecommendError::Study(unsuited) => Usage(unsuited.to_string()).into(),
+        RecommendError::NoTimes | RecommendError::NothingWritten => error.into(),
+    }
+}
+
+fn device(args: &Args) -> anyhow::Result<Option<PreparedDevice>> {
+    let Some(name) = &args.device else { return Ok(None) };
+    let mut chosen = devices::chosen(std::slice::from_ref(name))?;
+    if chosen.len() != 1 {
+        return Err(Usage("--device: a recommendation is for one device".to_owned()).into());
+    }
+    let device = chosen.pop().context("there is one device")?;
+    Ok(Some(PreparedDevice::new(device).with_context(|| format!("--device {name}"))?))
+}
+
+/// Returns the file system whose own writes count: the one asked for, or ext4 where it suits.
+fn chosen_metadata(args: &Args, trace: &Trace) -> anyhow::Result<Option<metadata::Selection>> {
+    const DEFAULT: &str = "ext4";
+    let parse =
+        |text: &str| metadata::Selection::parse(text).map_err(|error| Usage(error.to_string()));
+    match args.metadata.as_deref() {
+        Some("off") => Ok(None),
+        Some(asked) => Ok(Some(parse(asked)?)),
+        None => {
+            let default = parse(DEFAULT)?;
+            Ok(match default.suits(trace, DEFAULT) {
+                Ok(()) => Some(default),
+                Err(unsuited) => {
+                    info!(target: DETAIL, "note: journal and metadata do not count: {unsuited}");
+                    None
+                }
+            })
+        }
+    }
+}
+
+/// The baseline's options, as `compare` takes them.
+fn baseline(recommender: &Recommender<'_>) -> String {
+    let setting = recommender.baseline();
+    let metadata = setting.metadata.as_ref().map_or("off".to_owned(), |own| own.label());
+    let writeback = setting.writeback.name();
+    let policy = setting.policy.label();
+    format!("--policy {policy} --writeback {writeback} --metadata {metadata}")
+}
+
+fn label(recommender: &Recommender<'_>) -> String {
+    let device = recommender.conditions().device.as_ref();
+    device.map_or("bytes written to flash".to_owned(), |device| {
+        format!("time that {} takes", device.label())
+    })
+}
+
+fn cost(objective: Objective, value: f64) -> String {
+    match objective {
+        Objective::Bytes => size::bytes(value as u64),
+        Objective::Elapsed => format!("{value:.3} s"),
+    }
+}
+
+/// A signed share in percent.
+fn percent(share: f64) -> String {
+    let percent = format!("{:.1}", (share * 100.0).abs());
+    match percent.as_str() {
+        "0.0" => percent,
+        _ if share < 0.0 => format!("−{percent}"),
+        _ => percent,
+    }
+}
+
+fn interval(judgement: &Judgement) -> String {
+    let [low, high] = [judgement.interval.0, judgement.interval.1].map(|at| judgement.share(at));
+    format!("{} to {}", percent(low), percent(high))
+}
+
+fn saving(judged: &Judged) -> String {
+    let Judgement { wins, slices, .. } = judged.judgement;
+    let share = percent(judged.judgement.share(judged.judgement.saving));
+    format!("saves {share} % ({} %), in {wins} of {slices} slices", interval(&judged.judgement))
+}
+
+/// Renders the advice: the baseline, every change, and the recommendation.
+fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> String {
+    let frames = recommender.conditions().frames;
+    let line = |label: &str, text: &str| text::labelled(label, INDENT, text, columns);
+    let mut out = line("lowers", &label(recommender));
+    let cache = size::of_cache(frames, Unit::Page);
+    out += &line(
+        "baseline",
+        &format!(
+            "{} in a cache of {cache}: {}",
+            baseline(recommender),
+            cost(advice.objective, advice.baseline)
+        ),
+    );
+    out += &line(
+        "slices",
+        &format!(
+            "{SLICES} of {}; slices without requests do not count",
+            size::duration(advice.slice_us)
+        ),
+    );
+    let header = ["change", "saves %", "95 % interval", "slices won"].map(str::to_owned).to_vec();
+    let row = |judged: &Judged| {
+        let judgement = &judged.judgement;
+        let name = match judgement.recommends() {
+            true => format!("{} *", judged.name),
+            false => judged.name.clone(),
+        };
+        let won = format!("{} of {}", judgement.wins, judgement.slices);
+        vec![name, percent(judgement.share(judgement.saving)), interval(judgement), won]
+    };
+    let rows: Vec<_> = std::iter::once(header).chain(advice.judged.iter().map(row)).collect();
+    out += "\n";
+    out += &crate::table::plain(&rows, &[0]);
+    out += "\n";
+    let recommended: Vec<&Judged> = advice.recommended().collect();
+    for judged in &recommended {
+        let text =
+            format!("{}. Price: {}. In compare: {}", saving(judged), judged.price, judged.options);
+        out += &line(&format!("* {}", judged.name), &text);
+    }
+    if recommended.is_empty() {
+        out += &line("advice", "No change is worth it.");
+        if let Some(nearest) = advice.nearest() {
+            let text = format!("{} {}. Price: {}.", nearest.name, saving(nearest), nearest.price);
+            out += &line("nearest", &text);
+        }
+    } else if recommended.len() > 1 {
+        out +=
+            &text::labelled("", 0, "Each change is judged alone: savings do not add up.", columns);
+    }
+    if advice.has_short_slices() {
+        let note = "The trace is short: slices of less than a minute depend on their neighbours, so \
+                    the intervals are too narrow. Record 20 minutes or more.";
+        out += &text::labelled("", 0, note, columns);
+    }
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, reason) in recommender.left_out() {
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    for (reason, names) in reasons {
+        out += &line("not tried", &format!("{}: {reason}", names.join(", ")));
+    }
+    out
+}
+
+/// Column at which the texts beside labels begin.
+const INDENT: usize = 18;
+
+/// `recommend --json`. Savings are in bytes or seconds, as `unit` says.
+#[derive(Serialize)]
+struct Record<'a> {
+    schema: u32,
+    trace: &'a str,
+    recommend: Recommendation<'a>,
+}
+
+#[derive(Serialize)]
+struct Recommendation<'a> {
+    unit: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'a str>,
+    memory_bytes: u64,
+    baseline: BaselineRecord,
+    slices: usize,
+    slice_us: u64,
+    /// Neighbouring slices depend on each other: the intervals are too narrow.
+    short_slices: bool,
+    recommended: Vec<&'a str>,
+    nearest: Option<&'a str>,
+    changes: Vec<ChangeRecord<'a>>,
+    not_tried: Vec<NotTried<'a>>,
+}
+
+#[derive(Serialize)]
+struct BaselineRecord {
+    policy: String,
+    writeback: String,
+    metadata: String,
+    cost: f64,
+}
+
+#[derive(Serialize)]
+struct ChangeRecord<'a> {
+    change: &'a str,
+    options: &'a str,
+    price: &'a str,
+    saving: f64,
+    saving_low: f64,
+    saving_high: f64,
+    saving_share: f64,
+    slices_won: usize,
+    /// Slices in which the change or the baseline sends requests.
+    slices: usize,
+    recommended: bool,
+}
+
+#[derive(Serialize)]
+struct NotTried<'a> {
+    change: &'a str,
+    reason: &'a str,
+}
+
+impl<'a> Record<'a> {
+    fn new(trace: &'a str, recommender: &'a Recommender<'_>, advice: &'a Advice) -> Self {
+        let (setting, conditions) = (recommender.baseline(), recommender.conditions());
+        let metadata = setting.metadata.as_ref().map_or("off".to_owned(), |own| own.label());
+        let change = |judged: &'a Judged| ChangeRecord {
+            change: &judged.name,
+            options: &judged.options,
+            price: &judged.price,
+            saving: judged.judgement.saving,
+            saving_low: judged.judgement.interval.0,
+            saving_high: judged.judgement.interval.1,
+            saving_share: judged.judgement.share(judged.judgement.saving),
+            slices_won: judged.judgement.wins,
+            slices: judged.judgement.slices,
+            recommended: judged.judgement.recommends(),
+        };
+        let not_tried = recommender.left_out().iter();
+        let recommend = Recommendation {
+            unit: match advice.objective {
+                Objective::Bytes => "bytes",
+                Objective::Elapsed => "seconds",
+            },
+            device: conditions.device.as_ref().map(PreparedDevice::label),
+            memory_bytes: u64::from(conditions.frames) * PAGE_BYTES,
+            baseline: BaselineRecord {
+                policy: setting.policy.label(),
+                writeback: setting.writeback.to_string(),
+                metadata,
+                cost: advice.baseline,
+            },
+            slices: SLICES,
+            slice_us: advice.slice_us,
+            short_slices: advice.has_short_slices(),
+            recommended: advice.recommended().map(|judged| judged.name.as_str()).collect(),
+            nearest: advice.nearest().map(|judged| judged.name.as_str()),
+            changes: advice.judged.iter().map(change).collect(),
+            not_tried: not_tried.map(|(change, reason)| NotTried { change, reason }).collect(),
+        };
+        Self { schema: 1, trace, recommend }
+    }
+}

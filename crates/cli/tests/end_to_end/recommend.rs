@@ -1,0 +1,81 @@
+//! `recommend` on a recording, and on traces that it refuses.
+
+use super::{cells, flashsift, number, repository, run};
+use serde_json::Value;
+use std::fs;
+use tempfile::tempdir;
+
+/// The advice on a recording: each recommended change has an interval above zero and wins nine of
+/// ten slices, the others do not, and the baseline's bytes are those of `compare`.
+#[test]
+fn a_recording_gets_advice() {
+    let trace = repository("testdata/messenger.parquet");
+    let found = cells(&["recommend", &trace]).remove(0);
+    assert_eq!((number(&found, "schema"), &found["trace"]), (1, &Value::from("messenger.parquet")));
+    let advice = &found["recommend"];
+    let changes = advice["changes"].as_array().unwrap();
+    let float = |change: &Value, key: &str| change[key].as_f64().unwrap();
+    for change in changes {
+        let (won, slices) = (number(change, "slices_won"), number(change, "slices"));
+        let (low, high) = (float(change, "saving_low"), float(change, "saving_high"));
+        let saving = float(change, "saving");
+        assert!(low <= saving && saving <= high && won <= slices && slices <= 20, "{change}");
+        let expected = slices >= 10 && low > 0.0 && 10 * won >= 9 * slices;
+        assert_eq!(change["recommended"], expected, "{change}");
+        let listed = advice["recommended"].as_array().unwrap().contains(&change["change"]);
+        assert_eq!(listed, expected, "{change}");
+        assert!(!change["price"].as_str().unwrap().is_empty());
+    }
+    // The cache holds everything, so no policy can matter.
+    let not_tried = advice["not_tried"].as_array().unwrap();
+    assert!(not_tried.iter().any(|change| change["change"] == "sieve"), "{not_tried:?}");
+
+    let args = ["compare", &*trace, "--policy", "mglru", "--memory", "1GiB", "--drain"];
+    let cell = cells(&[&args[..], &["--metadata", "ext4"]].concat()).remove(0);
+    let pages = ["device_writes", "journal_writes", "metadata_writes"];
+    let pages: u64 = pages.iter().map(|pages| number(&cell, pages)).sum();
+    assert_eq!(float(&advice["baseline"], "cost"), (pages * 4096) as f64);
+    assert_eq!(advice["baseline"]["writeback"], cell["writeback"]);
+
+    let shown = String::from_utf8(run(&["recommend", &trace]).stdout).unwrap();
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let any = !advice["recommended"].as_array().unwrap().is_empty();
+    assert_eq!(shown.contains("No change is worth it."), !any, "{shown}");
+    assert!(shown.contains("Price: "), "{shown}");
+    assert_eq!(shown, String::from_utf8(run(&["recommend", &trace]).stdout).unwrap());
+}
+
+/// With a device its time is the cost, and in a small cache policies are tried.
+#[test]
+fn a_device_and_a_small_cache_change_the_question() {
+    let trace = repository("testdata/messenger.parquet");
+    let args = ["recommend", &*trace, "--memory", "1MiB", "--policy", "lru", "--threads", "1"];
+    let on = ["--device", "latency-100-800", "--metadata", "off"];
+    let found = cells(&[&args[..], &on].concat()).remove(0);
+    let advice = &found["recommend"];
+    assert_eq!((&advice["unit"], &advice["device"]), (&"seconds".into(), &on[1].into()));
+    let names: Vec<&Value> =
+        advice["changes"].as_array().unwrap().iter().map(|change| &change["change"]).collect();
+    assert!(names.contains(&&"sieve".into()) && !names.contains(&&"lru".into()), "{names:?}");
+    assert!(!names.contains(&&"commit=30s".into()));
+}
+
+#[test]
+fn traces_without_advice_are_refused() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("trace");
+    fs::write(&path, "w 8\nw 16\nr 8\n").unwrap();
+    let trace = path.to_str().unwrap();
+    let refused = |args: &[&str], code: i32, says: &str| {
+        let output = flashsift().args(["recommend", trace]).args(args).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert!(printed.contains(says), "{printed}");
+    };
+    refused(&[], 1, "no times to cut it into slices: give --rate N");
+    refused(&["--policy", "belady"], 2, "no kernel knows the future");
+    refused(&["--device", "all"], 2, "for one device");
+    refused(&["--rate", "1", "--metadata", "ext4"], 2, "only traces of files have metadata");
+    fs::write(&path, "r 8\nr 16\nr 8\n").unwrap();
+    refused(&["--rate", "1"], 1, "writes nothing");
+}

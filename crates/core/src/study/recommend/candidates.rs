@@ -1,0 +1,180 @@
+//! The changes that are tried: one line each, and every fast online policy.
+
+use super::Setting;
+use crate::{
+    metadata,
+    policy::{self, PolicySpec},
+};
+
+/// A change of the baseline.
+pub struct CandidateSpec {
+    /// Name in output.
+    pub name: &'static str,
+    /// Its disadvantage, in words that follow "Price:".
+    pub price: &'static str,
+    change: Change,
+}
+
+enum Change {
+    /// Modes of `--writeback` instead of Linux's defaults.
+    WriteBack(&'static str),
+    /// The same file system with another commit interval.
+    Commit(&'static str),
+}
+
+/// Every change that is tried beside policies.
+pub const ALL: &[CandidateSpec] = &[
+    CandidateSpec {
+        name: "expire=1m",
+        price: "a power cut loses up to 65 s of unsynced data, not 35 s",
+        change: Change::WriteBack("linux,expire:1m"),
+    },
+    CandidateSpec {
+        name: "expire=5m",
+        price: "a power cut loses up to 5 min 5 s of unsynced data, not 35 s",
+        change: Change::WriteBack("linux,expire:5m"),
+    },
+    CandidateSpec {
+        name: "ratio=40",
+        price: "up to 40 % of the memory may be dirty, not 10 %",
+        change: Change::WriteBack("linux,ratio=40"),
+    },
+    CandidateSpec {
+        name: "cluster=128KiB",
+        price: "a change of the kernel; no data is lost",
+        change: Change::WriteBack("linux,cluster:128KiB"),
+    },
+    CandidateSpec {
+        name: "cluster=1MiB",
+        price: "a change of the kernel; no data is lost",
+        change: Change::WriteBack("linux,cluster:1MiB"),
+    },
+    CandidateSpec {
+        name: "commit=30s",
+        price: "a power cut loses up to 30 s of unsynced names and sizes, not 5 s",
+        change: Change::Commit("30s"),
+    },
+    CandidateSpec {
+        name: "commit=5m",
+        price: "a power cut loses up to 5 min of unsynced names and sizes, not 5 s",
+        change: Change::Commit("5m"),
+    },
+];
+
+/// A change with the setting that it leads to, or the reason for which it is not tried.
+pub(super) struct Candidate {
+    pub(super) name: String,
+    pub(super) price: String,
+    pub(super) setting: Result<Setting, String>,
+}
+
+/// Returns every change of a baseline. `linux`: the baseline has Linux's write-back, or else the
+/// reason for which it has not. `holds_all`: the cache holds every page of the trace.
+pub(super) fn all(
+    baseline: &Setting,
+    linux: Result<(), String>,
+    holds_all: bool,
+) -> impl Iterator<Item = Candidate> {
+    let specs = ALL.iter().map(move |spec| Candidate {
+        name: spec.name.to_owned(),
+        price: spec.price.to_owned(),
+        setting: spec.setting(baseline, &linux),
+    });
+    let baseline_policy = baseline.policy.label();
+    let policies = policy::Selection::all()
+        .into_iter()
+        .filter(|policy| !policy.spec.kind.is_offline() && !policy.spec.slow)
+        .filter(move |policy| policy.label() != baseline_policy)
+        .map(move |policy| Candidate {
+            name: policy.label(),
+            price: price_of(policy.spec),
+            setting: match holds_all {
+                true => Err("the cache holds every page of the trace".to_owned()),
+                false => Ok(Setting { policy, ..baseline.clone() }),
+            },
+        });
+    specs.chain(policies)
+}
+
+/// The policies that Linux has: the two-list LRU and MGLRU.
+const IN_LINUX: [&str; 2] = ["linux2q", "mglru"];
+
+fn price_of(policy: &PolicySpec) -> String {
+    match IN_LINUX.contains(&policy.name) {
+        true => "none: Linux has it (/sys/kernel/mm/lru_gen/enabled)".to_owned(),
+        false => format!("a change of the kernel; memory: {}", policy.memory),
+    }
+}
+
+impl CandidateSpec {
+    fn setting(&self, baseline: &Setting, linux: &Result<(), String>) -> Result<Setting, String> {
+        match self.change {
+            Change::WriteBack(text) => {
+                linux.clone()?;
+                let mut writeback: crate::writeback::Modes =
+                    text.parse().map_err(|error| format!("{error}"))?;
+                if let (Some(expire), Some(own)) =
+                    (&mut writeback.expire, baseline.writeback.expire)
+                {
+                    expire.ram_pages = own.ram_pages;
+                }
+                Ok(Setting { writeback, ..baseline.clone() })
+            }
+            Change::Commit(interval) => {
+                let name = baseline.metadata.as_ref().map(|metadata| metadata.spec.name);
+                let name = name.ok_or("the file system's own writes are not modelled")?;
+                let text = format!("{name}:commit={interval}");
+                let metadata =
+                    metadata::Selection::parse(&text).map_err(|error| error.to_string())?;
+                Ok(Setting { metadata: Some(metadata), ..baseline.clone() })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writeback::Modes;
+
+    fn baseline() -> Setting {
+        Setting {
+            policy: policy::Selection::parse("mglru").unwrap(),
+            writeback: Modes::linux(),
+            metadata: Some(metadata::Selection::parse("ext4").unwrap()),
+        }
+    }
+
+    /// Every change parses, is named once, has a price, and changes one thing.
+    #[test]
+    fn every_change_is_possible_and_has_a_price() {
+        let baseline = baseline();
+        let changes: Vec<Candidate> = all(&baseline, Ok(()), false).collect();
+        for change in &changes {
+            let setting = change.setting.as_ref().unwrap();
+            let differ = [
+                setting.policy.label() != baseline.policy.label(),
+                setting.writeback != baseline.writeback,
+                setting.metadata.as_ref().map(|own| own.label())
+                    != baseline.metadata.as_ref().map(|own| own.label()),
+            ];
+            let changed = differ.iter().filter(|differs| **differs).count();
+            assert_eq!(changed, 1, "{}", change.name);
+            assert!(!change.price.is_empty());
+            let same = changes.iter().filter(|other| other.name == change.name).count();
+            assert_eq!(same, 1, "{}", change.name);
+        }
+        assert!(changes.len() > ALL.len() + 10 && changes.iter().all(|one| one.name != "mglru"));
+    }
+
+    #[test]
+    fn changes_without_effect_are_left_out_with_a_reason() {
+        let plain = Setting { metadata: None, ..baseline() };
+        let changes: Vec<Candidate> = all(&plain, Err("no times".to_owned()), true).collect();
+        assert!(changes.iter().all(|change| change.setting.is_err()));
+        let f2fs = metadata::Selection::parse("f2fs").unwrap();
+        let f2fs = Setting { metadata: Some(f2fs), ..baseline() };
+        let commit = all(&f2fs, Ok(()), true).find(|change| change.name == "commit=30s").unwrap();
+        assert!(commit.setting.err().unwrap().contains("commit"), "f2fs has no such interval");
+    }
+}

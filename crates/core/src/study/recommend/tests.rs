@@ -1,0 +1,199 @@
+//! Planted traces: a change that wins all the time, one that wins once, and none.
+
+use super::*;
+use crate::{
+    device::ProfileSelection,
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    trace::{Tables, TraceBuilder, Unit},
+};
+
+const SECOND: u64 = 1_000_000;
+/// Long enough for slices of two minutes.
+const SECONDS: u64 = 2400;
+
+fn trace(mut actions: Vec<(u64, Action<'static>)>) -> Trace {
+    let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
+    let (side, space) = (Side::Before, Space::Files);
+    let about = About { epoch_us: None, boot_us: None, side, space, knows };
+    let tables = Tables { operations: true, ..Tables::default() };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+    actions.push((SECONDS, Action::Close { open: None, file: FileId(9) }));
+    actions.sort_by_key(|(second, _)| *second);
+    for (second, action) in actions {
+        let at_us = second * SECOND;
+        builder.extend(&[Event { at_us, pid: 0, tid: 0, action }]).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+fn write(second: u64, file: u64, page: u64, pages: u64) -> (u64, Action<'static>) {
+    let (offset, len) = (page * PAGE_BYTES, pages * PAGE_BYTES);
+    (second, Action::Write { open: None, file: FileId(file), offset, len, sync: false })
+}
+
+fn fsync(second: u64, file: u64) -> (u64, Action<'static>) {
+    (second, Action::Sync { file: FileId(file), offset: 0, len: u64::MAX, data_only: false })
+}
+
+/// A page that is written once and synced every 10 s costs the same under every write-back.
+fn steady() -> Vec<(u64, Action<'static>)> {
+    (0..SECONDS / 10).flat_map(|n| [write(10 * n, 1, n, 1), fsync(10 * n + 1, 1)]).collect()
+}
+
+/// The same 100 pages, written every 45 s in this time: longer than Linux's 30 s.
+fn overwritten(seconds: std::ops::Range<u64>) -> impl Iterator<Item = (u64, Action<'static>)> {
+    seconds.step_by(45).map(|second| write(second, 2, 0, 100))
+}
+
+fn conditions() -> Conditions {
+    Conditions {
+        policy: policy::Selection::parse("lru").unwrap(),
+        frames: 1 << 16,
+        ram_pages: None,
+        metadata: None,
+        device: None,
+        memory_limit_bytes: u64::MAX,
+        workers: 2,
+    }
+}
+
+fn advice(trace: &Trace, conditions: Conditions) -> Advice {
+    let recommender = Recommender::new(trace, conditions).unwrap();
+    let costs: Vec<_> = (0..recommender.cells()).map(|n| recommender.run(n).unwrap()).collect();
+    recommender.advise(&costs)
+}
+
+fn judged<'a>(advice: &'a Advice, name: &str) -> &'a Judged {
+    advice.judged.iter().find(|judged| judged.name == name).unwrap()
+}
+
+fn recommended(advice: &Advice) -> Vec<&str> {
+    advice.recommended().map(|judged| judged.name.as_str()).collect()
+}
+
+/// Pages that are overwritten every 45 s reach flash each time under Linux's 30 s, once in 60 to
+/// 105 s under one minute, and once in five minutes under five.
+#[test]
+fn a_change_that_wins_in_all_slices_is_recommended() {
+    let trace = trace(steady().into_iter().chain(overwritten(0..SECONDS)).collect());
+    let advice = advice(&trace, conditions());
+    assert_eq!(recommended(&advice), ["expire=5m", "expire=1m"], "{advice:#?}");
+    let best = judged(&advice, "expire=5m");
+    assert_eq!(best.options, "--writeback expire:300s,tick=5s,ratio=10,sync");
+    let Judgement { baseline, saving, interval: (low, high), wins, slices } = best.judgement;
+    assert_eq!((advice.objective, baseline), (Objective::Bytes, advice.baseline));
+    assert!(wins >= 18 && slices == 20 && low > 0.0 && low < saving && saving < high);
+    // 54 writes of 100 pages and 240 of one; about eight of the former are left.
+    assert_eq!(baseline, f64::from(5400 + 240) * PAGE_BYTES as f64);
+    let left = (baseline - saving) / PAGE_BYTES as f64;
+    assert!((240.0 + 700.0..=240.0 + 900.0).contains(&left), "{left}");
+    assert_eq!(advice.slice_us, SECONDS * SECOND / 20);
+    assert!(!advice.has_short_slices());
+}
+
+/// The same overwrites in one slice only: less is written on average, but for no lasting reason.
+#[test]
+fn a_change_that_wins_in_one_slice_is_not_recommended() {
+    let trace = trace(steady().into_iter().chain(overwritten(610..700)).collect());
+    let advice = advice(&trace, conditions());
+    let found = judged(&advice, "expire=1m").judgement;
+    assert!(found.saving > 0.0 && found.wins == 1 && found.slices == 20, "{found:?}");
+    assert_eq!(recommended(&advice), [""; 0]);
+    assert!(advice.nearest().is_some());
+}
+
+#[test]
+fn without_a_difference_nothing_is_recommended() {
+    let trace = trace(steady());
+    let advice = advice(&trace, conditions());
+    assert_eq!(recommended(&advice), [""; 0]);
+    let found = judged(&advice, "expire=5m").judgement;
+    assert_eq!((found.saving, found.interval, found.wins), (0.0, (0.0, 0.0), 0));
+}
+
+/// A longer commit interval writes the journal less often, and its price is named.
+#[test]
+fn a_commit_interval_counts_the_journal() {
+    let writes = (0..SECONDS / 10).map(|n| write(10 * n, 1, n, 1)).collect();
+    let ext4 = Some(metadata::Selection::parse("ext4").unwrap());
+    let trace = trace(writes);
+    let advice = advice(&trace, Conditions { metadata: ext4, ..conditions() });
+    let commit = judged(&advice, "commit=30s");
+    assert_eq!(commit.options, "--metadata ext4:commit=30s");
+    assert!(commit.price.contains("power cut") && commit.judgement.saving >= 0.0, "{commit:?}");
+    let pages = advice.baseline / PAGE_BYTES as f64;
+    assert!(pages > 240.0, "the journal counts: {pages}");
+}
+
+/// The slices of a setting add up to what a study of it counts, drained.
+#[test]
+fn slices_add_up_to_the_whole_run() {
+    let trace = trace(steady().into_iter().chain(overwritten(0..SECONDS)).collect());
+    let request = Request {
+        policies: Policies::parse(["lru"]).unwrap(),
+        frames: vec![50],
+        writeback: Modes::linux(),
+        drain: true,
+        devices: vec![device()],
+        ..Request::default()
+    };
+    let study = Study::new(&trace, request).unwrap();
+    let whole = study.plan().unwrap().run(0, &|| 0, None);
+    let by_slice = |device| {
+        let conditions = Conditions { frames: 50, device, ..conditions() };
+        Recommender::new(&trace, conditions).unwrap().run(0).unwrap()
+    };
+    let bytes = by_slice(None);
+    assert_eq!(bytes.len(), SLICES);
+    assert_eq!(bytes.iter().sum::<f64>(), (whole.outcome.device.writes * PAGE_BYTES) as f64);
+    let seconds: f64 = by_slice(Some(device())).iter().sum();
+    assert!((seconds - whole.times[0].elapsed_ns as f64 / 1e9).abs() < 1e-6);
+}
+
+fn device() -> PreparedDevice {
+    let selection = ProfileSelection::parse("latency-100-800").unwrap();
+    PreparedDevice::new((&selection).into()).unwrap()
+}
+
+/// Policies are tried where the cache is smaller than the trace; what is not tried has a reason.
+#[test]
+fn changes_that_cannot_matter_are_left_out() {
+    let trace = trace(steady().into_iter().chain(overwritten(0..SECONDS)).collect());
+    let large = Recommender::new(&trace, conditions()).unwrap();
+    let reason = |recommender: &Recommender<'_>, name: &str| {
+        let left_out = recommender.left_out().iter().find(|(left_out, _)| left_out == name);
+        left_out.map(|(_, reason)| reason.clone())
+    };
+    assert!(reason(&large, "sieve").unwrap().contains("holds every page"));
+    assert!(reason(&large, "commit=30s").unwrap().contains("not modelled"));
+    let small = Recommender::new(&trace, Conditions { frames: 50, ..conditions() }).unwrap();
+    assert_eq!(reason(&small, "sieve"), None);
+    assert_eq!(small.cells() + small.left_out().len(), large.cells() + large.left_out().len());
+    assert_eq!(small.at_once(), 2);
+    let tight = Conditions { memory_limit_bytes: trace.held_bytes() as u64, ..conditions() };
+    let refused = Recommender::new(&trace, tight).err();
+    let is_memory = matches!(refused, Some(RecommendError::Study(StudyError::Memory { .. })));
+    assert!(is_memory, "{refused:?}");
+}
+
+#[test]
+fn a_trace_without_times_or_writes_is_refused() {
+    let read = Action::Read { open: None, file: FileId(1), offset: 0, len: 4096 };
+    let reads = trace(vec![(1, read)]);
+    let refused = Recommender::new(&reads, conditions()).err();
+    assert_eq!(refused, Some(RecommendError::NothingWritten));
+    let on_device = Conditions { device: Some(device()), ..conditions() };
+    assert!(Recommender::new(&reads, on_device).is_ok());
+    let about = About {
+        epoch_us: None,
+        boot_us: None,
+        side: Side::Before,
+        space: Space::Files,
+        knows: Knows { writes: true, ..Knows::NOTHING },
+    };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
+    let (_, action) = write(0, 1, 0, 1);
+    builder.extend(&[Event { at_us: 0, pid: 0, tid: 0, action }]).unwrap();
+    let refused = Recommender::new(&builder.finish().unwrap(), conditions()).err();
+    assert_eq!(refused, Some(RecommendError::NoTimes));
+}
