@@ -112,6 +112,8 @@ for (const [name, args] of [
   ["one size", ["compare", trace, "--memory", "16MiB"]],
   ["on devices", ["compare", trace, "--device", "microsd-2012,emmc-5.1,latency-100-800", "--memory", "4MiB,16MiB,64MiB"]],
   ["one policy at one size", ["compare", trace, "--policy", "lru", "--memory", "16MiB"]],
+  ["two modes of write-back", ["compare", trace, "--policy", "lru,arc,belady", "--memory", "4MiB,16MiB", "--writeback", "linux", "--writeback", "evict"]],
+  ["two modes at one size", ["compare", trace, "--memory", "16MiB", "--writeback", "hf", "--writeback", "linux,cluster:128KiB"]],
   ["a description", ["describe", trace]],
   ["a description of a game", ["describe", join(root, "testdata/game.parquet")]],
   ["a description of a few requests", ["describe", join(root, "crates/cli/tests/end_to_end/describe.strace")]],
@@ -184,6 +186,19 @@ test("the page has the numbers of --json", { skip }, async () => {
     const value = low + (y - y_low) / (y_high - y_low) * (high - low);
     assert.ok(Math.abs(value - lru[n]) < 0.01, `drawn at ${value}, is ${lru[n]}`);
   });
+  await done();
+});
+
+test("each mode of write-back has its view", { skip }, async () => {
+  const { page: path, lines } = run("modes", "compare", trace, "--policy", "lru,arc", "--memory", "4MiB,16MiB",
+    "--writeback", "linux", "--writeback", "evict");
+  const { page, done } = await open(path);
+  const { rows } = await data(page, "writes");
+  assert.equal(rows.length, 8);
+  for (const [mode, , policy, bytes, value] of rows) {
+    const cell = lines.find((one) => one.writeback.includes("expire") === (mode === "linux") && one.policy === policy && one.memory_bytes === bytes);
+    assert.equal(value, cell.device_writes + cell.dirty_left, `${mode} ${policy} ${bytes}`);
+  }
   await done();
 });
 
