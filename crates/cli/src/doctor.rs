@@ -7,9 +7,10 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
+use endurance::DiskLife;
 use facts::Watched;
 use flashsift_core::{
-    doctor::Doctor,
+    doctor::{Doctor, Examination, Facts},
     event::{About, Event},
     writeback::flusher::FlusherSettings,
 };
@@ -27,6 +28,7 @@ use std::{
 };
 use tracing::{info, warn};
 
+mod endurance;
 mod facts;
 mod json;
 mod page;
@@ -44,6 +46,7 @@ mod text;
   sudo flashsift doctor
   sudo flashsift doctor --for 1h --report doctor.html
   sudo flashsift doctor /home --for 10m
+  sudo flashsift doctor --for 1h --device emmc-5.1     with the years that such flash lasts
   sudo flashsift doctor --json | jq '.remedies[0]'
 
 The saving of a remedy is estimated: the recorded accesses run again with the change, in models of
@@ -61,6 +64,11 @@ pub(crate) struct Args {
     /// Number of programs, and of files of each, to list
     #[arg(long, value_name = "N", default_value = "5", value_parser = size::parse_count)]
     top: u64,
+
+    /// A modelled device that has flash like this machine's, for the years that it lasts: a name of
+    /// `flashsift devices`, or FILE.toml
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
 
     /// Print one JSON object, on one line
     #[arg(long)]
@@ -128,6 +136,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Usage("--for 0 sees nothing: give a time such as 1m".to_owned()).into());
     }
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
+    let flash = args.device.as_deref().map(endurance::of_device).transpose()?;
     let watched = Watched::begin(&args.paths)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in
@@ -164,17 +173,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let doctor = sink.doctor.context("nothing was read or written on the watched file systems")?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let examination = doctor.finish(&facts, duration_us, top)?;
+    let lives = facts.disks.iter().map(|disk| DiskLife::of(disk, duration_us, flash)).collect();
+    let result = Outcome { facts, examination, lives };
     if let Some(report) = report {
-        report.write(&page::build(&facts, &examination))?;
+        report.write(&page::build(&result))?;
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        serde_json::to_writer(&mut out, &json::Record::new(&facts, &examination))?;
+        serde_json::to_writer(&mut out, &json::Record::new(&result))?;
         writeln!(out)?;
     } else {
-        out.write_all(text::render(&facts, &examination, crate::text::in_color()).as_bytes())?;
+        out.write_all(text::render(&result, crate::text::in_color()).as_bytes())?;
     }
     out.flush().context("writing the result")
+}
+
+/// Everything that is shown.
+struct Outcome {
+    facts: Facts,
+    examination: Examination,
+    /// By disk.
+    lives: Vec<DiskLife>,
 }
 
 fn bar(time: Duration) -> ProgressBar {

@@ -82,6 +82,7 @@ impl Watched {
             let Counters { read_bytes, written_bytes, discarded_bytes } =
                 now.counters.since(before.counters);
             let register = wears.iter().find(|storage| storage.name == before.name);
+            let is_memory_card = register.is_some_and(|storage| storage.kind == Kind::Sd);
             let wear = match register.map(|storage| &storage.kind) {
                 Some(Kind::Sd) => Some("an SD card: it tells no wear".to_owned()),
                 Some(Kind::Emmc { wear } | Kind::Ufs { wear }) => wear.map(|wear| in_words(&wear)),
@@ -95,6 +96,7 @@ impl Watched {
                 written_bytes,
                 read_bytes,
                 discarded_bytes,
+                is_memory_card,
                 wear,
             })
         });

@@ -1,7 +1,8 @@
 //! `doctor --json`: one object.
 
+use super::{Outcome, endurance::DiskLife};
 use crate::describe::json::Sections;
-use flashsift_core::doctor::{Disk, Examination, Facts, FileSystem, Remedy, Swap, Writer};
+use flashsift_core::doctor::{Disk, FileSystem, Remedy, Swap, Writer};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -10,6 +11,9 @@ pub(super) struct Record<'a> {
     duration_us: u64,
     file_systems: &'a [FileSystem],
     disks: &'a [Disk],
+    endurance: &'a [DiskLife],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_bytes: Option<u64>,
     swaps: &'a [Swap],
     swapped_out_bytes: u64,
     /// By the models of the kernel.
@@ -29,13 +33,16 @@ struct WrittenRecord {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn new(facts: &'a Facts, examination: &'a Examination) -> Self {
+    pub(super) fn new(outcome: &'a Outcome) -> Self {
+        let Outcome { facts, examination, lives } = outcome;
         let written = &examination.written;
         Self {
             schema: 1,
             duration_us: examination.duration_us,
             file_systems: &facts.file_systems,
             disks: &facts.disks,
+            endurance: lives,
+            read_bytes: examination.read_bytes,
             swaps: &facts.swaps,
             swapped_out_bytes: facts.swapped_out_bytes,
             written: WrittenRecord {

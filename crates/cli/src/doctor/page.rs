@@ -1,17 +1,18 @@
 //! The examination as a page: programs, remedies, and the figures of the description.
 
-use super::text;
+use super::{Outcome, text};
 use crate::{card, describe, size};
-use flashsift_core::doctor::{Examination, Facts};
+use flashsift_core::doctor::Examination;
 use flashsift_report::{Block, Cell, Page, Section, Table, Unit};
 
-pub(super) fn build(facts: &Facts, examination: &Examination) -> Page {
+pub(super) fn build(outcome: &Outcome) -> Page {
+    let examination = &outcome.examination;
     let mut sections = vec![writers(examination), remedies(examination)];
     sections.extend(describe::page::sections(&examination.description));
     Page {
         title: "Writers of the flash of this machine".to_owned(),
         subtitle: format!("Watched for {}.", size::duration(examination.duration_us)),
-        lead: text::sentences(facts, examination),
+        lead: text::sentences(outcome),
         sections,
         reproduce: card::command(),
     }
@@ -55,13 +56,16 @@ fn remedies(examination: &Examination) -> Section {
             .as_ref()
             .map_or_else(|| "not estimated".to_owned(), |saving| text::saved(saving));
         blocks.push(Block::Words(format!("{}. {}.", remedy.number, remedy.title)));
-        blocks.push(Block::List(vec![
+        let mut lines = vec![
             ("saves".to_owned(), saves),
             ("why".to_owned(), remedy.evidence.clone()),
             ("price".to_owned(), remedy.price.clone()),
-            ("do".to_owned(), remedy.commands.join("\n")),
-            ("undo".to_owned(), remedy.undo.join("\n")),
-        ]));
+        ];
+        for (label, commands) in [("do", &remedy.commands), ("undo", &remedy.undo)] {
+            let labels = std::iter::once(label).chain(std::iter::repeat(""));
+            lines.extend(labels.zip(commands).map(|(label, one)| (label.to_owned(), one.clone())));
+        }
+        blocks.push(Block::List(lines));
     }
     if blocks.is_empty() {
         let words = "Nothing that is known here saves 0.5 % of the writes or more.";

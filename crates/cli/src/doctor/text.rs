@@ -1,19 +1,24 @@
 //! The examination as text, 80 columns wide.
 
+use super::{Outcome, endurance::DiskLife};
 use crate::{describe::text as describe, size, table, text};
-use flashsift_core::doctor::{Disk, Examination, Facts, Remedy, Saving, Writer};
+use flashsift_core::doctor::{Disk, Remedy, Saving, Writer};
 
 const WIDTH: usize = 80;
 /// Names of files are cut to this width.
 const NAME: usize = 34;
 
+/// Reads for nothing below this are not worth a sentence.
+const WASTE_MIN_BYTES: u64 = 1 << 20;
+
 /// Sections of the description that a person sees here; the page and JSON have all.
 const SECTIONS: [&str; 3] = ["fate", "sqlite", "sync_distance"];
 
-pub(super) fn render(facts: &Facts, examination: &Examination, color: bool) -> String {
+pub(super) fn render(outcome: &Outcome, color: bool) -> String {
+    let examination = &outcome.examination;
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
     let mut out = String::new();
-    for sentence in sentences(facts, examination) {
+    for sentence in sentences(outcome) {
         out += &text::labelled("", 0, &sentence, WIDTH).replace('\u{a0}', " ");
     }
     if !examination.writers.is_empty() {
@@ -40,11 +45,26 @@ pub(super) fn render(facts: &Facts, examination: &Examination, color: bool) -> S
 }
 
 /// The sentences at the top.
-pub(super) fn sentences(facts: &Facts, examination: &Examination) -> Vec<String> {
+pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
+    let Outcome { facts, examination, lives } = outcome;
     let duration_us = examination.duration_us;
     let mut sentences = Vec::new();
     for disk in &facts.disks {
         sentences.push(disk_sentence(disk, duration_us));
+    }
+    sentences.extend(lives.iter().filter_map(DiskLife::sentence));
+    let device_bytes: u64 = facts.disks.iter().map(|disk| disk.read_bytes).sum();
+    if let Some(used_bytes) = examination.read_bytes
+        && device_bytes > used_bytes
+        && device_bytes - used_bytes > WASTE_MIN_BYTES
+    {
+        sentences.push(format!(
+            "The disks read {}, and programs read at most {} of it: at least {} was read ahead \
+             for nothing, or by programs that were not watched.",
+            text::unbroken(&size::bytes(device_bytes)),
+            text::unbroken(&size::bytes(used_bytes)),
+            text::unbroken(&size::bytes(device_bytes - used_bytes)),
+        ));
     }
     let written = &examination.written;
     if written.all() > 0 {

@@ -59,6 +59,8 @@ pub struct Disk {
     pub read_bytes: u64,
     /// Bytes discarded.
     pub discarded_bytes: u64,
+    /// It is a memory card.
+    pub is_memory_card: bool,
     /// Wear as its registers tell it, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear: Option<String>,

@@ -19,7 +19,7 @@ pub use saving::Saving;
 pub use what_if::{Change, FlashBytes};
 
 use crate::{
-    describe::{Describer, Description},
+    describe::{Describer, Description, Part, Value},
     event::{About, Action, Event, FileId},
     page::PAGE_BYTES,
     trace::TraceError,
@@ -136,6 +136,9 @@ pub struct Examination {
     pub writers: Vec<Writer>,
     /// Remedies, the one that saves most first.
     pub remedies: Vec<Remedy>,
+    /// Bytes of different pages that programs read; a part of them was in memory before. `None`
+    /// where the description does not tell.
+    pub read_bytes: Option<u64>,
     /// The remedies were judged by the events until then only, since memory was short.
     pub judged_until_us: Option<u64>,
 }
@@ -256,9 +259,34 @@ impl Doctor {
         (1..).zip(&mut remedies).for_each(|(number, remedy)| remedy.number = number);
         let writers = writers(&usages, &remedies, judged_us, top);
         let description = describer.finish(top);
-        let judged_until_us = kept_until_us;
-        Ok(Examination { description, duration_us, written, writers, remedies, judged_until_us })
+        Ok(Examination {
+            read_bytes: read_bytes(&description),
+            description,
+            duration_us,
+            written,
+            writers,
+            remedies,
+            judged_until_us: kept_until_us,
+        })
     }
+}
+
+/// Returns the bytes of different pages that are read, from the section on the footprint.
+fn read_bytes(description: &Description) -> Option<u64> {
+    let section = description.sections.iter().find(|section| section.spec.name == "footprint")?;
+    let tables = section.found.as_ref().ok()?.parts.iter().filter_map(|part| match part {
+        Part::Table(table) if table.key == "touched" => Some(table),
+        _ => None,
+    });
+    let table = tables.last()?;
+    let is_pages =
+        |row: &&Vec<Value>| row.iter().any(|v| matches!(v, Value::Label { id: "pages", .. }));
+    let row = table.rows.iter().find(is_pages)?;
+    let pages = |key: &str| {
+        let at = table.columns.iter().position(|column| column.key == key)?;
+        row.get(at)?.number()
+    };
+    Some((pages("only_read")? + pages("both")?) as u64 * PAGE_BYTES)
 }
 
 fn name_bytes(action: &Action<'_>) -> usize {

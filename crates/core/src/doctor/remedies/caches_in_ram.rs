@@ -41,7 +41,8 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                 findings.per_hour(group.reached_bytes),
                 crate::show::count(group.files.len() as u64),
             ),
-            price: "its files are gone after a restart, and take memory meanwhile".to_owned(),
+            price: "its files are gone after a restart, and take memory meanwhile; programs that have files \
+                    open there go on with the old ones until they are started again".to_owned(),
             commands,
             undo,
             programs,

@@ -51,7 +51,8 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                 findings.per_hour(group.reached_bytes),
                 if log_files == 1 { "1 file".to_owned() } else { format!("{log_files} files") },
             ),
-            price: "a restart or a power cut loses them".to_owned(),
+            price: "a restart or a power cut loses them; programs that have logs open there go on with the \
+                    old ones until they are started again".to_owned(),
             commands,
             undo,
             programs,
