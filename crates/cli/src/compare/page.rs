@@ -298,18 +298,16 @@ struct OnDevices {
     axis: &'static str,
     unit: Unit,
     value: fn(&DeviceResult) -> Option<f64>,
-    higher_is_better: bool,
     caption: &'static str,
 }
 
-const ON_DEVICES: [OnDevices; 4] = [
+const ON_DEVICES: [OnDevices; 3] = [
     OnDevices {
         id: "elapsed",
         title: "Time on the device, as fast as it can",
         axis: "from the first request to the last one done",
         unit: Unit::TimeUs,
         value: |on| Some(on.elapsed_s * 1e6),
-        higher_is_better: false,
         caption: "Lower is better. Each request is sent when the one before it is done, as the \
                Workload Player of SpatialClock's paper does.",
     },
@@ -319,7 +317,6 @@ const ON_DEVICES: [OnDevices; 4] = [
         axis: "waiting for reads, syncs and evictions of dirty pages",
         unit: Unit::TimeUs,
         value: |on| on.stall_s.map(|stall_s| stall_s * 1e6),
-        higher_is_better: false,
         caption: "Lower is better. Requests are sent at their recorded times. An application waits \
                if it reads, syncs, or needs the frame of a dirty page.",
     },
@@ -329,18 +326,8 @@ const ON_DEVICES: [OnDevices; 4] = [
         axis: "pages programmed for each page written",
         unit: Unit::Number,
         value: |on| on.write_amplification.ok(),
-        higher_is_better: false,
         caption: "Lower is better: the pages that the device copies to free blocks wear it as much \
                as the pages that are written to it.",
-    },
-    OnDevices {
-        id: "years",
-        title: "Years that the flash lasts",
-        axis: "years, if every day is like the trace",
-        unit: Unit::Number,
-        value: |on| on.lifetime.ok().map(|life| life.years),
-        higher_is_better: true,
-        caption: "Higher is better: CacheSifter's equation 3. The limits below say what it assumes.",
     },
 ];
 
@@ -353,9 +340,7 @@ fn on_devices(run: &Comparison<'_>, inks: &Inks, what: &OnDevices) -> Option<Fig
         let value = |row: &ResultRow| (what.value)(&row.devices[n]);
         let any = run.results.rows().any(|row| value(row).is_some());
         let y = Axis::new(what.axis, what.unit);
-        let chart = by_size(run, inks, what.title, y, what.higher_is_better, &|row| {
-            value(row).unwrap_or(f64::NAN)
-        });
+        let chart = by_size(run, inks, what.title, y, false, &|row| value(row).unwrap_or(f64::NAN));
         any.then(|| View { label: device.label().to_owned(), panels: vec![without_gaps(chart)] })
     });
     let views: Vec<View> = views.collect();
@@ -614,7 +599,8 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
         ));
     }
     let devices = 0..run.results.study().request().devices.len();
-    out.extend(devices.filter_map(|device| fastest(run, rows, device)));
+    out.extend(devices.clone().filter_map(|device| fastest(run, rows, device)));
+    out.extend(devices.filter_map(|device| years(run, rows, device)));
     let most = 1.0 - found.cold_accesses as f64 / size.verdict.accesses.max(1) as f64;
     out.push(format!(
         "No cache of any size hits more than {}: the rest are first accesses.",
@@ -628,6 +614,24 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
         );
     }
     out
+}
+
+/// The years that a device lasts under the reference policy.
+fn years(run: &Comparison<'_>, size: &SizeResults, device: usize) -> Option<String> {
+    let row = size.row(REFERENCE).or_else(|| size.online().next())?;
+    let on = row.devices.get(device)?;
+    let life = on.lifetime.ok()?;
+    let guess =
+        if life.guess { " Less than an hour was scaled to a day: it is a guess." } else { "" };
+    Some(format!(
+        "{} would last {} years with {} at {}, if every day were like this trace, in which {} GB a \
+         day are written.{guess}",
+        on.device,
+        size::significant(life.years),
+        row.policy,
+        run.size_label(size),
+        size::significant(life.gb_per_day),
+    ))
 }
 
 /// The policy that takes the least time on a device, and its advantage.

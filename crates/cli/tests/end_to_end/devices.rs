@@ -157,6 +157,21 @@ fn a_lifetime_stands_beside_its_assumptions() {
     }
 }
 
+/// The page opens with the years of each device that has them, and with the bytes a day.
+#[test]
+fn the_page_names_the_years() {
+    let dir = tempdir().unwrap();
+    let page = dir.path().join("page.html");
+    let trace = repository("testdata/messenger.parquet");
+    let args = ["compare", &*trace, "--policy", "lru,fifo", "--memory", "1M", "--report"];
+    let on = [page.to_str().unwrap(), "--device", "microsd-2012,emmc-5.1"];
+    run(&[&args[..], &on].concat());
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("emmc-5.1 would last "), "the page has no years");
+    assert!(page.contains("it is a guess.") && !page.contains("microsd-2012 would last"));
+    assert!(page.contains("No years for microsd-2012: no endurance figure."));
+}
+
 /// The output never states the remaining life of a memory card, neither of a modelled one nor of
 /// this machine's.
 #[test]
