@@ -260,10 +260,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
     let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;
     let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(usage)?;
-    let metadata = match &*args.metadata {
-        "off" => None,
-        text => Some(metadata::Selection::parse(text).map_err(usage)?),
-    };
+    let metadata = crate::usage::metadata(&args.metadata)?;
     if args.object_cache && !args.memory.is_empty() {
         let message = "objects have no page size: with --object-cache give --frames, not --memory";
         return Err(Usage(message.to_owned()).into());

@@ -3,12 +3,13 @@
 use crate::{
     card, import,
     load::{self, Input},
-    size,
+    size, usage,
 };
 use anyhow::Context;
 use flashsift_core::{
     describe::Describer,
     event::{About, Event},
+    metadata,
 };
 use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf};
@@ -23,6 +24,7 @@ mod text;
 #[command(after_help = "Examples:
   flashsift describe trace.xz
   flashsift describe trace.xz --top 20
+  flashsift describe trace.xz --metadata ext4                 also journal and metadata
   flashsift describe trace.xz --report trace.html             the same as a page with figures
   flashsift describe trace.xz --json | jq .fate")]
 pub(crate) struct Args {
@@ -32,6 +34,11 @@ pub(crate) struct Args {
     /// Number of files, directories and processes to list
     #[arg(long, value_name = "N", default_value = "5", value_parser = size::parse_count)]
     top: u64,
+
+    /// Count the journal and the metadata of a file system, ext4 or f2fs, too, among the data that
+    /// reaches flash; parameters as in compare
+    #[arg(long, value_name = "FILE SYSTEM|off", default_value = "off")]
+    metadata: String,
 
     /// Print one JSON object, on one line
     #[arg(long)]
@@ -48,12 +55,14 @@ pub(crate) struct Args {
 
 struct Describe {
     limit_bytes: u64,
+    metadata: Option<metadata::Selection>,
     describer: Option<Describer>,
 }
 
 impl Sink for Describe {
     fn about(&mut self, about: About) -> Result<(), Error> {
-        self.describer = Some(Describer::new(about, self.limit_bytes));
+        self.describer =
+            Some(Describer::new(about, self.limit_bytes).with_metadata(self.metadata.take()));
         Ok(())
     }
 
@@ -67,7 +76,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // An unwritable path is reported before the trace is read.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
-    let mut sink = Describe { limit_bytes, describer: None };
+    let metadata = usage::metadata(&args.metadata)?;
+    let mut sink = Describe { limit_bytes, metadata, describer: None };
     let outcome = args.input.read(&mut sink)?;
     let describer = sink.describer.context("the reader gave no trace")?;
     let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));

@@ -20,6 +20,7 @@ mod tables;
 
 pub use builder::TraceBuilder;
 pub(crate) use files::{File, Files};
+pub(crate) use operations::Collector;
 pub use operations::{Directory, DirectoryId, Entry, Operation, OperationKind, Operations, ROOT};
 pub use places::RecordedPlaces;
 use tables::StepTables;

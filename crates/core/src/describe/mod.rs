@@ -16,6 +16,7 @@
 
 use crate::{
     event::{About, Event, Space},
+    metadata,
     trace::TraceError,
     writeback::{self, flusher::FlusherSettings},
 };
@@ -25,6 +26,7 @@ mod bins;
 mod cache_files;
 mod fate;
 mod files_over_time;
+mod flash_writes;
 mod footprint;
 mod found;
 mod ledger;
@@ -106,6 +108,8 @@ struct Setup<'a> {
     about: &'a About,
     /// The write-back of the machine.
     flusher: FlusherSettings,
+    /// The file system whose journal and metadata are counted.
+    metadata: Option<&'a metadata::Selection>,
 }
 
 /// Information that a trace may lack.
@@ -156,6 +160,8 @@ pub struct Describer {
     touched: Vec<u32>,
     requests: u64,
     limit_bytes: u64,
+    flusher: FlusherSettings,
+    metadata: Option<metadata::Selection>,
 }
 
 impl Describer {
@@ -168,19 +174,40 @@ impl Describer {
             tick_us: expire.tick_us,
             background_pages: expire.ram_pages * u64::from(expire.ratio) / 100,
         };
-        let watching = Self::watching(&about, flusher);
-        Self { ledger: Ledger::new(about), watching, touched: Vec::new(), requests: 0, limit_bytes }
+        let watching = Self::watching(&about, flusher, None);
+        Self {
+            ledger: Ledger::new(about),
+            watching,
+            touched: Vec::new(),
+            requests: 0,
+            limit_bytes,
+            flusher,
+            metadata: None,
+        }
     }
 
     /// Sets the write-back of the machine. To be called before the first event.
     pub fn with_flusher(mut self, flusher: FlusherSettings) -> Self {
-        self.watching = Self::watching(&self.ledger.about, flusher);
+        self.flusher = flusher;
+        self.watching = Self::watching(&self.ledger.about, flusher, self.metadata.as_ref());
         self
     }
 
-    fn watching(about: &About, flusher: FlusherSettings) -> Vec<Box<dyn Characterisation>> {
+    /// Counts the journal and the metadata of this file system among the data that reaches flash.
+    /// To be called before the first event.
+    pub fn with_metadata(mut self, metadata: Option<metadata::Selection>) -> Self {
+        self.metadata = metadata;
+        self.watching = Self::watching(&self.ledger.about, self.flusher, self.metadata.as_ref());
+        self
+    }
+
+    fn watching(
+        about: &About,
+        flusher: FlusherSettings,
+        metadata: Option<&metadata::Selection>,
+    ) -> Vec<Box<dyn Characterisation>> {
         let able = ALL.iter().filter(|spec| spec.missing(about).is_none());
-        able.map(|spec| (spec.build)(&Setup { about, flusher })).collect()
+        able.map(|spec| (spec.build)(&Setup { about, flusher, metadata })).collect()
     }
 
     /// Processes events in order.

@@ -235,6 +235,7 @@ impl TraceBuilder {
             | Action::Unbind { .. }
             | Action::Process { .. }
             | Action::Cause { .. }
+            | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}
             // The kernel's own work, perhaps long after the last access: results are the same

@@ -69,11 +69,13 @@ pub enum FlushReason {
     SyncedAll,
     /// [`WrittenPages::direct`].
     Direct,
+    /// [`WrittenPages::replacing`].
+    Replacing,
     /// [`WrittenPages::early`].
     Early,
 }
 
-/// Pages of one file and dirtier that reached storage together.
+/// Pages of one file and dirtier, one behind another, that reached storage together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// The time.
@@ -82,6 +84,8 @@ pub struct Reached {
     pub file: FileId,
     /// The number that the writes had which made the pages dirty.
     pub dirtier: u32,
+    /// The first page.
+    pub first_page: u64,
     /// How many pages.
     pub pages: u64,
     /// The reason.
@@ -101,6 +105,9 @@ pub struct WrittenPages {
     pub synced_all: u64,
     /// A request bypassed the page cache.
     pub direct: u64,
+    /// The file system wrote them at once, because their file replaced another one or was cut to
+    /// nothing and closed ([`Flusher::write_file`]).
+    pub replacing: u64,
     /// The bounds of this machine's memory were reached: the kernel would have written them later,
     /// or not at all.
     pub early: u64,
@@ -109,7 +116,8 @@ pub struct WrittenPages {
 impl WrittenPages {
     /// Returns the sum.
     pub fn all(&self) -> u64 {
-        self.expired + self.background + self.synced + self.synced_all + self.direct + self.early
+        let Self { expired, background, synced, synced_all, direct, replacing, early } = self;
+        expired + background + synced + synced_all + direct + replacing + early
     }
 
     fn of(&mut self, why: FlushReason) -> &mut u64 {
@@ -119,6 +127,7 @@ impl WrittenPages {
             FlushReason::Synced => &mut self.synced,
             FlushReason::SyncedAll => &mut self.synced_all,
             FlushReason::Direct => &mut self.direct,
+            FlushReason::Replacing => &mut self.replacing,
             FlushReason::Early => &mut self.early,
         }
     }
@@ -147,6 +156,17 @@ fn bits(pages: &Range<u64>, block: u64) -> u64 {
     let from = pages.start.max(first) - first;
     let to = (pages.end - first).min(BLOCK_PAGES);
     !0 >> (BLOCK_PAGES - (to - from)) << from
+}
+
+/// The pages of a block of 64 as ranges of pages of the file, ascending.
+fn runs(block: u64, mut bits: u64) -> impl Iterator<Item = Range<u64>> {
+    std::iter::from_fn(move || {
+        let from = bits.trailing_zeros();
+        let len = bits.checked_shr(from)?.trailing_ones();
+        bits &= (!0_u64).checked_shl(from + len).unwrap_or(0);
+        let first = block * BLOCK_PAGES + u64::from(from);
+        Some(first..first + u64::from(len))
+    })
 }
 
 impl Flusher {
@@ -220,7 +240,7 @@ impl Flusher {
                 let pages = pages_touched(offset, len);
                 // The kernel first writes what the page cache has of the range.
                 self.write_pages(file, pages.clone(), FlushReason::Direct);
-                self.reached(file, dirtier, pages.end - pages.start, FlushReason::Direct);
+                self.reached(file, dirtier, pages, FlushReason::Direct);
             }
             Action::Sync { file, offset, len, .. } => {
                 self.advance(event.at_us);
@@ -228,8 +248,10 @@ impl Flusher {
             }
             Action::SyncAll => {
                 self.advance(event.at_us);
-                for ((file, _, dirtier), pages) in std::mem::take(&mut self.dirty) {
-                    self.reached(file, dirtier, pages.count_ones().into(), FlushReason::SyncedAll);
+                for ((file, block, dirtier), bits) in std::mem::take(&mut self.dirty) {
+                    for pages in runs(block, bits) {
+                        self.reached(file, dirtier, pages, FlushReason::SyncedAll);
+                    }
                 }
                 self.dirty_pages = 0;
                 self.since_us.clear();
@@ -267,6 +289,25 @@ impl Flusher {
     pub fn take(&mut self, now_us: Micros, file: FileId) -> u64 {
         self.advance(now_us);
         self.clean(file, 0..u64::MAX)
+    }
+
+    /// Writes the dirty pages of a file for a reason that no event tells. The file keeps its age.
+    pub fn write_file(&mut self, now_us: Micros, file: FileId, why: FlushReason) {
+        self.advance(now_us);
+        self.write_pages(file, 0..u64::MAX, why);
+    }
+
+    /// Returns the dirty pages of a file, ascending. Neighbours with different dirtiers, or in
+    /// different blocks of 64 pages, come apart.
+    pub fn dirty_of(&self, file: FileId) -> impl Iterator<Item = Range<u64>> + '_ {
+        let blocks = self.dirty.range((file, 0, 0)..=(file, u64::MAX, u32::MAX));
+        blocks.flat_map(|((_, block, _), bits)| runs(*block, *bits))
+    }
+
+    /// Returns when [`Flusher::advance`] writes something next; `None` if nothing has an age.
+    pub fn next_deadline(&mut self) -> Option<Micros> {
+        let (since_us, _) = self.oldest()?;
+        self.due_us(since_us)
     }
 
     /// Writes what is due until this time.
@@ -342,32 +383,45 @@ impl Flusher {
 
     /// Writes the dirty pages among these.
     fn write_pages(&mut self, file: FileId, pages: Range<u64>, why: FlushReason) {
-        // One file is seldom dirty by more than one dirtier, so equal ones follow one another.
-        let mut sums: Vec<(u32, u64)> = Vec::new();
-        self.clean_each(file, pages, |dirtier, pages| match sums.last_mut() {
-            Some((last, sum)) if *last == dirtier => *sum += pages,
-            _ => sums.push((dirtier, pages)),
+        // Without a log only the number counts.
+        if self.log.is_none() {
+            *self.written.of(why) += self.clean(file, pages);
+            return;
+        }
+        let mut written: Vec<(u32, Range<u64>)> = Vec::new();
+        self.clean_each(file, pages, |dirtier, block, bits| {
+            written.extend(runs(block, bits).map(|pages| (dirtier, pages)));
         });
-        for (dirtier, pages) in sums {
+        for (dirtier, pages) in written {
             self.reached(file, dirtier, pages, why);
         }
     }
 
-    fn reached(&mut self, file: FileId, dirtier: u32, pages: u64, why: FlushReason) {
+    fn reached(&mut self, file: FileId, dirtier: u32, pages: Range<u64>, why: FlushReason) {
+        let (first_page, pages) = (pages.start, pages.end - pages.start);
         *self.written.of(why) += pages;
-        if let (Some(log), 1..) = (&mut self.log, pages) {
-            log.push(Reached { at_us: self.now_us, file, dirtier, pages, why });
+        let Some(log) = self.log.as_mut().filter(|_| pages > 0) else { return };
+        let entry = Reached { at_us: self.now_us, file, dirtier, first_page, pages, why };
+        match log.last_mut() {
+            Some(last)
+                if last.first_page + last.pages == first_page
+                    && (Reached { first_page, pages, ..*last }) == entry =>
+            {
+                last.pages += pages;
+            }
+            _ => log.push(entry),
         }
     }
 
     /// These pages are dirty no more. Returns how many were.
     fn clean(&mut self, file: FileId, pages: Range<u64>) -> u64 {
         let mut cleaned = 0;
-        self.clean_each(file, pages, |_, pages| cleaned += pages);
+        self.clean_each(file, pages, |_, _, bits| cleaned += u64::from(bits.count_ones()));
         cleaned
     }
 
-    fn clean_each(&mut self, file: FileId, pages: Range<u64>, mut each: impl FnMut(u32, u64)) {
+    /// Calls `each` with the dirtier, the number and the dirty pages of each block.
+    fn clean_each(&mut self, file: FileId, pages: Range<u64>, mut each: impl FnMut(u32, u64, u64)) {
         if pages.is_empty() {
             return;
         }
@@ -375,11 +429,10 @@ impl Flusher {
         let mut cleaned = 0;
         let clean = |key: &(FileId, u64, u32), dirty: &mut u64| {
             let bits = bits(&pages, key.1);
-            let count = u64::from((*dirty & bits).count_ones());
-            if count > 0 {
-                each(key.2, count);
+            if *dirty & bits != 0 {
+                each(key.2, key.1, *dirty & bits);
             }
-            cleaned += count;
+            cleaned += u64::from((*dirty & bits).count_ones());
             *dirty &= !bits;
             *dirty == 0
         };
@@ -623,8 +676,10 @@ mod tests {
                 flusher.handle_of(&event, dirtier);
                 flusher.advance(at_us);
                 flusher.check();
-                for Reached { file, dirtier, pages, why, .. } in flusher.drain_log() {
-                    *charged.entry((file, dirtier, why)).or_insert(0) += pages;
+                for Reached { file, dirtier, first_page, pages, why, .. } in flusher.drain_log() {
+                    for page in first_page..first_page + pages {
+                        *charged.entry((file, page, dirtier, why)).or_insert(0) += 1;
+                    }
                 }
                 model.handle(&event, dirtier);
                 prop_assert_eq!(&charged, &model.charged);
@@ -638,12 +693,13 @@ mod tests {
         pages: BTreeMap<(FileId, u64), u32>,
         /// The oldest first.
         since_us: Vec<(Micros, FileId)>,
-        charged: BTreeMap<(FileId, u32, FlushReason), u64>,
+        /// By file, page, dirtier and reason.
+        charged: BTreeMap<(FileId, u64, u32, FlushReason), u64>,
     }
 
     impl Model {
-        fn charge(&mut self, file: FileId, dirtier: u32, why: FlushReason) {
-            *self.charged.entry((file, dirtier, why)).or_default() += 1;
+        fn charge(&mut self, file: FileId, page: u64, dirtier: u32, why: FlushReason) {
+            *self.charged.entry((file, page, dirtier, why)).or_default() += 1;
         }
 
         fn remove(&mut self, file: FileId, pages: Range<u64>, why: Option<FlushReason>) {
@@ -655,7 +711,7 @@ mod tests {
             for (key, dirtier) in gone {
                 self.pages.remove(&key);
                 if let Some(why) = why {
-                    self.charge(file, dirtier, why);
+                    self.charge(file, key.1, dirtier, why);
                 }
             }
         }
@@ -692,8 +748,8 @@ mod tests {
                     self.remove(file, pages_touched(offset, len), Some(FlushReason::Synced));
                 }
                 Action::SyncAll => {
-                    for ((file, _), dirtier) in std::mem::take(&mut self.pages) {
-                        self.charge(file, dirtier, FlushReason::SyncedAll);
+                    for ((file, page), dirtier) in std::mem::take(&mut self.pages) {
+                        self.charge(file, page, dirtier, FlushReason::SyncedAll);
                     }
                     self.since_us.clear();
                 }
