@@ -96,6 +96,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE SYSTEM|off", default_value = "off", conflicts_with = "object_cache", help = metadata_help())]
     metadata: String,
 
+    /// With --json or --report: also count the pages written by program and by reason. A page is
+    /// charged to the program that made it dirty
+    #[arg(long, conflicts_with = "object_cache")]
+    attribution: bool,
+
     /// Modelled devices on which the requests to storage are performed
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", conflicts_with = "object_cache", help = devices::help())]
     device: Vec<String>,
@@ -203,7 +208,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = args.input.name();
     let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
     let operations = request.metadata.is_some();
-    let owners = args.after_cache.is_some();
+    let owners = args.after_cache.is_some() || args.attribution;
     let tables = Tables { places, operations, owners, ..Tables::default() };
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
@@ -265,6 +270,10 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         let message = "objects have no page size: with --object-cache give --frames, not --memory";
         return Err(Usage(message.to_owned()).into());
     }
+    if args.attribution && !args.json && args.report.is_none() {
+        let message = "--attribution is shown by --json and --report only: add one of them";
+        return Err(Usage(message.to_owned()).into());
+    }
     let prepare = |device: LabelledProfile| {
         let label = device.label.clone();
         PreparedDevice::new(device).with_context(|| format!("--device {label}"))
@@ -289,6 +298,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         request_pages_max: args.merge,
         discards: args.discard == Discard::Online,
         metadata,
+        attribution: args.attribution,
         devices: devices::chosen(&args.device)?
             .into_iter()
             .map(prepare)

@@ -219,6 +219,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
         request_pages_max: 128,
         discards: false,
         metadata: Some(&metadata),
+        attribution: None,
     };
     cell.run(&trace, None, None)
 }

@@ -474,15 +474,17 @@ impl Flusher {
 mod tests {
     use super::*;
     use crate::{
+        back::{Attribution, Why, WriteCause},
         event::{About, Knows, Side, Space},
         layout,
         page::PAGE_BYTES,
         policy,
         system::Cell,
-        trace::{TraceBuilder, Unit},
+        trace::{Tables, TraceBuilder, Unit},
         writeback::{Expire, Modes, Syncs},
     };
     use proptest::prelude::*;
+    use std::cell::RefCell;
 
     const SECOND: Micros = 1_000_000;
 
@@ -620,14 +622,16 @@ mod tests {
         #[test]
         fn as_the_simulator_with_a_cache_that_evicts_nothing(
             events in histories(),
+            pids in prop::collection::vec(0..3_u32, 120),
             ratio in prop_oneof![Just(100), 0..20_u32],
             (expire_us, tick_us) in (0..40 * SECOND, SECOND..7 * SECOND),
         ) {
             let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
             let about = About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
-            let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
-            for (at_us, action) in &events {
-                let event = Event { at_us: *at_us, pid: 0, tid: 0, action: action.clone() };
+            let tables = Tables { owners: true, ..Tables::default() };
+            let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+            for ((at_us, action), pid) in events.iter().zip(&pids) {
+                let event = Event { at_us: *at_us, pid: *pid, tid: 0, action: action.clone() };
                 builder.extend(&[event]).unwrap();
             }
             let trace = builder.finish().unwrap();
@@ -643,16 +647,34 @@ mod tests {
                 request_pages_max: 1,
                 discards: false,
                 metadata: None,
+                attribution: None,
                 write_miss_reads: false,
             };
             let simulated = cell.run(&trace, None, None);
+            let attribution = RefCell::new(Attribution::default());
+            let attributed =
+                Cell { attribution: Some(&attribution), ..cell }.run(&trace, None, None);
+            prop_assert_eq!(attributed, simulated);
             let background_pages = u64::from(frames) * u64::from(ratio) / 100;
-            let mut flusher = Flusher::new(FlusherSettings { expire_us, tick_us, background_pages });
-            for (at_us, action) in events {
-                flusher.handle(&Event { at_us, pid: 0, tid: 0, action });
+            let mut flusher = Flusher::new(FlusherSettings { expire_us, tick_us, background_pages }).with_log();
+            for ((at_us, action), pid) in events.into_iter().zip(pids) {
+                flusher.handle_of(&Event { at_us, pid, tid: 0, action }, pid);
                 flusher.check();
             }
             flusher.advance(trace.totals().duration_us);
+            let mut charged: BTreeMap<(Option<u32>, WriteCause), u64> = BTreeMap::new();
+            for Reached { dirtier, pages, why, .. } in flusher.drain_log().collect::<Vec<_>>() {
+                let why = match why {
+                    FlushReason::Synced => Why::Sync,
+                    FlushReason::SyncedAll => Why::SyncAll,
+                    FlushReason::Expired => Why::Expire,
+                    FlushReason::Background => Why::Background,
+                    other => panic!("{other:?}"),
+                };
+                *charged.entry((Some(dirtier), WriteCause::Data(why))).or_default() += pages;
+            }
+            let attribution = attribution.into_inner();
+            prop_assert_eq!(&charged, attribution.pages());
             prop_assert_eq!(flusher.written().all(), simulated.device.writes);
             let WrittenPages { synced, synced_all, .. } = flusher.written();
             prop_assert_eq!(synced + synced_all, simulated.device.sync_writes);
