@@ -396,6 +396,7 @@ fn run_loop(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<(f64, Outc
         request_pages_max: 128,
         discards: true,
         metadata: None,
+        attribution: None,
     };
     let before = thread_cpu_s();
     let outcome = cell.run(trace, future.as_ref(), None);

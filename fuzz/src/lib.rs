@@ -211,6 +211,7 @@ fn action(bytes: &[u8; 6], writes: bool) -> Action<'static> {
         20 => Action::Foreground { app: name },
         21 => Action::Place { file, offset, len, at: offset },
         22 => Action::Cause { origin: Some((file, offset)), awaited: len % 2 == 0 },
+        23 => Action::ControlGroup { path: name },
         _ => Action::Process { name },
     }
 }

@@ -96,6 +96,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE SYSTEM|off", default_value = "off", conflicts_with = "object_cache", help = metadata_help())]
     metadata: String,
 
+    /// With --json or --report: also count the pages written by program and by reason. A page is
+    /// charged to the program that made it dirty
+    #[arg(long, conflicts_with = "object_cache")]
+    attribution: bool,
+
     /// Modelled devices on which the requests to storage are performed
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", conflicts_with = "object_cache", help = devices::help())]
     device: Vec<String>,
@@ -205,7 +210,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let name = args.input.name();
     let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
     let operations = request.metadata.is_some();
-    let owners = args.after_cache.is_some();
+    let owners = args.after_cache.is_some() || args.attribution;
     let tables = Tables { places, operations, owners, ..Tables::default() };
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
@@ -319,12 +324,13 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
     let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;
     let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(usage)?;
-    let metadata = match &*args.metadata {
-        "off" => None,
-        text => Some(metadata::Selection::parse(text).map_err(usage)?),
-    };
+    let metadata = crate::usage::metadata(&args.metadata)?;
     if args.object_cache && !args.memory.is_empty() {
         let message = "objects have no page size: with --object-cache give --frames, not --memory";
+        return Err(Usage(message.to_owned()).into());
+    }
+    if args.attribution && !args.json && args.report.is_none() {
+        let message = "--attribution is shown by --json and --report only: add one of them";
         return Err(Usage(message.to_owned()).into());
     }
     let prepare = |device: LabelledProfile| {
@@ -342,6 +348,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         request_pages_max: args.merge,
         discards: args.discard == Discard::Online,
         metadata,
+        attribution: args.attribution,
         devices: devices::chosen(&args.device)?
             .into_iter()
             .map(prepare)

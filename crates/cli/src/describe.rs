@@ -4,7 +4,7 @@ use crate::{
     card, devices, import,
     load::{self, Input},
     size,
-    usage::Usage,
+    usage::{self, Usage},
 };
 use anyhow::Context;
 use flashsift_core::{
@@ -12,6 +12,7 @@ use flashsift_core::{
     device::lifetime::Flash,
     device::wear::NotShown,
     event::{About, Event},
+    metadata,
 };
 use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf};
@@ -27,6 +28,7 @@ pub(crate) mod text;
   flashsift describe trace.xz
   flashsift describe trace.xz --top 20
   flashsift describe trace.xz --device ufs-3.1 --capacity 128GiB    with years of its flash
+  flashsift describe trace.xz --metadata ext4                 also journal and metadata
   flashsift describe trace.xz --report trace.html             the same as a page with figures
   flashsift describe trace.xz --json | jq .fate")]
 pub(crate) struct Args {
@@ -45,6 +47,10 @@ pub(crate) struct Args {
     /// Capacity of the device, for drive writes a day and years; default: the profile's
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     capacity: Option<u64>,
+    /// Count the journal and the metadata of a file system, ext4 or f2fs, too, among the data that
+    /// reaches flash; parameters as in compare
+    #[arg(long, value_name = "FILE SYSTEM|off", default_value = "off")]
+    metadata: String,
 
     /// Print one JSON object, on one line
     #[arg(long)]
@@ -62,13 +68,14 @@ pub(crate) struct Args {
 struct Describe {
     limit_bytes: u64,
     device: FlashDevice,
+    metadata: Option<metadata::Selection>,
     describer: Option<Describer>,
 }
 
 impl Sink for Describe {
     fn about(&mut self, about: About) -> Result<(), Error> {
         let describer = Describer::new(about, self.limit_bytes).with_device(self.device);
-        self.describer = Some(describer);
+        self.describer = Some(describer.with_metadata(self.metadata.take()));
         Ok(())
     }
 
@@ -103,7 +110,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
     let device = flash_device(args)?;
-    let mut sink = Describe { limit_bytes, device, describer: None };
+    let metadata = usage::metadata(&args.metadata)?;
+    let mut sink = Describe { limit_bytes, device, metadata, describer: None };
     let outcome = args.input.read(&mut sink)?;
     let describer = sink.describer.context("the reader gave no trace")?;
     let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));

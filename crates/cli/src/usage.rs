@@ -1,5 +1,6 @@
-//! The error of a command line that makes no sense.
+//! The error of a command line that makes no sense, and options that several commands have.
 
+use flashsift_core::metadata;
 use std::{error::Error, fmt};
 
 /// Exit status 2, as for errors that clap finds.
@@ -13,3 +14,13 @@ impl fmt::Display for Usage {
 }
 
 impl Error for Usage {}
+
+/// Reads the option `--metadata`.
+pub(crate) fn metadata(text: &str) -> Result<Option<metadata::Selection>, Usage> {
+    match text {
+        "off" => Ok(None),
+        text => {
+            metadata::Selection::parse(text).map(Some).map_err(|error| Usage(error.to_string()))
+        }
+    }
+}

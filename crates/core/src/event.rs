@@ -211,6 +211,11 @@ pub enum Action<'a> {
         /// (Linux: `some avg10` of `/proc/pressure/memory`).
         stalled_ppm: u32,
     },
+    /// The event's process runs in this control group, from this event on.
+    ControlGroup {
+        /// Its path in the hierarchy, such as `/system.slice/cron.service`.
+        path: MaybeOwned<'a, str>,
+    },
     /// The application in the foreground, from this event on.
     Foreground {
         /// Its name, as [`Action::Process`] gives names; empty if no application is in the
@@ -244,6 +249,7 @@ impl Action<'_> {
             | Action::Process { .. }
             | Action::Cause { .. }
             | Action::MemoryPressure { .. }
+            | Action::ControlGroup { .. }
             | Action::Foreground { .. } => None,
         }
     }
@@ -282,6 +288,7 @@ impl Action<'_> {
             Action::Process { name } => Action::Process { name: name.into_owned() },
             Action::Cause { origin, awaited } => Action::Cause { origin, awaited },
             Action::MemoryPressure { stalled_ppm } => Action::MemoryPressure { stalled_ppm },
+            Action::ControlGroup { path } => Action::ControlGroup { path: path.into_owned() },
             Action::Foreground { app } => Action::Foreground { app: app.into_owned() },
         }
     }

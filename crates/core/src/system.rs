@@ -1,7 +1,7 @@
 //! A system is a cache and its back; a cell is one system at one size over one trace.
 
 use crate::{
-    back::{Back, DeviceCounts, Io, Nowhere, Sink, Source, Storage, Why, Written},
+    back::{Attribution, Back, DeviceCounts, Io, Nowhere, Sink, Source, Storage, Why, Written},
     cache::{Cache, Details, PageCache},
     event::FileId,
     layout::{self, Address},
@@ -11,7 +11,7 @@ use crate::{
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
     writeback::{self, Machine, OnEviction, Syncs, WriteBack},
 };
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
 
 /// One cell of a comparison: one policy at one size.
 pub struct Cell<'a> {
@@ -34,6 +34,9 @@ pub struct Cell<'a> {
     /// The file system whose own writes are added. It suits the trace and the layout
     /// ([`metadata::Selection::suits`]), and the trace has the table of operations.
     pub metadata: Option<&'a metadata::Selection>,
+    /// Gets the pages written by process and reason, if there is a place for them. The trace then
+    /// has the table of owners.
+    pub attribution: Option<&'a RefCell<Attribution>>,
 }
 
 /// The result of a cell. All counts are in pages.
@@ -165,8 +168,10 @@ pub(crate) fn run<P: Build>(
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
     match sink {
-        // The file system's own writes go by time, as a sink does.
-        None if cell.metadata.is_some() => run_with::<P>(cell, trace, future, Some(&mut |_| {})),
+        // The file system's own writes go by time, as a sink does; processes are known there, too.
+        None if cell.metadata.is_some() || cell.attribution.is_some() => {
+            run_with::<P>(cell, trace, future, Some(&mut |_| {}))
+        }
         sink => run_with::<P>(cell, trace, future, sink),
     }
 }
@@ -222,6 +227,7 @@ fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S
         }
         None => storage,
     };
+    let storage = if cell.attribution.is_some() { storage.with_attribution() } else { storage };
     if P::WANTS_ADDRESSES { storage.with_addresses(trace) } else { storage }
 }
 
@@ -370,6 +376,10 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
         self.back.unmount();
     }
 
+    fn take_attribution(&mut self) -> Option<Attribution> {
+        self.back.take_attribution()
+    }
+
     fn counts(&self) -> DeviceCounts {
         self.back.counts()
     }
@@ -476,6 +486,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             self.cache.drain(&mut self.back);
             self.back.submit();
             self.back.unmount();
+        }
+        if let (Some(into), Some(found)) = (cell.attribution, self.back.take_attribution()) {
+            into.replace(found);
         }
         Outcome {
             read_accesses: totals.read_accesses,

@@ -10,6 +10,8 @@ use crate::{
     names::Heat,
     page::{NEVER, Page},
 };
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 mod builder;
@@ -20,6 +22,7 @@ mod tables;
 
 pub use builder::TraceBuilder;
 pub(crate) use files::{File, Files};
+pub(crate) use operations::Collector;
 pub use operations::{Directory, DirectoryId, Entry, Operation, OperationKind, Operations, ROOT};
 pub use places::RecordedPlaces;
 use tables::StepTables;
@@ -225,6 +228,8 @@ pub struct Trace {
     /// Shared with the layouts of all cells.
     places: Option<Arc<RecordedPlaces>>,
     operations: Operations,
+    /// The last program of each process, with the table of owners.
+    programs: HashMap<u32, Box<str>, FixedState>,
 }
 
 impl Trace {
@@ -292,6 +297,12 @@ impl Trace {
     #[inline(always)]
     pub fn bytes(&self, n: usize, page: Page) -> Bytes {
         self.step_tables.bytes(n, self.steps[n], page)
+    }
+
+    /// Returns the name of the last program that a process runs, where the trace tells it. Requires
+    /// [`Tables::owners`].
+    pub fn program(&self, process: u32) -> Option<&str> {
+        self.programs.get(&process).map(AsRef::as_ref)
     }
 
     /// Returns the process and the file of step `n`. Requires [`Tables::owners`].
@@ -366,6 +377,7 @@ impl Trace {
             + self.step_tables.held_bytes()
             + self.places.as_ref().map_or(0, |places| places.held_bytes())
             + self.operations.held_bytes()
+            + self.programs.allocation_size()
     }
 
     /// Returns the number of steps that make data durable: syncs, and writes that wait for storage.

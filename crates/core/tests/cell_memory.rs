@@ -99,6 +99,7 @@ fn every_cell_stays_within_its_estimate() {
                     request_pages_max: 128,
                     discards: true,
                     metadata: None,
+                    attribution: None,
                 };
                 let before = BYTES.get();
                 PEAK.set(before);

@@ -39,6 +39,7 @@ fn meaning(action: &Action) -> Meaning {
         | Action::Process { .. }
         | Action::Place { .. }
         | Action::Cause { .. }
+        | Action::ControlGroup { .. }
         | Action::MemoryPressure { .. }
         | Action::Foreground { .. } => Nothing,
         Action::Direct { .. } => Impossible("an access past a page cache"),

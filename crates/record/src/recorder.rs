@@ -107,6 +107,10 @@ impl Host for System<'_> {
         let stat = self.0.stat(handle)?;
         Some((FileOwner { uid: stat.st_uid, gid: stat.st_gid }, stat.st_mode & 0o7777))
     }
+
+    fn control_group(&mut self, pid: u32) -> Option<String> {
+        system::control_group(pid)
+    }
 }
 
 /// Records the accesses of `subject` into `sink`. Before it begins, it logs which accesses this

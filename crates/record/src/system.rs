@@ -173,8 +173,11 @@ pub(crate) fn processes(
     points: &mut Vec<Point>,
 ) {
     for pid in all() {
-        let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let name = escape(name.strip_suffix(b"\n").unwrap_or(&name));
+        let name = program_of(pid);
+        let name = escape(&name);
+        if let Some(path) = control_group(pid) {
+            machine.found_group(pid, &path);
+        }
         for tid in threads(pid) {
             machine.found_task(tid, pid, &name);
         }
@@ -197,6 +200,50 @@ pub(crate) fn processes(
             what: What::Map { pid, mapping },
         }));
     }
+}
+
+/// Returns the name of the program that a running process runs.
+fn program_of(pid: u32) -> Vec<u8> {
+    let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
+    let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    program_name(comm, exe.as_os_str().as_bytes(), &words).to_vec()
+}
+
+/// Chooses the name of a program among the name of its main thread, the path of its file and the
+/// words of its command line, each ended by a zero byte.
+///
+/// The kernel cuts a program's name after 15 bytes, and a script's is in its command line. A main
+/// thread that has given itself another name counts for its program's file.
+fn program_name<'a>(comm: &'a [u8], exe: &'a [u8], words: &'a [u8]) -> &'a [u8] {
+    const COMM_BYTES: usize = 15;
+    let file_name = |path: &'a [u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    // A program that was replaced while it runs, as updates do.
+    let exe = file_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
+    let words = words.split(|byte| *byte == 0).take(2).map(file_name);
+    let is_of_comm =
+        |name: &&[u8]| *name == comm || (comm.len() == COMM_BYTES && name.starts_with(comm));
+    let named = [exe].into_iter().chain(words).find(is_of_comm);
+    named.unwrap_or(if exe.is_empty() { comm } else { exe })
+}
+
+/// Returns the path of a running process's control group: that of the second version, or else
+/// systemd's of the first.
+pub(crate) fn control_group(pid: u32) -> Option<String> {
+    let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    group_path(&text)
+}
+
+fn group_path(text: &[u8]) -> Option<String> {
+    let lines = || text.split(|byte| *byte == b'\n');
+    let second = lines().find_map(|line| line.strip_prefix(b"0::"));
+    let first = lines().find_map(|line| {
+        let (_, rest) = (line.iter().position(|byte| *byte == b':')).map(|n| line.split_at(n))?;
+        rest.strip_prefix(b":name=systemd:")
+    });
+    let path = second.filter(|path| *path != b"/").or(first).or(second)?;
+    Some(escape(path).into_owned())
 }
 
 /// Parses a line such as `7f00-7f10 rw-s 00001000 07:00 12   /path`.
@@ -279,6 +326,37 @@ mod tests {
         for broken in ["", "full avg10=1.00", "some avg60=1.00", "some avg10=x.00"] {
             assert_eq!(stalled_ppm(broken), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn a_program_has_the_name_of_its_file_and_a_script_its_own() {
+        let exe: &[u8] = b"/usr/lib/firefox-esr/firefox-esr";
+        let name = |comm: &'static str, exe: &'static [u8], words: &'static [u8]| {
+            String::from_utf8(program_name(comm.as_bytes(), exe, words).to_vec()).unwrap()
+        };
+        assert_eq!(name("firefox-esr", exe, b"firefox-esr\0"), "firefox-esr");
+        // The main thread of a process of Firefox.
+        assert_eq!(name("Web Content", exe, b"/usr/lib/firefox-esr\0-c\0"), "firefox-esr");
+        assert_eq!(
+            name("systemd-journal", b"/usr/lib/systemd/systemd-journald", b""),
+            "systemd-journald"
+        );
+        assert_eq!(name("app", b"/opt/app (deleted)", b"/opt/app\0"), "app");
+        assert_eq!(name("backup", b"/usr/bin/python3", b"python3\0/home/u/backup\0"), "backup");
+        // A thread of the kernel.
+        assert_eq!(name("kworker/0:1", b"", b""), "kworker/0:1");
+    }
+
+    #[test]
+    fn control_groups_of_both_versions_are_read() {
+        let path = |text: &str| group_path(text.as_bytes());
+        let (cron, user) = ("/system.slice/cron.service", "/user.slice");
+        assert_eq!(path("0::/system.slice/cron.service\n").as_deref(), Some(cron));
+        let both = "12:memory:/x\n1:name=systemd:/user.slice\n0::/\n";
+        assert_eq!(path(both).as_deref(), Some(user));
+        assert_eq!(path("4:memory:/x\n0::/\n").as_deref(), Some("/"));
+        assert_eq!(path("4:memory:/x\n"), None);
+        assert_eq!(path(""), None);
     }
 
     /// A sample is an event only where it differs from the last one.

@@ -80,8 +80,10 @@ impl Sink for Anonymize<'_> {
                     *names = Renamed::owned(&self.path(&names.from), &self.path(&names.to));
                 }
                 // Names of programs and foreground applications stay: analyses compare traces by
-                // them.
-                Action::Process { .. } | Action::Foreground { .. } => {}
+                // them. So do control groups, whose names are those of services and applications.
+                Action::Process { .. }
+                | Action::Foreground { .. }
+                | Action::ControlGroup { .. } => {}
                 Action::Read { .. }
                 | Action::Write { .. }
                 | Action::Direct { .. }

@@ -10,8 +10,7 @@
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
 //! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: new; `direct`: write; `sync`: data |
-//! | `name` | STRING, null | the name of the event: of a file (the old one), process or application
-//! |
+//! | `name` | STRING, null | of a file (the old one), a process, an application or a group |
 //! | `name2` | STRING, null | the name renamed to |
 //! | `open` | INT32 | the `OpenId`; 0 unknown |
 //! | `uid`, `gid` | INT32, null | `create`: the owner, where it is known |
@@ -148,6 +147,7 @@ kinds! {
     Foreground "foreground",
     Place "place",
     Cause "cause",
+    ControlGroup "control-group",
 }
 
 /// Number of kinds in schema 2.
@@ -599,6 +599,9 @@ impl<'a> Row<'a> {
             Action::MemoryPressure { stalled_ppm } => {
                 Self { offset: stalled_ppm.into(), ..of(Kind::MemoryPressure) }
             }
+            Action::ControlGroup { ref path } => {
+                Self { names: [Some(path), None], ..of(Kind::ControlGroup) }
+            }
             Action::Foreground { ref app } => {
                 Self { names: [Some(app), None], ..of(Kind::Foreground) }
             }
@@ -655,6 +658,7 @@ impl<'a> Row<'a> {
                     u32::try_from(offset).map_err(|_| "memory pressure beyond all")?;
                 Action::MemoryPressure { stalled_ppm }
             }
+            Kind::ControlGroup => Action::ControlGroup { path: name(0)? },
             Kind::Foreground => Action::Foreground { app: name(0)? },
             Kind::Place => {
                 let at = self.place.ok_or("a place is missing")?;

@@ -60,6 +60,10 @@ pub(super) struct Record<'a> {
     metadata_writes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device_flushes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_program: Option<Vec<ProgramRecord<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_reason: Option<Vec<ReasonRecord>>,
     cost_us: u64,
     #[serde(flatten)]
     on: Option<DeviceRecord<'a>>,
@@ -100,6 +104,23 @@ pub(super) struct Shape<'a> {
     writes: bool,
     drain: bool,
     metadata: bool,
+}
+
+/// The most programs, or reasons, of a cell.
+const CHARGED_MAX: usize = 10;
+
+/// Pages written that a program made dirty.
+#[derive(Serialize)]
+struct ProgramRecord<'a> {
+    program: &'a str,
+    writes: u64,
+}
+
+/// Pages written for a reason.
+#[derive(Serialize)]
+struct ReasonRecord {
+    reason: &'static str,
+    writes: u64,
 }
 
 impl<'a> Shape<'a> {
@@ -156,6 +177,14 @@ impl<'a> Shape<'a> {
             journal_writes: metadata.then_some(device.journal_writes),
             metadata_writes: metadata.then_some(device.metadata_writes),
             device_flushes: metadata.then_some(device.device_flushes),
+            by_program: row.charged.as_ref().map(|charged| {
+                let first = charged.by_program.iter().take(CHARGED_MAX);
+                first.map(|(program, writes)| ProgramRecord { program, writes: *writes }).collect()
+            }),
+            by_reason: row.charged.as_ref().map(|charged| {
+                let first = charged.by_reason.iter().take(CHARGED_MAX);
+                first.map(|(reason, writes)| ReasonRecord { reason, writes: *writes }).collect()
+            }),
             cost_us: outcome.cost_us(),
             on: on.map(DeviceRecord::from),
             cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,

@@ -18,6 +18,7 @@ use flashsift_report::{
     Axis, Bar, Block, Chart, Figure, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table,
     Unit, View,
 };
+use std::collections::BTreeMap;
 
 /// A finished comparison under one choice of write-back modes.
 struct Comparison<'a> {
@@ -73,6 +74,7 @@ impl Comparison<'_> {
             figures.extend(on_devices.map(Block::Figure));
             figures.push(Block::Figure(pareto(self, inks, lead)));
             figures.push(Block::Figure(fates(self, lead)));
+            figures.extend(programs(self, lead).map(Block::Figure));
             figures.extend(places(self, lead).map(Block::Figure));
         } else {
             figures.push(by_size("reads", "Read from storage", READS));
@@ -452,6 +454,60 @@ fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
         views: views.collect(),
         first: lead,
     }
+}
+
+/// Programs with a colour of their own.
+const PROGRAMS: usize = 5;
+
+/// Draws the bytes written by program, one bar a policy; nothing if they were not counted.
+fn programs(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
+    let charged = run.results.rows().filter_map(|row| row.charged.as_ref());
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (program, pages) in charged.flat_map(|charged| &charged.by_program) {
+        *sums.entry(program).or_default() += pages;
+    }
+    let mut names: Vec<_> = sums.into_iter().collect();
+    names.sort_by_key(|(_, pages)| std::cmp::Reverse(*pages));
+    let (has_others, names): (bool, Vec<&str>) =
+        (names.len() > PROGRAMS, names.into_iter().map(|(name, _)| name).take(PROGRAMS).collect());
+    if names.is_empty() {
+        return None;
+    }
+    let named = names.iter().zip(0..).map(|(name, n)| ((*name).to_owned(), Ink::Series(n)));
+    let others = has_others.then(|| ("other programs".to_owned(), Ink::Other));
+    let parts: Vec<_> = named.chain(others).collect();
+    let bar = |row: &ResultRow| {
+        let mut values = vec![0.0; parts.len()];
+        for (program, pages) in row.charged.iter().flat_map(|charged| &charged.by_program) {
+            let part = names.iter().position(|name| name == program).unwrap_or(names.len());
+            values[part] += (pages * PAGE_BYTES) as f64;
+        }
+        Bar { values }
+    };
+    let views = run.sizes().iter().map(|size| {
+        let mut order: Vec<&ResultRow> = size.rows.iter().collect();
+        order.sort_by_key(|row| row.outcome.device.writes);
+        let marks =
+            Marks::Bars { parts: parts.clone(), bars: order.iter().map(|row| bar(row)).collect() };
+        let names = order.iter().map(|row| row.policy.clone()).collect();
+        let chart = Chart {
+            title: String::new(),
+            x: Axis::new("bytes written to storage", Unit::Bytes),
+            y: Axis::new("", Unit::Count).scale(Scale::Names(names)),
+            marks,
+        };
+        View { label: run.size_label(size), panels: vec![chart] }
+    });
+    Some(Figure {
+        id: "writes-by-program".to_owned(),
+        title: "Bytes written to storage, by program".to_owned(),
+        caption: "A page is charged to the program that made it dirty. Pages still dirty at the \
+               end are not counted."
+            .to_owned(),
+        paper: String::new(),
+        views: views.collect(),
+        first: lead,
+    })
 }
 
 /// Draws the places on the device where two policies write, one after the other: the reference, and

@@ -338,7 +338,15 @@ mod tests {
             ..Default::default()
         };
         let policy = policy.to_owned();
-        ResultRow { policy, kind, frames: 1, outcome, cpu_ns_per_access: 12.0, devices: Vec::new() }
+        ResultRow {
+            policy,
+            kind,
+            frames: 1,
+            outcome,
+            cpu_ns_per_access: 12.0,
+            devices: Vec::new(),
+            charged: None,
+        }
     }
 
     /// Offline policies come last, under their heading, in any order of the cells; the heading does

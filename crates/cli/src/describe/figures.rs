@@ -144,10 +144,10 @@ fn reached_flash(found: &Found) -> Option<Figure> {
     lines.sort_by(|one, other| total(other).total_cmp(&total(one)));
     let y = Axis::new("reached flash until then", Unit::Bytes);
     let chart = chart(Axis::new("time", Unit::TimeUs), y, Marks::Lines(lines));
-    Some(
-        Figure::new("flash-by-program", "Bytes that reach flash, by program", chart)
-            .caption("File data, as Linux writes it back after 30 s or at an fsync."),
-    )
+    Some(Figure::new("flash-by-program", "Bytes that reach flash, by program", chart).caption(
+        "File data, as Linux writes it back after 30 s or at an fsync; with --metadata, also \
+                 the journal and the metadata of the file system.",
+    ))
 }
 
 fn footprint(found: &Found) -> Option<Figure> {

@@ -47,6 +47,35 @@ fn import_changes_no_count() {
     assert_eq!(counts(&stored), counts(&repository(BROWSER)));
 }
 
+/// Each page that reaches the device has a program and a reason, and nothing else changes.
+#[test]
+fn writes_are_charged_to_programs_and_reasons() {
+    let browser = repository(BROWSER);
+    for metadata in ["off", "ext4"] {
+        let compare = |extra: &[&str]| {
+            let policies = ["--policy", "lru,spatialclock", "--memory", "4M", "--drain"];
+            let modes = ["--writeback", "linux", "--metadata", metadata];
+            cells(&[&["compare", &browser], &policies[..], &modes, extra].concat())
+        };
+        for (mut cell, mut charged) in compare(&[]).into_iter().zip(compare(&["--attribution"])) {
+            let fields = ["device_writes", "journal_writes", "metadata_writes"];
+            let writes: u64 = fields.iter().filter_map(|field| cell[field].as_u64()).sum();
+            for by in ["by_program", "by_reason"] {
+                let list = charged[by].as_array().unwrap();
+                let sum: u64 = list.iter().map(|entry| number(entry, "writes")).sum();
+                assert_eq!(sum, writes, "{charged}");
+                charged.as_object_mut().unwrap().remove(by);
+            }
+            for cell in [&mut cell, &mut charged] {
+                cell.as_object_mut().unwrap().remove("cpu_ns_per_access");
+            }
+            assert_eq!(cell, charged);
+        }
+    }
+    let refused = flashsift().args(["compare", &browser, "--attribution"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 /// Each cell's after-cache trace, read back, holds exactly the requests that the cell reports, in
 /// both formats.
 #[test]

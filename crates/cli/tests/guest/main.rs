@@ -82,6 +82,7 @@ fn recorded(trace: &Path) -> (Vec<String>, Outcome) {
             | Action::Close { .. }
             | Action::Process { .. }
             | Action::Place { .. }
+            | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. } => continue,
             other => panic!("a recording has no {other:?}"),
         });

@@ -1,9 +1,12 @@
 //! The model of ext4's journal and metadata beside a real ext4: the same operations on a loop
 //! device, whose requests the block layer counts.
 
+mod attribution;
 #[path = "../places/mod.rs"]
 #[expect(dead_code, reason = "the tests of mounts use the rest")]
 mod places;
+#[path = "../started/mod.rs"]
+mod started;
 
 use flashsift_core::{
     event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space},
@@ -51,7 +54,8 @@ impl Device {
         make_image(&image, IMAGE_BYTES, &["mkfs.ext4", "-q", "-F"])?;
         let device = output(Command::new("losetup").args(["--find", "--show"]).arg(&image))?;
         let device = PathBuf::from(String::from_utf8(device).unwrap().trim());
-        let instance = format!("flashsift-metadata-{}-{name}", std::process::id());
+        // A recorder removes instances whose names begin as its own do, if their process has ended.
+        let instance = format!("metadata-flashsift-{}-{name}", std::process::id());
         let mountpoint = folder.path().join("mount");
         fs::create_dir(&mountpoint).unwrap();
         let mut this = Self {
@@ -215,20 +219,28 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
         request_pages_max: 128,
         discards: false,
         metadata: Some(&metadata),
+        attribution: None,
     };
     cell.run(&trace, None, None)
+}
+
+/// Returns why devices cannot be mounted and traced here.
+fn may_run() -> Result<(), &'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("mounting and tracing need root");
+    }
+    match Path::new(TRACEFS).join("instances").exists() {
+        true => Ok(()),
+        false => Err("tracefs is not mounted"),
+    }
 }
 
 /// Performs a history on a real ext4. The pages of its journal and metadata are within a tenth of
 /// those that the model writes; pages of data are the same, beside the superblock, which is written
 /// without the mark when it is mounted, and perhaps once more.
 fn compare(name: &str, history: impl Fn(&mut Player)) {
-    if !rustix::process::geteuid().is_root() {
-        skip::<()>(name, "mounting and tracing need root");
-        return;
-    }
-    if !Path::new(TRACEFS).join("instances").exists() {
-        skip::<()>(name, "tracefs is not mounted");
+    if let Err(why) = may_run() {
+        skip::<()>(name, why);
         return;
     }
     // ext4 has a locality group for each CPU, and an append from another one begins another extent.

@@ -12,13 +12,15 @@ use crate::{
 };
 use std::ops::Range;
 
+mod attribution;
 mod clusters;
 mod storage;
 
+pub use attribution::{Attribution, WriteCause};
 pub use storage::{Cause, DeviceCounts, Io, IoOp, Nowhere, Sink, Storage};
 
 /// The reason for a write-back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// It was dirty and had to leave the cache.
     Evict,
@@ -152,6 +154,10 @@ pub trait Back {
     }
     /// The file system is unmounted: its own blocks are written.
     fn unmount(&mut self) {}
+    /// Returns the pages written by process and reason, if they were to be counted.
+    fn take_attribution(&mut self) -> Option<Attribution> {
+        None
+    }
     /// The requests to the device until now.
     fn counts(&self) -> DeviceCounts;
     /// Checks what the back knows of the cache, which reports how many pages are dirty and whether

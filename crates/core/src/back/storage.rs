@@ -5,7 +5,7 @@
 //! are joined to one request, up to a maximum length, as a block layer joins them in a task's plug.
 //! Only the request joined last is extended: the order of pages is the cache's.
 
-use super::{Back, Source, Why, Written, clusters::Clusters};
+use super::{Attribution, Back, Source, Why, WriteCause, Written, clusters::Clusters};
 use crate::{
     event::FileId,
     layout::{Address, Goals, Layout, Lba},
@@ -150,6 +150,7 @@ pub struct Storage<S> {
     addresses: Option<Addresses>,
     clusters: Option<Clusters>,
     metadata: Option<FileSystem>,
+    attribution: Option<Attribution>,
 }
 
 /// The file system's own writes.
@@ -208,6 +209,7 @@ impl<S: Sink> Storage<S> {
             addresses: None,
             clusters: None,
             metadata: None,
+            attribution: None,
         }
     }
 
@@ -227,6 +229,14 @@ impl<S: Sink> Storage<S> {
     /// Discards places that become free.
     pub fn with_discards(mut self, discards: bool) -> Self {
         self.discards = discards;
+        self
+    }
+
+    /// Counts the pages written by process and reason. The sink takes requests, and the trace has
+    /// the table of owners.
+    pub fn with_attribution(mut self) -> Self {
+        assert!(S::FOLLOWS_DIRTY, "pages that become dirty are noted");
+        self.attribution = Some(Attribution::default());
         self
     }
 
@@ -297,6 +307,13 @@ impl<S: Sink> Storage<S> {
                         false => &mut counts.metadata_writes,
                     };
                     *count += pages;
+                    if let Some(attribution) = &mut self.attribution {
+                        let cause = match journal {
+                            true => WriteCause::Journal,
+                            false => WriteCause::Metadata,
+                        };
+                        attribution.file_system(cause, pages);
+                    }
                     while pages > 0 {
                         let here = pages.min(self.request_pages_max.into());
                         let (op, sync) = (IoOp::Write, awaited);
@@ -492,6 +509,9 @@ impl<S: Sink> Back for Storage<S> {
         self.note_placed();
         self.note_moved(page);
         self.discard_freed();
+        if let Some(attribution) = &mut self.attribution {
+            attribution.written(page, why, self.process);
+        }
         self.counts.writes += 1;
         self.counts.drained += u64::from(why == Why::Drain);
         self.counts.sync_writes += u64::from(why.is_sync());
@@ -539,6 +559,9 @@ impl<S: Sink> Back for Storage<S> {
     }
 
     fn free(&mut self, pages: Range<u32>) {
+        if let Some(attribution) = &mut self.attribution {
+            attribution.freed(pages.clone());
+        }
         if let (Some(clusters), Some(layout)) = (&mut self.clusters, &self.layout) {
             pages.clone().map(Page).for_each(|page| clusters.cleaned(page, layout.place(page)));
         }
@@ -560,6 +583,9 @@ impl<S: Sink> Back for Storage<S> {
 
     #[inline]
     fn dirtied(&mut self, page: Page) {
+        if let Some(attribution) = &mut self.attribution {
+            attribution.dirtied(page, self.process);
+        }
         if self.layout_follows {
             self.layout().dirtied(page);
             self.note_placed();
@@ -615,6 +641,10 @@ impl<S: Sink> Back for Storage<S> {
             metadata.machine.unmount(self.at_us);
             self.take_metadata();
         }
+    }
+
+    fn take_attribution(&mut self) -> Option<Attribution> {
+        self.attribution.take()
     }
 
     fn counts(&self) -> DeviceCounts {

@@ -16,6 +16,7 @@
 
 use crate::{
     event::{About, Event, Space},
+    metadata,
     trace::TraceError,
     writeback::{self, flusher::FlusherSettings},
 };
@@ -26,6 +27,7 @@ mod cache_files;
 mod endurance;
 mod fate;
 mod files_over_time;
+mod flash_writes;
 mod footprint;
 mod found;
 mod ledger;
@@ -111,6 +113,8 @@ struct Setup<'a> {
     flusher: FlusherSettings,
     /// The device under the trace.
     device: FlashDevice,
+    /// The file system whose journal and metadata are counted.
+    metadata: Option<&'a metadata::Selection>,
 }
 
 /// Information that a trace may lack.
@@ -158,11 +162,27 @@ trait Characterisation {
 pub struct Describer {
     ledger: Ledger,
     watching: Vec<Box<dyn Characterisation>>,
-    flusher: FlusherSettings,
-    device: FlashDevice,
+    settings: Settings,
     touched: Vec<u32>,
     requests: u64,
     limit_bytes: u64,
+}
+
+/// Settings of the machine that is described.
+struct Settings {
+    flusher: FlusherSettings,
+    device: FlashDevice,
+    metadata: Option<metadata::Selection>,
+}
+
+impl Settings {
+    fn watching(&self, about: &About) -> Vec<Box<dyn Characterisation>> {
+        let Self { flusher, device, metadata } = self;
+        let setup =
+            Setup { about, flusher: *flusher, device: *device, metadata: metadata.as_ref() };
+        let able = ALL.iter().filter(|spec| spec.missing(about).is_none());
+        able.map(|spec| (spec.build)(&setup)).collect()
+    }
 }
 
 impl Describer {
@@ -175,33 +195,39 @@ impl Describer {
             tick_us: expire.tick_us,
             background_pages: expire.ram_pages * u64::from(expire.ratio) / 100,
         };
-        let device = FlashDevice::default();
-        let watching = Self::watching(&about, flusher, device);
-        let (ledger, touched) = (Ledger::new(about), Vec::new());
-        Self { ledger, watching, flusher, device, touched, requests: 0, limit_bytes }
+        let settings = Settings { flusher, device: FlashDevice::default(), metadata: None };
+        Self {
+            watching: settings.watching(&about),
+            ledger: Ledger::new(about),
+            settings,
+            touched: Vec::new(),
+            requests: 0,
+            limit_bytes,
+        }
     }
 
     /// Sets the write-back of the machine. To be called before the first event.
     pub fn with_flusher(mut self, flusher: FlusherSettings) -> Self {
-        self.flusher = flusher;
-        self.watching = Self::watching(&self.ledger.about, flusher, self.device);
-        self
+        self.settings.flusher = flusher;
+        self.set()
     }
 
     /// Sets the device whose wear is described. To be called before the first event.
     pub fn with_device(mut self, device: FlashDevice) -> Self {
-        self.device = device;
-        self.watching = Self::watching(&self.ledger.about, self.flusher, device);
-        self
+        self.settings.device = device;
+        self.set()
     }
 
-    fn watching(
-        about: &About,
-        flusher: FlusherSettings,
-        device: FlashDevice,
-    ) -> Vec<Box<dyn Characterisation>> {
-        let able = ALL.iter().filter(|spec| spec.missing(about).is_none());
-        able.map(|spec| (spec.build)(&Setup { about, flusher, device })).collect()
+    /// Counts the journal and the metadata of this file system among the data that reaches flash.
+    /// To be called before the first event.
+    pub fn with_metadata(mut self, metadata: Option<metadata::Selection>) -> Self {
+        self.settings.metadata = metadata;
+        self.set()
+    }
+
+    fn set(mut self) -> Self {
+        self.watching = self.settings.watching(&self.ledger.about);
+        self
     }
 
     /// Processes events in order.

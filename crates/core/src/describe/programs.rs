@@ -9,6 +9,8 @@ use hashbrown::HashMap;
 pub(super) struct Program {
     pub(super) pid: u32,
     pub(super) name: Option<Box<str>>,
+    /// Number of its control group, if the trace tells it.
+    pub(super) group: Option<u32>,
 }
 
 impl Program {
@@ -40,10 +42,19 @@ pub(super) struct Programs {
     now: HashMap<u32, u32, FixedState>,
     /// All programs of each process, so that one that changes its name to and fro has only two.
     named: HashMap<(u32, Box<str>), u32, FixedState>,
+    /// Control groups numbered in order of appearance, and that of each process.
+    groups: Vec<Box<str>>,
+    group_numbers: HashMap<Box<str>, u32, FixedState>,
+    group_of: HashMap<u32, u32, FixedState>,
     name_bytes: usize,
 }
 
 impl Programs {
+    /// Returns the paths of the control groups by number; none if the trace tells none.
+    pub(super) fn groups(&self) -> &[Box<str>] {
+        &self.groups
+    }
+
     pub(super) fn all(&self) -> &[Program] {
         &self.programs
     }
@@ -65,14 +76,46 @@ impl Programs {
                 self.name(event.pid, name);
                 None
             }
+            Action::ControlGroup { path } => {
+                self.last = None;
+                self.in_group(event.pid, path);
+                None
+            }
             _ => None,
+        }
+    }
+
+    /// Enters the control group of a process. Its present program counts for it as a whole: the
+    /// event comes behind the first one of the process.
+    fn in_group(&mut self, pid: u32, path: &str) {
+        let number = match self.group_numbers.get(path) {
+            Some(number) => *number,
+            None => {
+                let number = self.groups.len() as u32;
+                self.groups.push(path.into());
+                self.group_numbers.insert(path.into(), number);
+                self.name_bytes += 2 * path.len();
+                number
+            }
+        };
+        self.group_of.insert(pid, number);
+        let now = self.now(pid);
+        self.programs[now as usize].group = Some(number);
+    }
+
+    /// Returns the number of the program that a process runs now, if that is known.
+    pub(super) fn of(&self, pid: u32) -> Option<u32> {
+        match self.last {
+            Some((last, program)) if last == pid => Some(program),
+            _ => self.now.get(&pid).copied(),
         }
     }
 
     /// Returns the number of the program that the process runs now.
     fn now(&mut self, pid: u32) -> u32 {
         *self.now.entry(pid).or_insert_with(|| {
-            self.programs.push(Program { pid, name: None });
+            let group = self.group_of.get(&pid).copied();
+            self.programs.push(Program { pid, name: None, group });
             (self.programs.len() - 1) as u32
         })
     }
@@ -103,6 +146,8 @@ impl Programs {
         self.programs.len() * size_of::<Program>()
             + self.now.allocation_size()
             + self.named.allocation_size()
+            + self.group_numbers.allocation_size()
+            + self.group_of.allocation_size()
             + self.name_bytes
     }
 }

@@ -59,6 +59,10 @@ pub(super) fn bind(file: u64, name: &str) -> Action<'static> {
     Action::Bind { file: FileId(file), name: MaybeOwned::owned_str(name) }
 }
 
+pub(super) fn unbind(file: u64, name: &str) -> Action<'static> {
+    Action::Unbind { file: FileId(file), name: MaybeOwned::owned_str(name) }
+}
+
 pub(super) fn rename(file: u64, from: &str, to: &str) -> Action<'static> {
     Action::Rename { file: FileId(file), names: Renamed::owned(from, to) }
 }

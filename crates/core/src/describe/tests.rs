@@ -52,6 +52,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         19 => Action::Foreground { app: MaybeOwned::owned_str(name) },
         20 => Action::Place { file: FileId(file), offset, len, at: len },
         21 => Action::Cause { origin: Some((FileId(file), offset)), awaited: true },
+        22 => Action::ControlGroup { path: MaybeOwned::owned_str(name) },
         _ => process(name),
     })
 }

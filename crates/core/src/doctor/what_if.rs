@@ -154,6 +154,7 @@ pub(super) fn written(
         request_pages_max: 1,
         discards: false,
         metadata: Some(&metadata),
+        attribution: None,
     };
     let slice_us = (end_us / SLICES as u64 + 1).max(1);
     let mut sink = |io: crate::back::Io| {

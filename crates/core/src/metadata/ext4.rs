@@ -31,7 +31,7 @@ use crate::{
     writeback::{Expire, Modes},
 };
 use directories::Blocks;
-use extents::Extents;
+use extents::{Changed, Extents};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use journal::{Journal, Tid, Times};
@@ -50,6 +50,7 @@ pub(super) const SPEC: MetadataSpec = MetadataSpec {
     what: "ext4's journal in ordered mode, and bitmaps, inodes and directories in place",
     params: PARAMS,
     build: |trace, params, modes| Box::new(Ext4::new(trace, params, modes)),
+    streaming: |params, modes| Box::new(Ext4::with(Vec::new(), STREAM_TREE_PAGES, params, modes)),
 };
 
 const PARAMS: &[Param] = &[
@@ -69,6 +70,8 @@ const PARAMS: &[Param] = &[
     },
 ];
 
+/// Blocks for directories and extent trees where their number is not known before.
+const STREAM_TREE_PAGES: u64 = 1 << 32;
 /// The clock of time stamps: CONFIG_HZ=250.
 const CLOCK_US: u64 = 4_000;
 const DAY_US: u64 = 86_400_000_000;
@@ -124,13 +127,17 @@ enum Change {
 
 impl Ext4 {
     fn new(trace: &Trace, params: &Params, modes: &Modes) -> Self {
-        let groups = params.number(PARAMS, "groups") as u64;
         let operations = trace.operations();
         let entries: Vec<_> = operations.directories().iter().map(|dir| dir.entry).collect();
         // A leaf of an extent tree needs more than four extents, and blocks of directories are half
         // full.
         let names = operations.list().len() as u64 / 4;
         let tree_pages = u64::from(trace.pages()) / 4 + entries.len() as u64 + names + 16;
+        Self::with(entries, tree_pages, params, modes)
+    }
+
+    fn with(entries: Vec<Option<Entry>>, tree_pages: u64, params: &Params, modes: &Modes) -> Self {
+        let groups = params.number(PARAMS, "groups") as u64;
         let shape = Shape::new(groups, tree_pages);
         let Expire { after_us, tick_us, .. } = modes.expire.unwrap_or_default();
         let commit_us = params.duration_us(PARAMS, "commit");
@@ -471,13 +478,27 @@ impl Metadata for Ext4 {
     }
 
     fn placed(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba) {
-        self.count_blocks(at_us, Shape::group_of_place(lba), Some(id));
+        self.placed_run(at_us, id, page, lba, 1);
+    }
+
+    fn placed_run(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba, pages: u64) {
+        let Some(last) = pages.checked_sub(1) else { return };
+        for group in Shape::group_of_place(lba)..=Shape::group_of_place(lba + last) {
+            self.count_blocks(at_us, group, Some(id));
+        }
         self.file(id);
         let (free, next) = (&mut self.free_trees, &mut self.next_tree);
         let file = self.files.get_mut(&id).expect("it was just met");
-        self.inodes.count_pages(file.inode, 1);
-        let changed = file.extents.insert(page, lba, || take_tree(free, next));
-        let end = (page + 1) * PAGE_BYTES;
+        self.inodes.count_pages(file.inode, pages as i64);
+        let mut changed = Changed::default();
+        for n in 0..pages {
+            let of_page = file.extents.insert(page + n, lba + n, || take_tree(free, next));
+            changed.new += of_page.new;
+            let fresh = of_page.written.into_iter().filter(|lba| !changed.written.contains(lba));
+            let fresh: Vec<_> = fresh.collect();
+            changed.written.extend(fresh);
+        }
+        let end = (page + pages) * PAGE_BYTES;
         file.disk_size = file.disk_size.max(file.size.map_or(end, |size| size.min(end)));
         let inode = file.inode;
         for lba in changed.written {
@@ -487,6 +508,24 @@ impl Metadata for Ext4 {
             self.count_blocks(at_us, Shape::tree_group(inode), Some(id));
         }
         self.change_file(at_us, id, Change::Data);
+    }
+
+    fn met_directory(&mut self, directory: DirectoryId, entry: Option<Entry>) {
+        let number = directory.0 as usize;
+        if self.entries.len() <= number {
+            self.entries.resize(number + 1, None);
+        }
+        self.entries[number] = entry;
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.journal.held_bytes()
+            + self.files.allocation_size()
+            + self.directories.allocation_size()
+            + self.entries.capacity() * size_of::<Option<Entry>>()
+            + self.free_trees.capacity() * size_of::<Lba>()
+            // Nodes of a tree are at least half full.
+            + 2 * self.with_bitmap.len() * size_of::<u64>()
     }
 
     fn freed(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba) {
@@ -525,6 +564,10 @@ impl Metadata for Ext4 {
 
     fn address(&self, lba: Lba) -> Lba {
         self.shape.data(lba)
+    }
+
+    fn commits(&self) -> u64 {
+        self.journal.commits()
     }
 
     fn last_commit(&self) -> &[Logged] {

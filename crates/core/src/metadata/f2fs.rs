@@ -40,6 +40,7 @@ pub(super) const SPEC: MetadataSpec = MetadataSpec {
     what: "F2FS's node blocks, directories and checkpoints; not compared with a real one",
     params: PARAMS,
     build: |_, params, modes| Box::new(F2fs::new(params, modes)),
+    streaming: |params, modes| Box::new(F2fs::new(params, modes)),
 };
 
 const PARAMS: &[Param] = &[Param {
@@ -110,6 +111,7 @@ struct F2fs {
     data: u64,
     nodes: u64,
     tables: u64,
+    commits: u64,
     last: Vec<Logged>,
     requests: VecDeque<BlockRequest>,
 }
@@ -132,6 +134,7 @@ impl F2fs {
             data: 0,
             nodes: 0,
             tables: 0,
+            commits: 0,
             last: Vec::new(),
             requests: VecDeque::new(),
         }
@@ -185,6 +188,7 @@ impl F2fs {
             return;
         }
         self.last.clear();
+        self.commits += 1;
         for (directory, _) in std::mem::take(&mut self.dirty_names) {
             self.change(Owner::Directory(directory));
             self.write_node(awaited);
@@ -267,6 +271,7 @@ impl F2fs {
         let nodes: Vec<Node> =
             self.dirty_nodes.range((owner, 0)..=(owner, u64::MAX)).copied().collect();
         self.last.clear();
+        self.commits += 1;
         self.write_nodes(nodes, true);
         self.requests.push_back(BlockRequest::Flush { awaited: true });
     }
@@ -372,6 +377,16 @@ impl Metadata for F2fs {
         }
     }
 
+    fn met_directory(&mut self, _: DirectoryId, _: Option<Entry>) {}
+
+    fn held_bytes(&self) -> usize {
+        self.files.allocation_size()
+            + self.slots.allocation_size()
+            // Nodes of a tree are at least half full.
+            + 2 * self.numbers.len() * size_of::<(Node, u64)>()
+            + 2 * self.dirty_nodes.len() * size_of::<Node>()
+    }
+
     fn next_deadline(&self) -> Option<u64> {
         self.has_changes().then(|| self.last_us.saturating_add(self.checkpoint_us))
     }
@@ -390,6 +405,10 @@ impl Metadata for F2fs {
 
     fn address(&self, lba: Lba) -> Lba {
         2 * AREA_PAGES + lba
+    }
+
+    fn commits(&self) -> u64 {
+        self.commits
     }
 
     fn last_commit(&self) -> &[Logged] {

@@ -8,7 +8,7 @@ use crate::{
     event::{FileId, Space},
     layout::Lba,
     params::{self, Listed, Param, Params},
-    trace::{OperationKind, Trace},
+    trace::{DirectoryId, Entry, OperationKind, Trace},
     writeback::Modes,
 };
 
@@ -54,8 +54,17 @@ pub trait Metadata {
     fn operation(&mut self, at_us: u64, operation: &OperationKind) -> Option<FileId>;
     /// A page of a file got this place, or another one than before, and is written there.
     fn placed(&mut self, at_us: u64, file: FileId, page: u64, lba: Lba);
+    /// Consecutive pages of a file got consecutive places.
+    fn placed_run(&mut self, at_us: u64, file: FileId, page: u64, lba: Lba, pages: u64) {
+        for n in 0..pages {
+            self.placed(at_us, file, page + n, lba + n);
+        }
+    }
     /// A page of a file lost its place.
     fn freed(&mut self, at_us: u64, file: FileId, page: u64, lba: Lba);
+    /// A directory of a stream of operations is met for the first time, with its entry. Machines
+    /// that are built for a trace know them all.
+    fn met_directory(&mut self, directory: DirectoryId, entry: Option<Entry>);
     /// Returns when [`Metadata::tick`] must be called next.
     fn next_deadline(&self) -> Option<u64>;
     /// Handles the deadline.
@@ -66,8 +75,12 @@ pub trait Metadata {
     fn poll(&mut self) -> Option<BlockRequest>;
     /// Returns the address on the device of a place that the layout gave: metadata lies between.
     fn address(&self, lba: Lba) -> Lba;
+    /// Returns how many commits were made, writes of an fsync's blocks included.
+    fn commits(&self) -> u64;
     /// Returns the blocks of the last commit, in the order of their places.
     fn last_commit(&self) -> &[Logged];
+    /// Returns an estimate of the memory held, in bytes.
+    fn held_bytes(&self) -> usize;
     /// Re-derives every invariant.
     ///
     /// # Panics
@@ -85,6 +98,8 @@ pub struct MetadataSpec {
     pub params: &'static [Param],
     /// Builds the machine for a trace with the table of operations.
     pub build: fn(&Trace, &Params, &Modes) -> Box<dyn Metadata>,
+    /// Builds the machine for a stream of operations that is not a trace yet.
+    pub(crate) streaming: fn(&Params, &Modes) -> Box<dyn Metadata>,
 }
 
 /// Every file system.
@@ -119,6 +134,12 @@ pub enum NoMetadata {
 }
 
 impl Selection {
+    /// Returns a machine for operations that come one by one. It learns directories by
+    /// [`Metadata::met_directory`].
+    pub(crate) fn streaming(&self, modes: &Modes) -> Box<dyn Metadata> {
+        (self.spec.streaming)(&self.params, modes)
+    }
+
     /// Checks that the trace and the layout of its pages suit.
     ///
     /// # Errors

@@ -320,6 +320,7 @@ mod tests {
             request_pages_max: 8,
             discards: true,
             metadata: None,
+            attribution: None,
         };
         system::run::<P>(&cell, trace, None, None)
     }

@@ -41,6 +41,25 @@ impl Extents {
         range.end.saturating_sub(range.start) - there
     }
 
+    /// The parts of this range that are in the set, ascending.
+    pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.ranges.partition_point(|known| known.end <= range.start);
+        let known = self.ranges[first..].iter().take_while(move |known| known.start < range.end);
+        known.map(move |known| known.start.max(range.start)..known.end.min(range.end))
+    }
+
+    /// The parts of this range that are not in the set, ascending.
+    pub fn gaps(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut from = range.start;
+        let end = std::iter::once(range.end..range.end);
+        let ends = self.parts(range).chain(end);
+        ends.filter_map(move |part| {
+            let gap = from..part.start;
+            from = part.end;
+            (!gap.is_empty()).then_some(gap)
+        })
+    }
+
     /// Adds a range.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
@@ -117,6 +136,10 @@ mod tests {
                     extents.missing(range.clone()),
                     range.clone().filter(|n| !set.contains(n)).count() as u64
                 );
+                let (mut inside, mut outside) = (range.clone().collect::<BTreeSet<_>>(), BTreeSet::new());
+                outside.extend(inside.extract_if(.., |n| !set.contains(n)));
+                prop_assert!(extents.parts(range.clone()).flatten().eq(inside));
+                prop_assert!(extents.gaps(range.clone()).flatten().eq(outside));
                 match what {
                     0 | 1 => {
                         extents.insert(range.clone());

@@ -62,7 +62,7 @@ pub use error::{FutureProblem, PlacesLack, StudyError};
 pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};
 pub use request::{Policies, Request};
-pub use results::{REFERENCE, ResultRow, Results, SizeResults};
+pub use results::{Charged, REFERENCE, ResultRow, Results, SizeResults};
 pub use run::{CellResult, Observer};
 pub use sizes::default_frames;
 pub use verdict::{

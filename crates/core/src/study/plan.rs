@@ -8,6 +8,7 @@ use super::{
     sizes,
 };
 use crate::{
+    back::Attribution,
     device::Clocks,
     event::Space,
     layout, policy, system,
@@ -128,8 +129,8 @@ impl<'a> Study<'a> {
 
     /// Returns whether each request of a cell is passed to devices or to an observer.
     fn hands_requests_on(&self) -> bool {
-        let Request { observer_bytes, devices, metadata, .. } = &self.request;
-        observer_bytes.is_some() || !devices.is_empty() || metadata.is_some()
+        let Request { observer_bytes, devices, metadata, attribution, .. } = &self.request;
+        observer_bytes.is_some() || !devices.is_empty() || metadata.is_some() || *attribution
     }
 }
 
@@ -242,8 +243,10 @@ pub(super) fn cell_bytes(study: &Study<'_>, frames: u32, policy: &policy::Select
     let writeback = if writes_back { writeback::machine_bytes(study.trace) } else { 0 };
     let devices = request.devices.len() as u64 * Clocks::held_bytes(pages);
     let observer = request.observer_bytes.unwrap_or(0);
+    let attribution = if request.attribution { Attribution::bytes(pages) } else { 0 };
     system::cell_bytes(study.trace, frames, policy.spec, study.layout.spec)
         + writeback
+        + attribution
         + devices
         + observer
 }

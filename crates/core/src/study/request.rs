@@ -30,6 +30,9 @@ pub struct Request {
     pub discards: bool,
     /// The file system whose journal and metadata are written, too.
     pub metadata: Option<metadata::Selection>,
+    /// Whether the pages written are counted by program and reason. The trace then has the table
+    /// of owners.
+    pub attribution: bool,
     /// Modelled devices that take the requests of every cell.
     pub devices: Vec<PreparedDevice>,
     /// Memory of the observer that [`super::Plan::run`] gets for a cell; `None`: it gets none.
@@ -53,6 +56,7 @@ impl Default for Request {
             request_pages_max: 128,
             discards: true,
             metadata: None,
+            attribution: false,
             devices: Vec::new(),
             observer_bytes: None,
             memory_limit_bytes: u64::MAX,

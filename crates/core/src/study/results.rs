@@ -7,6 +7,7 @@ use super::{
     run::CellResult,
 };
 use crate::{
+    back::Attribution,
     device::{
         Fill,
         lifetime::{AmplificationFrom, NoLifetime},
@@ -15,8 +16,9 @@ use crate::{
     event::Side,
     policy::Kind,
     system::Outcome,
-    trace::Totals,
+    trace::{Totals, Trace},
 };
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// The policy that the others are compared with, if it takes part.
 pub const REFERENCE: &str = "lru";
@@ -53,6 +55,49 @@ pub struct ResultRow {
     pub cpu_ns_per_access: f64,
     /// Its result on each device of the request, in the request's order.
     pub devices: Vec<DeviceResult>,
+    /// Pages written by program and reason, if the request asks for them.
+    pub charged: Option<Charged>,
+}
+
+/// Name of the owner of journal and metadata.
+const FILE_SYSTEM: &str = "(file system)";
+
+/// Pages written by program and by reason, each in descending order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// By the program that made them dirty.
+    pub by_program: Vec<(String, u64)>,
+    /// By [`crate::back::WriteCause::name`].
+    pub by_reason: Vec<(&'static str, u64)>,
+}
+
+impl Charged {
+    fn new(trace: &Trace, attribution: &Attribution) -> Self {
+        let mut by_program: BTreeMap<String, u64> = BTreeMap::new();
+        let mut by_reason: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((process, cause), pages) in attribution.pages() {
+            let program = match process {
+                None => FILE_SYSTEM.to_owned(),
+                Some(process) => trace.program(*process).map_or_else(
+                    || {
+                        if *process == 0 {
+                            "(unknown)".into()
+                        } else {
+                            format!("(process {process})")
+                        }
+                    },
+                    str::to_owned,
+                ),
+            };
+            *by_program.entry(program).or_default() += pages;
+            *by_reason.entry(cause.name()).or_default() += pages;
+        }
+        let mut by_program: Vec<_> = by_program.into_iter().collect();
+        by_program.sort_by_key(|(_, pages)| Reverse(*pages));
+        let mut by_reason: Vec<_> = by_reason.into_iter().collect();
+        by_reason.sort_by_key(|(_, pages)| Reverse(*pages));
+        Self { by_program, by_reason }
+    }
 }
 
 impl<'a> Plan<'a> {
@@ -79,6 +124,7 @@ impl<'a> Plan<'a> {
                 outcome: result.outcome,
                 cpu_ns_per_access: result.cpu_ns_per_access,
                 devices: devices.collect(),
+                charged: result.attribution.map(|pages| Charged::new(study.trace, &pages)),
             };
             match sizes.last_mut() {
                 Some(size) if size.frames == row.frames => size.rows.push(row),

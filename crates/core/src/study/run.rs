@@ -2,11 +2,12 @@
 
 use super::{device::PreparedDevice, plan::Plan};
 use crate::{
-    back::Io,
+    back::{Attribution, Io},
     device::{Clocks, DeviceTimes},
     system::{Cell, Outcome},
     trace::{Future, Trace},
 };
+use std::cell::RefCell;
 
 /// A function that gets every request of a cell to storage, in order, in batches.
 pub type Observer<'a> = &'a mut dyn FnMut(&[Io]);
@@ -22,6 +23,8 @@ pub struct CellResult {
     pub cpu_ns_per_access: f64,
     /// Time and wear on each device of the request, in its order.
     pub times: Vec<DeviceTimes>,
+    /// Pages written by process and reason, if the request asks for them.
+    pub attribution: Option<Attribution>,
 }
 
 impl Plan<'_> {
@@ -38,6 +41,7 @@ impl Plan<'_> {
     ) -> CellResult {
         let (study, planned) = (self.study, &self.cells()[cell]);
         let (trace, request) = (study.trace, &study.request);
+        let attribution = RefCell::new(Attribution::default());
         let system = Cell {
             policy: planned.policy,
             frames: planned.frames,
@@ -48,6 +52,7 @@ impl Plan<'_> {
             request_pages_max: request.request_pages_max,
             discards: request.discards,
             metadata: request.metadata.as_ref(),
+            attribution: request.attribution.then_some(&attribution),
         };
         let times = trace.about().knows.times;
         let mut feed = Feed::new(&request.devices, times, observer, cpu_ns);
@@ -59,7 +64,8 @@ impl Plan<'_> {
         let (times, spent_ns) = feed.finish();
         let own_ns = cpu_ns().saturating_sub(before_ns).saturating_sub(spent_ns);
         let cpu_ns_per_access = own_ns as f64 / outcome.accesses().max(1) as f64;
-        CellResult { cell, outcome, cpu_ns_per_access, times }
+        let attribution = request.attribution.then(|| attribution.take());
+        CellResult { cell, outcome, cpu_ns_per_access, times, attribution }
     }
 }
 

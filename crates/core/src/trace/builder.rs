@@ -58,6 +58,7 @@ pub struct TraceBuilder {
     step_tables: StepTables,
     /// The process of the current event.
     process: u32,
+    programs: HashMap<u32, Box<str>, FixedState>,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
     first_names: FirstNames,
@@ -124,6 +125,7 @@ impl TraceBuilder {
             tables: Tables::default(),
             step_tables: StepTables::default(),
             process: 0,
+            programs: HashMap::default(),
             sizes: HashMap::default(),
             first_names: FirstNames::default(),
             places: PlacesBuilder::default(),
@@ -226,6 +228,10 @@ impl TraceBuilder {
                 self.created.push(create.file);
                 self.first_names.named(create.file, &create.name);
             }
+            Action::Process { ref name } if self.tables.owners => {
+                self.programs.insert(event.pid, (&**name).into());
+            }
+            Action::Process { .. } => {}
             Action::Bind { file, ref name } => self.first_names.named(file, name),
             Action::Close { .. }
             | Action::Size { .. }
@@ -233,8 +239,8 @@ impl TraceBuilder {
             | Action::Rename { .. }
             | Action::RenameDirectory { .. }
             | Action::Unbind { .. }
-            | Action::Process { .. }
             | Action::Cause { .. }
+            | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}
             // The kernel's own work, perhaps long after the last access: results are the same
@@ -474,6 +480,7 @@ impl TraceBuilder {
             untouched_pages,
             places,
             operations,
+            programs: self.programs,
         })
     }
 }

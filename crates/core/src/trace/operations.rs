@@ -139,15 +139,38 @@ impl Operations {
 }
 
 /// Collects the operations of a trace.
+///
+/// [`Collector::streaming`] is for users that take the operations of each event at once
+/// ([`Collector::drain`]). The root of the file system is then not known, so the directories above
+/// the first name count as older than the trace.
 #[derive(Default)]
-pub(super) struct Collector {
+pub(crate) struct Collector {
     found: Operations,
+    /// The operation before, which may have been drained.
+    last: Option<OperationKind>,
+    /// The next name is the first one of a stream.
+    is_first_name: bool,
     numbers: HashMap<Box<str>, DirectoryId, FixedState>,
     name_bytes: usize,
 }
 
 impl Collector {
-    pub(super) fn held_bytes(&self) -> usize {
+    /// Returns a collector whose operations are taken after each event.
+    pub(crate) fn streaming() -> Self {
+        Self { is_first_name: true, ..Self::default() }
+    }
+
+    /// Returns the operations since the last call.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Operation> + '_ {
+        self.found.list.drain(..)
+    }
+
+    /// Returns the directories so far, by number.
+    pub(crate) fn directories(&self) -> &[Directory] {
+        &self.found.directories
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
         self.found.held_bytes()
             + self.numbers.capacity() * (size_of::<(Box<str>, u32)>() + 1)
             + self.name_bytes
@@ -159,7 +182,7 @@ impl Collector {
     }
 
     /// Takes an event that comes when the trace has this many steps, `steps_with` with its own.
-    pub(super) fn push(&mut self, event: &Event<'_>, steps: usize, steps_with: usize) {
+    pub(crate) fn push(&mut self, event: &Event<'_>, steps: usize, steps_with: usize) {
         use OperationKind as K;
         let mut push = |this: &mut Self, kind: K| {
             // A sync comes behind the step that writes its pages.
@@ -168,6 +191,7 @@ impl Collector {
                 _ => steps,
             };
             let after_steps = u32::try_from(after).unwrap_or(u32::MAX);
+            this.last = Some(kind);
             this.found.list.push(Operation { at_us: event.at_us, after_steps, kind });
         };
         match event.action {
@@ -212,8 +236,7 @@ impl Collector {
                 let from = self.entry(&names.from, false, &mut push);
                 let to = self.entry(&names.to, true, &mut push);
                 if let (Some(from), Some(to)) = (from, to) {
-                    let last = self.found.list.last().map(|operation| operation.kind);
-                    let replaces = matches!(last, Some(K::Unlink(_, entry)) if entry == to);
+                    let replaces = matches!(self.last, Some(K::Unlink(_, entry)) if entry == to);
                     push(self, K::Rename { file, from, to, replaces });
                 }
             }
@@ -238,6 +261,7 @@ impl Collector {
         push: &mut impl FnMut(&mut Self, OperationKind),
     ) -> Option<Entry> {
         let (directory, name) = path.rsplit_once('/')?;
+        let makes = makes && !std::mem::take(&mut self.is_first_name);
         let directory = self.directory(directory, makes, push);
         Some(entry(directory, name))
     }

@@ -386,6 +386,7 @@ proptest! {
             request_pages_max: 1,
             discards: false,
             metadata: None,
+            attribution: None,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

@@ -70,11 +70,13 @@ pub enum FlushReason {
     SyncedAll,
     /// [`WrittenPages::direct`].
     Direct,
+    /// [`WrittenPages::replacing`].
+    Replacing,
     /// [`WrittenPages::early`].
     Early,
 }
 
-/// Pages of one file and dirtier that reached storage together.
+/// Pages of one file and dirtier, one behind another, that reached storage together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// The time.
@@ -83,6 +85,8 @@ pub struct Reached {
     pub file: FileId,
     /// The number that the writes had which made the pages dirty.
     pub dirtier: u32,
+    /// The first page.
+    pub first_page: u64,
     /// How many pages.
     pub pages: u64,
     /// The reason.
@@ -102,6 +106,9 @@ pub struct WrittenPages {
     pub synced_all: u64,
     /// A request bypassed the page cache.
     pub direct: u64,
+    /// The file system wrote them at once, because their file replaced another one or was cut to
+    /// nothing and closed ([`Flusher::write_file`]).
+    pub replacing: u64,
     /// The bounds of this machine's memory were reached: the kernel would have written them later,
     /// or not at all.
     pub early: u64,
@@ -110,7 +117,8 @@ pub struct WrittenPages {
 impl WrittenPages {
     /// Returns the sum.
     pub fn all(&self) -> u64 {
-        self.expired + self.background + self.synced + self.synced_all + self.direct + self.early
+        let Self { expired, background, synced, synced_all, direct, replacing, early } = self;
+        expired + background + synced + synced_all + direct + replacing + early
     }
 
     fn of(&mut self, why: FlushReason) -> &mut u64 {
@@ -120,6 +128,7 @@ impl WrittenPages {
             FlushReason::Synced => &mut self.synced,
             FlushReason::SyncedAll => &mut self.synced_all,
             FlushReason::Direct => &mut self.direct,
+            FlushReason::Replacing => &mut self.replacing,
             FlushReason::Early => &mut self.early,
         }
     }
@@ -148,6 +157,17 @@ fn bits(pages: &Range<u64>, block: u64) -> u64 {
     let from = pages.start.max(first) - first;
     let to = (pages.end - first).min(BLOCK_PAGES);
     !0 >> (BLOCK_PAGES - (to - from)) << from
+}
+
+/// The pages of a block of 64 as ranges of pages of the file, ascending.
+fn runs(block: u64, mut bits: u64) -> impl Iterator<Item = Range<u64>> {
+    std::iter::from_fn(move || {
+        let from = bits.trailing_zeros();
+        let len = bits.checked_shr(from)?.trailing_ones();
+        bits &= (!0_u64).checked_shl(from + len).unwrap_or(0);
+        let first = block * BLOCK_PAGES + u64::from(from);
+        Some(first..first + u64::from(len))
+    })
 }
 
 impl Flusher {
@@ -221,7 +241,7 @@ impl Flusher {
                 let pages = cut(pages_touched(offset, len));
                 // The kernel first writes what the page cache has of the range.
                 self.write_pages(file, pages.clone(), FlushReason::Direct);
-                self.reached(file, dirtier, pages.end - pages.start, FlushReason::Direct);
+                self.reached(file, dirtier, pages, FlushReason::Direct);
             }
             Action::Sync { file, offset, len, .. } => {
                 self.advance(event.at_us);
@@ -229,8 +249,10 @@ impl Flusher {
             }
             Action::SyncAll => {
                 self.advance(event.at_us);
-                for ((file, _, dirtier), pages) in std::mem::take(&mut self.dirty) {
-                    self.reached(file, dirtier, pages.count_ones().into(), FlushReason::SyncedAll);
+                for ((file, block, dirtier), bits) in std::mem::take(&mut self.dirty) {
+                    for pages in runs(block, bits) {
+                        self.reached(file, dirtier, pages, FlushReason::SyncedAll);
+                    }
                 }
                 self.dirty_pages = 0;
                 self.since_us.clear();
@@ -268,6 +290,25 @@ impl Flusher {
     pub fn take(&mut self, now_us: Micros, file: FileId) -> u64 {
         self.advance(now_us);
         self.clean(file, 0..u64::MAX)
+    }
+
+    /// Writes the dirty pages of a file for a reason that no event tells. The file keeps its age.
+    pub fn write_file(&mut self, now_us: Micros, file: FileId, why: FlushReason) {
+        self.advance(now_us);
+        self.write_pages(file, 0..u64::MAX, why);
+    }
+
+    /// Returns the dirty pages of a file, ascending. Neighbours with different dirtiers, or in
+    /// different blocks of 64 pages, come apart.
+    pub fn dirty_of(&self, file: FileId) -> impl Iterator<Item = Range<u64>> + '_ {
+        let blocks = self.dirty.range((file, 0, 0)..=(file, u64::MAX, u32::MAX));
+        blocks.flat_map(|((_, block, _), bits)| runs(*block, *bits))
+    }
+
+    /// Returns when [`Flusher::advance`] writes something next; `None` if nothing has an age.
+    pub fn next_deadline(&mut self) -> Option<Micros> {
+        let (since_us, _) = self.oldest()?;
+        self.due_us(since_us)
     }
 
     /// Writes what is due until this time.
@@ -343,32 +384,45 @@ impl Flusher {
 
     /// Writes the dirty pages among these.
     fn write_pages(&mut self, file: FileId, pages: Range<u64>, why: FlushReason) {
-        // One file is seldom dirty by more than one dirtier, so equal ones follow one another.
-        let mut sums: Vec<(u32, u64)> = Vec::new();
-        self.clean_each(file, pages, |dirtier, pages| match sums.last_mut() {
-            Some((last, sum)) if *last == dirtier => *sum += pages,
-            _ => sums.push((dirtier, pages)),
+        // Without a log only the number counts.
+        if self.log.is_none() {
+            *self.written.of(why) += self.clean(file, pages);
+            return;
+        }
+        let mut written: Vec<(u32, Range<u64>)> = Vec::new();
+        self.clean_each(file, pages, |dirtier, block, bits| {
+            written.extend(runs(block, bits).map(|pages| (dirtier, pages)));
         });
-        for (dirtier, pages) in sums {
+        for (dirtier, pages) in written {
             self.reached(file, dirtier, pages, why);
         }
     }
 
-    fn reached(&mut self, file: FileId, dirtier: u32, pages: u64, why: FlushReason) {
+    fn reached(&mut self, file: FileId, dirtier: u32, pages: Range<u64>, why: FlushReason) {
+        let (first_page, pages) = (pages.start, pages.end - pages.start);
         *self.written.of(why) += pages;
-        if let (Some(log), 1..) = (&mut self.log, pages) {
-            log.push(Reached { at_us: self.now_us, file, dirtier, pages, why });
+        let Some(log) = self.log.as_mut().filter(|_| pages > 0) else { return };
+        let entry = Reached { at_us: self.now_us, file, dirtier, first_page, pages, why };
+        match log.last_mut() {
+            Some(last)
+                if last.first_page + last.pages == first_page
+                    && (Reached { first_page, pages, ..*last }) == entry =>
+            {
+                last.pages += pages;
+            }
+            _ => log.push(entry),
         }
     }
 
     /// These pages are dirty no more. Returns how many were.
     fn clean(&mut self, file: FileId, pages: Range<u64>) -> u64 {
         let mut cleaned = 0;
-        self.clean_each(file, pages, |_, pages| cleaned += pages);
+        self.clean_each(file, pages, |_, _, bits| cleaned += u64::from(bits.count_ones()));
         cleaned
     }
 
-    fn clean_each(&mut self, file: FileId, pages: Range<u64>, mut each: impl FnMut(u32, u64)) {
+    /// Calls `each` with the dirtier, the number and the dirty pages of each block.
+    fn clean_each(&mut self, file: FileId, pages: Range<u64>, mut each: impl FnMut(u32, u64, u64)) {
         if pages.is_empty() {
             return;
         }
@@ -376,11 +430,10 @@ impl Flusher {
         let mut cleaned = 0;
         let clean = |key: &(FileId, u64, u32), dirty: &mut u64| {
             let bits = bits(&pages, key.1);
-            let count = u64::from((*dirty & bits).count_ones());
-            if count > 0 {
-                each(key.2, count);
+            if *dirty & bits != 0 {
+                each(key.2, key.1, *dirty & bits);
             }
-            cleaned += count;
+            cleaned += u64::from((*dirty & bits).count_ones());
             *dirty &= !bits;
             *dirty == 0
         };
@@ -428,15 +481,17 @@ fn cut(pages: Range<u64>) -> Range<u64> {
 mod tests {
     use super::*;
     use crate::{
+        back::{Attribution, Why, WriteCause},
         event::{About, Knows, Side, Space},
         layout,
         page::PAGE_BYTES,
         policy,
         system::Cell,
-        trace::{TraceBuilder, Unit},
+        trace::{Tables, TraceBuilder, Unit},
         writeback::{Expire, Modes, Syncs},
     };
     use proptest::prelude::*;
+    use std::cell::RefCell;
 
     const SECOND: Micros = 1_000_000;
 
@@ -585,14 +640,16 @@ mod tests {
         #[test]
         fn as_the_simulator_with_a_cache_that_evicts_nothing(
             events in histories(),
+            pids in prop::collection::vec(0..3_u32, 120),
             ratio in prop_oneof![Just(100), 0..20_u32],
             (expire_us, tick_us) in (0..40 * SECOND, SECOND..7 * SECOND),
         ) {
             let knows = Knows { times: true, syncs: true, writes: true, removals: true, ..Knows::NOTHING };
             let about = About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
-            let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX);
-            for (at_us, action) in &events {
-                let event = Event { at_us: *at_us, pid: 0, tid: 0, action: action.clone() };
+            let tables = Tables { owners: true, ..Tables::default() };
+            let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+            for ((at_us, action), pid) in events.iter().zip(&pids) {
+                let event = Event { at_us: *at_us, pid: *pid, tid: 0, action: action.clone() };
                 builder.extend(&[event]).unwrap();
             }
             let trace = builder.finish().unwrap();
@@ -608,16 +665,34 @@ mod tests {
                 request_pages_max: 1,
                 discards: false,
                 metadata: None,
+                attribution: None,
                 write_miss_reads: false,
             };
             let simulated = cell.run(&trace, None, None);
+            let attribution = RefCell::new(Attribution::default());
+            let attributed =
+                Cell { attribution: Some(&attribution), ..cell }.run(&trace, None, None);
+            prop_assert_eq!(attributed, simulated);
             let background_pages = u64::from(frames) * u64::from(ratio) / 100;
-            let mut flusher = Flusher::new(FlusherSettings { expire_us, tick_us, background_pages });
-            for (at_us, action) in events {
-                flusher.handle(&Event { at_us, pid: 0, tid: 0, action });
+            let mut flusher = Flusher::new(FlusherSettings { expire_us, tick_us, background_pages }).with_log();
+            for ((at_us, action), pid) in events.into_iter().zip(pids) {
+                flusher.handle_of(&Event { at_us, pid, tid: 0, action }, pid);
                 flusher.check();
             }
             flusher.advance(trace.totals().duration_us);
+            let mut charged: BTreeMap<(Option<u32>, WriteCause), u64> = BTreeMap::new();
+            for Reached { dirtier, pages, why, .. } in flusher.drain_log().collect::<Vec<_>>() {
+                let why = match why {
+                    FlushReason::Synced => Why::Sync,
+                    FlushReason::SyncedAll => Why::SyncAll,
+                    FlushReason::Expired => Why::Expire,
+                    FlushReason::Background => Why::Background,
+                    other => panic!("{other:?}"),
+                };
+                *charged.entry((Some(dirtier), WriteCause::Data(why))).or_default() += pages;
+            }
+            let attribution = attribution.into_inner();
+            prop_assert_eq!(&charged, attribution.pages());
             prop_assert_eq!(flusher.written().all(), simulated.device.writes);
             let WrittenPages { synced, synced_all, .. } = flusher.written();
             prop_assert_eq!(synced + synced_all, simulated.device.sync_writes);
@@ -641,8 +716,10 @@ mod tests {
                 flusher.handle_of(&event, dirtier);
                 flusher.advance(at_us);
                 flusher.check();
-                for Reached { file, dirtier, pages, why, .. } in flusher.drain_log() {
-                    *charged.entry((file, dirtier, why)).or_insert(0) += pages;
+                for Reached { file, dirtier, first_page, pages, why, .. } in flusher.drain_log() {
+                    for page in first_page..first_page + pages {
+                        *charged.entry((file, page, dirtier, why)).or_insert(0) += 1;
+                    }
                 }
                 model.handle(&event, dirtier);
                 prop_assert_eq!(&charged, &model.charged);
@@ -656,12 +733,13 @@ mod tests {
         pages: BTreeMap<(FileId, u64), u32>,
         /// The oldest first.
         since_us: Vec<(Micros, FileId)>,
-        charged: BTreeMap<(FileId, u32, FlushReason), u64>,
+        /// By file, page, dirtier and reason.
+        charged: BTreeMap<(FileId, u64, u32, FlushReason), u64>,
     }
 
     impl Model {
-        fn charge(&mut self, file: FileId, dirtier: u32, why: FlushReason) {
-            *self.charged.entry((file, dirtier, why)).or_default() += 1;
+        fn charge(&mut self, file: FileId, page: u64, dirtier: u32, why: FlushReason) {
+            *self.charged.entry((file, page, dirtier, why)).or_default() += 1;
         }
 
         fn remove(&mut self, file: FileId, pages: Range<u64>, why: Option<FlushReason>) {
@@ -673,7 +751,7 @@ mod tests {
             for (key, dirtier) in gone {
                 self.pages.remove(&key);
                 if let Some(why) = why {
-                    self.charge(file, dirtier, why);
+                    self.charge(file, key.1, dirtier, why);
                 }
             }
         }
@@ -710,8 +788,8 @@ mod tests {
                     self.remove(file, pages_touched(offset, len), Some(FlushReason::Synced));
                 }
                 Action::SyncAll => {
-                    for ((file, _), dirtier) in std::mem::take(&mut self.pages) {
-                        self.charge(file, dirtier, FlushReason::SyncedAll);
+                    for ((file, page), dirtier) in std::mem::take(&mut self.pages) {
+                        self.charge(file, page, dirtier, FlushReason::SyncedAll);
                     }
                     self.since_us.clear();
                 }

@@ -51,6 +51,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         request_pages_max: 1,
         discards: false,
         metadata: None,
+        attribution: None,
     };
     let mut ios = Vec::new();
     let future = trace.future().unwrap();

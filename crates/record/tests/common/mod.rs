@@ -207,6 +207,7 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
             | Action::Size { .. }
             | Action::RenameDirectory { .. }
             | Action::Place { .. }
+            | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. } => continue,
             other => panic!("a recording has no {other:?}"),
         };

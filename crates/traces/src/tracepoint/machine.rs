@@ -32,6 +32,11 @@ pub trait Host {
 
     /// Current owner and permission bits of the file, if it still exists.
     fn owner_and_mode(&mut self, handle: Handle) -> Option<(FileOwner, u32)>;
+
+    /// Path of the process's control group, if the process still runs.
+    fn control_group(&mut self, _pid: u32) -> Option<String> {
+        None
+    }
 }
 
 /// The system of a trace recorded earlier: it answers no query.
@@ -84,6 +89,8 @@ pub struct TracepointMachine {
     deleted: VecDeque<Name>,
     next_id: u64,
     introduced: HashSet<u32>,
+    /// Those of the introduced processes whose control group has not been asked for.
+    without_group: Vec<u32>,
     start_ns: Option<u64>,
     now_ns: u64,
     /// Next time at which names and ended files that waited too long are given up.
@@ -116,6 +123,7 @@ impl TracepointMachine {
             deleted: VecDeque::new(),
             next_id: 0,
             introduced: HashSet::new(),
+            without_group: Vec::new(),
             start_ns: None,
             now_ns: 0,
             gives_up_ns: 0,
@@ -153,6 +161,11 @@ impl TracepointMachine {
     /// Adds a thread from before the trace.
     pub fn found_task(&mut self, tid: u32, pid: u32, name: &str) {
         self.tasks.found(tid, pid, name);
+    }
+
+    /// Adds the control group of a process from before the trace.
+    pub fn found_group(&mut self, pid: u32, path: &str) {
+        self.tasks.in_group(pid, path);
     }
 
     /// Adds a thread from before the trace whose name is unknown.
@@ -228,6 +241,24 @@ impl TracepointMachine {
                 self.other(tid, other, host);
             }
         }
+        self.tell_groups(host);
+    }
+
+    /// Emits the control groups of the processes that were introduced since the last point. One
+    /// that has ended by now was in the group of its parent, as almost all processes are.
+    fn tell_groups(&mut self, host: &mut dyn Host) {
+        for n in 0..self.without_group.len() {
+            let pid = self.without_group[n];
+            if let Some(path) = host.control_group(pid) {
+                self.tasks.in_group(pid, &path);
+            }
+            // The root of the hierarchy is no group.
+            if let Some(path) = self.tasks.group(pid).filter(|path| *path != "/") {
+                let action = Action::ControlGroup { path: MaybeOwned::owned_str(path) };
+                self.emit(pid, action);
+            }
+        }
+        self.without_group.clear();
     }
 
     /// Declares that no older point will follow, so that names up to this time are emitted without
@@ -490,11 +521,12 @@ impl TracepointMachine {
     fn emit(&mut self, tid: u32, action: Action<'static>) {
         let at_us = (self.now_ns - self.start_ns.unwrap_or(self.now_ns).min(self.now_ns)) / 1000;
         let pid = self.tasks.pid(tid);
-        if self.introduced.insert(pid)
-            && let Some(name) = self.tasks.name(pid)
-        {
-            let name = MaybeOwned::owned_str(name);
-            self.out.push(Event { at_us, pid, tid, action: Action::Process { name } });
+        if self.introduced.insert(pid) {
+            self.without_group.push(pid);
+            if let Some(name) = self.tasks.name(pid) {
+                let name = MaybeOwned::owned_str(name);
+                self.out.push(Event { at_us, pid, tid, action: Action::Process { name } });
+            }
         }
         self.out.push(Event { at_us, pid, tid, action });
     }

@@ -74,6 +74,8 @@ pub(super) struct Faulting {
 pub(super) struct Tasks {
     pids: HashMap<u32, u32>,
     names: HashMap<u32, Box<str>>,
+    /// Control groups of processes.
+    groups: HashMap<u32, Box<str>>,
     /// The recorded threads, whose descendants are recorded too; `None` records all threads.
     chosen: Option<HashSet<u32>>,
     ignored: HashSet<u32>,
@@ -118,12 +120,29 @@ impl Tasks {
         self.names.get(&pid).map(AsRef::as_ref)
     }
 
+    /// Returns the control group of a process.
+    pub(super) fn group(&self, pid: u32) -> Option<&str> {
+        self.groups.get(&pid).map(AsRef::as_ref)
+    }
+
+    /// A process is in this control group.
+    pub(super) fn in_group(&mut self, pid: u32, path: &str) {
+        if self.group(pid) != Some(path) {
+            self.groups.insert(pid, path.into());
+        }
+    }
+
     pub(super) fn new_task(&mut self, parent: u32, tid: u32, thread: bool, name: &str) {
         let pid = if thread { self.pid(parent) } else { tid };
         self.pids.insert(tid, pid);
         if !thread {
-            let name = self.name(self.pid(parent)).unwrap_or(name).into();
+            let parent = self.pid(parent);
+            let name = self.name(parent).unwrap_or(name).into();
             self.names.insert(pid, name);
+            match self.groups.get(&parent).cloned() {
+                Some(group) => drop(self.groups.insert(pid, group)),
+                None => drop(self.groups.remove(&pid)),
+            }
         }
         if let Some(chosen) = &mut self.chosen
             && chosen.contains(&parent)
@@ -145,8 +164,10 @@ impl Tasks {
             chosen.insert(tid);
         }
         self.pids.insert(tid, tid);
-        // The thread runs its own program again, as Chromium does to start its processes.
-        if program == "/proc/self/exe" && self.names.contains_key(&tid) {
+        // The thread runs its own program again, as Chromium does to start its processes, or one
+        // whose name the descriptor that it gives does not tell.
+        let is_nameless = program.starts_with("/proc/") || program.starts_with("/dev/fd/");
+        if is_nameless && self.names.contains_key(&tid) {
             return;
         }
         self.names.insert(tid, program.rsplit('/').next().unwrap_or(program).into());

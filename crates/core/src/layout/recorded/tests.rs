@@ -227,6 +227,7 @@ proptest! {
             request_pages_max: 8,
             discards: true,
             metadata: None,
+            attribution: None,
         };
         let mut requests = 0;
         let mut count = |_| requests += 1;

@@ -285,6 +285,21 @@ impl Journal {
         self.requests.push_back(request);
     }
 
+    /// Returns an estimate of the memory held, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        let running = self.running.as_ref().map_or(0, |running| running.blocks.len());
+        // Nodes of a tree are at least half full.
+        2 * running * size_of::<(Lba, Option<FileId>)>()
+            + 2 * self.dirty.len() * size_of::<Lba>()
+            + self.checkpoint.allocation_size()
+            + self.log.capacity() * size_of::<Committed>()
+            + self.last.capacity() * size_of::<Logged>()
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.tid - 1
+    }
+
     pub(super) fn last(&self) -> &[Logged] {
         &self.last
     }

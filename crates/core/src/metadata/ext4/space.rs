@@ -218,7 +218,7 @@ impl Inodes {
             None if group == 0 => FIRST_INODE,
             None => 0,
         };
-        u64::from(GROUP_INODES - used)
+        u64::from(GROUP_INODES.saturating_sub(used))
     }
 
     fn take_in(&mut self, group: u32) -> InodePlace {

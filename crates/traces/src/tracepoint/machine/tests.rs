@@ -125,6 +125,47 @@ fn a_program_that_runs_itself_keeps_its_name() {
     assert_eq!(names.collect::<Vec<_>>(), [(8, "browser".into())]);
 }
 
+/// Processes from before the trace, a child that has ended before it could be asked, and one that
+/// has moved.
+#[test]
+fn a_process_is_in_its_own_control_group_or_its_parents() {
+    struct Groups;
+    impl Host for Groups {
+        fn size(&mut self, _: Handle) -> Option<u64> {
+            None
+        }
+        fn owner_and_mode(&mut self, _: Handle) -> Option<(FileOwner, u32)> {
+            None
+        }
+        fn control_group(&mut self, pid: u32) -> Option<String> {
+            (pid == 9).then(|| "/user.slice/app.scope".into())
+        }
+    }
+    let mut machine = TracepointMachine::new(false);
+    machine.found_task(7, 7, "cron");
+    machine.found_group(7, "/system.slice/cron.service");
+    machine.found_task(10, 10, "init");
+    machine.found_group(10, "/");
+    let mut at = |at_ns, tid, what| machine.point(&Point { at_ns, tid, what }, &mut Groups);
+    at(1, 7, What::NewTask { tid: 8, flags: 0, name: "job".into() });
+    at(2, 7, What::NewTask { tid: 9, flags: 0, name: "app".into() });
+    for tid in [7, 8, 9, 10, 8] {
+        at(3, tid, What::Pages { inode: inode(100), first: 0, last: 0 });
+        at(4, tid, What::Pages { inode: inode(200), first: 0, last: 0 });
+    }
+    machine.finish();
+    let groups = machine.drain().filter_map(|event| match event.action {
+        Action::ControlGroup { path } => Some((event.pid, path.to_string())),
+        _ => None,
+    });
+    let expected = [
+        (7, "/system.slice/cron.service"),
+        (8, "/system.slice/cron.service"),
+        (9, "/user.slice/app.scope"),
+    ];
+    assert!(groups.eq(expected.map(|(pid, path)| (pid, path.to_owned()))));
+}
+
 /// Renders the events so far as text.
 fn emitted(machine: &mut TracepointMachine) -> Vec<String> {
     let open = |open: Option<flashsift_core::event::OpenId>| open.map_or(0, |open| open.0.get());
