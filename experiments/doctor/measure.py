@@ -1,0 +1,334 @@
+"""Examine a staged machine with `flashsift doctor`, and measure what its first remedy saves."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+WORKLOADS = HERE.parent.parent / "workloads"
+sys.path.insert(0, str(WORKLOADS))
+from apps.device_counts import DeviceCounts  # noqa: E402
+
+MOUNT = Path("/mnt/flashsift-doctor")
+SECONDS = 60
+PACKAGES = 12
+PACKAGE_BYTES = 300_000
+
+# A log line each 0.1 s, each of them synced.
+LOGGER = """
+import os, sys, time
+log = os.open(sys.argv[1] + "/chatty.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+for n in range(int(sys.argv[2]) * 10):
+    os.write(log, b"%06d a message of the daemon that no process reads, with a number and a reason\\n" % n)
+    os.fsync(log)
+    time.sleep(0.1)
+"""
+# Three transactions a second, with rollback journals.
+NOTES = """
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1] + "/notes.db")
+if db.execute("pragma journal_mode").fetchone()[0] != "wal":
+    db.execute("pragma journal_mode = delete")
+db.execute("create table if not exists notes (n integer primary key, text)")
+for n in range(int(sys.argv[2]) * 3):
+    db.execute("insert into notes (text) values (?)", ("a note of some length " * 20,))
+    db.commit()
+    time.sleep(0.33)
+"""
+
+
+class Stage:
+    """The programs of the writers, outside of the file system that is examined."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        for name, script in (("logger", LOGGER), ("notes", NOTES)):
+            # The kernel names a process by the file that it runs.
+            (folder / name).symlink_to(os.path.realpath("/usr/bin/python3"))
+            (folder / f"{name}.py").write_text(script)
+        self._make_packages()
+
+    def _make_packages(self):
+        repository = self._folder / "repository"
+        repository.mkdir()
+        index = []
+        for number in range(PACKAGES):
+            name = f"package{number}"
+            root = self._folder / name
+            (root / "DEBIAN").mkdir(parents=True)
+            (root / "DEBIAN/control").write_text(
+                f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: files\n")
+            for file in range(10):
+                path = root / f"usr/share/{name}/{file}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(os.urandom(PACKAGE_BYTES // 10))
+            subprocess.run(["dpkg-deb", "--build", "-Znone", root, repository], check=True, stdout=subprocess.DEVNULL)
+            package = next(repository.glob(f"{name}_*.deb"))
+            digest = subprocess.run(["sha256sum", package], check=True, capture_output=True, text=True).stdout.split()[0]
+            index.append(f"{(root / 'DEBIAN/control').read_text()}Filename: ./{package.name}\n"
+                         f"Size: {package.stat().st_size}\nSHA256: {digest}\n")
+        (repository / "Packages").write_text("\n".join(index))
+
+    def start(self, writer):
+        directory = MOUNT / writer
+        directory.mkdir(exist_ok=True)
+        if writer in ("logger", "notes"):
+            return self._call([self._folder / writer, self._folder / f"{writer}.py", directory, SECONDS])
+        if writer == "browser":
+            return self._call([sys.executable, "-B", WORKLOADS / "browser", "--dir", directory / "profile", "--seed", 7,
+                               "--minutes", SECONDS / 60])
+        return self._call(["/bin/sh", "-c", self._apt(directory)])
+
+    def _apt(self, root):
+        for folder in ("etc/preferences.d", "var/lib/dpkg", "var/lib/apt/lists/partial", "var/log/apt",
+                       "var/cache/apt/archives/partial"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        (root / "var/lib/dpkg/status").touch()
+        (root / "etc/sources.list").write_text(f"deb [trusted=yes] copy:{self._folder}/repository ./\n")
+        settings = {
+            "Dir::State": root / "var/lib/apt", "Dir::State::status": root / "var/lib/dpkg/status",
+            "Dir::Cache": root / "var/cache/apt", "Dir::Log": root / "var/log/apt",
+            "Dir::Etc::SourceList": root / "etc/sources.list", "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::Etc::Preferences": "/dev/null", "Dir::Etc::PreferencesParts": root / "etc/preferences.d",
+            "Dir::Etc::Main": "/dev/null", "Dir::Etc::Parts": "/dev/null", "Dir::Etc::Trusted": "/dev/null",
+            "Dir::Etc::TrustedParts": root / "etc/preferences.d", "APT::Sandbox::User": "root",
+            "Acquire::Languages": "none", "DPkg::Options::": f"--root={root}", "DPkg::Use-Pty": "false",
+        }
+        configuration = self._folder / "apt.conf"
+        configuration.write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
+        steps = ["apt-get --yes --quiet update"]
+        steps += [f"sleep 2; apt-get --yes --quiet install package{number}" for number in range(PACKAGES)]
+        return f"export APT_CONFIG={configuration}; {' && '.join(steps)}"
+
+    def _call(self, command):
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                env=environment, text=True)
+
+
+WRITERS = ["logger", "notes", "browser", "apt"]
+
+
+@contextlib.contextmanager
+def file_system(image):
+    """A new ext4 on a loop device. Give the device."""
+    image.unlink(missing_ok=True)
+    with open(image, "wb") as file:
+        file.truncate(2 << 30)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    MOUNT.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-o", "loop,noinit_itable", image, MOUNT], check=True)
+    try:
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            device, point, *_ = line.split()
+            if point == str(MOUNT):
+                yield device
+                return
+        raise RuntimeError(f"{MOUNT} is not mounted")
+    finally:
+        for _ in range(20):
+            if subprocess.run(["umount", "-R", MOUNT], capture_output=True).returncode == 0:
+                break
+            time.sleep(0.5)
+        MOUNT.rmdir()
+        image.unlink()
+
+
+def run(stage, writers, device, before=lambda: None, doctor=None):
+    """Run writers to their end. Return the device's counts and what the doctor says."""
+    for writer in writers:
+        (MOUNT / writer).mkdir()
+    before()
+    subprocess.run(["sync", "-f", MOUNT], check=True)
+    counts = DeviceCounts(device, "doctor")
+    examined = None
+    if doctor:
+        # Until it is interrupted, after the writers.
+        examined = subprocess.Popen(
+            [doctor, "doctor", MOUNT, "--for", "1h", "--json", "--top", "1000000"], stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE)
+        # It says when it begins.
+        while "watching" not in (line := examined.stderr.readline()):
+            if not line:
+                raise RuntimeError("doctor did not begin")
+    began = time.monotonic()
+    running = [(writer, stage.start(writer)) for writer in writers]
+    for writer, process in running:
+        _, said = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"{writer} failed: {said[-2000:]}")
+    if examined:
+        examined.send_signal(2)
+        said, errors = examined.communicate()
+        if examined.returncode:
+            raise RuntimeError(f"doctor failed: {errors}")
+        examined = json.loads(said)
+    seconds = time.monotonic() - began
+    subprocess.run(["sync", "-f", MOUNT], check=True)
+    return {**counts.end(), "seconds": seconds}, examined
+
+
+def by_writer(examined):
+    """Bytes of file data by the directory of each writer."""
+    sums = dict.fromkeys(WRITERS, 0)
+    for program in examined["writers"]:
+        for file in program["files"]:
+            if match := re.match(rf"{MOUNT}/(\w+)/", file["name"]):
+                sums[match[1]] += file["reached_bytes"]
+    return sums
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
+    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if os.geteuid():
+        sys.exit("run.sh: it needs root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        folder = Path(folder)
+        stage = Stage(folder)
+        image = folder / "card"
+        alone = {}
+        for writer in WRITERS:
+            with file_system(image) as device:
+                alone[writer], _ = run(stage, [writer], device)
+            print(writer, alone[writer], file=sys.stderr, flush=True)
+        with file_system(image) as device:
+            before, examined = run(stage, WRITERS, device, doctor=args.flashsift)
+        (folder / "examined.json").write_text(json.dumps(examined))
+        remedy = examined["remedies"][0]
+        with file_system(image) as device:
+            after, _ = run(stage, WRITERS, device, before=lambda: apply(remedy))
+    text = wrapped(report(alone, before, after, examined, remedy))
+    (HERE / "RESULTS.md").write_text(text)
+
+
+def apply(remedy):
+    """Do what the remedy says, as it is printed."""
+    # Its directory exists on a machine that has run for a while.
+    for path in re.findall(rf"{MOUNT}/\S+", remedy["commands"][-1]):
+        Path(path.strip("'")).mkdir(parents=True, exist_ok=True)
+    for command in remedy["commands"]:
+        command = command if shutil.which("sudo") else command.replace("sudo ", "")
+        subprocess.run(["/bin/sh", "-c", command], check=True)
+
+
+def wrapped(text):
+    """Wrap paragraphs and list items; tables and commands stay."""
+    blocks = []
+    for block in text.split("\n\n"):
+        if not block.startswith(("|", "#", "    ")):
+            lines = block.split("\n") if re.match(r"\d+\. ", block) else [" ".join(block.split())]
+            block = "\n".join(textwrap.fill(line, 100, subsequent_indent="   " if line[0].isdigit() else "",
+                                           break_long_words=False, break_on_hyphens=False) for line in lines)
+        blocks.append(block)
+    return "\n\n".join(blocks).rstrip() + "\n"
+
+
+def mib(count):
+    return f"{count / (1 << 20):.2f}"
+
+
+def report(alone, before, after, examined, remedy):
+    found = by_writer(examined)
+    rows = []
+    ranked = sorted(WRITERS, key=lambda writer: -found[writer])
+    programs = {writer: {} for writer in WRITERS}
+    remedies = {writer: set() for writer in WRITERS}
+    for program in examined["writers"]:
+        for file in program["files"]:
+            if match := re.match(rf"{MOUNT}/(\w+)/", file["name"]):
+                sums = programs[match[1]]
+                sums[program["program"]] = sums.get(program["program"], 0) + file["reached_bytes"]
+        for writer in WRITERS:
+            if program["program"] in programs[writer]:
+                remedies[writer].update(program["remedies"])
+    for writer in ranked:
+        truth = alone[writer]["data_written_bytes"]
+        error = 100 * (found[writer] / truth - 1)
+        main_programs = sorted(programs[writer], key=lambda name: -programs[writer][name])[:3]
+        rows.append(f"| {writer} | {', '.join(main_programs)} | {mib(truth)} | {mib(found[writer])} | {error:+.1f} % | "
+                    f"{', '.join(map(str, sorted(remedies[writer])))} |")
+    written = examined["written"]
+    modelled = {"file data": written["data_bytes"], "journal and metadata": written["journal_bytes"]
+                + written["metadata_bytes"]}
+    measured = {"file data": before["data_written_bytes"], "journal and metadata": before["metadata_written_bytes"]}
+    totals = "\n".join(
+        f"| {name} | {mib(measured[name])} | {mib(modelled[name])} | {100 * (modelled[name] / measured[name] - 1):+.1f} % |"
+        for name in measured)
+    a_day = examined["duration_us"] / 86_400e6
+    saving = remedy["saving"]
+    promised, low, high = (saving[key] * a_day for key in ("bytes_a_day", "low_bytes_a_day", "high_bytes_a_day"))
+    all_before = before["data_written_bytes"] + before["metadata_written_bytes"]
+    all_after = after["data_written_bytes"] + after["metadata_written_bytes"]
+    saved = all_before - all_after
+    inside = "inside" if low <= saved <= high else "**outside**"
+    commands = "\n".join(f"    {command}" for command in remedy["commands"])
+    listed = "\n".join(f"{one['number']}. {one['title']}" + (
+        f": {mib(one['saving']['bytes_a_day'] * a_day)} MiB ({100 * one['saving']['share']:.1f} %)" if one.get("saving")
+        else "") for one in examined["remedies"])
+    lost = sum(counts["lost"] for counts in (*alone.values(), before, after))
+    version = subprocess.run(["chromium", "--version"], capture_output=True, text=True).stdout.strip()
+    return f"""# The doctor on a staged machine
+
+Four programs write to an ext4 of their own: a logger that syncs each line (`logger`), an application
+with an SQLite database and rollback journals (`notes`), Chromium on a small web (`browser`), and apt
+and dpkg, which install {PACKAGES} packages (`apt`). `flashsift doctor --json` examines them. Then its
+first remedy is applied, the same programs run again, and the block layer counts what it saves.
+
+    sudo experiments/doctor/run.sh          # writes this page
+
+Linux {platform.release().split("-")[0]}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} at the end, {time.strftime("%Y-%m-%d")};
+{version}. The writers ran for {before['seconds']:.0f} s. The block layer's tracepoint lost {lost} requests.
+
+## Writers
+
+*Alone*: file data that the block layer counts when the writer runs alone on a new file system, until a
+final `sync`. *Doctor*: file data that the doctor charges to the files of that writer when all four run
+together. MiB.
+
+| writer | programs, as the doctor names them | alone | doctor | error | remedies |
+| --- | --- | ---: | ---: | ---: | --- |
+{chr(10).join(rows)}
+
+All four together, MiB, by the block layer and by the doctor's models:
+
+| | block layer | doctor | error |
+| --- | ---: | ---: | ---: |
+{totals}
+
+## Remedies
+
+The saving of each in this time, by the doctor:
+
+{listed}
+
+## The first remedy
+
+*{remedy['title']}*:
+
+{commands}
+
+| | MiB |
+| --- | ---: |
+| written before, all blocks | {mib(all_before)} |
+| written after | {mib(all_after)} |
+| saved | {mib(saved)} |
+| promised | {mib(promised)} |
+| 95 % interval of the promise | {mib(low)} to {mib(high)} |
+
+The measured saving lies {inside} the interval.
+"""
+
+
+main()
