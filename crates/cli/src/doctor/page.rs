@@ -51,10 +51,7 @@ fn writers(examination: &Examination) -> Section {
 fn remedies(examination: &Examination) -> Section {
     let mut blocks = Vec::new();
     for remedy in &examination.remedies {
-        let saves = remedy
-            .saving
-            .as_ref()
-            .map_or_else(|| "not estimated".to_owned(), |saving| text::saved(saving));
+        let saves = remedy.saving.as_ref().map_or_else(|| "not estimated".to_owned(), text::saved);
         blocks.push(Block::Words(format!("{}. {}.", remedy.number, remedy.title)));
         let mut lines = vec![
             ("saves".to_owned(), saves),

@@ -274,11 +274,10 @@ impl Doctor {
 /// Returns the bytes of different pages that are read, from the section on the footprint.
 fn read_bytes(description: &Description) -> Option<u64> {
     let section = description.sections.iter().find(|section| section.spec.name == "footprint")?;
-    let tables = section.found.as_ref().ok()?.parts.iter().filter_map(|part| match part {
+    let table = section.found.as_ref().ok()?.parts.iter().find_map(|part| match part {
         Part::Table(table) if table.key == "touched" => Some(table),
         _ => None,
-    });
-    let table = tables.last()?;
+    })?;
     let is_pages =
         |row: &&Vec<Value>| row.iter().any(|v| matches!(v, Value::Label { id: "pages", .. }));
     let row = table.rows.iter().find(is_pages)?;
