@@ -11,6 +11,12 @@ const AROUND: Skip =
     Skip::Note("read through a mapping whose place is unknown: page guessed within 16");
 const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's first page only");
 
+/// Whether a program of this name is a thread of the kernel that writes pages back. It makes pages
+/// dirty again that it cannot write now: no program stored to them.
+fn writes_back(name: &str) -> bool {
+    name.starts_with("jbd2/") || name.starts_with("kworker/") || name.starts_with("f2fs_")
+}
+
 impl TracepointMachine {
     pub(super) fn user_fault(&mut self, tid: u32, address: u64, write: bool) {
         if !self.tasks.is_recorded(tid) {
@@ -82,6 +88,9 @@ impl TracepointMachine {
             return;
         }
         let stored = thread.stored.take_if(|(of, _)| *of == inode);
+        if stored.is_none() && self.tasks.name(self.tasks.pid(tid)).is_some_and(writes_back) {
+            return;
+        }
         // The first inode numbers belong to the file system; the device number denotes the block
         // device.
         let f2fs = self.f2fs.as_ref().is_some_and(|(dev, _)| *dev == inode.dev);

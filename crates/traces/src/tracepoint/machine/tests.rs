@@ -45,6 +45,29 @@ fn life(machine: &mut TracepointMachine, n: u64, named: bool) {
     feed(machine, start_ns + 6000, What::Evicted { inode: inode(ino), links: 0 });
 }
 
+/// ext4's journal thread makes pages dirty again that have no place yet when it commits. These once
+/// counted as stores of `jbd2` to the first page of each folio.
+#[test]
+fn pages_that_the_kernel_makes_dirty_again_are_no_stores() {
+    for (program, stores) in [("jbd2/sda1-8", 0), ("kworker/u8:1-flush-8:0", 0), ("editor", 1)] {
+        let mut machine = TracepointMachine::new(false);
+        machine.only_devs([(Dev::new(8, 1), 4096)]);
+        machine.found_task(7, 7, program);
+        machine.found_task(8, 8, "writer");
+        let mut at = |tid, at_ns, what| machine.point(&Point { at_ns, tid, what }, &mut NoHost);
+        at(8, 0, What::WriteBegin { inode: inode(100), offset: 0, len: 10 });
+        at(8, 1000, What::WriteEnd { inode: inode(100), offset: 0, copied: 10 });
+        at(7, 2000, What::Dirtied { inode: inode(100), page: 3 });
+        machine.finish();
+        let events: Vec<_> = machine.drain().collect();
+        let by = |pid| {
+            let writes = |event: &&Event<'_>| matches!(event.action, Action::Write { .. });
+            events.iter().filter(writes).filter(|event| event.pid == pid).count()
+        };
+        assert_eq!((by(8), by(7)), (1, stores), "{program}: {events:?}");
+    }
+}
+
 #[test]
 fn the_state_does_not_grow_with_deleted_files() {
     for named in [true, false] {
