@@ -27,7 +27,8 @@ PACKAGE_BYTES = 300_000
 # A log line each 0.1 s, each of them synced.
 LOGGER = """
 import os, sys, time
-log = os.open(sys.argv[1] + "/chatty.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+os.makedirs(sys.argv[1] + "/log", exist_ok=True)
+log = os.open(sys.argv[1] + "/log/chatty.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 for n in range(int(sys.argv[2]) * 10):
     os.write(log, b"%06d a message of the daemon that no process reads, with a number and a reason\\n" % n)
     os.fsync(log)

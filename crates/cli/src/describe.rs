@@ -3,8 +3,7 @@
 use crate::{
     card, devices, import,
     load::{self, Input},
-    size,
-    usage::{self, Usage},
+    size, usage,
 };
 use anyhow::Context;
 use flashsift_core::{
@@ -90,10 +89,7 @@ fn flash_device(args: &Args) -> anyhow::Result<FlashDevice> {
     let Some(name) = &args.device else {
         return Ok(FlashDevice { capacity_bytes: args.capacity, flash: None });
     };
-    let chosen = devices::chosen(std::slice::from_ref(name))?;
-    let [device] = &chosen[..] else {
-        return Err(Usage("--device: a description is of one device".to_owned()).into());
-    };
+    let device = devices::chosen_one(name)?;
     // No run shows the write amplification.
     let flash = Flash::of(&device.profile, Err(NotShown::NothingWritten));
     let own_bytes = device.profile.model.capacity_bytes();

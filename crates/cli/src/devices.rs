@@ -50,6 +50,15 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<LabelledProfile>> {
     Ok(chosen)
 }
 
+/// The one device that `--device` names.
+pub(crate) fn chosen_one(name: &str) -> anyhow::Result<LabelledProfile> {
+    let mut chosen = chosen(&[name.to_owned()])?;
+    match (chosen.pop(), chosen.is_empty()) {
+        (Some(device), true) => Ok(device),
+        _ => Err(Usage("--device: give one device".to_owned()).into()),
+    }
+}
+
 /// A profile from a file, labelled with the stem of the file's name.
 fn from_file(path: &Path) -> anyhow::Result<LabelledProfile> {
     let at = || path.display().to_string();
@@ -165,7 +174,7 @@ fn this_machine(found: &[Storage], columns: usize) -> String {
     out
 }
 
-fn life_used(life: LifeTime) -> String {
+pub(crate) fn life_used(life: LifeTime) -> String {
     match life {
         LifeTime::NotDefined => "not defined".to_owned(),
         LifeTime::PercentUsedBelow(percent) => format!("{} to {percent} %", percent - 10),

@@ -168,6 +168,10 @@ fn writers_are_named_with_their_rates_and_remedies() {
     let crossing = (0..LINES).filter(|n| n * 100 / PAGE != (n * 100 + 99) / PAGE).count() as u64;
     near(&writer("logger")["reached_bytes"], (LINES + crossing) * PAGE, "logger");
     assert_eq!(writer("logger")["syncs"], LINES);
+    near(&writer("logger")["files"][0]["reached_bytes"], (LINES + crossing) * PAGE, "its log");
+    near(&writer("bulk")["files"][0]["reached_bytes"], BULK_PAGES * PAGE, "the large file");
+    let files = writer("browser")["files"].clone();
+    near(&files[0]["reached_bytes"], CACHED_PAGES * PAGE, "a cached file");
     let files = writer("logger")["files"].clone();
     assert_eq!(files[0]["name"], stage.mountpoint.join("var/log/chatty.log").to_str().unwrap());
 

@@ -1,9 +1,9 @@
 //! Drive writes a day, and the years that a disk lasts.
 
-use crate::{devices, usage::Usage};
+use crate::devices;
 use flashsift_core::{
     device::{
-        lifetime::{DailyWrites, Flash, Lifetime, NoLifetime, lifetime},
+        lifetime::{DailyWrites, Flash, GUESS, Lifetime, NoLifetime, lifetime},
         wear::NotShown,
     },
     doctor::Disk,
@@ -12,10 +12,7 @@ use serde::{Serialize, Serializer};
 
 /// Returns the flash of the device that `--device` names.
 pub(super) fn of_device(name: &str) -> anyhow::Result<Result<Flash, NoLifetime>> {
-    let chosen = devices::chosen(&[name.to_owned()])?;
-    let [device] = &chosen[..] else {
-        return Err(Usage("--device: a machine is examined with one device".to_owned()).into());
-    };
+    let device = devices::chosen_one(name)?;
     // No run shows the write amplification.
     Ok(Flash::of(&device.profile, Err(NotShown::NothingWritten)))
 }
@@ -70,8 +67,7 @@ impl DiskLife {
         let Some(life) = &self.lifetime else {
             return Some(format!("{}: no years, {}.", self.disk, self.no_lifetime?.words()));
         };
-        let guess =
-            if life.guess { " Less than an hour was scaled to a day: it is a guess." } else { "" };
+        let guess = if life.guess { format!(" {GUESS}") } else { String::new() };
         Some(format!(
             "{}: such flash lasts {}, if every day is like this time ({} cycles, write \
              amplification {:.1}, {:.3} drive writes a day).{guess}",

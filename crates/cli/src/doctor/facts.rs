@@ -1,5 +1,6 @@
 //! Reads the facts about the machine that the examination needs.
 
+use crate::devices;
 use anyhow::Context;
 use flashsift_core::{
     doctor::{Disk, Facts, FileSystem, Swap},
@@ -9,7 +10,7 @@ use flashsift_core::{
 use flashsift_host::{
     disks::{self, Counters},
     flusher, mounts, swap,
-    wear::{self, Kind, LifeTime},
+    wear::{self, Kind},
 };
 use flashsift_record as recorder;
 use std::{
@@ -129,16 +130,8 @@ fn swapped_out_bytes() -> u64 {
 }
 
 fn in_words(wear: &wear::Wear) -> String {
-    let used = |life: LifeTime| match life {
-        LifeTime::NotDefined => None,
-        LifeTime::PercentUsedBelow(percent) => Some(format!("{} to {percent} %", percent - 10)),
-        LifeTime::Exceeded => Some("more than all".to_owned()),
-    };
-    let used: Vec<_> = wear.life_time.into_iter().filter_map(used).collect();
-    match used.is_empty() {
-        true => "its wear registers are empty".to_owned(),
-        false => format!("{} of its life used", used.join(" and ")),
-    }
+    let [a, b] = wear.life_time.map(devices::life_used);
+    format!("life used: {a} (A), {b} (B)")
 }
 
 /// Asks `smartctl` for the wear of an NVMe or SATA disk, where it is installed.

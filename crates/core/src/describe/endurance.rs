@@ -10,7 +10,7 @@ use super::{
     Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Piece, Seen, Setup, Value,
 };
 use crate::{
-    device::lifetime::{AmplificationFrom, DailyWrites, Flash, NoLifetime, lifetime},
+    device::lifetime::{AmplificationFrom, DailyWrites, Flash, GUESS, NoLifetime, lifetime},
     event::{Action, Event, Space},
     page::PAGE_BYTES,
     show,
@@ -35,8 +35,6 @@ pub struct FlashDevice {
     /// Its flash, for the years, or the value that it lacks; `None`: no device was named.
     pub flash: Option<Result<Flash, NoLifetime>>,
 }
-
-const GUESS: &str = " Less than an hour was scaled to a day: it is a guess.";
 
 struct EnduranceOfDay {
     device: FlashDevice,
@@ -158,8 +156,8 @@ impl Characterisation for EnduranceOfDay {
             .figures(figures)
             .note("Pages still dirty at the end count; the file system's own writes do not.");
         if daily.is_guess() {
-            words += GUESS;
-            found = found.note(GUESS.trim_start());
+            words += &format!(" {GUESS}");
+            found = found.note(GUESS);
         }
         if let Some(note) = years_note {
             found = found.note(note);

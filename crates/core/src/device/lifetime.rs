@@ -16,6 +16,9 @@ use std::fmt;
 /// Duration below which a scaling to a day is a guess: one hour.
 pub const GUESS_BELOW_US: u64 = 3_600_000_000;
 
+/// The sentence on such a scaling.
+pub const GUESS: &str = "Less than an hour was scaled to a day: it is a guess.";
+
 const DAY_US: f64 = 86_400e6;
 
 /// Bytes written in a day, scaled from an observation.

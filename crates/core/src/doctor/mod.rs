@@ -236,7 +236,7 @@ impl Doctor {
                 Effect::Change(change) => {
                     Some(Saving::of(&written.by_slice, &run(Some(&change))?.by_slice, judged_us))
                 }
-                Effect::Bytes(bytes) => Some(Saving::exactly(bytes, judged_us)),
+                Effect::Bytes(bytes) => Some(Saving::exactly(bytes, written.all(), judged_us)),
                 Effect::Unknown => None,
             };
             if saving.is_some_and(|saving| !saving.is_any()) {

@@ -1,5 +1,6 @@
 //! The saving of a change, with its uncertainty.
 
+use crate::study::recommend::Judgement;
 use serde::Serialize;
 
 /// Bytes that a change saves each day, if days are like the time that was examined.
@@ -7,7 +8,7 @@ use serde::Serialize;
 pub struct Saving {
     /// Expected value. Negative: the change costs writes.
     pub bytes_a_day: f64,
-    /// Bounds of the 95 % interval: the percentile bootstrap over parts of the time.
+    /// Bounds of the 95 % interval, as [`Judgement`] finds it over parts of the time.
     pub low_bytes_a_day: f64,
     /// See [`Self::low_bytes_a_day`].
     pub high_bytes_a_day: f64,
@@ -16,49 +17,30 @@ pub struct Saving {
 }
 
 const DAY_US: f64 = 86_400e6;
-const RESAMPLES: usize = 2_000;
 /// Savings below this share of all writes are not worth a remedy.
 const WORTH: f64 = 0.005;
 
 impl Saving {
     /// Compares the bytes of each part of the time before and after the change.
     pub(super) fn of(before: &[u64], after: &[u64], duration_us: u64) -> Self {
-        let parts = before.iter().zip(after).map(|(before, after)| *before as f64 - *after as f64);
-        let differences: Vec<f64> = parts.collect();
+        let [before, after] = [before, after]
+            .map(|parts| parts.iter().map(|bytes| *bytes as f64).collect::<Vec<_>>());
+        let found = Judgement::of(&before, &after);
         let a_day = DAY_US / duration_us.max(1) as f64;
-        let all: u64 = before.iter().sum();
-        let saved: f64 = differences.iter().sum();
-        // A fixed seed: the same events give the same interval.
-        let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut sums: Vec<f64> = (0..RESAMPLES)
-            .map(|_| {
-                differences
-                    .iter()
-                    .map(|_| {
-                        // xorshift64 (Marsaglia 2003).
-                        random ^= random << 13;
-                        random ^= random >> 7;
-                        random ^= random << 17;
-                        differences[(random % differences.len() as u64) as usize]
-                    })
-                    .sum()
-            })
-            .collect();
-        sums.sort_by(f64::total_cmp);
-        let at = |share: f64| sums[((RESAMPLES - 1) as f64 * share) as usize] * a_day;
         Self {
-            bytes_a_day: saved * a_day,
-            low_bytes_a_day: at(0.025),
-            high_bytes_a_day: at(0.975),
-            share: if all == 0 { 0.0 } else { saved / all as f64 },
+            bytes_a_day: found.saving * a_day,
+            low_bytes_a_day: found.interval.0 * a_day,
+            high_bytes_a_day: found.interval.1 * a_day,
+            share: found.share(found.saving),
         }
     }
 
-    /// A saving that a counter of the kernel tells, so that only days differ.
-    pub(super) fn exactly(bytes: u64, duration_us: u64) -> Self {
+    /// A saving that a counter of the kernel tells, beside all other bytes written.
+    pub(super) fn exactly(bytes: u64, others_bytes: u64, duration_us: u64) -> Self {
         let bytes_a_day = bytes as f64 * DAY_US / duration_us.max(1) as f64;
         let (low_bytes_a_day, high_bytes_a_day) = (bytes_a_day, bytes_a_day);
-        Self { bytes_a_day, low_bytes_a_day, high_bytes_a_day, share: 1.0 }
+        let share = bytes as f64 / bytes.saturating_add(others_bytes).max(1) as f64;
+        Self { bytes_a_day, low_bytes_a_day, high_bytes_a_day, share }
     }
 
     /// Whether it is worth to be named.

@@ -294,7 +294,11 @@ fn facts_have_remedies_too() {
     let found = examined(&machine(), &facts);
     let remedy = |id: &str| found.remedies.iter().find(|remedy| remedy.id == id);
     let swap = remedy("swap-in-ram").unwrap();
-    assert_eq!(swap.saving.unwrap().bytes_a_day, (8 << 20) as f64 * 864.0);
+    let saving = swap.saving.unwrap();
+    assert_eq!(saving.bytes_a_day, (8 << 20) as f64 * 864.0);
+    // A share of everything that is written, files included.
+    let all = (8 << 20) as f64 + found.written.all() as f64;
+    assert_eq!(saving.share, (8 << 20) as f64 / all);
     assert!(!swap.commands.iter().any(|command| command.contains("zram0")), "{:?}", swap.commands);
     assert_eq!(remedy("trim").unwrap().saving, None);
     let facts = Facts { swapped_out_bytes: 0, trims: None, ..facts };
@@ -323,6 +327,9 @@ fn directories_of_caches_and_logs_are_found_by_their_paths() {
         ("/opt/app/logs/app.log", Some("/opt/app/logs")),
         ("/opt/app/logs/app.log.1", Some("/opt/app/logs")),
         ("/opt/app/catalog", None),
+        // A file system over this directory would hide the database.
+        ("/opt/app/app.log", None),
+        ("/opt/app/app.db", None),
     ] {
         assert_eq!(log_root(path).as_deref(), root, "{path}");
     }

@@ -1,7 +1,6 @@
 //! Directories of caches and of temporary files in memory.
 
-use super::{Effect, Findings, Proposal, RemedySpec, in_memory, listed};
-use crate::doctor::what_if::Change;
+use super::{Findings, Proposal, RemedySpec};
 
 pub(super) const SPEC: RemedySpec =
     RemedySpec { id: "caches-in-ram", what: "caches and temporary files stay in memory", propose };
@@ -29,25 +28,9 @@ fn below(path: &str, directory: &str) -> bool {
 }
 
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
-    let groups = findings.groups(|usage| root(&usage.file));
+    let groups = findings.groups(|usage| root(&usage.file)).into_iter();
     let propose = |(directory, group): (String, super::Group)| {
-        let programs: Vec<_> = group.programs.into_iter().collect();
-        let (commands, undo) = in_memory(&directory, group.reached_bytes);
-        Proposal {
-            title: format!("Keep {directory} in memory"),
-            evidence: format!(
-                "{} writes {} to {} files there",
-                listed(&programs),
-                findings.per_hour(group.reached_bytes),
-                crate::show::count(group.files.len() as u64),
-            ),
-            price: "its files are gone after a restart, and take memory meanwhile; programs that have files \
-                    open there go on with the old ones until they are started again".to_owned(),
-            commands,
-            undo,
-            programs,
-            effect: Effect::Change(Change::InMemory(group.files)),
-        }
+        group.in_memory(findings, format!("Keep {directory} in memory"), &directory)
     };
-    groups.into_iter().map(propose).collect()
+    groups.map(propose).collect()
 }

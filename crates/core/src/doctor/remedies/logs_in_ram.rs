@@ -1,22 +1,22 @@
 //! Logs in memory.
 
-use super::{Effect, Findings, Proposal, RemedySpec, in_memory, listed};
-use crate::{doctor::what_if::Change, names};
+use super::{Findings, Proposal, RemedySpec};
+use crate::names;
 
 pub(super) const SPEC: RemedySpec =
     RemedySpec { id: "logs-in-ram", what: "logs stay in memory", propose };
 
 const JOURNALD: &str = "/var/log/journal";
 
-/// Returns the directory of a log.
+/// Returns the directory of a log, if it is one for logs. A log beside other files has none: memory
+/// over its directory would hide them.
 pub(in crate::doctor) fn root(path: &str) -> Option<String> {
     if path.starts_with("/var/log/journal/") {
         return Some(JOURNALD.to_owned());
     }
     let directory = path.rsplit_once('/')?.0;
-    let name = names::file_name(path);
-    let is_log = name.ends_with(".log") || name.contains(".log.") || name == "log";
-    (is_log || path.starts_with("/var/log/")).then(|| directory.to_owned())
+    let is_for_logs = matches!(names::file_name(directory), "log" | "logs");
+    (is_for_logs || path.starts_with("/var/log/")).then(|| directory.to_owned())
 }
 
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
@@ -25,40 +25,24 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         root(&usage.file).filter(|_| cached.is_none())
     });
     let propose = |(directory, group): (String, super::Group)| {
-        let programs: Vec<_> = group.programs.into_iter().collect();
-        let (commands, undo) = if directory == JOURNALD {
-            let file = "/etc/systemd/journald.conf.d/flashsift.conf";
-            (
-                vec![
-                    "sudo mkdir -p /etc/systemd/journald.conf.d".to_owned(),
-                    format!("printf '[Journal]\\nStorage=volatile\\n' | sudo tee {file}"),
-                    "sudo systemctl restart systemd-journald".to_owned(),
-                ],
-                vec![
-                    format!("sudo rm {file}"),
-                    "sudo systemctl restart systemd-journald".to_owned(),
-                ],
-            )
-        } else {
-            in_memory(&directory, group.reached_bytes)
-        };
-        let log_files: u64 = group.files.len() as u64;
+        let title = format!("Keep the logs in {directory} in memory");
+        let proposal = group.in_memory(findings, title, &directory);
+        if directory != JOURNALD {
+            return proposal;
+        }
+        // journald knows how to do this itself.
+        let file = "/etc/systemd/journald.conf.d/flashsift.conf";
+        let restart = "sudo systemctl restart systemd-journald".to_owned();
         Proposal {
-            title: format!("Keep the logs in {directory} in memory"),
-            evidence: format!(
-                "{} writes {} to {} there",
-                listed(&programs),
-                findings.per_hour(group.reached_bytes),
-                if log_files == 1 { "1 file".to_owned() } else { format!("{log_files} files") },
-            ),
-            price: "a restart or a power cut loses them; programs that have logs open there go on with the \
-                    old ones until they are started again".to_owned(),
-            commands,
-            undo,
-            programs,
-            effect: Effect::Change(Change::InMemory(group.files)),
+            price: "a restart or a power cut loses them".to_owned(),
+            commands: vec![
+                "sudo mkdir -p /etc/systemd/journald.conf.d".to_owned(),
+                format!("printf '[Journal]\\nStorage=volatile\\n' | sudo tee {file}"),
+                restart.clone(),
+            ],
+            undo: vec![format!("sudo rm {file}"), restart],
+            ..proposal
         }
     };
-    // A program that writes other files beside its log keeps them: only log files are counted.
     groups.into_iter().map(propose).collect()
 }

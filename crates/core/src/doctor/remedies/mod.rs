@@ -124,16 +124,36 @@ fn listed(names: &[Box<str>]) -> String {
     }
 }
 
-/// The commands that mount memory over a directory, and the ones that undo it.
-fn in_memory(directory: &str, size_bytes: u64) -> (Vec<String>, Vec<String>) {
-    let size_mib = (size_bytes >> 20).next_power_of_two().max(64);
-    let directory = quoted(directory);
-    let owner = format!("uid=$(stat -c %u {directory}),gid=$(stat -c %g {directory})");
-    let mode = format!("mode=$(stat -c %a {directory})");
-    (
-        vec![format!("sudo mount -t tmpfs -o size={size_mib}m,{mode},{owner} tmpfs {directory}")],
-        vec![format!("sudo umount {directory}")],
-    )
+impl Group {
+    /// Proposes to keep the group's directory in memory.
+    fn in_memory(self, findings: &Findings<'_>, title: String, directory: &str) -> Proposal {
+        let programs: Vec<_> = self.programs.into_iter().collect();
+        let size_mib = (self.reached_bytes >> 20).next_power_of_two().max(64);
+        let files = match self.files.len() {
+            1 => "1 file".to_owned(),
+            many => format!("{} files", crate::show::count(many as u64)),
+        };
+        let at = quoted(directory);
+        let owner = format!("uid=$(stat -c %u {at}),gid=$(stat -c %g {at})");
+        let options = format!("size={size_mib}m,mode=$(stat -c %a {at}),{owner}");
+        Proposal {
+            title,
+            evidence: format!(
+                "{} writes {} to {files} there",
+                listed(&programs),
+                findings.per_hour(self.reached_bytes),
+            ),
+            price:
+                "new files take memory, and a restart or a power cut loses them; files that are \
+                    there now are hidden until it is undone; programs that have them open go on \
+                    with them until they are started again"
+                    .to_owned(),
+            commands: vec![format!("sudo mount -t tmpfs -o {options} tmpfs {at}")],
+            undo: vec![format!("sudo umount {at}")],
+            programs,
+            effect: Effect::Change(Change::InMemory(self.files)),
+        }
+    }
 }
 
 #[cfg(test)]

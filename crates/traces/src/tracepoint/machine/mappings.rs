@@ -14,7 +14,7 @@ const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's fi
 /// Whether a program of this name is a thread of the kernel that writes pages back. It makes pages
 /// dirty again that it cannot write now: no program stored to them.
 fn writes_back(name: &str) -> bool {
-    name.starts_with("jbd2/") || name.starts_with("kworker/") || name.starts_with("f2fs_")
+    name.starts_with("jbd2/") || name.starts_with("kworker/")
 }
 
 impl TracepointMachine {
