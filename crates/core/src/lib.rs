@@ -16,6 +16,7 @@ pub mod event;
 pub mod layout;
 pub mod metadata;
 pub mod names;
+pub mod nvm;
 pub mod page;
 pub mod params;
 pub mod policy;

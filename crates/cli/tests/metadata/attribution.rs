@@ -73,14 +73,22 @@ fn bulk(directory: &Path) -> Pages {
     Pages::from([("movie", BULK_PAGES)])
 }
 
-/// Makes files that are deleted long before the kernel would write them.
+/// Makes files that are deleted long before the kernel would write them, and one that ext4 writes
+/// when it is closed, because it was cut to nothing, as Chromium makes them.
 fn scratch(directory: &Path) -> Pages {
+    const SPOOL_PAGES: u64 = 300;
+    let spool = directory.join("spool");
+    File::create_new(&spool).unwrap();
+    let mut file = File::create(&spool).unwrap();
+    fs::remove_file(&spool).unwrap();
+    file.write_all(&[6; (SPOOL_PAGES * PAGE_BYTES) as usize]).unwrap();
+    drop(file);
     for n in 0..40 {
         let path = directory.join(format!("part-{n}"));
         fs::write(&path, vec![5; 1 << 20]).unwrap();
         fs::remove_file(path).unwrap();
     }
-    Pages::new()
+    Pages::from([("spool", SPOOL_PAGES)])
 }
 
 /// Not a test of its own: the writers run it.

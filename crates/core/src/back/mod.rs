@@ -7,6 +7,7 @@
 use crate::{
     event::FileId,
     layout::Address,
+    nvm::Traffic,
     page::Page,
     trace::{Operation, Owner},
 };
@@ -160,6 +161,10 @@ pub trait Back {
     }
     /// The requests to the device until now.
     fn counts(&self) -> DeviceCounts;
+    /// The accesses to memory below the cache until now.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
     /// Checks what the back knows of the cache, which reports how many pages are dirty and whether
     /// a given one is.
     ///

@@ -6,6 +6,7 @@
 
 use crate::{
     back::{Back, Why},
+    nvm::Traffic,
     page::{Access, Op, Page},
     trace::{Bytes, Owner},
 };
@@ -67,6 +68,10 @@ pub trait Cache {
     fn dirty_pages(&self) -> u64;
     /// Returns the number of pages in the cache.
     fn pages(&self) -> u64;
+    /// Returns the accesses to memory until now, from a cache that counts them.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
     /// Re-derives every invariant.
     ///
     /// # Panics

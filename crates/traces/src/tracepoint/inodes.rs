@@ -44,6 +44,8 @@ pub(super) struct File {
     pub(super) first_size: Option<u64>,
     /// The file may have grown since `size` was known.
     pub(super) may_have_grown: bool,
+    /// It was cut to nothing, and no close was seen since.
+    pub(super) was_emptied: bool,
     /// The file has, or had, a name.
     pub(super) was_named: bool,
     /// Time at which the file was found to exist.
@@ -66,6 +68,7 @@ impl File {
             size: (!older).then_some(0),
             first_size: None,
             may_have_grown: false,
+            was_emptied: false,
             was_named: false,
             found_ns: 0,
             names: Vec::new(),

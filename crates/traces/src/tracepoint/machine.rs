@@ -347,6 +347,7 @@ impl TracepointMachine {
             What::Allocated { inode, dir, mode } => self.allocated(tid, inode, dir, mode, host),
             What::Evicted { inode, links: 0 } => self.gone(tid, inode),
             What::Evicted { .. } => {}
+            What::Hurried { inode } => self.hurried(tid, inode),
             What::Unlink { inode, dir } => self.unlinked(tid, inode, dir),
             What::TruncateBegin { .. }
             | What::Cut { .. }
@@ -513,6 +514,7 @@ impl TracepointMachine {
     fn emit_closes(&mut self, tid: u32) {
         for (open, file, id) in self.descriptors.take_closed() {
             if self.files.lives(file, id) {
+                self.files[file].was_emptied = false;
                 self.emit(tid, Action::Close { file: id, open });
             }
         }

@@ -191,6 +191,12 @@ pub enum What {
         /// Link count.
         links: u32,
     },
+    /// The file system gives places to the file's new pages and writes them (ext4's
+    /// `auto_da_alloc`): the file was cut to nothing and is closed, or it replaces another one.
+    Hurried {
+        /// The inode.
+        inode: Inode,
+    },
     /// A name is about to be removed.
     Unlink {
         /// File.

@@ -134,6 +134,9 @@ pub const ALL: &[TracepointSpec] = &[
         })
     }),
     ext4("ext4_evict_inode", Need::Life, &["dev", "ino", "nlink"], evicted),
+    ext4("ext4_alloc_da_blocks", Need::Life, &["dev", "ino"], |v| {
+        Some(What::Hurried { inode: inode(v) })
+    }),
     ext4("ext4_unlink_enter", Need::Life, &["dev", "ino", "parent"], |v| {
         Some(What::Unlink { inode: inode(v), dir: Some(v.number(2)) })
     }),

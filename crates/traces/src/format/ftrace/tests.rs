@@ -46,6 +46,7 @@ const PRINTED: &[(&str, &str)] = &[
     ("ext4_sync_fs", "dev {dev:comma} wait {wait:d}"),
     ("ext4_allocate_inode", "dev {dev:comma} ino {ino:d} dir {dir:d} mode 0{mode:o}"),
     ("ext4_evict_inode", "dev {dev:comma} ino {ino:d} nlink {nlink:d}"),
+    ("ext4_alloc_da_blocks", "dev {dev:comma} ino {ino:d} reserved_data_blocks 3"),
     ("ext4_unlink_enter", "dev {dev:comma} ino {ino:d} size 5000 parent {parent:d}"),
     ("ext4_truncate_enter", "dev {dev:comma} ino {ino:d} blocks 516"),
     ("ext4_begin_ordered_truncate", "dev {dev:comma} ino {ino:d} new_size {new_size:d}"),

@@ -44,6 +44,7 @@ impl Survey {
         self.removals |= matches!(
             what,
             What::Evicted { .. }
+                | What::Hurried { .. }
                 | What::Unlink { .. }
                 | What::TruncateBegin { .. }
                 | What::Allocated { .. }
@@ -132,6 +133,7 @@ fn inode(what: &What) -> Option<Inode> {
         | What::Sync { inode, .. }
         | What::Allocated { inode, .. }
         | What::Evicted { inode, .. }
+        | What::Hurried { inode }
         | What::Unlink { inode, .. }
         | What::TruncateBegin { inode, .. }
         | What::Allocate { inode, .. } => Some(inode),

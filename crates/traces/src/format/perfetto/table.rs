@@ -20,6 +20,7 @@ const TABLE: &[(&str, u32, &str)] = &[
     ("block_bio_queue", 119, "dev sector nr_sector rwbs comm"),
     ("block_rq_insert", 126, "dev sector nr_sector bytes rwbs comm cmd"),
     ("block_rq_requeue", 129, "dev sector nr_sector errors rwbs cmd"),
+    ("ext4_alloc_da_blocks", 134, "dev ino data_blocks"),
     ("ext4_allocate_inode", 136, "dev ino dir mode"),
     ("ext4_begin_ordered_truncate", 137, "dev ino new_size"),
     ("ext4_es_remove_extent", 155, "dev ino lblk len"),

@@ -198,10 +198,12 @@ impl TracepointMachine {
                 }
                 let Some(block_bytes) = self.block_bytes(inode.dev) else { return };
                 let size = block.saturating_mul(block_bytes);
-                if let Some(file) = self.life_of(tid, inode)
-                    && self.files[file].size.is_none_or(|old| old > size)
-                {
-                    self.resized(tid, file, size);
+                if let Some(file) = self.life_of(tid, inode) {
+                    if self.files[file].size.is_none_or(|old| old > size) {
+                        self.resized(tid, file, size);
+                    } else if size == 0 {
+                        self.emptied(tid, file);
+                    }
                 }
             }
             What::TruncateEnd { inode } => {
@@ -209,9 +211,13 @@ impl TracepointMachine {
                 thread.cut = None;
                 if thread.cutting.take().is_some()
                     && let Some(file) = self.files.current(inode)
-                    && let Some(size) = self.files[file].handle.and_then(|handle| host.size(handle))
                 {
-                    self.resized(tid, file, size);
+                    let f = &self.files[file];
+                    if f.size == Some(0) && !f.may_have_grown {
+                        self.emptied(tid, file);
+                    } else if let Some(size) = f.handle.and_then(|handle| host.size(handle)) {
+                        self.resized(tid, file, size);
+                    }
                 }
             }
             _ => unreachable!("the caller distinguishes the kinds"),
@@ -223,9 +229,33 @@ impl TracepointMachine {
             return;
         }
         self.files[file].may_have_grown = false;
+        self.tell_size(tid, file, size);
+    }
+
+    /// An empty file was cut to nothing. No byte goes, but ext4 will write the file's pages at its
+    /// next close.
+    fn emptied(&mut self, tid: u32, file: u32) {
+        if matches!(self.files[file].kind, Kind::Regular | Kind::Unknown) {
+            self.tell_size(tid, file, 0);
+        }
+    }
+
+    fn tell_size(&mut self, tid: u32, file: u32, size: u64) {
+        self.files[file].was_emptied |= size == 0;
         if self.files[file].id.is_some() || self.is_in_scope(tid, file) {
             let file = self.id(tid, file);
             self.emit(tid, Action::Truncate { file, size });
+        }
+    }
+
+    /// Tells the close of a file that was cut to nothing, which ext4 reports in this way. Without
+    /// system calls no other close is known.
+    pub(super) fn hurried(&mut self, tid: u32, inode: Inode) {
+        if let Some(file) = self.files.current(inode)
+            && std::mem::take(&mut self.files[file].was_emptied)
+            && let Some(file) = self.files[file].id
+        {
+            self.emit(tid, Action::Close { file, open: None });
         }
     }
 
