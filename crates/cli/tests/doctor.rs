@@ -158,7 +158,7 @@ fn writers_are_named_with_their_rates_and_remedies() {
         .map(|writer| writer["program"].as_str().unwrap())
         .filter(|name| ["logger", "app", "bulk", "browser"].contains(name))
         .collect();
-    assert_eq!(programs, ["bulk", "browser", "app", "logger"], "{}", said["writers"]);
+    assert_eq!(programs, ["bulk", "app", "browser", "logger"], "{}", said["writers"]);
     let writer = |name: &str| {
         let all = said["writers"].as_array().unwrap();
         all.iter().find(|writer| writer["program"] == name).unwrap().clone()

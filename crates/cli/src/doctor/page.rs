@@ -19,7 +19,8 @@ pub(super) fn build(outcome: &Outcome) -> Page {
 }
 
 fn writers(examination: &Examination) -> Section {
-    let columns = ["program", "file", "reaches flash", "an hour", "fsyncs", "remedies"];
+    let columns =
+        ["program", "file", "file data", "journal, metadata", "an hour", "fsyncs", "remedies"];
     let mut rows = Vec::new();
     for writer in &examination.writers {
         let remedies: Vec<_> = writer.remedies.iter().map(usize::to_string).collect();
@@ -28,6 +29,7 @@ fn writers(examination: &Examination) -> Section {
                 Cell::text(&*writer.program),
                 Cell::text(&*file.name),
                 Cell::value(Unit::Bytes, file.reached_bytes as f64),
+                Cell::value(Unit::Bytes, file.file_system_bytes as f64),
                 Cell::value(Unit::Bytes, file.bytes_per_hour),
                 Cell::value(Unit::Count, file.syncs as f64),
                 Cell::text(remedies.join(", ")),

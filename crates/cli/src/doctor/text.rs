@@ -106,7 +106,7 @@ fn disk_sentence(disk: &Disk, duration_us: u64) -> String {
 
 fn writers(writers: &[Writer]) -> String {
     let mut rows = vec![
-        ["program", "an hour", "by fsync", "fsyncs", "most to", "remedy"]
+        ["program", "an hour", "journal", "by fsync", "fsyncs", "most to", "remedy"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -123,18 +123,22 @@ fn writers(writers: &[Writer]) -> String {
                     true => size::bytes(writer.bytes_per_hour as u64),
                     false => String::new(),
                 },
+                only(size::share(
+                    writer.file_system_bytes as f64
+                        / (writer.reached_bytes + writer.file_system_bytes) as f64,
+                )),
                 only(size::share(writer.synced_share)),
                 only(size::count(writer.syncs)),
                 format!(
                     "{} {}",
-                    size::share(file.reached_bytes as f64 / writer.reached_bytes as f64),
+                    size::share(file.bytes_per_hour / writer.bytes_per_hour),
                     describe::shortened(&file.name, NAME)
                 ),
                 only(writer.remedies.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
             ]);
         }
     }
-    table::plain(&rows, &[0, 4, 5])
+    table::plain(&rows, &[0, 5, 6])
 }
 
 fn remedy_text(remedy: &Remedy) -> String {

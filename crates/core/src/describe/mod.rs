@@ -24,6 +24,7 @@ use ledger::{Entered, Ledger, Seen};
 
 mod bins;
 mod cache_files;
+mod charged;
 mod endurance;
 mod fate;
 mod files_over_time;
@@ -52,8 +53,10 @@ mod top_files;
 mod top_processes;
 mod windows;
 
+pub(crate) use charged::{FileCharge, charged};
 pub use endurance::FlashDevice;
 pub use found::{Audience, Column, Figure, Found, Part, Piece, Sentence, Table, Value};
+pub(crate) use programs::program_name;
 
 /// All characterisations in the order of display.
 pub const ALL: &[CharacterisationSpec] = &[

@@ -24,7 +24,7 @@ impl Program {
 pub(super) const UNKNOWN_PROGRAM: &str = "(unknown)";
 
 /// Returns the name for people of [`Program::key`].
-pub(super) fn program_name(key: Result<&str, u32>) -> Box<str> {
+pub(crate) fn program_name(key: Result<&str, u32>) -> Box<str> {
     match key {
         Ok(name) => name.into(),
         Err(0) => UNKNOWN_PROGRAM.into(),

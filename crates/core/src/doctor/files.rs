@@ -1,6 +1,9 @@
 //! The names of files, and the programs that processes run.
 
-use crate::event::{Action, Event, FileId};
+use crate::{
+    describe::program_name,
+    event::{Action, Event, FileId},
+};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -49,8 +52,9 @@ impl Names {
         self.files.get(&file).map(|name| &**name)
     }
 
-    pub(super) fn program(&self, pid: u32) -> Option<&str> {
-        self.programs.get(&pid).map(|name| &**name)
+    /// Returns the name of the program that a process runs now.
+    pub(super) fn program_of(&self, pid: u32) -> Box<str> {
+        program_name(self.programs.get(&pid).map(|name| &**name).ok_or(pid))
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = (FileId, &str)> {

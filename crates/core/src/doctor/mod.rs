@@ -19,11 +19,11 @@ pub use saving::Saving;
 pub use what_if::{Change, FlashBytes};
 
 use crate::{
-    describe::{Describer, Description, Part, Value},
+    describe::{self, Describer, Description, FileCharge, Part, Value},
     event::{About, Action, Event, FileId},
     page::PAGE_BYTES,
     trace::TraceError,
-    writeback::flusher::{FlushReason, Flusher, FlusherSettings},
+    writeback::flusher::FlusherSettings,
 };
 use files::Names;
 use foldhash::fast::FixedState;
@@ -62,6 +62,8 @@ pub struct Usage {
     pub reached_bytes: u64,
     /// Those among them that a sync of the file writes.
     pub synced_bytes: u64,
+    /// The share of the file's changes in the journal and in metadata, bytes.
+    pub file_system_bytes: u64,
     /// Syncs of the file by this program.
     pub syncs: u64,
     /// All files that had the name.
@@ -75,8 +77,11 @@ pub struct Writer {
     pub program: Box<str>,
     /// Bytes of file data that reach flash.
     pub reached_bytes: u64,
-    /// Bytes an hour.
+    /// All of them an hour: file data, journal and metadata.
     pub bytes_per_hour: f64,
+    /// Bytes of the journal and of metadata that its changes cause. They are not among
+    /// `reached_bytes`.
+    pub file_system_bytes: u64,
     /// Share that syncs of files write.
     pub synced_share: f64,
     /// Its syncs of files.
@@ -92,9 +97,11 @@ pub struct Writer {
 pub struct WrittenFile {
     /// Path.
     pub name: Box<str>,
-    /// Bytes that reach flash.
+    /// Bytes of file data that reach flash.
     pub reached_bytes: u64,
-    /// Bytes an hour.
+    /// Bytes of the journal and of metadata that its changes cause.
+    pub file_system_bytes: u64,
+    /// Both an hour.
     pub bytes_per_hour: f64,
     /// Syncs.
     pub syncs: u64,
@@ -224,7 +231,8 @@ impl Doctor {
             what_if::written(about, &kept, machine, change, judged_us, limit_bytes / 2)
         };
         let written = run(None)?;
-        let usages = usages(&kept, &names, flusher, judged_us);
+        let charged = describe::charged(about, &kept, flusher, &machine.metadata(), judged_us)?;
+        let usages = usages(&kept, &names, charged);
         let findings = Findings { facts, usages: &usages, names: &names, duration_us: judged_us };
         let mut remedies = Vec::new();
         for (spec, proposal) in ALL
@@ -302,61 +310,42 @@ fn name_bytes(action: &Action<'_>) -> usize {
     }
 }
 
-/// Charges the data that reaches flash to programs and names, the greatest first. Pages
-/// that are dirty at the end count as written.
-fn usages(
-    kept: &[Event<'static>],
-    names: &Names,
-    settings: FlusherSettings,
-    end_us: u64,
-) -> Vec<Usage> {
-    let mut flusher = Flusher::new(settings).with_log();
-    let mut charges: BTreeMap<(FileId, u32), [u64; 3]> = BTreeMap::new();
-    let mut charge = |flusher: &mut Flusher| {
-        for reached in flusher.drain_log() {
-            let sums = charges.entry((reached.file, reached.dirtier)).or_default();
-            sums[0] += reached.pages;
-            sums[1] += if reached.why == FlushReason::Synced { reached.pages } else { 0 };
-        }
-    };
-    let mut syncs: BTreeMap<(FileId, u32), u64> = BTreeMap::new();
+/// Charges what reaches flash to programs and names, the greatest first.
+fn usages(kept: &[Event<'static>], names: &Names, charged: Vec<FileCharge>) -> Vec<Usage> {
+    let mut charges: BTreeMap<(Option<FileId>, Box<str>), (FileCharge, u64)> = BTreeMap::new();
+    for one in charged {
+        let (sum, _) = charges.entry((one.file, one.program.clone())).or_default();
+        sum.data_bytes += one.data_bytes;
+        sum.synced_bytes += one.synced_bytes;
+        sum.file_system_bytes += one.file_system_bytes;
+    }
     for event in kept {
         if let Action::Sync { file, .. } = event.action {
-            *syncs.entry((file, event.pid)).or_default() += 1;
+            charges.entry((Some(file), names.program_of(event.pid))).or_default().1 += 1;
         }
-        flusher.handle_of(event, event.pid);
-        charge(&mut flusher);
-    }
-    let at_us = end_us.max(kept.last().map_or(0, |event| event.at_us));
-    flusher.handle(&Event { at_us, pid: 0, tid: 0, action: Action::SyncAll });
-    charge(&mut flusher);
-    for (key, count) in syncs {
-        charges.entry(key).or_default()[2] += count;
     }
     let mut usages: HashMap<(Box<str>, Box<str>), Usage, FixedState> = HashMap::default();
-    for ((file, pid), [pages, synced, syncs]) in charges {
-        let name: Box<str> = names.of(file).unwrap_or(UNKNOWN).into();
-        let program: Box<str> = match names.program(pid) {
-            Some(program) => program.into(),
-            None if pid == 0 => UNKNOWN.into(),
-            None => format!("(process {pid})").into(),
-        };
+    for ((file, program), (sum, syncs)) in charges {
+        let name: Box<str> = file.and_then(|file| names.of(file)).unwrap_or(UNKNOWN).into();
         let usage = usages.entry((name.clone(), program.clone())).or_insert_with(|| Usage {
             file: name,
             program,
             reached_bytes: 0,
             synced_bytes: 0,
+            file_system_bytes: 0,
             syncs: 0,
             files: BTreeSet::new(),
         });
-        usage.reached_bytes += pages * PAGE_BYTES;
-        usage.synced_bytes += synced * PAGE_BYTES;
+        usage.reached_bytes += sum.data_bytes;
+        usage.synced_bytes += sum.synced_bytes;
+        usage.file_system_bytes += sum.file_system_bytes;
         usage.syncs += syncs;
-        usage.files.insert(file);
+        usage.files.extend(file);
     }
     let mut usages: Vec<_> = usages.into_values().collect();
+    let bytes = |usage: &Usage| usage.reached_bytes + usage.file_system_bytes;
     usages.sort_by(|one, other| {
-        (other.reached_bytes.cmp(&one.reached_bytes))
+        (bytes(other).cmp(&bytes(one)))
             .then_with(|| (&one.file, &one.program).cmp(&(&other.file, &other.program)))
     });
     usages
@@ -371,6 +360,7 @@ fn writers(usages: &[Usage], remedies: &[Remedy], duration_us: u64, top: usize) 
                 program: usage.program.clone(),
                 reached_bytes: 0,
                 bytes_per_hour: 0.0,
+                file_system_bytes: 0,
                 synced_share: 0.0,
                 syncs: 0,
                 files: Vec::new(),
@@ -379,29 +369,33 @@ fn writers(usages: &[Usage], remedies: &[Remedy], duration_us: u64, top: usize) 
             (writer, 0)
         });
         writer.reached_bytes += usage.reached_bytes;
+        writer.file_system_bytes += usage.file_system_bytes;
         writer.syncs += usage.syncs;
         *synced += usage.synced_bytes;
-        if writer.files.len() < top && usage.reached_bytes > 0 {
+        let bytes = usage.reached_bytes + usage.file_system_bytes;
+        if writer.files.len() < top && bytes > 0 {
             writer.files.push(WrittenFile {
                 name: usage.file.clone(),
                 reached_bytes: usage.reached_bytes,
-                bytes_per_hour: per_hour(usage.reached_bytes),
+                file_system_bytes: usage.file_system_bytes,
+                bytes_per_hour: per_hour(bytes),
                 syncs: usage.syncs,
             });
         }
     }
     let mut writers: Vec<Writer> = writers
         .into_values()
-        .filter(|(writer, _)| writer.reached_bytes > 0)
+        .filter(|(writer, _)| writer.reached_bytes + writer.file_system_bytes > 0)
         .map(|(mut writer, synced)| {
-            writer.bytes_per_hour = per_hour(writer.reached_bytes);
-            writer.synced_share = synced as f64 / writer.reached_bytes as f64;
+            writer.bytes_per_hour = per_hour(writer.reached_bytes + writer.file_system_bytes);
+            writer.synced_share = synced as f64 / writer.reached_bytes.max(1) as f64;
             let concerns = |remedy: &&Remedy| remedy.programs.contains(&writer.program);
             writer.remedies = remedies.iter().filter(concerns).map(|one| one.number).collect();
             writer
         })
         .collect();
-    writers.sort_by_key(|writer| std::cmp::Reverse(writer.reached_bytes));
+    let all = |writer: &Writer| writer.reached_bytes + writer.file_system_bytes;
+    writers.sort_by_key(|writer| std::cmp::Reverse(all(writer)));
     writers.truncate(top);
     writers
 }

@@ -54,6 +54,18 @@ pub(super) struct Machine {
     pub(super) commit_us: Option<u64>,
 }
 
+impl Machine {
+    /// Returns the model of its file system.
+    pub(super) fn metadata(&self) -> metadata::Selection {
+        let commit = self.commit_us.filter(|_| self.file_system == "ext4");
+        let text = match commit {
+            Some(us) => format!("{}:commit={}s", self.file_system, us.div_ceil(1_000_000).max(1)),
+            None => self.file_system.to_owned(),
+        };
+        metadata::Selection::parse(&text).expect("it is in the list")
+    }
+}
+
 /// Bytes that reach flash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlashBytes {
@@ -124,12 +136,7 @@ pub(super) fn written(
     }
     let policy = policy::Selection::parse("lru").expect("it is in the list");
     let layout = layout::Selection::parse(machine.file_system).expect("it is in the list");
-    let commit = machine.commit_us.filter(|_| machine.file_system == "ext4");
-    let metadata = match commit {
-        Some(us) => format!("{}:commit={}s", machine.file_system, us.div_ceil(1_000_000).max(1)),
-        None => machine.file_system.to_owned(),
-    };
-    let metadata = metadata::Selection::parse(&metadata).expect("it is in the list");
+    let metadata = machine.metadata();
     let FlusherSettings { expire_us, tick_us, background_pages } = machine.flusher;
     // The flusher's ratio is of the memory here.
     let expire =
