@@ -1,11 +1,15 @@
 //! A system is a cache and its back; a cell is one system at one size over one trace.
 
 use crate::{
-    back::{Attribution, Back, DeviceCounts, Io, Nowhere, Sink, Source, Storage, Why, Written},
+    back::{
+        Attribution, Back, DeviceCounts, Io, Nowhere, NvmBuffer, Order, Sink, Source, Storage, Why,
+        Written,
+    },
     cache::{Cache, Details, PageCache},
     event::FileId,
     layout::{self, Address},
     metadata,
+    nvm::Traffic,
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
@@ -13,9 +17,16 @@ use crate::{
 };
 use std::{cell::RefCell, ops::Range};
 
-/// One cell of a comparison: one policy at one size.
+mod spec;
+
+pub use spec::{ALL, PLAIN, Selection, SystemSpec};
+pub(crate) use spec::{BUFFER_PARAMS, SystemKind};
+
+/// One cell of a comparison: one system, policy and size.
 pub struct Cell<'a> {
-    /// The policy.
+    /// The system.
+    pub system: &'a Selection,
+    /// The policy. Systems that take none ([`SystemSpec::takes_policies`]) ignore it.
     pub policy: &'a policy::Selection,
     /// Cache size in frames, at least 1.
     pub frames: u32,
@@ -56,8 +67,8 @@ pub struct Outcome {
     pub direct_reads: u64,
     /// Pages that applications wrote past the cache; among [`DeviceCounts::writes`].
     pub direct_writes: u64,
-    /// Pages read from the back's non-volatile memory instead of the device.
-    pub nvm_reads: u64,
+    /// Accesses to memory, where the system counts them.
+    pub traffic: Traffic,
     /// Dirty pages still in the cache at the end.
     pub dirty_left: u64,
 }
@@ -78,10 +89,10 @@ impl Outcome {
         ratio(self.hits(), self.accesses())
     }
 
-    /// Returns the pages written and those still dirty at the end, whose writes are due: a drain
-    /// would write as many.
+    /// Returns the pages written and those still dirty or in non-volatile memory at the end, whose
+    /// writes are due: a drain would write as many.
     pub fn writes_due(&self) -> u64 {
-        self.device.writes + self.dirty_left
+        self.device.writes + self.dirty_left + self.traffic.nvm_left
     }
 
     /// Returns [`Self::writes_due`] together with the file system's own pages: all that the device
@@ -167,6 +178,9 @@ pub(crate) fn run<P: Build>(
     future: Option<&Future>,
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
+    if let SystemKind::Buffer(order) = cell.system.spec.kind {
+        return run_buffer::<P>(cell, trace, future, order, sink);
+    }
     match sink {
         // The file system's own writes go by time, as a sink does; processes are known there, too.
         None if cell.metadata.is_some() || cell.attribution.is_some() => {
@@ -174,6 +188,24 @@ pub(crate) fn run<P: Build>(
         }
         sink => run_with::<P>(cell, trace, future, sink),
     }
+}
+
+/// Runs a page cache over a write buffer.
+#[inline(never)]
+fn run_buffer<P: Build>(
+    cell: &Cell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+    order: fn(u32) -> Box<dyn Order>,
+    sink: Option<&mut dyn FnMut(Io)>,
+) -> Outcome {
+    let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
+    let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
+    let slots = spec::slots(cell.system, trace.pages());
+    let flushes = cell.system.params.word(BUFFER_PARAMS, "flush") == "yes";
+    let buffer = NvmBuffer::new(storage, order(slots), trace.pages(), slots, flushes);
+    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    system::<P, _, _>(cell, trace, buffer, machine).replay(cell, trace, future)
 }
 
 #[inline(never)]
@@ -257,7 +289,6 @@ struct System<C, B, W> {
 struct Watched<B, W> {
     back: B,
     writeback: W,
-    nvm_reads: u64,
 }
 
 impl<B: Back, W: WriteBack> Back for Watched<B, W> {
@@ -283,7 +314,6 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     #[inline(always)]
     fn read(&mut self, page: Page, owner: Owner) -> Source {
         let source = self.back.read(page, owner);
-        self.nvm_reads += u64::from(source == Source::Nvm);
         if let (Some(machine), Source::Storage) = (self.writeback.machine(), source) {
             machine.busy();
         }
@@ -384,6 +414,10 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
         self.back.counts()
     }
 
+    fn traffic(&self, is_dirty: &dyn Fn(Page) -> bool) -> Traffic {
+        self.back.traffic(is_dirty)
+    }
+
     fn check(&self, dirty_pages: u64, is_dirty: impl Fn(Page) -> bool) {
         self.back.check(dirty_pages, is_dirty);
     }
@@ -391,7 +425,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
 impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
     fn new(cache: C, back: B, writeback: W) -> Self {
-        Self { cache, back: Watched { back, writeback, nvm_reads: 0 }, cluster: Vec::new() }
+        Self { cache, back: Watched { back, writeback }, cluster: Vec::new() }
     }
 
     // A function of its own: beside others in one, the loop's variables lose their registers.
@@ -498,7 +532,7 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             device: self.back.counts(),
             direct_reads: totals.direct_reads,
             direct_writes: totals.direct_writes,
-            nvm_reads: self.back.nvm_reads,
+            traffic: self.back.traffic(&|page| self.cache.is_dirty(page)) + self.cache.traffic(),
             dirty_left: self.cache.dirty_pages(),
         }
     }

@@ -90,6 +90,7 @@ fn every_cell_stays_within_its_estimate() {
             let layout = layout::Selection::parse(layout.name).unwrap();
             for frames in [pages as u32 / 4, pages as u32] {
                 let cell = Cell {
+                    system: &flashsift_core::system::PLAIN,
                     policy: &policy,
                     frames,
                     layout: &layout,

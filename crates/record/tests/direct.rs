@@ -55,6 +55,7 @@ fn direct_requests_are_those_of_the_block_layer() {
     let (policy, layout) =
         (policy::Selection::parse("lru").unwrap(), layout::Selection::parse("ext4").unwrap());
     let cell = Cell {
+        system: &flashsift_core::system::PLAIN,
         policy: &policy,
         frames: 16,
         layout: &layout,

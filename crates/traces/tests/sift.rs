@@ -184,6 +184,7 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
     let frames = frames_in(memory_bytes).unwrap();
     let (drain, write_miss_reads) = (true, false);
     Cell {
+        system: &flashsift_core::system::PLAIN,
         policy: &policy,
         frames,
         layout: &layout,

@@ -339,6 +339,7 @@ mod tests {
         };
         let policy = policy.to_owned();
         ResultRow {
+            system: "storage".to_owned(),
             policy,
             kind,
             frames: 1,

@@ -210,6 +210,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
     let layout = layout::Selection::parse("ext4").unwrap();
     metadata.suits(&trace, layout.spec.name).unwrap();
     let cell = Cell {
+        system: &flashsift_core::system::PLAIN,
         policy: &policy::Selection::parse("lru").unwrap(),
         frames: 1 << 16,
         layout: &layout,

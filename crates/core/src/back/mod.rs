@@ -15,9 +15,15 @@ use std::ops::Range;
 
 mod attribution;
 mod clusters;
-mod storage;
+pub(crate) mod flush_nvm;
+pub(crate) mod hybrid_flush;
+mod nvm_buffer;
+mod nvm_order;
+pub(crate) mod storage;
 
 pub use attribution::{Attribution, WriteCause};
+pub use nvm_buffer::NvmBuffer;
+pub use nvm_order::Order;
 pub use storage::{Cause, DeviceCounts, Io, IoOp, Nowhere, Sink, Storage};
 
 /// The reason for a write-back.
@@ -161,8 +167,9 @@ pub trait Back {
     }
     /// The requests to the device until now.
     fn counts(&self) -> DeviceCounts;
-    /// The accesses to memory below the cache until now.
-    fn traffic(&self) -> Traffic {
+    /// The accesses to memory below the cache until now. `is_dirty`: whether the cache holds a
+    /// newer version of a page.
+    fn traffic(&self, _is_dirty: &dyn Fn(Page) -> bool) -> Traffic {
         Traffic::default()
     }
     /// Checks what the back knows of the cache, which reports how many pages are dirty and whether

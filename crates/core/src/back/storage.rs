@@ -11,10 +11,19 @@ use crate::{
     layout::{Address, Goals, Layout, Lba},
     metadata::{self, Metadata},
     page::Page,
+    system::{SystemKind, SystemSpec},
     trace::{Operation, Owner, Run, Trace},
     writeback::Cluster,
 };
 use std::{ops::Range, sync::Arc};
+
+pub(crate) const SPEC: SystemSpec = SystemSpec {
+    name: "storage",
+    paper: "the page cache as it is; Flush-storage in Lim & Bahn (IEEE Access 2021)",
+    what: "dirty pages go to storage",
+    params: &[],
+    kind: SystemKind::Storage,
+};
 
 /// A request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +102,16 @@ impl Sink for &mut dyn FnMut(Io) {
     const FOLLOWS_DIRTY: bool = true;
     fn io(&mut self, io: Io) {
         self(io);
+    }
+}
+
+impl Sink for Option<&mut dyn FnMut(Io)> {
+    const WANTS_READS: bool = true;
+    const FOLLOWS_DIRTY: bool = true;
+    fn io(&mut self, io: Io) {
+        if let Some(sink) = self {
+            sink(io);
+        }
     }
 }
 

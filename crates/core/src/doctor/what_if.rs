@@ -152,6 +152,7 @@ pub(super) fn written(
         ..Modes::default()
     };
     let cell = Cell {
+        system: &crate::system::PLAIN,
         policy: &policy,
         frames: trace.pages().max(1),
         layout: &layout,

@@ -1,5 +1,11 @@
 //! Non-volatile memory beside DRAM: what it is asked, and what that costs.
 
+use crate::{
+    page::Page,
+    trace::{Bytes, StepKind, Trace},
+};
+use std::ops::Add;
+
 /// Bytes of a line, the unit in which memory is accessed.
 pub const LINE_BYTES: u64 = 64;
 
@@ -28,6 +34,47 @@ pub struct Traffic {
     pub nvm_hottest_line_writes: u64,
     /// Pages that only non-volatile memory holds in their newest durable version, at the end.
     pub nvm_left: u64,
+}
+
+impl Traffic {
+    /// Returns the accesses of applications to the DRAM of a page cache, which serves each of them,
+    /// hit or miss. Without the trace's table of bytes, each one touches a whole page.
+    pub(crate) fn of_page_cache(trace: &Trace) -> Self {
+        let has_bytes = trace.tables().bytes;
+        let mut traffic = Self::default();
+        for (n, step) in trace.steps().iter().enumerate() {
+            let sum = match step.kind() {
+                StepKind::Read => &mut traffic.dram_read_lines,
+                StepKind::Write | StepKind::WriteSync => &mut traffic.dram_written_lines,
+                _ => continue,
+            };
+            for page in step.range() {
+                let bytes = if has_bytes { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
+                *sum += lines(bytes.from.into(), bytes.count().into());
+            }
+        }
+        traffic
+    }
+}
+
+impl Add for Traffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            dram_read_lines: self.dram_read_lines + other.dram_read_lines,
+            dram_written_lines: self.dram_written_lines + other.dram_written_lines,
+            nvm_read_lines: self.nvm_read_lines + other.nvm_read_lines,
+            nvm_written_lines: self.nvm_written_lines + other.nvm_written_lines,
+            nvm_reads: self.nvm_reads + other.nvm_reads,
+            nvm_writes: self.nvm_writes + other.nvm_writes,
+            nvm_lines: self.nvm_lines + other.nvm_lines,
+            nvm_hottest_line_writes: self
+                .nvm_hottest_line_writes
+                .max(other.nvm_hottest_line_writes),
+            nvm_left: self.nvm_left + other.nvm_left,
+        }
+    }
 }
 
 /// Returns the number of lines that `len` bytes from `offset` on touch.

@@ -311,6 +311,7 @@ mod tests {
 
     fn run<P: Build>(trace: &Trace, text: &str, layout: &str, frames: u32) -> Outcome {
         let cell = Cell {
+            system: &crate::system::PLAIN,
             policy: &policy::Selection::parse(text).unwrap(),
             frames,
             layout: &layout::Selection::parse(layout).unwrap(),

@@ -45,6 +45,14 @@ pub enum StudyError {
     /// The file system's own writes cannot be modelled.
     #[error("--metadata {0}: {1}")]
     Metadata(&'static str, metadata::NoMetadata),
+    /// The request asks for something that is not modelled beside non-volatile memory.
+    #[error("--system {system} cannot be combined with {with}: that is not modelled")]
+    System {
+        /// Name of the system.
+        system: &'static str,
+        /// The other part of the request.
+        with: &'static str,
+    },
     /// Objects have no place on a device, so no device can be modelled.
     #[error("objects have no place on a device: leave the devices out")]
     ObjectsOnDevices,

@@ -5,13 +5,17 @@ use super::{
     error::{FutureProblem, PlacesLack, StudyError},
     note::{Note, OmissionReason},
     request::Request,
+    results::REFERENCE,
     sizes,
 };
 use crate::{
     back::Attribution,
     device::Clocks,
     event::Space,
-    layout, policy, system,
+    layout,
+    nvm::Traffic,
+    policy,
+    system::{self, SystemSpec},
     trace::{Future, RecordedPlaces, Trace, Unit},
     writeback,
 };
@@ -24,6 +28,10 @@ pub struct Study<'a> {
     pub(super) layout: layout::Selection,
     /// Ascending, each once.
     frames: Vec<u32>,
+    /// At least one.
+    systems: Vec<system::Selection>,
+    /// Stands for the order of systems that take no policy.
+    lru: policy::Selection,
 }
 
 /// The cells of a study: sizes ascending, at each size every policy in the order of the request.
@@ -33,16 +41,32 @@ pub struct Plan<'a> {
     left_out: Option<Note>,
     cells: Vec<PlannedCell<'a>>,
     waves: Vec<Wave>,
+    /// Accesses to the DRAM of a page cache, if memory is compared.
+    pub(super) dram: Traffic,
 }
 
-/// One policy at one size.
+/// One system under one policy at one size.
 pub struct PlannedCell<'a> {
+    /// The system.
+    pub system: &'a system::Selection,
     /// The policy.
     pub policy: &'a policy::Selection,
     /// The cache size in frames.
     pub frames: u32,
     /// Estimate of the memory that the cell takes while it runs, beside the trace.
     pub memory_bytes: u64,
+}
+
+impl PlannedCell<'_> {
+    /// Returns the name of its row: the policy, with a system that is not plain storage.
+    pub fn label(&self) -> String {
+        let (system, policy) = (self.system.label(), self.policy.label());
+        match (self.system.spec.is_plain(), self.system.spec.takes_policies()) {
+            (true, _) => policy,
+            (_, true) => format!("{policy} {system}"),
+            _ => system,
+        }
+    }
 }
 
 /// Consecutive cells, and how many of them the memory limit allows at once. A wave begins when
@@ -90,7 +114,15 @@ impl<'a> Study<'a> {
             return Err(StudyError::ObjectsOnDevices);
         }
         let frames = sizes::chosen(&request.frames, trace.pages())?;
-        Ok(Self { trace, request, layout, frames })
+        let mut systems = request.systems.clone();
+        if systems.is_empty() {
+            systems.push(system::PLAIN.clone());
+        }
+        for system in systems.iter().filter(|system| !system.spec.is_plain()) {
+            suits_beside_nvm(system, &request)?;
+        }
+        let lru = policy::Selection::parse(REFERENCE).expect("it is in the list");
+        Ok(Self { trace, request, layout, frames, systems, lru })
     }
 
     /// Returns the trace that the request was checked against.
@@ -106,6 +138,18 @@ impl<'a> Study<'a> {
     /// Returns the cache sizes in frames, ascending.
     pub fn frames(&self) -> &[u32] {
         &self.frames
+    }
+
+    /// Returns each system with each of its policies, in the order of rows.
+    fn combinations(&self) -> impl Iterator<Item = (&system::Selection, &policy::Selection)> {
+        self.systems.iter().flat_map(|system| {
+            let policies: Box<dyn Iterator<Item = &policy::Selection>> =
+                match system.spec.takes_policies() {
+                    true => Box::new(self.request.policies.iter()),
+                    false => Box::new(std::iter::once(&self.lru)),
+                };
+            policies.map(move |policy| (system, policy))
+        })
     }
 
     /// Returns the notes on the request that are known before it is planned.
@@ -140,7 +184,8 @@ impl<'a> Plan<'a> {
         let limit_bytes = request.memory_limit_bytes;
         let at_size = |frames: &u32| {
             let frames = *frames;
-            request.policies.iter().map(move |policy| cell_bytes(study, frames, policy))
+            let combinations = study.combinations();
+            combinations.map(move |(system, policy)| cell_bytes(study, frames, system, policy))
         };
         let cell_bytes = study.frames.iter().flat_map(at_size).max().unwrap_or(0);
         let free_bytes = limit_bytes.saturating_sub(trace.held_bytes() as u64);
@@ -160,16 +205,18 @@ impl<'a> Plan<'a> {
         };
         let is_kept = |policy: &&policy::Selection| left_out.is_none() || !is_offline(policy);
         let at_size = |frames: u32| {
-            let policies = request.policies.iter().filter(is_kept);
-            policies.map(move |policy| {
-                let memory_bytes = self::cell_bytes(study, frames, policy);
-                PlannedCell { policy, frames, memory_bytes }
+            let combinations = study.combinations().filter(|(_, policy)| is_kept(policy));
+            combinations.map(move |(system, policy)| {
+                let memory_bytes = self::cell_bytes(study, frames, system, policy);
+                PlannedCell { system, policy, frames, memory_bytes }
             })
         };
         let cells: Vec<_> = study.frames.iter().flat_map(|frames| at_size(*frames)).collect();
         let free_bytes = free_bytes - if future.is_some() { future_bytes(trace) } else { 0 };
         let waves = waves(&cells, free_bytes, request.workers.max(1));
-        Ok(Self { study, future, left_out, cells, waves })
+        let counts = study.systems.iter().any(|system| !system.spec.is_plain());
+        let dram = if counts { Traffic::of_page_cache(trace) } else { Traffic::default() };
+        Ok(Self { study, future, left_out, cells, waves, dram })
     }
 
     /// Returns every cell, in order.
@@ -199,6 +246,17 @@ fn suitable_layout(
     let suitable = layout::ALL.iter().filter(|spec| (spec.suits)(space));
     let takes = suitable.map(|spec| spec.name).collect::<Vec<_>>().join(" or ");
     Err(StudyError::Layout { layout: layout.spec.name, space, takes })
+}
+
+/// Checks that the rest of a request makes sense for a system with non-volatile memory.
+fn suits_beside_nvm(system: &system::Selection, request: &Request) -> Result<(), StudyError> {
+    let with = match (request.writeback.cluster.is_some(), &request.metadata) {
+        (true, _) => "cluster write-back",
+        (_, Some(_)) => "--metadata",
+        _ if request.attribution => "--attribution",
+        _ => return Ok(()),
+    };
+    Err(StudyError::System { system: system.spec.name, with })
 }
 
 /// Checks that a layout can take the places of this trace.
@@ -235,16 +293,24 @@ fn future(trace: &Trace, cell_bytes: u64, limit_bytes: u64) -> Result<Future, Fu
 }
 
 /// Returns an estimate of the memory that a cell takes beside the trace.
-pub(super) fn cell_bytes(study: &Study<'_>, frames: u32, policy: &policy::Selection) -> u64 {
+pub(super) fn cell_bytes(
+    study: &Study<'_>,
+    frames: u32,
+    system: &system::Selection,
+    policy: &policy::Selection,
+) -> u64 {
     let request = &study.request;
     let pages = study.trace.pages();
     // Requests reach devices and observers through the system with the write-back machine.
-    let writes_back = !request.writeback.on_eviction_only() || study.hands_requests_on();
+    let writes_back = !request.writeback.on_eviction_only()
+        || study.hands_requests_on()
+        || !system.spec.is_plain();
     let writeback = if writes_back { writeback::machine_bytes(study.trace) } else { 0 };
     let devices = request.devices.len() as u64 * Clocks::held_bytes(pages);
     let observer = request.observer_bytes.unwrap_or(0);
     let attribution = if request.attribution { Attribution::bytes(pages) } else { 0 };
     system::cell_bytes(study.trace, frames, policy.spec, study.layout.spec)
+        + SystemSpec::bytes(system, pages, frames)
         + writeback
         + attribution
         + devices

@@ -4,12 +4,14 @@ use super::{
     device::PreparedDevice,
     note::{Note, OmissionReason},
 };
-use crate::{layout, metadata, params, policy, trace::Unit, writeback::Modes};
+use crate::{layout, metadata, params, policy, system, trace::Unit, writeback::Modes};
 
 /// A comparison to run over a trace. The default: every fast policy at the default sizes, dirty
 /// pages written on eviction, one cell at a time, no memory limit.
 #[derive(Clone)]
 pub struct Request {
+    /// The systems, in the order in which rows list them; empty: plain storage.
+    pub systems: Vec<system::Selection>,
     /// The policies, in the order in which rows list them.
     pub policies: Policies,
     /// Cache sizes in frames; empty: [`super::default_frames`].
@@ -46,6 +48,7 @@ pub struct Request {
 impl Default for Request {
     fn default() -> Self {
         Self {
+            systems: Vec::new(),
             policies: Policies::all(),
             frames: Vec::new(),
             unit: Unit::Page,

@@ -3,7 +3,7 @@
 use super::{
     device::{DeviceResult, PreparedDevice},
     note::Note,
-    plan::{Plan, Study},
+    plan::{Plan, PlannedCell, Study},
     run::CellResult,
 };
 use crate::{
@@ -43,7 +43,10 @@ pub struct SizeResults {
 /// The result of one cell.
 #[derive(Clone, Debug)]
 pub struct ResultRow {
-    /// The policy's name with the parameters that were given.
+    /// The system's name with the parameters that were given.
+    pub system: String,
+    /// The policy's name with the parameters that were given. Where several systems are compared,
+    /// the system's name follows, or stands alone if it takes no policy.
     pub policy: String,
     /// Whether the policy knows the future.
     pub kind: Kind,
@@ -118,7 +121,8 @@ impl<'a> Plan<'a> {
                 DeviceResult::new(device, study.trace, &result.outcome, times)
             });
             let row = ResultRow {
-                policy: planned.policy.label(),
+                system: planned.system.label(),
+                policy: planned.label(),
                 kind: planned.policy.spec.kind,
                 frames: planned.frames,
                 outcome: result.outcome,
@@ -131,7 +135,7 @@ impl<'a> Plan<'a> {
                 _ => sizes.push(SizeResults { frames: row.frames, rows: vec![row] }),
             }
         }
-        let policies = || self.cells().iter().map(|cell| cell.policy.label());
+        let policies = || self.cells().iter().map(PlannedCell::label);
         let reference = policies().find(|policy| policy == REFERENCE).or_else(|| policies().next());
         let reference = reference.unwrap_or_default();
         for size in &mut sizes {

@@ -43,6 +43,7 @@ impl Plan<'_> {
         let (trace, request) = (study.trace, &study.request);
         let attribution = RefCell::new(Attribution::default());
         let system = Cell {
+            system: planned.system,
             policy: planned.policy,
             frames: planned.frames,
             layout: &study.layout,
@@ -61,6 +62,10 @@ impl Plan<'_> {
             true => simulate(&system, trace, self.future.as_ref(), Some(&mut |io| feed.io(io))),
             false => simulate(&system, trace, self.future.as_ref(), None),
         };
+        let mut outcome = outcome;
+        if planned.system.spec.takes_policies() {
+            outcome.traffic = outcome.traffic + self.dram;
+        }
         let (times, spent_ns) = feed.finish();
         let own_ns = cpu_ns().saturating_sub(before_ns).saturating_sub(spent_ns);
         let cpu_ns_per_access = own_ns as f64 / outcome.accesses().max(1) as f64;

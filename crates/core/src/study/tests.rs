@@ -8,7 +8,7 @@ use crate::{
     layout,
     page::PAGE_BYTES,
     synth::{Pattern, Recipe},
-    system::FRAMES_MAX,
+    system::{self, FRAMES_MAX},
     trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
@@ -114,7 +114,8 @@ fn waves_stay_below_the_memory_limit() {
             let study = Study::new(&trace, request).unwrap();
             let Ok(plan) = study.plan() else {
                 let policies = study.request().policies.iter();
-                let bytes = policies.map(|policy| plan::cell_bytes(&study, 300, policy));
+                let bytes =
+                    policies.map(|policy| plan::cell_bytes(&study, 300, &system::PLAIN, policy));
                 let largest_bytes = bytes.max().unwrap();
                 assert!(fixed_bytes + largest_bytes > limit, "{limit} bytes are enough");
                 continue;

@@ -60,6 +60,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
     let layout = layout::Selection::default_for(Space::Files);
     let writeback: Modes = modes.parse().unwrap();
     then(&Cell {
+        system: &PLAIN,
         policy: &policy,
         frames,
         layout: &layout,

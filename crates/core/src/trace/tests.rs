@@ -377,6 +377,7 @@ proptest! {
         let policy = policy::Selection::parse("lru").unwrap();
         let layout = layout::Selection::default_for(Space::Files);
         let cell = Cell {
+            system: &crate::system::PLAIN,
             policy: &policy,
             frames: trace.pages().max(1),
             layout: &layout,

@@ -657,6 +657,7 @@ mod tests {
             let ram_pages = frames.into();
             let expire = Some(Expire { after_us: expire_us, tick_us, ratio, ram_pages });
             let cell = Cell {
+                system: &crate::system::PLAIN,
                 policy: &policy::Selection::parse("lru").unwrap(),
                 frames,
                 layout: &layout::Selection::default_for(Space::Files),

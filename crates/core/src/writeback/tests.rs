@@ -42,6 +42,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
     let policy = policy::Selection::parse(policy).unwrap();
     let layout = layout::Selection::default_for(trace.about().space);
     let cell = Cell {
+        system: &crate::system::PLAIN,
         policy: &policy,
         frames,
         layout: &layout,

@@ -218,6 +218,7 @@ proptest! {
         let (policy, layout) =
             (policy::Selection::parse("lru").unwrap(), Selection::parse("recorded").unwrap());
         let cell = Cell {
+            system: &crate::system::PLAIN,
             policy: &policy,
             frames,
             layout: &layout,

@@ -15,6 +15,7 @@ struct Buffer {
     /// The page used last, and the one before it.
     recent: [Option<Page>; 2],
     log: Vec<String>,
+    reads: u64,
 }
 
 impl Buffer {
@@ -34,7 +35,11 @@ impl Back for &mut Buffer {
     const WANTS_ACCESSES: bool = true;
 
     fn read(&mut self, page: Page, owner: Owner) -> Source {
-        if self.held.contains_key(&page) { Source::Nvm } else { self.storage.read(page, owner) }
+        if self.held.contains_key(&page) {
+            self.reads += 1;
+            return Source::Nvm;
+        }
+        self.storage.read(page, owner)
     }
 
     fn write(&mut self, written: Written) {
@@ -82,6 +87,10 @@ impl Back for &mut Buffer {
     fn counts(&self) -> DeviceCounts {
         self.storage.counts()
     }
+
+    fn traffic(&self, _: &dyn Fn(Page) -> bool) -> Traffic {
+        Traffic { nvm_reads: self.reads, ..Traffic::default() }
+    }
 }
 
 fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, Buffer) {
@@ -94,6 +103,7 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
             turn: 0,
             recent: [None; 2],
             log: Vec::new(),
+            reads: 0,
         };
         let machine = Machine::new(cell.writeback, &trace, frames);
         let outcome =
@@ -127,7 +137,7 @@ fn pages_bring_their_write_counts() {
         "1 ×1 Drain process 8 storage",
     ];
     assert_eq!(buffer.log, wanted);
-    assert_eq!((outcome.device.reads, outcome.nvm_reads, outcome.device.writes), (2, 1, 2));
+    assert_eq!((outcome.device.reads, outcome.traffic.nvm_reads, outcome.device.writes), (2, 1, 2));
 }
 
 /// The page with the lowest count leaves the buffer, unless it is one of the two that the cache
@@ -163,14 +173,14 @@ fn nothing_is_lost_between_the_tiers() {
         let (with, buffer) = run(frames, slots, modes, &actions);
         let plain = with_cell(frames, modes, true, |cell| cell.run(&trace(&actions), None, None));
         assert_eq!((with.hits(), with.dirty_left), (plain.hits(), 0), "{case}");
-        assert_eq!(with.device.reads + with.nvm_reads, plain.device.reads, "{case}");
+        assert_eq!(with.device.reads + with.traffic.nvm_reads, plain.device.reads, "{case}");
         assert_eq!(with.device.dropped_dirty, plain.device.dropped_dirty, "{case}");
         let lines = |end: &str| buffer.log.iter().filter(|line| line.ends_with(end)).count() as u64;
         let (straight, buffered) = (lines("storage"), lines("buffer"));
         assert_eq!(straight + buffered, plain.device.writes, "{case}");
         let out = buffer.log.len() as u64 - straight - buffered;
         assert_eq!(with.device.writes, straight + out, "{case}");
-        nvm_reads += with.nvm_reads;
+        nvm_reads += with.traffic.nvm_reads;
     }
     assert!(nvm_reads > 100, "buffers served {nvm_reads} reads");
 }
