@@ -300,6 +300,22 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     }
 
     #[inline(always)]
+    fn write_older(&mut self, written: Written) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.busy();
+        }
+        self.back.write_older(written);
+    }
+
+    #[inline(always)]
+    fn durable(&mut self, pages: Range<u32>) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.cleaned(pages.clone());
+        }
+        self.back.durable(pages);
+    }
+
+    #[inline(always)]
     fn submit(&mut self) {
         self.back.submit();
     }
