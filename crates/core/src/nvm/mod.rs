@@ -1,5 +1,11 @@
 //! Non-volatile memory beside DRAM: what it is asked, and what that costs.
 
+mod counting;
+mod memory;
+
+pub use counting::Counting;
+pub use memory::{Memory, Place};
+
 /// Bytes of a line, the unit in which memory is accessed.
 pub const LINE_BYTES: u64 = 64;
 
